@@ -1,0 +1,1 @@
+"""A real Kubernetes API on one machine."""

@@ -1,0 +1,263 @@
+"""The JSON of the HTTP API: one place for the server, the client and the reference page.
+
+Identities travel as text: a replica is `node_id` plus `directory_id` in Kafka's
+22 characters. Times are milliseconds; ages are measured on the answering node.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from raftnode.core.types import (
+    Endpoint,
+    NodeId,
+    ReplicaKey,
+    Voter,
+    format_directory_id,
+    parse_directory_id,
+)
+
+
+def _directory_id(text: str) -> str:
+    return format_directory_id(parse_directory_id(text))
+
+
+def _endpoint(text: str) -> str:
+    return str(Endpoint.parse(text))
+
+
+DirectoryIdText = Annotated[str, AfterValidator(_directory_id)]
+EndpointText = Annotated[str, AfterValidator(_endpoint)]
+
+Role = Literal[
+    "blank",
+    "observer",
+    "unattached",
+    "prospective",
+    "candidate",
+    "follower",
+    "leader",
+    "resigned",
+]
+
+
+class ApiModel(BaseModel):
+    """Unknown fields in a request are an error; in an answer they are skipped by the client."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Replica(ApiModel):
+    """One replica: a node id with the UUID of its storage."""
+
+    node_id: int = Field(ge=0)
+    directory_id: DirectoryIdText
+
+    @classmethod
+    def of(cls, key: ReplicaKey) -> Replica:
+        """Write a replica's key as the API shows it."""
+        return cls(node_id=key.node_id, directory_id=format_directory_id(key.directory_id))
+
+    @property
+    def key(self) -> ReplicaKey:
+        """The key that this names."""
+        return ReplicaKey(NodeId(self.node_id), parse_directory_id(self.directory_id))
+
+
+class VoterSpec(Replica):
+    """A replica to form a quorum with or to add, and where it listens for its peers."""
+
+    endpoint: EndpointText | None = None
+
+    @property
+    def voter(self) -> Voter:
+        """The voter that this names."""
+        return Voter(self.key, Endpoint.parse(self.endpoint) if self.endpoint else None)
+
+
+class VoterRecord(ApiModel):
+    """The record that the voter set in force comes from: what a change is compared with (S11)."""
+
+    offset: int
+    epoch: int
+
+
+class NodeInfo(ApiModel):
+    """`GET /v1/node`: what this node knows of itself, with no other node asked."""
+
+    node_id: int
+    directory_id: DirectoryIdText
+    incarnation: int
+    """How many times this storage was started (S3)."""
+    cluster_id: str | None
+    """None: blank, waiting for `form` or `join`."""
+    role: Role
+    epoch: int
+    leader: Replica | None
+    leader_api: EndpointText | None = None
+    """Where the leader answers this API, as far as known."""
+    peer_endpoint: EndpointText
+    api_endpoint: EndpointText
+    log_start_offset: int
+    log_end_offset: int
+    durable_end_offset: int
+    high_watermark: int
+    voters: tuple[Replica, ...]
+    """The set in force in this replica's own log; the leader's is in `/v1/quorum`."""
+    caught_up: bool
+    """Attached to a leader and at most a fetch time-out behind: what readiness means."""
+    version: str
+
+
+class ReplicaProgress(Replica):
+    """What the leader knows of one voter or observer."""
+
+    endpoint: EndpointText | None
+    acknowledged_offset: int
+    """-1: not heard from since this leader was elected."""
+    lag: int
+    last_fetch_age_ms: int | None
+    last_caught_up_age_ms: int | None
+    caught_up: bool
+    """Fresh, and its last catch-up round was shorter than an election time-out (S13)."""
+    fenced: bool
+    """Fetched below what it had acknowledged (S3); not counted."""
+    incarnation: int
+
+
+class PendingChange(ApiModel):
+    """A voter change that waits for its guards or for its commit."""
+
+    kind: Literal["add", "remove"]
+    replica: Replica
+    appended_offset: int | None
+    """None: not yet in the log, so it may still be given up."""
+    waiting_for: str
+
+
+class QuorumInfo(ApiModel):
+    """`GET /v1/quorum`: DescribeQuorum, answered by the leader (P26, S11)."""
+
+    cluster_id: str
+    leader: Replica
+    epoch: int
+    high_watermark: int
+    log_end_offset: int
+    voters: tuple[ReplicaProgress, ...]
+    """The set in force: as appended, perhaps not yet committed."""
+    committed_voters: tuple[Replica, ...]
+    voter_record: VoterRecord
+    voter_record_committed: bool
+    observers: tuple[ReplicaProgress, ...]
+    pending_change: PendingChange | None
+    formation_completed: bool
+    """Client writes are accepted from here on (P52)."""
+    epoch_committed: bool
+    """The leader's own LeaderChange is committed: voter changes are possible (P28)."""
+    confirmed: bool
+    """A majority answered after the request was received, so this was no stale leader."""
+
+
+class FormRequest(ApiModel):
+    """`POST /v1/form`: the latch, as read back from the API server (S18). Once, on a blank node."""
+
+    cluster_id: str = Field(min_length=1, max_length=64)
+    voters: tuple[VoterSpec, ...] = Field(min_length=1, max_length=9)
+
+
+class JoinRequest(ApiModel):
+    """`POST /v1/join`: the cluster id for a blank node that is to observe (S5)."""
+
+    cluster_id: str = Field(min_length=1, max_length=64)
+
+
+class AddVoterRequest(ApiModel):
+    """`POST /v1/quorum/voters`: AddVoter with compare-and-set and a deadline (S11)."""
+
+    voter: VoterSpec
+    expected: VoterRecord
+    replaces: Replica | None = None
+    """Once the add commits the leader appends this one's RemoveVoterRecord itself (S23)."""
+    timeout_ms: int = Field(default=10_000, ge=1, le=600_000)
+
+
+class RemoveVoterRequest(ApiModel):
+    """`POST /v1/quorum/voters/remove`: RemoveVoter with compare-and-set and a deadline (S11)."""
+
+    voter: Replica
+    expected: VoterRecord
+    timeout_ms: int = Field(default=10_000, ge=1, le=600_000)
+
+
+class VoterChanged(ApiModel):
+    """A voter change is committed; the record that made it."""
+
+    voter_record: VoterRecord
+    voters: tuple[Replica, ...]
+
+
+class ResignRequest(ApiModel):
+    """`POST /v1/quorum/resign`: hand leadership over, to `preferred` if it can take it."""
+
+    preferred: Replica | None = None
+
+
+class Appended(ApiModel):
+    """A write is committed: fsynced on a majority."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+
+
+class RecordOut(ApiModel):
+    """One committed record of `GET /v1/log`; key and value are base64."""
+
+    offset: int
+    epoch: int
+    timestamp_ms: int
+    control: str | None = None
+    """Kind of a control record, e.g. `AddVoter`; its fields are in `fields`."""
+    fields: dict[str, object] | None = None
+    key: str | None = None
+    value: str | None = None
+
+
+class ReadResult(ApiModel):
+    """`GET /v1/log`: committed records from an offset on, and where to read next."""
+
+    records: tuple[RecordOut, ...]
+    next_offset: int
+    high_watermark: int
+    log_start_offset: int
+
+
+class KeyValue(ApiModel):
+    """One entry of the key-value store; key as text, value base64."""
+
+    key: str
+    value: str
+    offset: int
+    """The offset that wrote it: its version."""
+
+
+class KeyList(ApiModel):
+    """`GET /v1/kv?prefix=…`: entries in key order, `next` to go on from."""
+
+    entries: tuple[KeyValue, ...]
+    next: str | None
+
+
+class ApiError(ApiModel):
+    """Every answer that is not 2xx."""
+
+    error: str
+    """A stable name, e.g. `NOT_LEADER`, `STALE_VOTER_RECORD`, `WAITING`."""
+    message: str
+    """What was wrong, where, and what to do."""
+    leader: Replica | None = None
+    leader_api: EndpointText | None = None
+    outcome: Literal["not_done", "unknown"] = "not_done"
+    """`unknown`: the request may have been carried out or still may be."""

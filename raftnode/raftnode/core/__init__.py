@@ -1,0 +1,14 @@
+"""Raft as a pure function: events in, effects out.
+
+Nothing here reads a clock, a file, a socket or a random source of its own:
+`RaftCore.handle(event, now_ms)` returns the effects that the caller must carry
+out, in order. Glossary, in the words of the documents:
+
+- *replica*: a node's id together with the UUID of its storage (`ReplicaKey`);
+- *voter*: a replica in the voter set, which comes from the log's own control
+  records; *observer*: a replica that fetches without being in it;
+- *epoch*: the number of an election; *leader*: the one replica that appends in it;
+- *log end offset*: one past the last record; *acknowledged offset*: one past the
+  last record that a replica knows to be durable; *high watermark*: one past the
+  last committed record.
+"""

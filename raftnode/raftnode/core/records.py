@@ -1,0 +1,75 @@
+"""Batches and control records as the core sees them.
+
+A batch is a run of records that lives and dies together: appended, truncated
+and replicated whole. The core reads its header and, when it is a control batch,
+the records in it; the bytes pass through untouched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftnode.core.types import Epoch, Offset, ReplicaKey, Voter
+
+RAFT_VERSION = 2
+"""The version that this node writes and needs (S12): arbitrary voter sets, UUIDs mandatory."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChange:
+    """First record of every epoch: who leads and who voted for it (KIP-595, KIP-856)."""
+
+    leader: ReplicaKey
+    voters: tuple[ReplicaKey, ...]
+    granting_voters: tuple[ReplicaKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoter:
+    """KIP-856's AddVoterRecord: in force as soon as it is in the log (P32)."""
+
+    voter: Voter
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoter:
+    """KIP-856's RemoveVoterRecord: in force as soon as it is in the log (P32)."""
+
+    key: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class RaftVersion:
+    """The protocol version from here on; never lowered."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class FormationCompleted:
+    """All voters hold the formation batch: client writes may begin, for ever (P52, S19)."""
+
+
+ControlRecord = LeaderChange | AddVoter | RemoveVoter | RaftVersion | FormationCompleted
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A run of records with consecutive offsets from one epoch.
+
+    Invariant: `last_offset >= base_offset`; `control` is empty for data.
+    `data` is the encoded record batch exactly as it stands in the segment and on
+    the wire; empty only in a control batch that this leader has just made, which
+    storage encodes, and in simulations.
+    """
+
+    base_offset: Offset
+    last_offset: Offset
+    epoch: Epoch
+    data: bytes = b""
+    control: tuple[ControlRecord, ...] = ()
+
+    @property
+    def end_offset(self) -> Offset:
+        """One past the last record."""
+        return Offset(self.last_offset + 1)

@@ -1,0 +1,1 @@
+"""What committed records mean: pure functions of the log, the same on every replica."""

@@ -1,0 +1,178 @@
+"""The key-value store: the newest value of each key in the committed log.
+
+What lives here: a deterministic fold over committed records. What must not: clocks,
+randomness, I/O, and anything uncommitted. A record with a key and a value puts, one
+with a key and no value deletes, one without a key (a raw append, a control record)
+changes nothing but the applied offset. The log is thus a change log that can be
+compacted to its newest record per key.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from raftnode.core.types import FIRST_OFFSET, Epoch, Offset
+from raftnode.statemachine.errors import OffsetGapError
+
+_DIGEST_BYTES = 16
+_DIGEST_MODULUS = 1 << (8 * _DIGEST_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The newest value of a key and the record that wrote it; the offset is its version."""
+
+    value: bytes
+    offset: Offset
+    epoch: Epoch
+
+
+class KeyValueReader(Protocol):
+    """The read side of the store: what the API may use of it."""
+
+    @property
+    def next_offset(self) -> Offset:
+        """One past the last applied offset."""
+        ...
+
+    def get(self, key: bytes) -> Entry | None:
+        """The entry of a key, or None."""
+        ...
+
+    def scan(self, *, prefix: bytes = b"", after: bytes | None = None) -> Iterator[bytes]:
+        """Keys in byte order that begin with `prefix` and come after `after`."""
+        ...
+
+    def state_hash(self) -> str:
+        """A digest that is equal on two replicas that applied the same records."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+class KeyValueStore:
+    """The fold itself; `apply` is called once per committed record, in order.
+
+    Invariant: the state is that of the log up to, and without, `next_offset`.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, Entry] = {}
+        self._next_offset = FIRST_OFFSET
+        self._digest = 0
+        # Keys in order as of the last scan, and what changed since. A scan merges them:
+        # sort() finds two sorted runs and needs O(n), while a put stays O(1). Keeping the
+        # list sorted with bisect.insort would cost every put of a new key a move of half
+        # the list; writes are the hot path and scans are rare.
+        self._order: list[bytes] = []
+        self._added: set[bytes] = set()
+        self._removed = False
+
+    @property
+    def next_offset(self) -> Offset:
+        """One past the last applied offset; what `apply` expects next."""
+        return self._next_offset
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def apply(
+        self, offset: Offset, key: bytes | None, value: bytes | None, *, epoch: Epoch
+    ) -> bool:
+        """Apply one committed record.
+
+        Returns:
+            False when the offset was applied before; then nothing changes.
+
+        Raises:
+            OffsetGapError: the offset is not the next one.
+        """
+        if not self._advance(offset, offset):
+            return False
+        if key is None:
+            return True
+        old = self._entries.get(key)
+        if old is not None:
+            self._digest -= _entry_digest(key, old)
+        if value is None:
+            if old is not None:
+                del self._entries[key]
+                self._added.discard(key)
+                self._removed = True
+        else:
+            entry = self._entries[key] = Entry(value, offset, epoch)
+            self._digest += _entry_digest(key, entry)
+            if old is None:
+                self._added.add(key)
+        self._digest %= _DIGEST_MODULUS
+        return True
+
+    def skip(self, base_offset: Offset, last_offset: Offset) -> bool:
+        """Pass over offsets that hold nothing for the store: a control batch.
+
+        Returns:
+            False when they were passed or applied before.
+
+        Raises:
+            OffsetGapError: `base_offset` is past the next offset.
+        """
+        return self._advance(base_offset, last_offset)
+
+    def get(self, key: bytes) -> Entry | None:
+        """The entry of a key, or None."""
+        return self._entries.get(key)
+
+    def scan(self, *, prefix: bytes = b"", after: bytes | None = None) -> Iterator[bytes]:
+        """Keys in byte order that begin with `prefix` and come after `after`.
+
+        The caller must exhaust or drop the iterator before the next `apply`.
+        """
+        keys = self._sorted_keys()
+        start = bisect.bisect_left(keys, prefix)
+        if after is not None and after >= prefix:
+            start = max(start, bisect.bisect_left(keys, after + b"\0"))
+        for position in range(start, len(keys)):
+            if not keys[position].startswith(prefix):
+                return
+            yield keys[position]
+
+    def state_hash(self) -> str:
+        """A digest that is equal on two replicas that applied the same records.
+
+        Kept as a sum over entries so that it costs O(1) to ask for after each record:
+        it finds replicas that differ by accident, not forgeries.
+        """
+        state = f"{self._next_offset}:{len(self._entries)}:{self._digest:032x}"
+        return hashlib.blake2b(state.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+    def _advance(self, base_offset: Offset, last_offset: Offset) -> bool:
+        if last_offset < self._next_offset:
+            return False
+        if base_offset > self._next_offset:
+            raise OffsetGapError(self._next_offset, base_offset)
+        self._next_offset = Offset(last_offset + 1)
+        return True
+
+    def _sorted_keys(self) -> list[bytes]:
+        if self._added or self._removed:
+            # A key deleted and put again is in both: it counts as added.
+            kept = [key for key in self._order if key in self._entries and key not in self._added]
+            kept += sorted(self._added)
+            kept.sort()
+            self._order = kept
+            self._added = set()
+            self._removed = False
+        return self._order
+
+
+def _entry_digest(key: bytes, entry: Entry) -> int:
+    digest = hashlib.blake2b(
+        b"%d:%d:%d:" % (entry.offset, entry.epoch, len(key)), digest_size=_DIGEST_BYTES
+    )
+    digest.update(key)
+    digest.update(entry.value)
+    return int.from_bytes(digest.digest(), "big")

@@ -1,0 +1,110 @@
+"""The key-value store is a fold of the log: same records, same state."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftnode.core.types import Epoch, Offset
+from raftnode.statemachine.errors import OffsetGapError
+from raftnode.statemachine.kv import Entry, KeyValueStore
+
+KEYS = st.binary(min_size=1, max_size=3)
+RECORDS = st.lists(
+    st.tuples(st.none() | KEYS, st.none() | st.binary(max_size=3), st.booleans()), max_size=60
+)
+
+
+def applied(*records: tuple[bytes | None, bytes | None]) -> KeyValueStore:
+    store = KeyValueStore()
+    for offset, (key, value) in enumerate(records):
+        assert store.apply(Offset(offset), key, value, epoch=Epoch(1))
+    return store
+
+
+def test_newest_record_of_a_key_wins_and_its_offset_is_the_version():
+    store = applied((b"a", b"1"), (b"b", b"2"), (b"a", b"3"))
+    assert store.get(b"a") == Entry(b"3", Offset(2), Epoch(1))
+    assert store.next_offset == 3
+    assert len(store) == 2
+
+
+def test_null_value_deletes_and_empty_value_does_not():
+    store = applied((b"a", b"1"), (b"b", b""), (b"a", None), (b"c", None))
+    assert store.get(b"a") is None
+    assert store.get(b"b") == Entry(b"", Offset(1), Epoch(1))
+    assert len(store) == 1
+
+
+def test_record_without_key_changes_only_the_offset():
+    store = applied((None, b"raw"))
+    assert len(store) == 0
+    assert store.next_offset == 1
+
+
+def test_record_applied_before_changes_nothing():
+    store = applied((b"a", b"1"), (b"a", b"2"))
+    before = store.state_hash()
+    assert not store.apply(Offset(0), b"a", b"1", epoch=Epoch(1))
+    assert not store.skip(Offset(0), Offset(1))
+    assert store.state_hash() == before
+    assert store.get(b"a") == Entry(b"2", Offset(1), Epoch(1))
+
+
+def test_gap_is_refused_and_names_both_offsets():
+    store = applied((b"a", b"1"))
+    with pytest.raises(OffsetGapError, match="offset 1 next but was offered 2") as caught:
+        store.apply(Offset(2), b"a", b"2", epoch=Epoch(1))
+    assert (caught.value.expected, caught.value.offered) == (1, 2)
+    with pytest.raises(OffsetGapError):
+        store.skip(Offset(5), Offset(9))
+    assert store.next_offset == 1
+
+
+def test_control_batch_is_skipped_whole():
+    store = applied((b"a", b"1"))
+    assert store.skip(Offset(1), Offset(4))
+    assert store.next_offset == 5
+    assert store.apply(Offset(5), b"b", b"2", epoch=Epoch(2))
+
+
+def test_scan_is_in_byte_order_by_prefix_and_after():
+    store = applied(*((key, b"v") for key in (b"z", b"a/2", b"a/1", b"a", b"b", b"a/1/x")))
+    assert list(store.scan(prefix=b"a/")) == [b"a/1", b"a/1/x", b"a/2"]
+    assert list(store.scan(prefix=b"a/", after=b"a/1")) == [b"a/1/x", b"a/2"]
+    assert list(store.scan(after=b"a/2")) == [b"b", b"z"]
+    assert list(store.scan(prefix=b"b", after=b"a")) == [b"b"]
+    assert list(store.scan(prefix=b"nothing")) == []
+
+
+def test_state_hash_tells_value_offset_epoch_and_position_apart():
+    hashes = {
+        applied((b"a", b"1")).state_hash(),
+        applied((b"a", b"2")).state_hash(),
+        applied((b"a1", b"")).state_hash(),
+        applied((None, b""), (b"a", b"1")).state_hash(),
+        applied((b"a", b"1"), (None, b"")).state_hash(),
+        KeyValueStore().state_hash(),
+    }
+    assert len(hashes) == 6
+
+
+@given(RECORDS)
+def test_store_agrees_with_a_plain_dict_at_every_offset(
+    records: list[tuple[bytes | None, bytes | None, bool]],
+):
+    store, other, model = KeyValueStore(), KeyValueStore(), dict[bytes, bytes]()
+    for offset, (key, value, look) in enumerate(records):
+        store.apply(Offset(offset), key, value, epoch=Epoch(1))
+        other.apply(Offset(offset), key, value, epoch=Epoch(1))
+        if key is not None and value is None:
+            model.pop(key, None)
+        elif key is not None and value is not None:
+            model[key] = value
+        if look:  # the order is kept lazily: looking must not change what is seen
+            assert list(store.scan()) == sorted(model)
+    assert list(store.scan()) == list(other.scan()) == sorted(model)
+    found = {key: store.get(key) for key in store.scan()}
+    assert {key: entry.value for key, entry in found.items() if entry is not None} == model
+    assert store.state_hash() == other.state_hash()

@@ -1,0 +1,142 @@
+"""Our reader and Kafka's generated reader agree on every body that we write."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from kio.schema.begin_quorum_epoch import v1 as begin
+from kio.schema.end_quorum_epoch import v1 as end
+from kio.schema.errors import ErrorCode as KafkaError
+from kio.schema.fetch import v17 as fetch
+from kio.schema.vote import v2 as vote
+from kio.serial import entity_reader
+
+from raftnode.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    ErrorCode,
+    FetchRequest,
+    FetchResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from raftnode.core.records import Batch
+from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
+from raftnode.wire import Codec
+from raftnode.wire.envelope import decode_envelope
+from raftnode.wire.kafka import CODES_WITHOUT_NUMBER, TOPIC_ID
+
+A = ReplicaKey(NodeId(1), uuid.UUID(int=101))
+B = ReplicaKey(NodeId(2), uuid.UUID(int=102))
+CODEC = Codec(lambda data, *, allow_partial_tail=False: ())
+
+
+def kafka_reads(entity_type, frame: bytes):
+    _, body = decode_envelope(frame)
+    entity, size = entity_reader(entity_type)(body, 0)
+    assert size == len(body)
+    return entity
+
+
+def asked(entity_type, request):
+    return kafka_reads(
+        entity_type,
+        CODEC.encode_request(request, source=A, target=B, cluster_id="c", correlation_id=1),
+    )
+
+
+def answered(entity_type, response):
+    return kafka_reads(
+        entity_type,
+        CODEC.encode_response(response, source=B, target=A, cluster_id="c", correlation_id=1),
+    )
+
+
+def test_kafka_reads_our_fetch_request() -> None:
+    message = asked(
+        fetch.FetchRequest,
+        FetchRequest(
+            epoch=Epoch(3),
+            replica=A,
+            fetch_offset=Offset(10),
+            last_fetched_epoch=Epoch(2),
+            acknowledged_offset=Offset(9),
+            high_watermark=Offset(8),
+            round_token=1,
+            incarnation=1,
+            max_bytes=4096,
+            max_wait_ms=500,
+        ),
+    )
+    assert message.cluster_id == "c"
+    assert message.replica_state.replica_id == 1
+    assert message.max_wait.total_seconds() == 0.5
+    (topic,) = message.topics
+    (partition,) = topic.partitions
+    assert topic.topic_id == TOPIC_ID
+    assert partition.fetch_offset == 10
+    assert partition.last_fetched_epoch == 2
+    assert partition.current_leader_epoch == 3
+    assert partition.replica_directory_id == A.directory_id
+
+
+def test_kafka_reads_our_fetch_response() -> None:
+    message = answered(
+        fetch.FetchResponse,
+        FetchResponse(
+            error=ErrorCode.NONE,
+            epoch=Epoch(3),
+            leader=B,
+            high_watermark=Offset(8),
+            diverging=LogPosition(Epoch(1), Offset(4)),
+            batches=(Batch(Offset(0), Offset(0), Epoch(1), b"one"),) * 2,
+        ),
+    )
+    (partition,) = message.responses[0].partitions
+    assert partition.records == b"oneone"
+    assert partition.high_watermark == 8
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 3)
+    assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (1, 4)
+
+
+def test_kafka_reads_our_vote() -> None:
+    last = LogPosition(Epoch(3), Offset(10))
+    message = asked(vote.VoteRequest, VoteRequest(Epoch(4), A, B, last, pre_vote=True))
+    partition = message.topics[0].partitions[0]
+    assert message.voter_id == 2
+    assert partition.voter_directory_id == B.directory_id
+    assert partition.replica_directory_id == A.directory_id
+    assert (partition.last_offset_epoch, partition.last_offset) == (3, 10)
+    assert partition.pre_vote
+    answer = answered(vote.VoteResponse, VoteResponse(ErrorCode.NONE, Epoch(4), None, granted=True))
+    assert answer.topics[0].partitions[0].vote_granted
+    assert answer.topics[0].partitions[0].leader_id == -1
+
+
+def test_kafka_reads_our_begin_and_end_of_an_epoch() -> None:
+    message = asked(
+        begin.BeginQuorumEpochRequest,
+        BeginQuorumEpochRequest(Epoch(4), A, B, Endpoint("a.example", 9000)),
+    )
+    assert message.leader_endpoints[0].host == "a.example"
+    assert message.topics[0].partitions[0].voter_directory_id == B.directory_id
+    ended = asked(end.EndQuorumEpochRequest, EndQuorumEpochRequest(Epoch(4), A, B, (B, A)))
+    partition = ended.topics[0].partitions[0]
+    assert [info.candidate_id for info in partition.preferred_candidates] == [2, 1]
+    for entity_type, response in (
+        (begin.BeginQuorumEpochResponse, BeginQuorumEpochResponse),
+        (end.EndQuorumEpochResponse, EndQuorumEpochResponse),
+    ):
+        answer = answered(entity_type, response(ErrorCode.FENCED_LEADER_EPOCH, Epoch(5), B))
+        assert answer.topics[0].partitions[0].error_code is KafkaError.fenced_leader_epoch
+
+
+@pytest.mark.parametrize("error", ErrorCode)
+def test_every_error_code_has_a_place_in_kafkas_message(error: ErrorCode) -> None:
+    answer = answered(vote.VoteResponse, VoteResponse(error, Epoch(1), None, granted=False))
+    code = answer.topics[0].partitions[0].error_code
+    assert code is CODES_WITHOUT_NUMBER.get(error, code)
+    assert error in CODES_WITHOUT_NUMBER or code.value == error

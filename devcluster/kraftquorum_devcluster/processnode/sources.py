@@ -1,0 +1,56 @@
+"""Reads the ConfigMaps and Secrets that a pod names."""
+
+import base64
+from collections.abc import Iterable
+
+from kraftquorum_devcluster.apiclient import ApiClient
+from kraftquorum_devcluster.errors import ApiError
+from kraftquorum_devcluster.objects import Json, child, children
+
+from .environment import Sources
+
+
+def named_sources(spec: Json) -> set[tuple[str, str]]:
+    """(kind, name) of every ConfigMap and Secret in a pod's spec."""
+    found: set[tuple[str, str]] = set()
+    for volume in children(spec, "volumes"):
+        if volume.get("configMap"):
+            found.add(("ConfigMap", volume["configMap"]["name"]))
+        if volume.get("secret"):
+            found.add(("Secret", volume["secret"]["secretName"]))
+    for container in spec["containers"]:
+        for source in children(container, "envFrom"):
+            found |= _references(source, "configMapRef", "secretRef")
+        for entry in children(container, "env"):
+            found |= _references(child(entry, "valueFrom"), "configMapKeyRef", "secretKeyRef")
+    return found
+
+
+def _references(holder: Json, config_field: str, secret_field: str) -> set[tuple[str, str]]:
+    pairs = ((config_field, "ConfigMap"), (secret_field, "Secret"))
+    return {(kind, holder[field]["name"]) for field, kind in pairs if holder.get(field)}
+
+
+async def read_sources(api: ApiClient, namespace: str, names: Iterable[tuple[str, str]]) -> Sources:
+    """Fetch them; one that does not exist is simply absent."""
+    config_maps: dict[str, dict[str, str]] = {}
+    secrets: dict[str, dict[str, str]] = {}
+    for kind, name in sorted(names):
+        plural = "configmaps" if kind == "ConfigMap" else "secrets"
+        try:
+            found = await api.get(f"/api/v1/namespaces/{namespace}/{plural}/{name}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            continue
+        if kind == "ConfigMap":
+            binary = {k: _text(v) for k, v in child(found, "binaryData").items()}
+            config_maps[name] = {**child(found, "data"), **binary}
+        else:
+            secrets[name] = {k: _text(v) for k, v in child(found, "data").items()}
+    return Sources(config_maps, secrets)
+
+
+def _text(encoded: str) -> str:
+    # Bytes that are no UTF-8 survive the way to a file and back.
+    return base64.b64decode(encoded).decode("utf-8", "surrogateescape")

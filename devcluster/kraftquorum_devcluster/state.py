@@ -1,0 +1,52 @@
+"""Files of a state directory by which a supervisor and its users know each other."""
+
+import dataclasses
+import fcntl
+from pathlib import Path
+from typing import TextIO
+
+from .errors import AlreadyRunningError
+
+LOCK = "lock"
+READY = "cluster.json"
+FAILED = "failed.txt"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """What ``cluster.json`` says."""
+
+    pid: int
+    server_url: str
+    kubelet_url: str
+    token: str
+    subnet: int
+    ready_after_s: float
+
+
+def take_lock(state_dir: Path) -> TextIO:
+    """Hold the state directory for this process's life.
+
+    Raises:
+        AlreadyRunningError: Another supervisor holds it.
+    """
+    lock = (state_dir / LOCK).open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise AlreadyRunningError(f"a cluster is already up in {state_dir}") from None
+    return lock
+
+
+def is_locked(state_dir: Path) -> bool:
+    """Whether a living supervisor holds the state directory."""
+    path = state_dir / LOCK
+    if not path.exists():
+        return False
+    with path.open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

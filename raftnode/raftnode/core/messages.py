@@ -132,6 +132,8 @@ class FetchRequest:
     incarnation: int
     max_bytes: int
     max_wait_ms: int
+    sequence: int = 0
+    """Rises with each Fetch and with each start, so that a delayed one is known as such (S3)."""
     endpoint: Endpoint | None = None
     """Where the fetcher listens; the leader offers it as the endpoint of a would-be voter."""
 

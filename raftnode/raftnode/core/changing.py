@@ -1,0 +1,201 @@
+"""Voter changes, as the leader carries them out (P28-P31, S11, S13, S14, S23, S24).
+
+A change waits until every guard lets it pass, is appended, and is done when a
+majority of the new set has committed it. Changes that wait do not hold each
+other up; the first that may go goes, and compare-and-set refuses the others.
+"""
+
+from __future__ import annotations
+
+from raftnode.core import leading
+from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
+from raftnode.core.events import AddVoterRequested, RemoveVoterRequested
+from raftnode.core.records import AddVoter, RemoveVoter
+from raftnode.core.replica import Replica
+from raftnode.core.roles import Leader
+from raftnode.core.types import ReplicaKey, Voter, VoterSet
+from raftnode.core.voter_change import PendingChange
+
+
+def handle_add(replica: Replica, event: AddVoterRequested) -> None:
+    """Take an AddVoter request in, or refuse it (P29)."""
+    change = PendingChange(
+        "add", event.voter, event.expected, event.deadline_ms, {event.request_id}, event.replaces
+    )
+    _take_in(replica, event.request_id, change)
+
+
+def handle_remove(replica: Replica, event: RemoveVoterRequested) -> None:
+    """Take a RemoveVoter request in, or refuse it (P30)."""
+    change = PendingChange(
+        "remove", Voter(event.key), event.expected, event.deadline_ms, {event.request_id}
+    )
+    _take_in(replica, event.request_id, change)
+
+
+def _take_in(replica: Replica, request_id: int, change: PendingChange) -> None:
+    role = replica.role
+    if not isinstance(role, Leader):
+        replica.refuse(request_id, Refusal.NOT_LEADER, "this replica is not the leader")
+        return
+    for pending in role.changes:
+        if pending.same_as(change):
+            pending.request_ids.add(request_id)
+            pending.deadline_ms = max(pending.deadline_ms, change.deadline_ms)
+            return
+    refusal = _refusal(replica, role, change)
+    if refusal is not None:
+        replica.refuse(request_id, *refusal)
+        return
+    role.changes.append(change)
+    advance(replica, role)
+
+
+def _refusal(replica: Replica, role: Leader, change: PendingChange) -> tuple[Refusal, str] | None:
+    log = replica.log
+    committed = log.voter_record.offset < replica.high_watermark
+    present = change.key in log.voters
+    if change.kind == "add" and present and committed:
+        return Refusal.DUPLICATE_VOTER, f"{change.key} is already a committed voter"
+    if change.kind == "remove" and not present and committed:
+        return Refusal.VOTER_NOT_FOUND, f"{change.key} is not a voter; the voters are {log.voters}"
+    if change.expected != log.voter_record:
+        return Refusal.STALE_VOTER_RECORD, _stale(replica, change)
+    if change.kind == "add" and change.key not in role.progress:
+        return (
+            Refusal.INVALID_REQUEST,
+            f"{change.key} is not an observer: it has not fetched from this leader",
+        )
+    if change.kind == "add" and role.progress[change.key].fenced:
+        return Refusal.INVALID_REQUEST, f"{change.key} is fenced: it lost what it acknowledged"
+    if change.kind == "remove" and len(log.voters) == 1:
+        return Refusal.INVALID_REQUEST, f"{change.key} is the last voter and cannot be removed"
+    if len(role.changes) >= replica.config.pending_changes_max:
+        return Refusal.TOO_MANY_CHANGES, f"{len(role.changes)} voter changes wait already"
+    return None
+
+
+def _stale(replica: Replica, change: PendingChange) -> str:
+    now = replica.log.voter_record
+    return (
+        f"the voters changed since they were read: expected the record at offset "
+        f"{change.expected.offset} of epoch {change.expected.epoch}, the set in force comes from "
+        f"offset {now.offset} of epoch {now.epoch}; describe the quorum and decide again"
+    )
+
+
+def abandon(replica: Replica, request_id: int) -> None:
+    """Nobody waits for this request any more: give the change up if it left no trace (S24)."""
+    role = replica.role
+    if not isinstance(role, Leader):
+        return
+    role.confirmations = [c for c in role.confirmations if c.request_id != request_id]
+    for change in list(role.changes):
+        change.request_ids.discard(request_id)
+        if not change.request_ids and change.appended is None:
+            role.changes.remove(change)
+
+
+def advance(replica: Replica, role: Leader) -> None:
+    """Finish what is committed, append what may be appended, refuse what is too late."""
+    _finish_committed(replica, role)
+    if replica.role is not role:
+        return  # it removed itself
+    for change in list(role.changes):
+        if change.appended is not None:
+            continue
+        if change.expected != replica.log.voter_record:
+            _drop(replica, role, change, Refusal.STALE_VOTER_RECORD, _stale(replica, change))
+        elif replica.now_ms >= change.deadline_ms:
+            message = f"not begun in time; it waited for: {change.waiting_for}"
+            _drop(replica, role, change, Refusal.REQUEST_TIMED_OUT, message)
+        else:
+            change.waiting_for = obstacle(replica, role, change) or ""
+            if not change.waiting_for:
+                _append(replica, role, change)
+    _time_out_appended(replica, role)
+
+
+def obstacle(replica: Replica, role: Leader, change: PendingChange) -> str | None:
+    """What a change waits for before it may be appended; None: nothing."""
+    if replica.log.voter_record.offset >= replica.high_watermark:
+        return "the last voter change to be committed"  # P31: one at a time
+    if not leading.epoch_committed(replica, role):
+        return "an entry of the leader's own epoch to be committed"  # P28, Ongaro's guard
+    if change.kind == "add" and not _caught_up(replica, role, change.key):
+        return f"{change.key} to catch up"
+    after = change.applied_to(replica.log.voters)
+    able = sum(_caught_up(replica, role, key) for key in after)
+    if able < after.majority:
+        needed = after.majority
+        return f"a caught-up majority after the change: {able} of {len(after)}, {needed} needed"
+    return None
+
+
+def _caught_up(replica: Replica, role: Leader, key: ReplicaKey) -> bool:
+    if key == replica.key:
+        return True
+    progress = role.progress.get(key)
+    config = replica.config
+    return progress is not None and progress.is_caught_up(
+        replica.now_ms, config.fetch_timeout_ms, config.election_timeout_ms
+    )
+
+
+def caught_up_voters(replica: Replica, role: Leader, voters: VoterSet) -> list[ReplicaKey]:
+    """The voters of a set, other than this leader, that could take over at once."""
+    return [key for key in voters if key != replica.key and _caught_up(replica, role, key)]
+
+
+def _append(replica: Replica, role: Leader, change: PendingChange) -> None:
+    record = AddVoter(change.voter) if change.kind == "add" else RemoveVoter(change.key)
+    change.appended = replica.append_control(record).base_offset
+    change.waiting_for = "a majority of the new voters to commit it"
+    if change.kind == "add":
+        role.progress[change.key].begin_done = False
+    leading.tell_voters(replica, role)
+    leading.answer_parked(replica, role)
+
+
+def _finish_committed(replica: Replica, role: Leader) -> None:
+    for change in list(role.changes):
+        if change.appended is None or change.appended >= replica.high_watermark:
+            continue
+        role.changes.remove(change)
+        record = replica.log.voter_record
+        for request_id in sorted(change.request_ids):
+            replica.emit(VoterChangeCompleted(request_id, record, replica.log.voters))
+        _remove_replaced(replica, role, change)
+    if not replica.is_voter and replica.log.voter_record.offset < replica.high_watermark:
+        # P30: a leader that removed itself leads until that is committed.
+        leading.resign(replica, role)
+
+
+def _remove_replaced(replica: Replica, role: Leader, change: PendingChange) -> None:
+    """S23: keep the window of four voters short by removing the replaced one at once."""
+    old = change.replaces
+    if old is None or old == change.key or old not in replica.log.voters:
+        return
+    deadline = replica.now_ms + replica.config.fetch_timeout_ms * 5
+    role.changes.append(
+        PendingChange("remove", Voter(old), replica.log.voter_record, deadline, set())
+    )
+
+
+def _time_out_appended(replica: Replica, role: Leader) -> None:
+    """The wait ends; the record stands and may yet be committed."""
+    for change in role.changes:
+        if change.appended is None or replica.now_ms < change.deadline_ms:
+            continue
+        for request_id in sorted(change.request_ids):
+            message = f"the record at offset {change.appended} is not committed yet"
+            replica.emit(Refused(request_id, Refusal.REQUEST_TIMED_OUT, message, "unknown"))
+        change.request_ids.clear()
+
+
+def _drop(
+    replica: Replica, role: Leader, change: PendingChange, refusal: Refusal, message: str
+) -> None:
+    role.changes.remove(change)
+    for request_id in sorted(change.request_ids):
+        replica.refuse(request_id, refusal, message)

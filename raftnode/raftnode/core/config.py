@@ -1,0 +1,39 @@
+"""The core's times and limits; the settings' reference says what users call them (P57)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CoreConfig:
+    """All times in milliseconds, all sizes in bytes.
+
+    Invariant: an election round trip fits well into `election_timeout_ms`;
+    otherwise elections livelock.
+    """
+
+    fetch_timeout_ms: int = 2000
+    """How long a voter is content without a good Fetch; a leader resigns after 1.5 of it."""
+    election_timeout_ms: int = 1000
+    """How long one round of asking for votes may take; a catch-up round must be shorter."""
+    election_backoff_max_ms: int = 1000
+    """Upper bound of the random wait after a lost election."""
+    fetch_max_wait_ms: int = 500
+    """How long the leader holds a Fetch that has nothing to bring."""
+    request_timeout_ms: int = 2000
+    """How long an answer may take, a Fetch's wait not counted."""
+    retry_backoff_ms: int = 20
+    """First wait after a failed request; doubles."""
+    retry_backoff_max_ms: int = 1000
+    fetch_max_bytes: int = 1 << 20
+    """How much one Fetch brings; at least one batch, whatever its size."""
+    pending_changes_max: int = 8
+    """How many voter changes may wait at once; one more is refused."""
+    observers_max: int = 64
+    """How many observers the leader tracks; the longest silent is forgotten first."""
+
+    @property
+    def leader_timeout_ms(self) -> int:
+        """How long a leader goes on without Fetches from a majority (P41)."""
+        return self.fetch_timeout_ms * 3 // 2

@@ -1,0 +1,99 @@
+"""DescribeQuorum: what a leader knows, at one moment (P26, S11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftnode.core import leading
+from raftnode.core.progress import Progress
+from raftnode.core.replica import Replica
+from raftnode.core.roles import Leader
+from raftnode.core.types import Endpoint, Epoch, Offset, ReplicaKey, VoterRecordId, VoterSet
+from raftnode.core.voter_change import PendingChange
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """One voter or observer; ages in milliseconds, None: never in this epoch."""
+
+    key: ReplicaKey
+    endpoint: Endpoint | None
+    acknowledged: Offset
+    last_fetch_age_ms: int | None
+    last_caught_up_age_ms: int | None
+    caught_up: bool
+    fenced: bool
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """A leader's view; `voters` is the set in force, perhaps not yet committed."""
+
+    leader: ReplicaKey
+    epoch: Epoch
+    high_watermark: Offset
+    log_end: Offset
+    voters: tuple[ReplicaDescription, ...]
+    committed_voters: VoterSet
+    voter_record: VoterRecordId
+    voter_record_committed: bool
+    observers: tuple[ReplicaDescription, ...]
+    pending_change: PendingChange | None
+    formation_completed: bool
+    epoch_committed: bool
+
+
+def describe(replica: Replica) -> QuorumDescription | None:
+    """Describe the quorum; None on a replica that does not lead."""
+    role, log = replica.role, replica.log
+    if not isinstance(role, Leader):
+        return None
+    observers = sorted(key for key in role.progress if key not in log.voters)
+    appended = [change for change in role.changes if change.appended is not None]
+    return QuorumDescription(
+        leader=replica.key,
+        epoch=role.epoch,
+        high_watermark=replica.high_watermark,
+        log_end=log.end,
+        voters=tuple(
+            _self(replica) if key == replica.key else _other(replica, role, key)
+            for key in log.voters
+        ),
+        committed_voters=log.committed_voters(replica.high_watermark).voters,
+        voter_record=log.voter_record,
+        voter_record_committed=log.voter_record.offset < replica.high_watermark,
+        observers=tuple(_other(replica, role, key) for key in observers),
+        pending_change=next(iter(appended or role.changes), None),
+        formation_completed=log.formation_completed,
+        epoch_committed=leading.epoch_committed(replica, role),
+    )
+
+
+def _self(replica: Replica) -> ReplicaDescription:
+    return ReplicaDescription(
+        replica.key,
+        replica.endpoint,
+        replica.log.durable_end,
+        0,
+        0,
+        caught_up=True,
+        fenced=False,
+        incarnation=replica.incarnation,
+    )
+
+
+def _other(replica: Replica, role: Leader, key: ReplicaKey) -> ReplicaDescription:
+    progress = role.progress.get(key) or Progress()
+    config, now = replica.config, replica.now_ms
+    fetched, caught_up = progress.last_fetch_ms, progress.last_caught_up_ms
+    return ReplicaDescription(
+        key,
+        progress.endpoint or replica.log.voters.endpoint_of(key),
+        progress.acknowledged,
+        None if fetched is None else now - fetched,
+        None if caught_up is None else now - caught_up,
+        caught_up=progress.is_caught_up(now, config.fetch_timeout_ms, config.election_timeout_ms),
+        fenced=progress.fenced,
+        incarnation=progress.incarnation,
+    )

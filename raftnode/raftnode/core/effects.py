@@ -1,0 +1,205 @@
+"""What the core wants done.
+
+The caller's duties:
+
+1. Carry effects out in their order.
+2. `PersistQuorumState`, `PersistLatch` and `PersistClusterId` are durable (fsynced)
+   before any later effect is begun. If that fails the process ends (never retries).
+3. `AppendBatches` and `TruncateLog` are visible to reads before any later effect; a
+   flush follows soon and is reported by `LogFlushed`.
+4. `Halt` ends the process; nothing is sent after it.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Literal
+
+from raftnode.core.messages import FetchResponse, Request, Response
+from raftnode.core.records import Batch
+from raftnode.core.state import Latch, QuorumState
+from raftnode.core.types import Epoch, Offset, ReplicaKey, VoterRecordId, VoterSet
+
+
+class Refusal(enum.Enum):
+    """Why a client's or an administrator's request is not done; stable names of the API."""
+
+    NOT_LEADER = "NOT_LEADER"
+    WAITING = "WAITING"
+    STALE_VOTER_RECORD = "STALE_VOTER_RECORD"
+    DUPLICATE_VOTER = "DUPLICATE_VOTER"
+    VOTER_NOT_FOUND = "VOTER_NOT_FOUND"
+    INVALID_REQUEST = "INVALID_REQUEST"
+    TOO_MANY_CHANGES = "TOO_MANY_CHANGES"
+    REQUEST_TIMED_OUT = "REQUEST_TIMED_OUT"
+    NOT_BLANK = "NOT_BLANK"
+    BLANK = "BLANK"
+    STORAGE_FULL = "STORAGE_FULL"
+
+
+@dataclass(frozen=True, slots=True)
+class PersistQuorumState:
+    """Make epoch, leader and vote durable. A barrier."""
+
+    state: QuorumState
+
+
+@dataclass(frozen=True, slots=True)
+class PersistLatch:
+    """Make the latch durable, and with it the cluster id. A barrier."""
+
+    latch: Latch
+
+
+@dataclass(frozen=True, slots=True)
+class PersistClusterId:
+    """Make the cluster id durable. A barrier."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppendBatches:
+    """Write batches at the end of the log."""
+
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateLog:
+    """Drop everything from `end_offset` on."""
+
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """Ask a replica, or with None any bootstrap server. Its outcome comes back as an event."""
+
+    target: ReplicaKey | None
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class SendResponse:
+    """Answer a peer's request."""
+
+    request_id: int
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class ServeFetch:
+    """Answer a Fetch with whole batches read from `start_offset`, added to `response`."""
+
+    request_id: int
+    response: FetchResponse
+    start_offset: Offset
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HighWatermarkAdvanced:
+    """Records below `high_watermark` are committed.
+
+    Those below `applicable` are also durable here and may be applied and shown (S10).
+    """
+
+    high_watermark: Offset
+    applicable: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class AppendAccepted:
+    """The batch stands in this leader's log; acknowledged only once committed."""
+
+    request_id: int
+    base_offset: Offset
+    last_offset: Offset
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request is not done (`not_done`), or its outcome is open (`unknown`)."""
+
+    request_id: int
+    refusal: Refusal
+    message: str
+    outcome: Literal["not_done", "unknown"] = "not_done"
+
+
+@dataclass(frozen=True, slots=True)
+class VoterChangeCompleted:
+    """The change is committed by a majority of the new set."""
+
+    request_id: int
+    voter_record: VoterRecordId
+    voters: VoterSet
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """A majority fetched from this leader after the request was received."""
+
+    request_id: int
+    high_watermark: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A request without a result is done."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipLost:
+    """Appends of this epoch that are not committed may or may not survive."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something worth a log line, with its fields."""
+
+    name: str
+    fields: tuple[tuple[str, str | int | None], ...] = ()
+
+
+class HaltReason(enum.Enum):
+    """Why the core refuses to go on."""
+
+    TRUNCATION_BELOW_HIGH_WATERMARK = "truncation_below_high_watermark"
+    FENCED_STORAGE = "fenced_storage"
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Going on would break a promise: end the process."""
+
+    reason: HaltReason
+    message: str
+
+
+Effect = (
+    PersistQuorumState
+    | PersistLatch
+    | PersistClusterId
+    | AppendBatches
+    | TruncateLog
+    | SendRequest
+    | SendResponse
+    | ServeFetch
+    | HighWatermarkAdvanced
+    | AppendAccepted
+    | Refused
+    | VoterChangeCompleted
+    | Confirmed
+    | Done
+    | LeadershipLost
+    | Fact
+    | Halt
+)

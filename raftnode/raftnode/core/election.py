@@ -1,0 +1,215 @@
+"""Elections: who stands, who grants, who wins (P5-P11, P40, S7, S9; KIP-996's pre-vote)."""
+
+from __future__ import annotations
+
+from raftnode.core import leading
+from raftnode.core.messages import ErrorCode, VoteRequest, VoteResponse
+from raftnode.core.replica import Replica
+from raftnode.core.roles import (
+    Blank,
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Unattached,
+)
+from raftnode.core.state import QuorumState
+from raftnode.core.types import Epoch, ReplicaKey
+
+
+def has_fresh_leader(replica: Replica) -> bool:
+    """Whether a leader was heard from so lately that no other is wanted (S9)."""
+    match replica.role:
+        case Leader():
+            return True  # it resigns by itself once a majority stays away (P41)
+        case Follower(heard_at_ms=int(heard_at_ms)):
+            return replica.now_ms - heard_at_ms < replica.config.fetch_timeout_ms
+        case _:
+            return False
+
+
+def handle_vote(
+    replica: Replica, request_id: int, source: ReplicaKey, request: VoteRequest
+) -> None:
+    """Answer a request for a vote or a pre-vote (P8)."""
+    error, granted = _judge(replica, source, request)
+    # A leader that is not fresh is no reason to stay away from the election.
+    leader = replica.leader if has_fresh_leader(replica) else None
+    replica.respond(request_id, VoteResponse(error, replica.epoch, leader, granted))
+
+
+def _judge(replica: Replica, source: ReplicaKey, request: VoteRequest) -> tuple[ErrorCode, bool]:
+    if isinstance(replica.role, Blank):
+        return ErrorCode.INCONSISTENT_CLUSTER_ID, False
+    if request.voter != replica.key:
+        return ErrorCode.INVALID_VOTER_KEY, False  # P10, S1
+    if request.candidate != source:
+        return ErrorCode.INVALID_REQUEST, False
+    if request.epoch < replica.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH, False
+    if request.pre_vote:
+        return ErrorCode.NONE, _judge_pre_vote(replica, request)
+    if has_fresh_leader(replica):
+        return ErrorCode.NONE, False  # S9: ignored, its epoch too
+    return ErrorCode.NONE, _judge_vote(replica, request)
+
+
+def _judge_pre_vote(replica: Replica, request: VoteRequest) -> bool:
+    """Would it be granted? Changes nothing, with one exception.
+
+    A voter of ours that asks with a higher epoch has persisted it in an election
+    that failed. It can never again follow a leader of a lower one, so the epoch is
+    adopted and a new election frees it; a replica that is no voter here cannot
+    cause that (S9, KAFKA-17030).
+    """
+    if request.epoch > replica.epoch and request.candidate in replica.log.voters:
+        replica.become_unattached(request.epoch, election_at_ms=replica.first_election_deadline())
+    if has_fresh_leader(replica):
+        return False
+    return request.last >= replica.log.position
+
+
+def _judge_vote(replica: Replica, request: VoteRequest) -> bool:
+    """Grant at most one vote an epoch, to a log that is no shorter (P8)."""
+    state = replica.state if request.epoch == replica.epoch else QuorumState(request.epoch)
+    if state.voted is not None or state.leader is not None:
+        return state.voted == request.candidate and state.leader is None
+    if request.last < replica.log.position:
+        if request.epoch > replica.epoch:
+            replica.become_unattached(request.epoch, election_at_ms=_keep_deadline(replica))
+        return False
+    replica.persist(QuorumState(request.epoch, None, request.candidate))
+    # Whoever is elected is given the time to say so.
+    replica.become_unattached(request.epoch)
+    replica.fact("vote_granted", candidate=str(request.candidate))
+    return True
+
+
+def _keep_deadline(replica: Replica) -> int:
+    """A refused candidate must not push this replica's own candidacy away."""
+    match replica.role:
+        case Unattached(election_at_ms=at) | Follower(election_at_ms=at):
+            return max(at, replica.now_ms)
+        case _:
+            return replica.first_election_deadline()
+
+
+def stand(replica: Replica, *, retries: int = 0) -> None:
+    """Become prospective and ask every other voter of the own set for its pre-vote."""
+    role = Prospective(replica.now_ms + replica.config.election_timeout_ms, retries)
+    replica.become(role)
+    if replica.is_voter:
+        role.granted.add(replica.key)
+    _ask_all(replica, replica.epoch, pre_vote=True)
+    _count(replica)
+
+
+def campaign(replica: Replica, *, retries: int = 0) -> None:
+    """Raise the epoch, vote for oneself if a voter, and ask for real votes (P7)."""
+    epoch = Epoch(max(replica.epoch, 0) + 1)
+    own = replica.key if replica.is_voter else None  # S7, S8: it never counts itself
+    replica.persist(QuorumState(epoch, None, own))
+    role = Candidate(replica.now_ms + replica.config.election_timeout_ms, retries)
+    replica.become(role)
+    if own is not None:
+        role.granted.add(own)
+    _ask_all(replica, epoch, pre_vote=False)
+    _count(replica)
+
+
+def _ask_all(replica: Replica, epoch: Epoch, *, pre_vote: bool) -> None:
+    last = replica.log.position
+    for voter in replica.log.voters:
+        if voter != replica.key:
+            replica.send(voter, VoteRequest(epoch, replica.key, voter, last, pre_vote))
+
+
+def handle_vote_response(
+    replica: Replica, source: ReplicaKey, request: VoteRequest, response: VoteResponse
+) -> None:
+    """Count an answer; ignored unless it is to the election now under way (P11)."""
+    if response.epoch > replica.epoch:
+        _adopt(replica, response)
+        return
+    role = replica.role
+    if request.epoch != replica.epoch or not isinstance(role, Prospective | Candidate):
+        return
+    if request.pre_vote != isinstance(role, Prospective):
+        return
+    if isinstance(role, Prospective) and not response.granted:
+        role.leader_hint = response.leader
+    if source != request.voter or source not in replica.log.voters:
+        return
+    (role.granted if response.granted else role.denied).add(source)
+    _count(replica)
+
+
+def _adopt(replica: Replica, response: VoteResponse) -> None:
+    if response.leader is not None and response.leader != replica.key:
+        replica.become_follower(response.epoch, response.leader)
+    else:
+        replica.become_unattached(response.epoch, election_at_ms=replica.first_election_deadline())
+
+
+def _count(replica: Replica) -> None:
+    role, voters = replica.role, replica.log.voters
+    assert isinstance(role, Prospective | Candidate)  # noqa: S101
+    granted = sum(voter in role.granted for voter in voters)
+    denied = sum(voter in role.denied for voter in voters)
+    if granted >= voters.majority:
+        if isinstance(role, Prospective):
+            campaign(replica, retries=role.retries)
+        else:
+            leading.become_leader(replica, frozenset(role.granted))
+    elif len(voters) - denied < voters.majority:
+        _back_off(replica, role)  # P11: a majority is impossible
+
+
+def _back_off(replica: Replica, role: Prospective | Candidate) -> None:
+    """Wait a random while, then ask for pre-votes again (P40)."""
+    retry_at = replica.now_ms + replica.backoff(role.retries)
+    match role:
+        case Prospective():
+            if role.retry_at_ms is None:
+                role.retry_at_ms = retry_at
+        case Candidate():
+            waiting = Prospective(retry_at, role.retries + 1, retry_at_ms=retry_at)
+            replica.become(waiting)
+
+
+def election_deadline(replica: Replica) -> int | None:
+    """When the election timer of the present role is due."""
+    match replica.role:
+        case (
+            Unattached(election_at_ms=at)
+            | Follower(election_at_ms=at)
+            | Resigned(election_at_ms=at)
+        ):
+            return at if replica.may_stand else None
+        case Prospective(gives_up_at_ms=at, retry_at_ms=retry):
+            return at if retry is None else retry
+        case Candidate(gives_up_at_ms=at):
+            return at
+        case _:
+            return None
+
+
+def on_election_time(replica: Replica) -> None:
+    """Act on a due election timer."""
+    match replica.role:
+        case Unattached(transfer=True):
+            campaign(replica)
+        case Unattached() | Follower() | Resigned():
+            stand(replica)
+        case Prospective(retry_at_ms=None) as role:
+            _back_off(replica, role)
+        case Prospective(retries=retries):
+            if replica.may_stand:
+                stand(replica, retries=retries + 1)
+            else:
+                replica.become_unattached(replica.epoch)
+        case Candidate() as role:
+            _back_off(replica, role)
+        case _:
+            pass

@@ -1,0 +1,156 @@
+"""What can happen to a replica. Counterpart: `effects`, what it then wants done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftnode.core.messages import Request, Response
+from raftnode.core.state import Latch
+from raftnode.core.types import Offset, ReplicaKey, Voter, VoterRecordId
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """A deadline may be due; the time itself is `handle`'s argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived:
+    """A peer, known by its connection as `source`, asks. Answered by `SendResponse`."""
+
+    request_id: int
+    source: ReplicaKey
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseReceived:
+    """`source` answered a request of ours."""
+
+    source: ReplicaKey
+    request: Request
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """A request of ours got no answer: no connection, cut, or too late."""
+
+    target: ReplicaKey | None
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class LogFlushed:
+    """The log is durable below `end_offset`.
+
+    `truncations` is `LogIndex.truncations` as it was when the flush began: what a
+    flush covered before a truncation says nothing of what was written after it.
+    """
+
+    end_offset: Offset
+    truncations: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRequested:
+    """Clients' records, encoded as one batch; answered by AppendAccepted or Refused."""
+
+    request_id: int
+    data: bytes
+    record_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoterRequested:
+    """An administrator's AddVoter; answered by VoterChangeCompleted or Refused (P28, S11)."""
+
+    request_id: int
+    voter: Voter
+    expected: VoterRecordId
+    deadline_ms: int
+    replaces: ReplicaKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoterRequested:
+    """An administrator's RemoveVoter; answered by VoterChangeCompleted or Refused (P30, S11)."""
+
+    request_id: int
+    key: ReplicaKey
+    expected: VoterRecordId
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmRequested:
+    """Is this still the leader? Answered by Confirmed once a majority fetched after now (S11).
+
+    With `for_read` also waits until an entry of the own epoch is committed, so that
+    the high watermark covers all that was ever acknowledged.
+    """
+
+    request_id: int
+    for_read: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResignRequested:
+    """Hand leadership over; answered by Done or Refused."""
+
+    request_id: int
+    preferred: ReplicaKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAbandoned:
+    """Nobody waits for this request any more; one not yet in the log is given up (S24)."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LatchReceived:
+    """The one-shot permission to form a quorum (S18-S20); answered by Done or Refused."""
+
+    request_id: int
+    latch: Latch
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterJoined:
+    """A blank replica was told the cluster id and becomes an observer (S5); Done or Refused."""
+
+    request_id: int
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpaceChanged:
+    """The disk's reserve was reached, or is free again (S30)."""
+
+    low: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownRequested:
+    """The process is to end: a leader says so to its voters (P17)."""
+
+
+Event = (
+    TimePassed
+    | RequestReceived
+    | ResponseReceived
+    | RequestFailed
+    | LogFlushed
+    | AppendRequested
+    | AddVoterRequested
+    | RemoveVoterRequested
+    | ConfirmRequested
+    | ResignRequested
+    | RequestAbandoned
+    | LatchReceived
+    | ClusterJoined
+    | DiskSpaceChanged
+    | ShutdownRequested
+)

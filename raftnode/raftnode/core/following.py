@@ -1,0 +1,301 @@
+"""What a replica without leadership does: find the leader, fetch from it, obey it."""
+
+from __future__ import annotations
+
+from raftnode.core.effects import HaltReason
+from raftnode.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    ErrorCode,
+    FetchRequest,
+    FetchResponse,
+)
+from raftnode.core.records import Batch
+from raftnode.core.replica import Replica
+from raftnode.core.roles import Blank, Fetching, Follower, Prospective, Resigned, Unattached
+from raftnode.core.types import ReplicaKey
+
+# -- fetching (P20, P22, P23) --------------------------------------------------------
+
+
+def fetching_of(replica: Replica) -> Fetching | None:
+    """The state of the Fetch loop, in the roles that have one."""
+    match replica.role:
+        case (
+            Unattached(fetching=fetching)
+            | Prospective(fetching=fetching)
+            | Follower(fetching=fetching)
+            | Resigned(fetching=fetching)
+        ):
+            return fetching
+        case _:
+            return None
+
+
+def fetch_if_due(replica: Replica) -> None:
+    """Send the next Fetch unless one is on its way, is waited for, or the log is not durable.
+
+    Waiting for the flush makes the offset that is asked for and the one that is
+    acknowledged the same (S10).
+    """
+    fetching = fetching_of(replica)
+    if fetching is None or replica.now_ms < fetching.next_at_ms:
+        return
+    if fetching.in_flight is not None or replica.log.durable_end < replica.log.end:
+        return
+    target = _fetch_target(replica)
+    replica.fetch_sequence += 1
+    request = FetchRequest(
+        epoch=replica.epoch,
+        replica=replica.key,
+        fetch_offset=replica.log.end,
+        last_fetched_epoch=replica.log.last_epoch,
+        acknowledged_offset=replica.log.durable_end,
+        high_watermark=replica.high_watermark,
+        round_token=replica.round_token_of(target),
+        incarnation=replica.incarnation,
+        max_bytes=replica.config.fetch_max_bytes,
+        max_wait_ms=replica.config.fetch_max_wait_ms,
+        sequence=replica.fetch_sequence,
+        endpoint=replica.endpoint,
+    )
+    fetching.in_flight, fetching.sent_at_ms = request, replica.now_ms
+    replica.send(target, request)
+
+
+def _fetch_target(replica: Replica) -> ReplicaKey | None:
+    """The leader; else any voter, else (None) any bootstrap server."""
+    match replica.role:
+        case Follower(leader=leader) | Prospective(leader_hint=ReplicaKey() as leader):
+            return leader
+        case _:
+            others = [key for key in replica.log.voters if key.node_id != replica.key.node_id]
+            # The recorded voters may all be gone: every third try asks a bootstrap server.
+            if others and replica.rng.randrange(3):
+                return replica.rng.choice(others)
+            return None
+
+
+def fetch_deadline(replica: Replica) -> int | None:
+    """When the Fetch loop wants to act next."""
+    fetching = fetching_of(replica)
+    if fetching is None:
+        return None
+    if fetching.in_flight is not None:
+        limit = replica.config.request_timeout_ms + replica.config.fetch_max_wait_ms
+        return fetching.sent_at_ms + limit
+    return fetching.next_at_ms if replica.log.durable_end >= replica.log.end else None
+
+
+def give_up_late_fetch(replica: Replica) -> None:
+    """A Fetch without an answer for too long is as good as failed."""
+    fetching = fetching_of(replica)
+    if fetching is not None and fetching.in_flight is not None:
+        due = fetch_deadline(replica)
+        if due is not None and replica.now_ms >= due:
+            handle_fetch_failure(replica, fetching.in_flight)
+
+
+def handle_fetch_failure(replica: Replica, request: FetchRequest) -> None:
+    """No answer: try again, a little later each time."""
+    fetching = fetching_of(replica)
+    if fetching is None or fetching.in_flight != request:
+        return
+    fetching.in_flight = None
+    fetching.failures += 1
+    config = replica.config
+    wait = min(
+        config.retry_backoff_ms << min(fetching.failures - 1, 10), config.retry_backoff_max_ms
+    )
+    if not isinstance(replica.role, Follower):
+        wait = min(wait, config.fetch_timeout_ms // 10)  # somebody else is asked each time
+    fetching.next_at_ms = replica.now_ms + wait
+    if isinstance(replica.role, Follower) and not replica.may_stand:
+        # P23: an observer has no election to wait for; it asks others instead.
+        if replica.now_ms >= replica.role.election_at_ms:
+            replica.become_unattached(replica.epoch)
+    elif isinstance(replica.role, Prospective):
+        replica.role.leader_hint = None
+
+
+def handle_fetch_response(
+    replica: Replica, source: ReplicaKey, request: FetchRequest, response: FetchResponse
+) -> None:
+    """Learn the leader, or take what it brought (P22)."""
+    fetching = fetching_of(replica)
+    if fetching is None or fetching.in_flight != request:
+        return
+    fetching.in_flight = None
+    if response.error == ErrorCode.FENCED_REPLICA:
+        replica.halt(
+            HaltReason.FENCED_STORAGE,
+            f"the leader {source} saw this replica acknowledge more than it has now: its storage "
+            "went back in time, so its votes and acknowledgements cannot be relied on; replace it",
+        )
+        return
+    if response.epoch < replica.epoch:
+        _try_later(replica, fetching)
+    elif response.error != ErrorCode.NONE:
+        _learn_leader(replica, fetching, source, response)
+    elif response.leader == source:
+        _take(replica, request, response)
+    else:
+        _try_later(replica, fetching)
+
+
+def _try_later(replica: Replica, fetching: Fetching) -> None:
+    fetching.failures += 1
+    fetching.next_at_ms = replica.now_ms + replica.config.retry_backoff_ms * min(
+        fetching.failures, 5
+    )
+
+
+def _learn_leader(
+    replica: Replica, fetching: Fetching, source: ReplicaKey, response: FetchResponse
+) -> None:
+    leader = response.leader
+    if leader is not None and (response.epoch > replica.epoch or replica.leader != leader):
+        if isinstance(replica.role, Prospective) and response.epoch == replica.epoch:
+            replica.role.leader_hint = leader
+        else:
+            endpoint = response.leader_endpoint
+            replica.become_follower(response.epoch, leader, endpoint, heard=leader == source)
+    elif response.epoch > replica.epoch or (leader is None and replica.leader == source):
+        # A higher epoch without a leader, or the leader itself says that it leads no more.
+        deadline = replica.sooner(response.epoch, replica.first_election_deadline())
+        replica.become_unattached(response.epoch, election_at_ms=deadline)
+    # Hearsay may go round in circles: each turn without a good Fetch waits longer.
+    current = fetching_of(replica)
+    if current is not None:
+        current.failures = fetching.failures
+        _try_later(replica, current)
+        if current.failures == 1:
+            current.next_at_ms = replica.now_ms
+
+
+def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> None:
+    """A good Fetch: proof that the leader leads, and perhaps records."""
+    leader = response.leader
+    assert leader is not None  # noqa: S101
+    role = replica.role
+    if not isinstance(role, Follower) or role.leader != leader or response.epoch > replica.epoch:
+        replica.become_follower(response.epoch, leader, response.leader_endpoint, heard=True)
+        role = replica.role
+        if not isinstance(role, Follower):
+            return
+    role.heard_at_ms = replica.now_ms
+    role.election_at_ms = replica.election_deadline()
+    role.leader_endpoint = response.leader_endpoint or role.leader_endpoint
+    role.round_token = max(role.round_token, response.round_token)
+    role.fetching.failures = 0
+    role.fetching.next_at_ms = replica.now_ms
+    if request.fetch_offset != replica.log.end:
+        return  # the log has moved since it was asked for
+    if response.diverging is not None:
+        replica.truncate(replica.log.truncation_point(response.diverging))
+        return
+    batches = _fitting(replica, response.batches)
+    if batches:
+        replica.append(batches)
+    if replica.log.end >= response.high_watermark:
+        role.caught_up_at_ms = replica.now_ms
+    replica.raise_high_watermark(min(response.high_watermark, replica.log.end))
+
+
+def _fitting(replica: Replica, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
+    """The leading batches that continue the log; a leader sends no others, damage might."""
+    end, epoch, fitting = replica.log.end, replica.log.last_epoch, 0
+    for batch in batches:
+        if batch.base_offset != end or not epoch <= batch.epoch <= replica.epoch:
+            replica.fact("batch_does_not_fit", base_offset=batch.base_offset, log_end=end)
+            break
+        end, epoch, fitting = batch.end_offset, batch.epoch, fitting + 1
+    return batches[:fitting]
+
+
+# -- answering ---------------------------------------------------------------------------
+
+
+def refuse_fetch(replica: Replica, request_id: int, request: FetchRequest) -> None:
+    """Answer a Fetch that came to a replica that does not lead: name the leader (P23)."""
+    epoch, role = replica.epoch, replica.role
+    if request.epoch > epoch:
+        error = ErrorCode.UNKNOWN_LEADER_EPOCH
+    elif request.epoch < epoch:
+        error = ErrorCode.FENCED_LEADER_EPOCH
+    else:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    endpoint = role.leader_endpoint if isinstance(role, Follower) else None
+    replica.respond(request_id, FetchResponse(error, epoch, replica.leader, endpoint))
+
+
+def handle_begin(
+    replica: Replica, request_id: int, source: ReplicaKey, request: BeginQuorumEpochRequest
+) -> None:
+    """A leader announces itself (P13, P15, S1, S16)."""
+    error = _judge_begin(replica, source, request)
+    if error == ErrorCode.NONE:
+        if request.epoch > replica.epoch or replica.leader != request.leader:
+            replica.become_follower(request.epoch, request.leader, request.endpoint, heard=True)
+        elif isinstance(replica.role, Follower):
+            replica.role.heard_at_ms = replica.now_ms
+    replica.respond(request_id, BeginQuorumEpochResponse(error, replica.epoch, replica.leader))
+
+
+def _judge_begin(
+    replica: Replica, source: ReplicaKey, request: BeginQuorumEpochRequest
+) -> ErrorCode:
+    if isinstance(replica.role, Blank):
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if request.voter != replica.key:
+        return ErrorCode.INVALID_VOTER_KEY
+    if request.leader != source or request.leader.node_id == replica.key.node_id:
+        return ErrorCode.INVALID_REQUEST
+    if request.epoch < replica.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if not replica.is_voter:
+        return ErrorCode.NOT_VOTER  # the leader retries until this log has the AddVoterRecord
+    known = replica.state.leader
+    if request.epoch == replica.epoch and known not in {None, request.leader}:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def handle_end(
+    replica: Replica, request_id: int, source: ReplicaKey, request: EndQuorumEpochRequest
+) -> None:
+    """The leader gives up its epoch: stand at once or in turn (P18, S17)."""
+    error = _judge_end(replica, source, request)
+    if error == ErrorCode.NONE:
+        place = request.preferred_successors.index(replica.key)
+        wait = 0
+        if place:
+            config = replica.config
+            wait = min(config.retry_backoff_max_ms, config.retry_backoff_ms << min(place + 1, 16))
+        replica.become_unattached(request.epoch, election_at_ms=replica.now_ms + wait)
+        if isinstance(replica.role, Unattached):
+            replica.role.transfer = place == 0
+    elif error == ErrorCode.INCONSISTENT_VOTER_SET:
+        replica.become_unattached(request.epoch)
+    replica.respond(request_id, EndQuorumEpochResponse(error, replica.epoch, replica.leader))
+
+
+def _judge_end(replica: Replica, source: ReplicaKey, request: EndQuorumEpochRequest) -> ErrorCode:
+    if isinstance(replica.role, Blank):
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if request.voter != replica.key:
+        return ErrorCode.INVALID_VOTER_KEY
+    if request.leader not in {None, source}:
+        return ErrorCode.INVALID_REQUEST
+    if request.epoch < replica.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    known = replica.state.leader if request.epoch == replica.epoch else None
+    if request.leader is not None and known not in {None, request.leader}:
+        return ErrorCode.INVALID_REQUEST
+    if replica.state.leader == replica.key and request.epoch == replica.epoch:
+        return ErrorCode.INVALID_REQUEST
+    if replica.key not in request.preferred_successors:
+        return ErrorCode.INCONSISTENT_VOTER_SET
+    return ErrorCode.NONE

@@ -1,0 +1,357 @@
+"""What a leader does: serve Fetches, count acknowledgements, keep or lose its majority."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from raftnode.core.effects import AppendAccepted, Confirmed, Refusal, ServeFetch
+from raftnode.core.events import AppendRequested, ConfirmRequested
+from raftnode.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    ErrorCode,
+    FetchRequest,
+    FetchResponse,
+)
+from raftnode.core.progress import Progress
+from raftnode.core.records import (
+    RAFT_VERSION,
+    AddVoter,
+    Batch,
+    ControlRecord,
+    FormationCompleted,
+    LeaderChange,
+    RaftVersion,
+)
+from raftnode.core.replica import Replica
+from raftnode.core.roles import Confirmation, Leader, ParkedFetch
+from raftnode.core.state import QuorumState
+from raftnode.core.types import LogPosition, Offset, ReplicaKey
+
+
+def become_leader(replica: Replica, granted: frozenset[ReplicaKey]) -> None:
+    """Persist leadership, append the epoch's first batch, tell the voters (P11).
+
+    The first leader of a quorum writes the latched voters in that same batch, so
+    that they are all there or not at all (P52, S19).
+    """
+    state = replica.state
+    replica.persist(QuorumState(state.epoch, replica.key, state.voted))
+    role = Leader(replica.epoch, replica.now_ms, epoch_start=replica.log.end)
+    replica.become(role)
+    log = replica.log
+    records: list[ControlRecord] = [
+        LeaderChange(replica.key, tuple(log.voters), tuple(sorted(granted)))
+    ]
+    if not log.has_voter_record:
+        records.append(RaftVersion(RAFT_VERSION))
+        records.extend(AddVoter(voter) for voter in log.voters.voters)
+    replica.append_control(*records)
+    for voter in log.voters:
+        if voter != replica.key:
+            role.progress[voter] = Progress()
+    tell_voters(replica, role)
+    after_progress(replica, role)
+
+
+# -- telling the voters (P12, P14) -----------------------------------------------
+
+
+def tell_voters(replica: Replica, role: Leader) -> None:
+    """Send BeginQuorumEpoch to each voter that has neither acknowledged nor fetched."""
+    for voter in replica.log.voters:
+        progress = role.progress.get(voter)
+        if progress is None or progress.begin_done or progress.begin_in_flight:
+            continue
+        if progress.begin_at_ms <= replica.now_ms:
+            progress.begin_in_flight = True
+            replica.send(
+                voter,
+                BeginQuorumEpochRequest(role.epoch, replica.key, voter, replica.endpoint),
+            )
+
+
+def handle_begin_response(
+    replica: Replica, source: ReplicaKey, response: BeginQuorumEpochResponse | None
+) -> None:
+    """Note an acknowledgement, retry anything else; None: there was no answer."""
+    role = replica.role
+    if response is not None and response.epoch > replica.epoch:
+        if response.leader is not None and response.leader != replica.key:
+            replica.become_follower(response.epoch, response.leader)
+        else:
+            replica.become_unattached(response.epoch)
+        return
+    if not isinstance(role, Leader) or source not in role.progress:
+        return
+    progress = role.progress[source]
+    progress.begin_in_flight = False
+    if response is not None and response.error == ErrorCode.NONE:
+        progress.begin_done = True
+    else:
+        progress.begin_at_ms = replica.now_ms + replica.config.retry_backoff_max_ms // 4
+
+
+# -- serving Fetches (P20, P21) ----------------------------------------------------
+
+
+def handle_fetch(
+    replica: Replica, role: Leader, request_id: int, source: ReplicaKey, request: FetchRequest
+) -> None:
+    """Note what the fetcher has, then answer, now or when there is something to say."""
+    if request.epoch != replica.epoch:
+        lower = request.epoch < replica.epoch
+        code = ErrorCode.FENCED_LEADER_EPOCH if lower else ErrorCode.UNKNOWN_LEADER_EPOCH
+        replica.respond(request_id, _response(replica, role, code))
+        return
+    if request.replica != source:
+        replica.respond(request_id, _response(replica, role, ErrorCode.INVALID_REQUEST))
+        return
+    progress = _progress_of(replica, role, source)
+    if request.incarnation <= progress.incarnation and request.sequence <= progress.sequence:
+        # Overtaken by a later one: it says nothing about what the replica has now.
+        replica.respond(request_id, _response(replica, role, ErrorCode.NONE))
+        return
+    if _is_fenced(replica, progress, request, source):
+        replica.respond(request_id, _response(replica, role, ErrorCode.FENCED_REPLICA))
+        return
+    progress.last_fetch_ms = replica.now_ms
+    progress.begin_done = True
+    progress.incarnation, progress.sequence = request.incarnation, request.sequence
+    progress.endpoint = request.endpoint or progress.endpoint
+    progress.round_token = max(progress.round_token, request.round_token)
+    diverging = replica.log.diverges_at(
+        LogPosition(request.last_fetched_epoch, request.fetch_offset)
+    )
+    if diverging is not None:
+        replica.respond(request_id, _response(replica, role, ErrorCode.NONE, diverging=diverging))
+        after_progress(replica, role)
+        return
+    # S10: only what is durable there counts, and only where the logs agree.
+    acknowledged = Offset(min(request.acknowledged_offset, request.fetch_offset))
+    progress.fetched(acknowledged, replica.log.end, replica.now_ms)
+    _park(replica, role, ParkedFetch(request_id, request, replica.now_ms + request.max_wait_ms))
+    after_progress(replica, role)
+    answer_parked(replica, role)
+
+
+def _progress_of(replica: Replica, role: Leader, source: ReplicaKey) -> Progress:
+    if source not in role.progress:
+        _forget_silent_observers(replica, role)
+        role.progress[source] = Progress()
+    return role.progress[source]
+
+
+def _forget_silent_observers(replica: Replica, role: Leader) -> None:
+    observers = [key for key in role.progress if key not in replica.log.voters]
+    if len(observers) >= replica.config.observers_max:
+        silent = min(observers, key=lambda key: role.progress[key].last_fetch_ms or 0)
+        del role.progress[silent]
+        role.parked.pop(silent, None)
+
+
+def _is_fenced(
+    replica: Replica, progress: Progress, request: FetchRequest, source: ReplicaKey
+) -> bool:
+    """S3: a replica that has less than it had acknowledged has lost what was counted on."""
+    if not progress.fenced and request.acknowledged_offset < progress.acknowledged:
+        progress.fenced = True
+        replica.fact(
+            "replica_fenced",
+            replica=str(source),
+            acknowledged=progress.acknowledged,
+            has=request.acknowledged_offset,
+        )
+    return progress.fenced
+
+
+def _park(replica: Replica, role: Leader, fetch: ParkedFetch) -> None:
+    older = role.parked.pop(fetch.request.replica, None)
+    if older is not None:
+        replica.respond(older.request_id, _response(replica, role, ErrorCode.NONE))
+    role.parked[fetch.request.replica] = fetch
+
+
+def answer_parked(replica: Replica, role: Leader) -> None:
+    """Answer every waiting Fetch for which there are records, a new high watermark or a round."""
+    for key, fetch in list(role.parked.items()):
+        request = fetch.request
+        news = (
+            replica.log.end > request.fetch_offset
+            or replica.high_watermark > request.high_watermark
+            or role.round_token > request.round_token
+        )
+        if news or fetch.until_ms <= replica.now_ms:
+            del role.parked[key]
+            replica.emit(
+                ServeFetch(
+                    fetch.request_id,
+                    _response(replica, role, ErrorCode.NONE),
+                    request.fetch_offset,
+                    min(request.max_bytes, replica.config.fetch_max_bytes),
+                )
+            )
+
+
+def _response(
+    replica: Replica, role: Leader, error: ErrorCode, *, diverging: LogPosition | None = None
+) -> FetchResponse:
+    return FetchResponse(
+        error,
+        replica.epoch,
+        replica.key,
+        leader_endpoint=replica.endpoint,
+        high_watermark=replica.high_watermark,
+        log_start_offset=replica.log.start,
+        diverging=diverging,
+        round_token=role.round_token,
+    )
+
+
+# -- counting (P42, S8, S10) ---------------------------------------------------------
+
+
+def _acknowledged(replica: Replica, role: Leader) -> Iterator[Offset]:
+    for voter in replica.log.voters:
+        if voter == replica.key:
+            yield replica.log.durable_end  # S10: its own durable end, never its log end
+        else:
+            progress = role.progress.get(voter)
+            usable = progress is not None and not progress.fenced
+            yield progress.acknowledged if progress and usable else Offset(-1)
+
+
+def majority_offset(replica: Replica, role: Leader) -> Offset:
+    """The largest offset that a majority of the set in force holds durably."""
+    offsets = sorted(_acknowledged(replica, role), reverse=True)
+    return offsets[replica.log.voters.majority - 1]
+
+
+def after_progress(replica: Replica, role: Leader) -> None:
+    """Draw every conclusion from what is acknowledged now."""
+    offset = majority_offset(replica, role)
+    if offset > role.epoch_start and offset > replica.high_watermark:
+        replica.raise_high_watermark(offset)
+    elif replica.high_watermark > replica.applicable:
+        replica.raise_high_watermark(replica.high_watermark)
+    _complete_formation(replica, role)
+    answer_confirmations(replica, role)
+
+
+def epoch_committed(replica: Replica, role: Leader) -> bool:
+    """Whether this epoch's LeaderChange is committed (P28, P42)."""
+    return replica.high_watermark > role.epoch_start
+
+
+def _complete_formation(replica: Replica, role: Leader) -> None:
+    """Once all of the current set have the formation batch, say so in the log (P52, S19)."""
+    log = replica.log
+    if log.formation_completed or not epoch_committed(replica, role):
+        return
+    if all(offset > log.voter_record.offset for offset in _acknowledged(replica, role)):
+        replica.append_control(FormationCompleted())
+        answer_parked(replica, role)
+
+
+# -- clients -----------------------------------------------------------------------
+
+
+def handle_append(replica: Replica, event: AppendRequested) -> None:
+    """Append a client's batch, or say why not."""
+    role = replica.role
+    if not isinstance(role, Leader):
+        replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
+        return
+    if not replica.log.formation_completed:
+        replica.refuse(
+            event.request_id,
+            Refusal.WAITING,
+            "the quorum is being formed: writes begin once every voter holds the voter records",
+        )
+        return
+    if replica.disk_low:
+        replica.refuse(event.request_id, Refusal.STORAGE_FULL, "the leader's disk is full")
+        return
+    base = replica.log.end
+    last = Offset(base + event.record_count - 1)
+    replica.append((Batch(base, last, role.epoch, event.data),))
+    replica.emit(AppendAccepted(event.request_id, base, last, role.epoch))
+    answer_parked(replica, role)
+
+
+def handle_confirm(replica: Replica, event: ConfirmRequested) -> None:
+    """Begin a round: only Fetches that echo a token issued from now on count (S11)."""
+    role = replica.role
+    if not isinstance(role, Leader):
+        replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
+        return
+    role.round_token += 1
+    role.confirmations.append(Confirmation(event.request_id, role.round_token, event.for_read))
+    answer_parked(replica, role)
+    answer_confirmations(replica, role)
+
+
+def answer_confirmations(replica: Replica, role: Leader) -> None:
+    """Answer the rounds that a majority has echoed; the leader counts if it is a voter (S8)."""
+    if not role.confirmations:
+        return
+    tokens = sorted(
+        (
+            role.round_token if voter == replica.key else role.progress[voter].round_token
+            for voter in replica.log.voters
+            if voter == replica.key or voter in role.progress
+        ),
+        reverse=True,
+    )
+    majority = replica.log.voters.majority
+    echoed = tokens[majority - 1] if len(tokens) >= majority else 0
+    waiting: list[Confirmation] = []
+    for confirmation in role.confirmations:
+        settled = epoch_committed(replica, role) or not confirmation.for_read
+        if confirmation.token <= echoed and settled:
+            replica.emit(Confirmed(confirmation.request_id, replica.high_watermark))
+        else:
+            waiting.append(confirmation)
+    role.confirmations = waiting
+
+
+# -- keeping the majority (P41) --------------------------------------------------------
+
+
+def majority_lost_at(replica: Replica, role: Leader) -> int | None:
+    """When this leader must resign unless more voters fetch; None: it is a majority alone."""
+    heard = sorted(
+        (_heard_ms(role, voter) for voter in replica.log.voters if voter != replica.key),
+        reverse=True,
+    )
+    needed = replica.log.voters.majority - (1 if replica.is_voter else 0)
+    if needed <= 0:
+        return None
+    return heard[needed - 1] + replica.config.leader_timeout_ms
+
+
+def _heard_ms(role: Leader, voter: ReplicaKey) -> int:
+    progress = role.progress.get(voter)
+    fetched = progress.last_fetch_ms if progress else None
+    return max(role.since_ms, fetched if fetched is not None else role.since_ms)
+
+
+# -- giving it up (P16, P17, S17) --------------------------------------------------------
+
+
+def resign(replica: Replica, role: Leader, preferred: ReplicaKey | None = None) -> None:
+    """Tell every voter once, best successor first, and lead no more in this epoch."""
+    voters = [key for key in replica.log.voters if key != replica.key]
+    ranked = sorted(voters, key=lambda key: (key != preferred, -_known_offset(role, key), key))
+    for voter in voters:
+        replica.send(voter, EndQuorumEpochRequest(role.epoch, replica.key, voter, tuple(ranked)))
+    for fetch in role.parked.values():
+        response = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, replica.epoch, None)
+        replica.respond(fetch.request_id, response)
+    replica.become_resigned()
+
+
+def _known_offset(role: Leader, key: ReplicaKey) -> Offset:
+    progress = role.progress.get(key)
+    return progress.acknowledged if progress and not progress.fenced else Offset(-1)

@@ -1,0 +1,184 @@
+"""What the core must know of its log: ends, epochs and the voter sets along it.
+
+The bytes are the storage's. Voter sets apply as soon as their record is appended
+and are reverted by truncation (P32).
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, field
+
+from raftnode.core.records import (
+    AddVoter,
+    Batch,
+    FormationCompleted,
+    LeaderChange,
+    RaftVersion,
+    RemoveVoter,
+)
+from raftnode.core.types import (
+    BASE_VOTER_RECORD,
+    FIRST_OFFSET,
+    NO_EPOCH,
+    NO_OFFSET,
+    Epoch,
+    LogPosition,
+    Offset,
+    VoterRecordId,
+    VoterSet,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSetAt:
+    """A voter set and the record that made it."""
+
+    record: VoterRecordId
+    voters: VoterSet
+
+
+@dataclass(slots=True)
+class LogIndex:
+    """Index of one log.
+
+    Invariants: `durable_end <= end`; epochs strictly rise with their start offsets;
+    `history[0]` is the base that no truncation removes (S19).
+    """
+
+    base_voters: VoterSet = field(default_factory=VoterSet)
+    start: Offset = FIRST_OFFSET
+    end: Offset = FIRST_OFFSET
+    durable_end: Offset = FIRST_OFFSET
+    truncations: int = 0
+    epochs: list[tuple[Epoch, Offset]] = field(default_factory=list[tuple[Epoch, Offset]])
+    history: list[VoterSetAt] = field(init=False)
+    raft_versions: list[tuple[Offset, int]] = field(default_factory=list[tuple[Offset, int]])
+    formation_completed_at: Offset = NO_OFFSET
+
+    def __post_init__(self) -> None:
+        self.history = [VoterSetAt(BASE_VOTER_RECORD, self.base_voters)]
+
+    # -- reading ---------------------------------------------------------------
+
+    @property
+    def voters(self) -> VoterSet:
+        """The set in force: the latest in the log, committed or not (P32)."""
+        return self.history[-1].voters
+
+    @property
+    def voter_record(self) -> VoterRecordId:
+        """The record that the set in force comes from."""
+        return self.history[-1].record
+
+    @property
+    def has_voter_record(self) -> bool:
+        """Whether the log itself holds the voters, rather than the latch alone."""
+        return len(self.history) > 1
+
+    @property
+    def last_epoch(self) -> Epoch:
+        """Epoch of the last record; -1 for an empty log."""
+        return self.epochs[-1][0] if self.epochs else NO_EPOCH
+
+    @property
+    def position(self) -> LogPosition:
+        """How far the log reaches: what votes compare."""
+        return LogPosition(self.last_epoch, self.end)
+
+    @property
+    def formation_completed(self) -> bool:
+        """Whether client writes may follow (P52)."""
+        return self.formation_completed_at != NO_OFFSET
+
+    def committed_voters(self, high_watermark: Offset) -> VoterSetAt:
+        """The newest set whose record is below the high watermark; else the base."""
+        return self.history[self._committed_at(high_watermark)]
+
+    def voter_sets_since(self, high_watermark: Offset) -> list[VoterSetAt]:
+        """The newest committed set and every later one."""
+        return self.history[self._committed_at(high_watermark) :]
+
+    def _committed_at(self, high_watermark: Offset) -> int:
+        below = bisect.bisect_left(self.history, high_watermark, key=lambda at: at.record.offset)
+        return max(below - 1, 0)
+
+    def epoch_at(self, offset: Offset) -> Epoch:
+        """Epoch of the record at `offset`, which must be below `end`."""
+        at = bisect.bisect_right(self.epochs, offset, key=lambda entry: entry[1]) - 1
+        return self.epochs[at][0] if at >= 0 else NO_EPOCH
+
+    def end_of_epoch(self, epoch: Epoch) -> LogPosition:
+        """The largest epoch not above `epoch` that has records, and where it ends (P21)."""
+        at = bisect.bisect_right(self.epochs, epoch, key=lambda entry: entry[0])
+        end = self.epochs[at][1] if at < len(self.epochs) else self.end
+        if at == 0:
+            return LogPosition(NO_EPOCH, self.start)
+        return LogPosition(self.epochs[at - 1][0], end)
+
+    def diverges_at(self, fetch: LogPosition) -> LogPosition | None:
+        """Where a fetcher's log that ends at `fetch` leaves this one; None: it does not."""
+        if fetch.end_offset == FIRST_OFFSET:
+            return None
+        known = self.end_of_epoch(fetch.epoch)
+        if known.epoch == fetch.epoch and fetch.end_offset <= known.end_offset:
+            return None
+        return known
+
+    def truncation_point(self, diverging: LogPosition) -> Offset:
+        """Up to where a follower may keep its log, given the leader's answer (P22)."""
+        own = self.end_of_epoch(diverging.epoch)
+        if own.epoch == diverging.epoch:
+            return min(own.end_offset, diverging.end_offset)
+        return own.end_offset
+
+    # -- changing --------------------------------------------------------------
+
+    def append(self, batch: Batch) -> None:
+        """Take a batch that follows the log's end into the index."""
+        assert batch.base_offset == self.end, (batch.base_offset, self.end)  # noqa: S101
+        assert batch.epoch >= self.last_epoch, (batch.epoch, self.last_epoch)  # noqa: S101
+        if batch.epoch > self.last_epoch:
+            self.epochs.append((batch.epoch, batch.base_offset))
+        self.end = batch.end_offset
+        if batch.control:
+            self._apply_control(batch)
+
+    def _apply_control(self, batch: Batch) -> None:
+        voters, record = self.voters, None
+        for index, control in enumerate(batch.control):
+            offset = Offset(batch.base_offset + index)
+            match control:
+                case AddVoter(voter):
+                    voters, record = voters.with_added(voter), offset
+                case RemoveVoter(key):
+                    voters, record = voters.without(key), offset
+                case RaftVersion(version):
+                    self.raft_versions.append((offset, version))
+                case FormationCompleted():
+                    if not self.formation_completed:
+                        self.formation_completed_at = offset
+                case LeaderChange():
+                    pass
+        if record is not None:
+            self.history.append(VoterSetAt(VoterRecordId(record, batch.epoch), voters))
+
+    def truncate(self, end: Offset) -> None:
+        """Forget everything from `end` on, voter sets included; the base stays (S19)."""
+        self.end = end
+        self.durable_end = min(self.durable_end, end)
+        self.truncations += 1
+        while self.epochs and self.epochs[-1][1] >= end:
+            self.epochs.pop()
+        while len(self.history) > 1 and self.history[-1].record.offset >= end:
+            self.history.pop()
+        while self.raft_versions and self.raft_versions[-1][0] >= end:
+            self.raft_versions.pop()
+        if self.formation_completed_at >= end:
+            self.formation_completed_at = NO_OFFSET
+
+    def set_base(self, voters: VoterSet) -> None:
+        """Put the latched voters under an empty log."""
+        assert not self.has_voter_record  # noqa: S101
+        self.base_voters = voters
+        self.history = [VoterSetAt(BASE_VOTER_RECORD, voters)]

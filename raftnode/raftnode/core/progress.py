@@ -1,0 +1,61 @@
+"""What a leader knows of one other replica (P24, S3, S10, S13)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftnode.core.types import FIRST_OFFSET, NO_OFFSET, Endpoint, Offset
+
+
+@dataclass(slots=True)
+class Progress:
+    """Progress of one (id, UUID) in this leader's epoch.
+
+    Invariant: `acknowledged` only grows, and never past the replica's durable end.
+    """
+
+    acknowledged: Offset = NO_OFFSET
+    """One past what the replica knows to be durable; -1: not heard from in this epoch."""
+    last_fetch_ms: int | None = None
+    last_caught_up_ms: int | None = None
+    round_token: int = 0
+    incarnation: int = 0
+    sequence: int = -1
+    endpoint: Endpoint | None = None
+    fenced: bool = False
+    """S3: it once fetched below what it had acknowledged. Not counted from then on."""
+    begin_done: bool = False
+    begin_in_flight: bool = False
+    begin_at_ms: int = 0
+    round_target: Offset = FIRST_OFFSET
+    round_started_ms: int | None = None
+    round_ms: int | None = None
+    """How long the last catch-up round took; None: none was finished."""
+
+    def fetched(self, acknowledged: Offset, log_end: Offset, now_ms: int) -> None:
+        """Note a consistent Fetch: advances the acknowledgement and the catch-up round.
+
+        A round ends when the replica has acknowledged the log end of its beginning (S13):
+        a bounded goal, unlike the log end itself, which moves.
+        """
+        self.acknowledged = max(self.acknowledged, acknowledged)
+        if self.acknowledged >= log_end:
+            self.last_caught_up_ms = now_ms
+        if self.round_started_ms is None:
+            self.round_target, self.round_started_ms = log_end, now_ms
+        if self.acknowledged >= self.round_target:
+            self.round_ms = now_ms - self.round_started_ms
+            self.round_target, self.round_started_ms = log_end, now_ms
+
+    def is_fresh(self, now_ms: int, within_ms: int) -> bool:
+        """Whether it fetched within the last `within_ms`."""
+        return self.last_fetch_ms is not None and now_ms - self.last_fetch_ms <= within_ms
+
+    def is_caught_up(self, now_ms: int, fetch_timeout_ms: int, round_max_ms: int) -> bool:
+        """Whether the set's majority may lean on it: fresh, and its rounds are short (S13)."""
+        if self.fenced or self.round_ms is None or self.round_started_ms is None:
+            return False
+        if self.round_ms > round_max_ms or not self.is_fresh(now_ms, fetch_timeout_ms):
+            return False
+        behind = self.acknowledged < self.round_target
+        return not (behind and now_ms - self.round_started_ms > round_max_ms)

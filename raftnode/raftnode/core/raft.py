@@ -1,0 +1,319 @@
+"""The one entrance: an event in, the effects it has out.
+
+Duties of the caller, besides those in `effects`:
+
+- `now_ms` never goes back;
+- requests carry the source that the connection proved;
+- the core is owned by one task and never entered while it runs.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import assert_never
+
+from raftnode.core import changing, election, following, leading
+from raftnode.core.config import CoreConfig
+from raftnode.core.describe import QuorumDescription, describe
+from raftnode.core.effects import (
+    Done,
+    Effect,
+    PersistClusterId,
+    PersistLatch,
+    Refusal,
+)
+from raftnode.core.events import (
+    AddVoterRequested,
+    AppendRequested,
+    ClusterJoined,
+    ConfirmRequested,
+    DiskSpaceChanged,
+    Event,
+    LatchReceived,
+    LogFlushed,
+    RemoveVoterRequested,
+    RequestAbandoned,
+    RequestFailed,
+    RequestReceived,
+    ResignRequested,
+    ResponseReceived,
+    ShutdownRequested,
+    TimePassed,
+)
+from raftnode.core.log_index import LogIndex
+from raftnode.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from raftnode.core.replica import Replica
+from raftnode.core.roles import Blank, Follower, Leader, Resigned, Unattached
+from raftnode.core.state import QuorumState
+from raftnode.core.types import Endpoint, Epoch, ReplicaKey
+
+
+class RaftCore:
+    """One replica's Raft.
+
+    Args:
+        key: who it is; a new UUID is a new replica (S1).
+        log: index of what storage recovered; all of it durable.
+        state: what storage recovered; the default for an empty disk.
+        cluster_id: None for a blank replica.
+        incarnation: how many times this storage was started (S3).
+        fetch_sequence: above that of any earlier start, e.g. the wall clock in µs (S3).
+        rng: source of every random choice.
+    """
+
+    def __init__(
+        self,
+        key: ReplicaKey,
+        *,
+        log: LogIndex,
+        state: QuorumState,
+        cluster_id: str | None,
+        rng: random.Random,
+        now_ms: int,
+        config: CoreConfig | None = None,
+        incarnation: int = 1,
+        fetch_sequence: int = 0,
+        endpoint: Endpoint | None = None,
+    ) -> None:
+        self.replica = Replica(
+            key,
+            config or CoreConfig(),
+            rng,
+            log,
+            state,
+            cluster_id,
+            incarnation=incarnation,
+            fetch_sequence=fetch_sequence,
+            endpoint=endpoint,
+            now_ms=now_ms,
+        )
+        if cluster_id is not None:
+            self._attach()
+
+    def _attach(self) -> None:
+        """Choose the first role (P39): a leader of before the restart is resigned."""
+        replica = self.replica
+        leader = replica.state.leader
+        if leader == replica.key:
+            replica.become_resigned()
+        elif leader is not None:
+            replica.become_follower(replica.epoch, leader)
+        else:
+            replica.become_unattached(
+                replica.epoch, election_at_ms=replica.first_election_deadline()
+            )
+
+    # -- the interface ----------------------------------------------------------------
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take one event; return what must be done, in order. After a Halt: nothing more."""
+        replica = self.replica
+        if replica.halted:
+            return []
+        replica.now_ms = max(replica.now_ms, now_ms)
+        self._dispatch(event)
+        if not replica.halted:
+            self._settle()
+        effects, replica.effects = replica.effects, []
+        return effects
+
+    def next_deadline_ms(self) -> int | None:
+        """When `TimePassed` is wanted at the latest; None: only other events matter."""
+        replica = self.replica
+        deadlines = [election.election_deadline(replica), following.fetch_deadline(replica)]
+        if isinstance(replica.role, Leader):
+            deadlines.extend(self._leader_deadlines(replica.role))
+        return min((at for at in deadlines if at is not None), default=None)
+
+    def describe(self) -> QuorumDescription | None:
+        """The leader's view of the quorum; None on any other replica."""
+        return describe(self.replica)
+
+    # -- inside -------------------------------------------------------------------------
+
+    def _leader_deadlines(self, role: Leader) -> list[int | None]:
+        replica = self.replica
+        begins = [
+            progress.begin_at_ms
+            for key, progress in role.progress.items()
+            if key in replica.log.voters and not (progress.begin_done or progress.begin_in_flight)
+        ]
+        return [
+            leading.majority_lost_at(replica, role),
+            min((fetch.until_ms for fetch in role.parked.values()), default=None),
+            min(begins, default=None),
+            min((change.deadline_ms for change in role.changes), default=None),
+        ]
+
+    def _dispatch(self, event: Event) -> None:
+        replica = self.replica
+        match event:
+            case TimePassed():
+                pass
+            case RequestReceived():
+                self._request(event)
+            case ResponseReceived():
+                self._response(event)
+            case RequestFailed():
+                self._failure(event)
+            case LogFlushed():
+                if event.truncations == replica.log.truncations:
+                    replica.log.durable_end = max(replica.log.durable_end, event.end_offset)
+                    replica.raise_high_watermark(replica.high_watermark)
+            case AppendRequested():
+                leading.handle_append(replica, event)
+            case AddVoterRequested():
+                changing.handle_add(replica, event)
+            case RemoveVoterRequested():
+                changing.handle_remove(replica, event)
+            case ConfirmRequested():
+                leading.handle_confirm(replica, event)
+            case ResignRequested():
+                self._resign(event)
+            case RequestAbandoned():
+                changing.abandon(replica, event.request_id)
+            case LatchReceived() | ClusterJoined():
+                self._join(event)
+            case DiskSpaceChanged():
+                replica.disk_low = event.low
+            case ShutdownRequested():
+                replica.stopping = True
+                if isinstance(replica.role, Leader):
+                    leading.resign(replica, replica.role)
+            case _:
+                assert_never(event)
+
+    def _request(self, event: RequestReceived) -> None:
+        replica, request_id, source = self.replica, event.request_id, event.source
+        match event.request:
+            case VoteRequest() as request:
+                election.handle_vote(replica, request_id, source, request)
+            case BeginQuorumEpochRequest() as request:
+                following.handle_begin(replica, request_id, source, request)
+            case EndQuorumEpochRequest() as request:
+                following.handle_end(replica, request_id, source, request)
+            case FetchRequest() as request:
+                if isinstance(replica.role, Leader):
+                    leading.handle_fetch(replica, replica.role, request_id, source, request)
+                else:
+                    following.refuse_fetch(replica, request_id, request)
+
+    def _response(self, event: ResponseReceived) -> None:
+        replica, source = self.replica, event.source
+        match event.request, event.response:
+            case VoteRequest() as request, VoteResponse() as response:
+                election.handle_vote_response(replica, source, request, response)
+            case BeginQuorumEpochRequest(), BeginQuorumEpochResponse() as response:
+                leading.handle_begin_response(replica, source, response)
+            case FetchRequest() as request, FetchResponse() as response:
+                following.handle_fetch_response(replica, source, request, response)
+            case EndQuorumEpochRequest(), EndQuorumEpochResponse() as response:
+                # P19: a higher epoch in the answer is followed, unless shutting down.
+                if response.epoch > replica.epoch and not replica.stopping:
+                    replica.become_unattached(response.epoch)
+            case _:
+                replica.fact("response_of_another_kind", source=str(source))
+
+    def _failure(self, event: RequestFailed) -> None:
+        match event.request:
+            case FetchRequest() as request:
+                following.handle_fetch_failure(self.replica, request)
+            case BeginQuorumEpochRequest() as request:
+                if event.target is not None and request.epoch == self.replica.epoch:
+                    leading.handle_begin_response(self.replica, event.target, None)
+            case VoteRequest() | EndQuorumEpochRequest():
+                pass  # the election's own deadline retries; an End is sent once (S17)
+
+    def _resign(self, event: ResignRequested) -> None:
+        replica, role = self.replica, self.replica.role
+        if not isinstance(role, Leader):
+            replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
+            return
+        able = changing.caught_up_voters(replica, role, replica.log.voters)
+        wanted = event.preferred
+        if not able or (wanted is not None and wanted not in able):
+            able_names = ", ".join(str(key) for key in able) or "none"
+            replica.refuse(
+                event.request_id,
+                Refusal.WAITING,
+                f"{wanted or 'nobody'} cannot take over now; caught up are: {able_names}",
+            )
+            return
+        leading.resign(replica, role, wanted)
+        replica.emit(Done(event.request_id))
+
+    def _join(self, event: LatchReceived | ClusterJoined) -> None:
+        """Leave blankness, once (S18): as a voter of the latch, or as an observer (S5)."""
+        replica = self.replica
+        is_latch = isinstance(event, LatchReceived)
+        cluster_id = event.latch.cluster_id if is_latch else event.cluster_id
+        if not isinstance(replica.role, Blank):
+            same = replica.cluster_id == cluster_id
+            same_latch = not is_latch or replica.log.base_voters == event.latch.voters
+            if same and same_latch:
+                replica.emit(Done(event.request_id))
+            else:
+                replica.refuse(
+                    event.request_id,
+                    Refusal.NOT_BLANK,
+                    f"this storage belongs to cluster {replica.cluster_id} already",
+                )
+            return
+        if is_latch and replica.key not in event.latch.voters:
+            replica.refuse(
+                event.request_id,
+                Refusal.INVALID_REQUEST,
+                f"{replica.key} is not among the voters {event.latch.voters}",
+            )
+            return
+        replica.cluster_id = cluster_id
+        if is_latch:
+            replica.log.set_base(event.latch.voters)
+            replica.emit(PersistLatch(event.latch))
+        else:
+            replica.emit(PersistClusterId(cluster_id))
+        replica.emit(Done(event.request_id))
+        first = replica.first_election_deadline()
+        replica.become_unattached(Epoch(replica.epoch), election_at_ms=first)
+
+    def _settle(self) -> None:
+        """Do all that is due now, whatever the event was."""
+        replica = self.replica
+        following.give_up_late_fetch(replica)
+        due = election.election_deadline(replica)
+        if due is not None and due <= replica.now_ms:
+            election.on_election_time(replica)
+        role = replica.role
+        if isinstance(role, Leader):
+            self._settle_leader(role)
+        following.fetch_if_due(replica)
+        assert not isinstance(replica.role, Resigned | Unattached | Follower) or (  # noqa: S101
+            replica.cluster_id is not None
+        )
+
+    def _settle_leader(self, role: Leader) -> None:
+        replica = self.replica
+        lost_at = leading.majority_lost_at(replica, role)
+        if lost_at is not None and lost_at <= replica.now_ms:
+            replica.fact("majority_lost")
+            leading.resign(replica, role)
+            return
+        leading.after_progress(replica, role)
+        changing.advance(replica, role)
+        if replica.role is not role:
+            return
+        if replica.disk_low and changing.caught_up_voters(replica, role, replica.log.voters):
+            replica.fact("disk_low_leadership_handed_over")
+            leading.resign(replica, role)
+            return
+        leading.tell_voters(replica, role)
+        leading.answer_parked(replica, role)

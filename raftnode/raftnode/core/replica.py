@@ -1,0 +1,283 @@
+"""The state of one replica and its changes of role.
+
+What lives here: everything the other modules of the core read and change, and
+`become_…`, the only ways from role to role. What must not: the handling of any
+message.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from raftnode.core.config import CoreConfig
+from raftnode.core.effects import (
+    AppendBatches,
+    Effect,
+    Fact,
+    Halt,
+    HaltReason,
+    HighWatermarkAdvanced,
+    LeadershipLost,
+    PersistQuorumState,
+    Refusal,
+    Refused,
+    SendRequest,
+    SendResponse,
+    TruncateLog,
+)
+from raftnode.core.log_index import LogIndex
+from raftnode.core.messages import Request, Response
+from raftnode.core.records import Batch, ControlRecord
+from raftnode.core.roles import Blank, Follower, Leader, Resigned, Role, Unattached, role_name
+from raftnode.core.state import QuorumState
+from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
+
+
+@dataclass(slots=True)
+class Replica:
+    """One replica, in memory.
+
+    Invariants: `state` is durable before anything that depends on it is sent;
+    `high_watermark` never falls.
+    """
+
+    key: ReplicaKey
+    config: CoreConfig
+    rng: random.Random
+    log: LogIndex
+    state: QuorumState
+    cluster_id: str | None
+    incarnation: int = 1
+    fetch_sequence: int = 0
+    """Rises with each Fetch; begins above any earlier start's (the caller's duty)."""
+    endpoint: Endpoint | None = None
+    role: Role = field(default_factory=Blank)
+    high_watermark: Offset = FIRST_OFFSET
+    applicable: Offset = FIRST_OFFSET
+    disk_low: bool = False
+    stopping: bool = False
+    halted: bool = False
+    now_ms: int = 0
+    effects: list[Effect] = field(default_factory=list[Effect])
+
+    # -- what it is --------------------------------------------------------------
+
+    @property
+    def epoch(self) -> Epoch:
+        """The largest epoch known."""
+        return self.state.epoch
+
+    @property
+    def leader(self) -> ReplicaKey | None:
+        """The leader of the epoch, itself included; None: unknown or resigned."""
+        match self.role:
+            case Follower(leader=leader):
+                return leader
+            case Leader():
+                return self.key
+            case _:
+                return None
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether it is in the set in force in its own log."""
+        return self.key in self.log.voters
+
+    @property
+    def may_stand(self) -> bool:
+        """Whether it may become candidate.
+
+        KIP-856 would say: a voter. S7: also one whose removal is not known to be
+        committed, for its log may be the only one that can win.
+        """
+        if not self.log.voters or self.stopping:
+            return False
+        return any(self.key in at.voters for at in self.log.voter_sets_since(self.high_watermark))
+
+    def round_token_of(self, target: ReplicaKey | None) -> int:
+        """The token to echo to a fetch target: only its own leader's, of this epoch."""
+        match self.role:
+            case Follower(leader=leader, round_token=token) if leader == target:
+                return token
+            case _:
+                return 0
+
+    # -- telling the world ---------------------------------------------------------
+
+    def emit(self, effect: Effect) -> None:
+        """Add an effect to those that the event returns."""
+        self.effects.append(effect)
+
+    def fact(self, name: str, **fields: str | int | None) -> None:
+        """Say something worth a log line."""
+        self.emit(Fact(name, (("epoch", self.epoch), *fields.items())))
+
+    def send(self, target: ReplicaKey | None, request: Request) -> None:
+        """Ask another replica."""
+        self.emit(SendRequest(target, request))
+
+    def respond(self, request_id: int, response: Response) -> None:
+        """Answer another replica."""
+        self.emit(SendResponse(request_id, response))
+
+    def refuse(self, request_id: int, refusal: Refusal, message: str) -> None:
+        """Refuse a request that has left no trace."""
+        self.emit(Refused(request_id, refusal, message))
+
+    def halt(self, reason: HaltReason, message: str) -> None:
+        """Stop for good."""
+        self.halted = True
+        self.emit(Halt(reason, message))
+
+    # -- times ---------------------------------------------------------------------
+
+    def election_deadline(self) -> int:
+        """When to stand if nothing is heard: a fetch time-out and up to half of one more.
+
+        A replica without disk space waits longer, so that another is elected first (S30).
+        """
+        base = self.config.fetch_timeout_ms * (2 if self.disk_low else 1)
+        return self.now_ms + base + self.rng.randrange(self.config.fetch_timeout_ms // 2 + 1)
+
+    def first_election_deadline(self) -> int:
+        """When to stand if no leader is known at all: nobody is to be waited for."""
+        wait = self.config.election_timeout_ms * (3 if self.disk_low else 1)
+        return self.now_ms + wait // 2 + self.rng.randrange(wait // 2 + 1)
+
+    def sooner(self, epoch: Epoch, deadline_ms: int) -> int:
+        """A deadline that does not put off the present role's own within one epoch."""
+        match self.role:
+            case (
+                Unattached(election_at_ms=at)
+                | Follower(election_at_ms=at)
+                | Resigned(election_at_ms=at)
+            ) if epoch == self.epoch:
+                return min(at, deadline_ms)
+            case _:
+                return deadline_ms
+
+    def backoff(self, retries: int) -> int:
+        """A random wait that doubles with each lost election, bounded (P40)."""
+        bound = min(
+            self.config.election_backoff_max_ms,
+            self.config.retry_backoff_ms << min(retries + 1, 16),
+        )
+        return self.rng.randrange(1, max(bound, 1) + 1)
+
+    # -- the log -------------------------------------------------------------------
+
+    def append(self, batches: tuple[Batch, ...]) -> None:
+        """Append batches that follow the log's end."""
+        for batch in batches:
+            before = self.log.voter_record
+            self.log.append(batch)
+            if self.log.voter_record != before:
+                self.fact("voters_changed", voters=str(self.log.voters), offset=batch.base_offset)
+        self.emit(AppendBatches(batches))
+
+    def append_control(self, *records: ControlRecord) -> Batch:
+        """Append control records of this leader's epoch as one batch: all of them or none."""
+        base = self.log.end
+        batch = Batch(base, Offset(base + len(records) - 1), self.epoch, b"", records)
+        self.append((batch,))
+        return batch
+
+    def truncate(self, end: Offset) -> bool:
+        """Drop the log from `end` on; halts instead if that would drop committed records."""
+        if end < self.high_watermark:
+            self.halt(
+                HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK,
+                f"asked to truncate to {end}, below the high watermark {self.high_watermark}: "
+                "committed records would be lost; the log or the leader is damaged",
+            )
+            return False
+        before = self.log.voter_record
+        self.log.truncate(end)
+        if self.log.voter_record != before:
+            self.fact("voters_reverted", voters=str(self.log.voters), offset=end)
+        self.emit(TruncateLog(end))
+        return True
+
+    def raise_high_watermark(self, offset: Offset) -> None:
+        """Advance what is known to be committed, and what of it may be applied (S10)."""
+        self.high_watermark = max(self.high_watermark, offset)
+        applicable = min(self.high_watermark, self.log.durable_end)
+        if applicable > self.applicable:
+            self.applicable = applicable
+            self.emit(HighWatermarkAdvanced(self.high_watermark, applicable))
+
+    # -- changes of role -------------------------------------------------------------
+
+    def persist(self, state: QuorumState) -> None:
+        """Change epoch, leader or vote, durably before anything that follows."""
+        assert state.epoch >= self.epoch  # noqa: S101
+        if state != self.state:
+            self.state = state
+            self.emit(PersistQuorumState(state))
+
+    def _leave(self) -> None:
+        if isinstance(self.role, Leader):
+            self._answer_all_waiting(self.role)
+            self.emit(LeadershipLost(self.role.epoch))
+
+    def _answer_all_waiting(self, role: Leader) -> None:
+        for confirmation in role.confirmations:
+            self.refuse(confirmation.request_id, Refusal.NOT_LEADER, "leadership was lost")
+        for change in role.changes:
+            for request_id in sorted(change.request_ids):
+                if change.appended is None:
+                    self.refuse(request_id, Refusal.NOT_LEADER, "leadership was lost")
+                else:
+                    self.emit(
+                        Refused(
+                            request_id,
+                            Refusal.NOT_LEADER,
+                            f"leadership was lost with the record at offset {change.appended} "
+                            "not yet committed: describe the quorum to see what became of it",
+                            "unknown",
+                        )
+                    )
+
+    def become(self, role: Role) -> None:
+        """Change the role in memory; callers persist first."""
+        before = (role_name(self.role), self.leader)
+        self._leave()
+        self.role = role
+        if (role_name(role), self.leader) != before:
+            leader = str(self.leader) if self.leader else None
+            self.fact("role_changed", role=role_name(role), leader=leader)
+
+    def become_unattached(self, epoch: Epoch, *, election_at_ms: int | None = None) -> None:
+        """Know an epoch without a leader; a higher one forgets the old one's vote and leader."""
+        if epoch > self.epoch:
+            self.persist(QuorumState(epoch))
+        deadline = self.election_deadline() if election_at_ms is None else election_at_ms
+        self.become(Unattached(deadline))
+
+    def become_follower(
+        self,
+        epoch: Epoch,
+        leader: ReplicaKey,
+        endpoint: Endpoint | None = None,
+        *,
+        heard: bool = False,
+    ) -> None:
+        """Follow the leader of an epoch; `heard`: it said so itself.
+
+        A foreign UUID under the own id is nobody: the address leads back here (S1).
+        """
+        if leader.node_id == self.key.node_id:
+            if epoch > self.epoch or isinstance(self.role, Follower):
+                self.become_unattached(epoch)
+            return
+        deadline = self.election_deadline()
+        if not heard:
+            deadline = self.sooner(epoch, deadline)
+        voted = self.state.voted if epoch == self.epoch else None
+        self.persist(QuorumState(epoch, leader, voted))
+        self.become(Follower(leader, deadline, self.now_ms if heard else None, endpoint))
+
+    def become_resigned(self) -> None:
+        """Stop leading without leaving the epoch."""
+        self.become(Resigned(self.now_ms + self.config.fetch_timeout_ms // 2 + self.backoff(3)))

@@ -1,0 +1,137 @@
+"""The roles of a replica and what each remembers only while it is played (P39).
+
+    blank ──latch, join──▶ unattached ──Begin, Fetch──▶ follower
+    unattached, follower, resigned ──time-out──▶ prospective ──majority would──▶ candidate
+    unattached ──leader's own wish (End)──▶ candidate ──majority──▶ leader ──▶ resigned
+    any ──higher epoch──▶ unattached
+
+An observer is an unattached replica or a follower that is not in its voter set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from raftnode.core.messages import FetchRequest
+from raftnode.core.progress import Progress
+from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
+from raftnode.core.voter_change import PendingChange
+
+
+@dataclass(slots=True)
+class Blank:
+    """An empty disk without a cluster id: neither votes nor fetches (S18)."""
+
+
+@dataclass(slots=True)
+class Fetching:
+    """The one Fetch that is on its way, or when to send the next."""
+
+    in_flight: FetchRequest | None = None
+    sent_at_ms: int = 0
+    next_at_ms: int = 0
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class Unattached:
+    """Knows an epoch but no leader: asks around, and stands when its time is up."""
+
+    election_at_ms: int
+    transfer: bool = False
+    """The last leader asked this replica to stand: no pre-vote, nobody is to be spared."""
+    fetching: Fetching = field(default_factory=Fetching)
+
+
+@dataclass(slots=True)
+class Prospective:
+    """Asks whether it would be elected before it raises the epoch (KIP-996)."""
+
+    gives_up_at_ms: int
+    retries: int
+    granted: set[ReplicaKey] = field(default_factory=set[ReplicaKey])
+    denied: set[ReplicaKey] = field(default_factory=set[ReplicaKey])
+    retry_at_ms: int | None = None
+    leader_hint: ReplicaKey | None = None
+    """Whom a voter that denied calls its fresh leader: worth a Fetch, not yet a following."""
+    fetching: Fetching = field(default_factory=Fetching)
+
+
+@dataclass(slots=True)
+class Candidate:
+    """Has raised the epoch, voted for itself (if it is a voter) and asks for votes (P7)."""
+
+    gives_up_at_ms: int
+    retries: int
+    granted: set[ReplicaKey] = field(default_factory=set[ReplicaKey])
+    denied: set[ReplicaKey] = field(default_factory=set[ReplicaKey])
+
+
+@dataclass(slots=True)
+class Follower:
+    """Fetches from the leader of its epoch."""
+
+    leader: ReplicaKey
+    election_at_ms: int
+    heard_at_ms: int | None = None
+    """When the leader itself last showed that it leads: votes are withheld for a while after (S9).
+
+    None: known by hearsay only, which must not keep anybody from an election.
+    """
+    leader_endpoint: Endpoint | None = None
+    round_token: int = 0
+    """The newest of the leader's round tokens, echoed in the next Fetch (S11)."""
+    caught_up_at_ms: int | None = None
+    """When this log last reached the leader's high watermark; None: not yet."""
+    fetching: Fetching = field(default_factory=Fetching)
+
+
+@dataclass(slots=True)
+class ParkedFetch:
+    """A Fetch that waits for news."""
+
+    request_id: int
+    request: FetchRequest
+    until_ms: int
+
+
+@dataclass(slots=True)
+class Confirmation:
+    """A request that waits for a majority to echo `token` (S11)."""
+
+    request_id: int
+    token: int
+    for_read: bool
+
+
+@dataclass(slots=True)
+class Leader:
+    """Appends, and counts what the voters acknowledge."""
+
+    epoch: Epoch
+    since_ms: int
+    epoch_start: Offset = FIRST_OFFSET
+    """Where this epoch's LeaderChange stands: nothing is committed before it is (P42)."""
+    progress: dict[ReplicaKey, Progress] = field(default_factory=dict[ReplicaKey, Progress])
+    parked: dict[ReplicaKey, ParkedFetch] = field(default_factory=dict[ReplicaKey, ParkedFetch])
+    round_token: int = 0
+    confirmations: list[Confirmation] = field(default_factory=list[Confirmation])
+    changes: list[PendingChange] = field(default_factory=list[PendingChange])
+
+
+@dataclass(slots=True)
+class Resigned:
+    """Led this epoch and does not any more; never leads in it again."""
+
+    election_at_ms: int
+    fetching: Fetching = field(default_factory=Fetching)
+
+
+Role = Blank | Unattached | Prospective | Candidate | Follower | Leader | Resigned
+Attachable = Unattached | Prospective | Follower | Resigned
+"""Roles that fetch: from their leader, or from anybody who may know it."""
+
+
+def role_name(role: Role) -> str:
+    """The role's name in metrics, logs and the API, in lower case."""
+    return type(role).__name__.lower()

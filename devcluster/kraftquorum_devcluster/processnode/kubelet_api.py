@@ -158,7 +158,9 @@ class KubeletApi:
         else:
             path = container.log_file()
         if not path.exists():
-            raise web.HTTPNotFound(text=f"no log of container {name} of pod {pod}")
+            waiting = container.state.waiting[0]
+            text = f"container {name} of pod {pod} has written no log yet: {waiting}"
+            raise web.HTTPBadRequest(text=text)
 
         def live() -> bool:
             same = self._find(namespace, pod) is worker and bool(worker and worker.containers)

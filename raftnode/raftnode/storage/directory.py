@@ -1,0 +1,331 @@
+"""The data directory of a replica: locked, identified, counted, and watched while in use.
+
+The one door to the storage: whoever has an open `DataDirectory` has the exclusive lock,
+has had S2 checked and the incarnation counted (S3), and reaches the log, the vote and
+the latch through it.
+"""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from raftnode.core.state import Latch, QuorumState
+from raftnode.core.types import NodeId, ReplicaKey
+from raftnode.errors import (
+    ConfigurationError,
+    StorageIdentityError,
+    StorageLostError,
+)
+from raftnode.storage import formation, incarnation, meta_properties, quorum_state
+from raftnode.storage.files import TEMPORARY_SUFFIX, File, FileOperationError, Files
+from raftnode.storage.identity import (
+    LOCK_FILE,
+    LOG_DIRECTORY,
+    MARKER_FILE,
+    Format,
+    is_empty,
+    marker_content,
+    random_directory_id,
+    read_identity,
+    read_unfinished_format,
+    write_format,
+)
+from raftnode.storage.log import Log, LogSettings
+from raftnode.storage.meta_properties import MetaProperties, check_cluster_id
+
+_NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+class LatchConflictError(ConfigurationError):
+    """Another cluster id or another set of first voters than this storage already has (S18).
+
+    Attributes:
+        existing: what stands on the disk and stays there.
+    """
+
+    def __init__(self, message: str, existing: Latch | str) -> None:
+        super().__init__(message)
+        self.existing = existing
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What stood where when the directory was opened."""
+
+    root: tuple[int, int]
+    log_directory: tuple[int, int]
+    lock: tuple[int, int]
+    marker: bytes
+
+
+class DataDirectory:
+    """An open data directory; close it to let go of the lock."""
+
+    def __init__(
+        self, files: Files, root: Path, lock: File, meta: MetaProperties, state: QuorumState
+    ) -> None:
+        self._files = files
+        self._root = root
+        self._lock = lock
+        self._meta = meta
+        self._state = state
+        self._latch: Latch | None = None
+        self.incarnation = 0
+        """How often this storage was opened, this time included (S3)."""
+        self.log_directory = root / LOG_DIRECTORY
+        self._opened = _Opened(
+            self._identity_of(root),
+            self._identity_of(self.log_directory),
+            lock.stat().identity,
+            marker_content(meta.directory_id),
+        )
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        node_id: NodeId,
+        files: Files | None = None,
+        *,
+        make_id: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> DataDirectory:
+        """Lock the directory, format it if it is empty, check its identity, count the opening.
+
+        Raises:
+            ConfigurationError: there is no such directory, it cannot be written to, it
+                belongs to another node, or holds something else.
+            StorageLockedError: another process uses it.
+            StorageIdentityError: the UUID is missing or different somewhere (S2).
+            StorageCorruptError: one of its files is damaged.
+            StorageFailedError: the disk failed or is full.
+        """
+        files = Files() if files is None else files
+        lock = _lock(files, path)
+        try:
+            unfinished = read_unfinished_format(files, path)
+            if unfinished is not None:
+                write_format(files, path, unfinished)
+            elif is_empty(files.listdir(path)):
+                own = ReplicaKey(node_id, random_directory_id(make_id))
+                write_format(files, path, Format(own))
+            found = read_identity(files, path)
+            directory = cls(files, path, lock, found.meta, found.stored.state)
+            directory._start(node_id)
+        except BaseException:
+            lock.close()
+            raise
+        return directory
+
+    def _start(self, node_id: NodeId) -> None:
+        if self._meta.node_id != node_id:
+            raise ConfigurationError(
+                f"node.id: {self._root} belongs to node {self._meta.node_id}, "
+                f"this node is configured as {node_id}"
+            )
+        for name in self._files.listdir(self._root):
+            if name.endswith(TEMPORARY_SUFFIX):
+                self._files.unlink(self._root / name)
+        self._latch = formation.read_latch(self._files, self._root / formation.FILE_NAME)
+        if self._latch is not None:
+            if self._meta.cluster_id is None:  # a crash between the two files
+                self._write_meta(replace(self._meta, cluster_id=self._latch.cluster_id))
+            elif self._meta.cluster_id != self._latch.cluster_id:
+                raise StorageIdentityError(
+                    f"{self._root}: cluster id is {self._meta.cluster_id} in "
+                    f"{meta_properties.FILE_NAME}, {self._latch.cluster_id} in "
+                    f"{formation.FILE_NAME}; this replica must be replaced"
+                )
+        counter = self._root / incarnation.FILE_NAME
+        self.incarnation = incarnation.read_incarnation(self._files, counter) + 1
+        incarnation.write_incarnation(self._files, counter, self.incarnation)
+
+    @property
+    def key(self) -> ReplicaKey:
+        """The replica that this storage makes of the node."""
+        return ReplicaKey(self._meta.node_id, self._meta.directory_id)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster that this replica belongs to, once it is known."""
+        return self._meta.cluster_id
+
+    @property
+    def latch(self) -> Latch | None:
+        """The formation that this replica took part in, if any."""
+        return self._latch
+
+    @property
+    def quorum_state(self) -> QuorumState:
+        """Epoch, leader and vote as they stand on the disk."""
+        return self._state
+
+    def write_quorum_state(self, state: QuorumState) -> None:
+        """Make the state durable; answer a vote only after this has returned (P7, P8).
+
+        Raises:
+            ProtocolHaltError: it would take back what the state on the disk promised.
+            StorageLostError: the directory is not the one that was opened (S4).
+            StorageFailedError: the disk failed.
+        """
+        if state == self._state:
+            self._files.check()
+            return
+        quorum_state.check_successor(self._state, state)
+        self.check_identity()
+        path = self.log_directory / quorum_state.FILE_NAME
+        quorum_state.write_quorum_state(self._files, path, state, self._meta.directory_id)
+        self._state = state
+
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """Remember the cluster, once; the same again is fine.
+
+        Raises:
+            LatchConflictError: this storage belongs to another cluster.
+            ConfigurationError: it cannot be a cluster id.
+        """
+        if self._meta.cluster_id == check_cluster_id(cluster_id):
+            return
+        self._refuse_other_cluster(cluster_id)
+        self.check_identity()
+        self._write_meta(replace(self._meta, cluster_id=cluster_id))
+
+    def write_latch(self, latch: Latch) -> None:
+        """Remember the formation, once; the same again is fine (S18).
+
+        That this replica is blank and listed is the caller's to check.
+
+        Raises:
+            LatchConflictError: this storage was formed in another way, or belongs to
+                another cluster; nothing was changed.
+            ConfigurationError: no voters, or not a cluster id.
+        """
+        if self._latch == latch:
+            return
+        if self._latch is not None:
+            raise LatchConflictError(f"{self._root} was formed in another way", self._latch)
+        if not len(latch.voters):
+            raise ConfigurationError("a formation without voters")
+        check_cluster_id(latch.cluster_id)
+        self._refuse_other_cluster(latch.cluster_id)
+        self.check_identity()
+        formation.write_latch(self._files, self._root / formation.FILE_NAME, latch)
+        self._latch = latch
+        if self._meta.cluster_id is None:
+            self._write_meta(replace(self._meta, cluster_id=latch.cluster_id))
+
+    def _refuse_other_cluster(self, cluster_id: str) -> None:
+        existing = self._meta.cluster_id
+        if existing is not None and existing != cluster_id:
+            raise LatchConflictError(
+                f"{self._root} belongs to cluster {existing}, not to {cluster_id}", existing
+            )
+
+    def _write_meta(self, meta: MetaProperties) -> None:
+        path = self._root / meta_properties.FILE_NAME
+        meta_properties.write_meta_properties(self._files, path, meta)
+        self._meta = meta
+
+    def open_log(self, settings: LogSettings | None = None) -> Log:
+        """Recover the log; the identity of the directory is checked before each roll (S4).
+
+        Raises:
+            StorageCorruptError: damage that a crash cannot explain.
+            StorageFailedError: the disk failed.
+        """
+        settings = settings or LogSettings()
+        if settings.before_roll is None:
+            settings = replace(settings, before_roll=self.check_identity)
+        return Log.open(self._files, self.log_directory, settings)
+
+    def check_identity(self) -> None:
+        """Check that the directory is still the one that was opened (S4).
+
+        A few system calls, for a timer. After it raised, the storage refuses everything.
+
+        Raises:
+            StorageLostError: device, inode or marker are others now, or it is gone.
+        """
+        self._files.check()
+        try:
+            now = _Opened(
+                self._identity_of(self._root),
+                self._identity_of(self.log_directory),
+                self._identity_of(self._root / LOCK_FILE),
+                self._files.read_bytes(self.log_directory / MARKER_FILE) or b"",
+            )
+        except FileOperationError as error:
+            raise StorageLostError(f"{self._root} cannot be reached: {error}") from error
+        if now != self._opened:
+            lost = StorageLostError(f"{self._root} is not the directory that was opened")
+            self._files.fail(lost)
+            raise lost
+
+    def _identity_of(self, path: Path) -> tuple[int, int]:
+        status = self._files.stat(path)
+        return (-1, -1) if status is None else status.identity
+
+    def close(self) -> None:
+        """Let go of the lock."""
+        self._lock.close()
+
+
+def _lock(files: Files, path: Path) -> File:
+    try:
+        there = files.stat(path)
+        if there is None or not there.is_directory:
+            what = "does not exist" if there is None else "is not a directory"
+            raise ConfigurationError(f"log.dir: {path} {what}; it must be an existing directory")
+        return files.lock(path / LOCK_FILE)
+    except FileOperationError as error:
+        if error.errno in _NOT_WRITABLE:
+            raise ConfigurationError(f"log.dir: {path} cannot be written to: {error}") from error
+        raise
+
+
+def format_storage(
+    path: Path,
+    node_id: NodeId,
+    *,
+    files: Files | None = None,
+    directory_id: uuid.UUID | None = None,
+    latch: Latch | None = None,
+) -> ReplicaKey:
+    """Format an empty directory for a node, as `raftnode storage format` does.
+
+    Args:
+        path: an existing, empty directory.
+        node_id: whose it becomes.
+        files: the file layer.
+        directory_id: the storage UUID; fresh if None.
+        latch: cluster id and first voters, when a person forms the quorum; they may
+            name the UUID given here.
+
+    Returns:
+        The replica that it now is.
+
+    Raises:
+        ConfigurationError: no such directory, or it is formatted or in use for something else.
+        StorageLockedError: another process uses it.
+        StorageFailedError: the disk failed or is full.
+    """
+    files = Files() if files is None else files
+    if latch is not None and not len(latch.voters):
+        raise ConfigurationError("voters: a formation needs at least one")
+    if latch is not None:
+        check_cluster_id(latch.cluster_id)
+    key = ReplicaKey(node_id, directory_id or random_directory_id())
+    lock = _lock(files, path)
+    try:
+        names = files.listdir(path)
+        if read_unfinished_format(files, path) is None and not is_empty(names):
+            raise ConfigurationError(
+                f"log.dir: {path} is not empty ({', '.join(names[:5])}); nothing was changed"
+            )
+        write_format(files, path, Format(key, latch))
+    finally:
+        lock.close()
+    return key

@@ -1,0 +1,95 @@
+"""Where each epoch starts in the log, and `leader-epoch-checkpoint` in Kafka's text form.
+
+The file is written before the first batch of a new epoch and after a truncation, so
+at any crash it covers the epochs in the log. The leader epoch of a batch lies outside
+its checksum: comparing the log with this file on start is what finds a flipped bit there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from raftnode.core.types import NO_EPOCH, NO_OFFSET, Epoch, LogPosition, Offset
+from raftnode.errors import StorageCorruptError
+from raftnode.storage.files import Files
+
+FILE_NAME = "leader-epoch-checkpoint"
+_LIMIT_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EpochStart:
+    """The offset of the first record of an epoch."""
+
+    epoch: Epoch
+    start_offset: Offset
+
+
+class EpochIndex:
+    """Epochs in the log in order.
+
+    Invariant: epochs and offsets both grow strictly.
+    """
+
+    def __init__(self, entries: tuple[EpochStart, ...] = ()) -> None:
+        self.entries = entries
+
+    @property
+    def last_epoch(self) -> Epoch:
+        """Epoch of the last record; -1 in an empty log."""
+        return self.entries[-1].epoch if self.entries else NO_EPOCH
+
+    def epoch_at(self, offset: Offset) -> Epoch:
+        """Epoch of the record at an offset that is in the log; -1 before the first."""
+        place = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[place - 1].epoch if place else NO_EPOCH
+
+    def end_of(self, epoch: Epoch, log_end: Offset) -> LogPosition:
+        """The largest epoch of the log that is not above `epoch`, and where it ends (P21)."""
+        place = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
+        end = self.entries[place].start_offset if place < len(self.entries) else log_end
+        return LogPosition(self.entries[place - 1].epoch if place else NO_EPOCH, end)
+
+    def with_started(self, epoch: Epoch, start_offset: Offset) -> EpochIndex:
+        """The index once a batch of that epoch stands at that offset."""
+        if epoch == self.last_epoch:
+            return self
+        return EpochIndex((*self.entries, EpochStart(epoch, start_offset)))
+
+    def truncated(self, end_offset: Offset) -> EpochIndex:
+        """The index of a log that ends there."""
+        return EpochIndex(tuple(e for e in self.entries if e.start_offset < end_offset))
+
+
+def write_epochs(files: Files, path: Path, index: EpochIndex) -> None:
+    """Replace the file durably."""
+    lines = ["0", str(len(index.entries))]
+    lines += (f"{entry.epoch} {entry.start_offset}" for entry in index.entries)
+    files.replace(path, ("\n".join(lines) + "\n").encode())
+
+
+def read_epochs(files: Files, path: Path) -> EpochIndex | None:
+    """Read the file; None if there is none.
+
+    Raises:
+        StorageCorruptError: it is not what `write_epochs` writes.
+    """
+    data = files.read_bytes(path, _LIMIT_BYTES)
+    if data is None:
+        return None
+    try:
+        version, count, *lines = data.decode("ascii").splitlines()
+        pairs = [tuple(int(part) for part in line.split(" ")) for line in lines]
+        entries = tuple(EpochStart(Epoch(epoch), Offset(start)) for epoch, start in pairs)
+        sound = version == "0" and int(count) == len(entries)
+    except ValueError as error:
+        raise StorageCorruptError(f"{path} is damaged: {error}") from error
+    below_first = EpochStart(NO_EPOCH, NO_OFFSET)
+    for before, entry in pairwise((below_first, *entries)):
+        sound = sound and before.epoch < entry.epoch and before.start_offset < entry.start_offset
+    if not sound:
+        raise StorageCorruptError(f"{path} is damaged: {data[:80]!r}")
+    return EpochIndex(entries)

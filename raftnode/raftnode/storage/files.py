@@ -1,0 +1,399 @@
+"""The one file layer: every byte that the node keeps passes through here.
+
+`SystemCalls` is the seam: the operating system below it in production, the
+fault-injecting disk of `raftnode.testing.faultdisk` in tests. `Files` stands on it
+and adds what the storage relies on: all bytes or an error, atomic replacement,
+and the rule that nothing is attempted after a failure (an fsync that failed may
+have dropped the dirty pages, so a second one that succeeds proves nothing).
+No format of any file is known here.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ParamSpec, Protocol, TypeVar
+
+from raftnode.errors import RaftnodeError, StorageFailedError, StorageLockedError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TEMPORARY_SUFFIX = ".tmp"
+"""Of a file that `Files.replace` was writing when the node stopped; never read."""
+
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+
+
+class FileOperationError(StorageFailedError):
+    """A file operation failed.
+
+    Attributes:
+        operation: name of the system call.
+        path: what it was done to.
+        errno: the operating system's reason, e.g. `errno.ENOSPC`.
+    """
+
+    def __init__(self, operation: str, path: Path, number: int, detail: str = "") -> None:
+        reason = detail or os.strerror(number)
+        super().__init__(f"{operation} of {path} failed: {reason}")
+        self.operation = operation
+        self.path = path
+        self.errno = number
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """The part of a file's status that the storage looks at."""
+
+    device: int
+    inode: int
+    size: int
+    is_directory: bool
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Device and inode: equal only for the same file (S4)."""
+        return (self.device, self.inode)
+
+
+class SystemCalls(Protocol):
+    """The system calls that the storage uses; all raise OSError, writes may be short."""
+
+    def open(self, path: str, flags: int, mode: int) -> int:
+        """As `os.open`."""
+        ...
+
+    def close(self, fd: int) -> None:
+        """As `os.close`."""
+        ...
+
+    def pread(self, fd: int, length: int, position: int) -> bytes:
+        """As `os.pread`."""
+        ...
+
+    def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
+        """As `os.pwrite`."""
+        ...
+
+    def ftruncate(self, fd: int, length: int) -> None:
+        """As `os.ftruncate`."""
+        ...
+
+    def fdatasync(self, fd: int) -> None:
+        """As `os.fdatasync`."""
+        ...
+
+    def fsync(self, fd: int) -> None:
+        """As `os.fsync`, of a file or a directory."""
+        ...
+
+    def flock(self, fd: int) -> None:
+        """Take the exclusive lock of the open file or raise at once."""
+        ...
+
+    def fstat(self, fd: int) -> Stat:
+        """Status of an open file."""
+        ...
+
+    def stat(self, path: str) -> Stat:
+        """Status of whatever stands at the path now."""
+        ...
+
+    def mkdir(self, path: str, mode: int) -> None:
+        """As `os.mkdir`."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """As `os.rename`: replaces the target."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """As `os.unlink`."""
+        ...
+
+    def listdir(self, path: str) -> list[str]:
+        """As `os.listdir`."""
+        ...
+
+
+def _stat(result: os.stat_result) -> Stat:
+    return Stat(result.st_dev, result.st_ino, result.st_size, stat.S_ISDIR(result.st_mode))
+
+
+class OsCalls:
+    """The operating system itself."""
+
+    def open(self, path: str, flags: int, mode: int) -> int:
+        """As `os.open`."""
+        return os.open(path, flags, mode)
+
+    def close(self, fd: int) -> None:
+        """As `os.close`."""
+        os.close(fd)
+
+    def pread(self, fd: int, length: int, position: int) -> bytes:
+        """As `os.pread`."""
+        return os.pread(fd, length, position)
+
+    def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
+        """As `os.pwrite`."""
+        return os.pwrite(fd, data, position)
+
+    def ftruncate(self, fd: int, length: int) -> None:
+        """As `os.ftruncate`."""
+        os.ftruncate(fd, length)
+
+    def fdatasync(self, fd: int) -> None:
+        """As `os.fdatasync`."""
+        os.fdatasync(fd)
+
+    def fsync(self, fd: int) -> None:
+        """As `os.fsync`, of a file or a directory."""
+        os.fsync(fd)
+
+    def flock(self, fd: int) -> None:
+        """Take the exclusive lock of the open file or raise at once."""
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def fstat(self, fd: int) -> Stat:
+        """Status of an open file."""
+        return _stat(os.fstat(fd))
+
+    def stat(self, path: str) -> Stat:
+        """Status of whatever stands at the path now."""
+        return _stat(os.stat(path))  # noqa: PTH116
+
+    def mkdir(self, path: str, mode: int) -> None:
+        """As `os.mkdir`."""
+        os.mkdir(path, mode)  # noqa: PTH102
+
+    def rename(self, source: str, target: str) -> None:
+        """As `os.rename`: replaces the target."""
+        os.rename(source, target)  # noqa: PTH104
+
+    def unlink(self, path: str) -> None:
+        """As `os.unlink`."""
+        os.unlink(path)  # noqa: PTH108
+
+    def listdir(self, path: str) -> list[str]:
+        """As `os.listdir`."""
+        return os.listdir(path)  # noqa: PTH208
+
+
+class Files:
+    """File operations that either happen in full or end the storage's life.
+
+    After any operation failed, every later one raises the same kind of error
+    (`failure` tells it) without touching the disk; only closing still works.
+    One object serves one data directory and may be used from several threads.
+    """
+
+    def __init__(self, calls: SystemCalls | None = None) -> None:
+        self.calls: SystemCalls = OsCalls() if calls is None else calls
+        self._failure: RaftnodeError | None = None
+
+    @property
+    def failure(self) -> RaftnodeError | None:
+        """Why nothing works any more, or None."""
+        return self._failure
+
+    def fail(self, error: RaftnodeError) -> None:
+        """Refuse everything from now on, for the reason given (the first one counts)."""
+        if self._failure is None:
+            self._failure = error
+
+    def check(self) -> None:
+        """Raise if an operation failed before.
+
+        Raises:
+            StorageError: what failed then.
+        """
+        if self._failure is not None:
+            raise self._failure
+
+    def run(
+        self, operation: str, path: Path, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Do one system call under the rule of this class.
+
+        Raises:
+            FileOperationError: it failed; nothing is attempted afterwards.
+            StorageError: an earlier one had failed.
+        """
+        self.check()
+        try:
+            result = call(*args, **kwargs)
+        except OSError as error:
+            raise self.failed(operation, path, error.errno or errno.EIO) from error
+        # Another thread's failure meanwhile may have taken our pages with it.
+        self.check()
+        return result
+
+    def failed(self, operation: str, path: Path, number: int, detail: str = "") -> RaftnodeError:
+        """Record a failure and return the error to raise."""
+        error = FileOperationError(operation, path, number, detail)
+        self.fail(error)
+        return error
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        """Open a file for reading and writing; with `create`, make it (not durable yet)."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return File(self, path, self.run("open", path, self.calls.open, str(path), flags, 0o600))
+
+    def lock(self, path: Path) -> File:
+        """Make the file if needed and hold its exclusive lock until it is closed.
+
+        Raises:
+            StorageLockedError: another process holds it.
+            FileOperationError: the file cannot be made or locked.
+        """
+        file = self.open(path, create=True)
+        try:
+            self.calls.flock(file.fd)
+        except OSError as error:
+            file.close()
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise StorageLockedError(f"{path.parent} is in use by another process") from error
+            raise self.failed("flock", path, error.errno or errno.EIO) from error
+        return file
+
+    def stat(self, path: Path) -> Stat | None:
+        """What stands at the path now; None if nothing does."""
+        self.check()
+        try:
+            return self.calls.stat(str(path))
+        except OSError as error:
+            if error.errno in _MISSING:
+                return None
+            raise self.failed("stat", path, error.errno or errno.EIO) from error
+
+    def listdir(self, path: Path) -> list[str]:
+        """Names in the directory, sorted."""
+        return sorted(self.run("listdir", path, self.calls.listdir, str(path)))
+
+    def read_bytes(self, path: Path, limit: int = 1 << 20) -> bytes | None:
+        """The whole of a small file, None if there is none; at most `limit` bytes of it."""
+        if self.stat(path) is None:
+            return None
+        flags = os.O_RDONLY | os.O_CLOEXEC
+        file = File(self, path, self.run("open", path, self.calls.open, str(path), flags, 0))
+        try:
+            return file.pread(limit, 0)
+        finally:
+            file.close()
+
+    def mkdir(self, path: Path) -> None:
+        """Make a directory and make its name durable."""
+        self.run("mkdir", path, self.calls.mkdir, str(path), 0o700)
+        self.fsync_dir(path.parent)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Put `data` in the place of the file, durably: a crash leaves the old or the new whole.
+
+        Raises:
+            FileOperationError: it may or may not have been replaced.
+        """
+        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        file = self.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(data, 0)
+            file.fsync()
+        finally:
+            file.close()
+        self.run("rename", path, self.calls.rename, str(temporary), str(path))
+        self.fsync_dir(path.parent)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file, durably."""
+        self.run("unlink", path, self.calls.unlink, str(path))
+        self.fsync_dir(path.parent)
+
+    def fsync_dir(self, path: Path) -> None:
+        """Make the names in a directory durable."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        fd = self.run("open", path, self.calls.open, str(path), flags, 0)
+        try:
+            self.run("fsync", path, self.calls.fsync, fd)
+        finally:
+            self.calls.close(fd)
+
+
+class File:
+    """An open file of a `Files`; every failure fails that layer."""
+
+    def __init__(self, files: Files, path: Path, fd: int) -> None:
+        self._files = files
+        self.path = path
+        self.fd = fd
+        self._open = True
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Read `length` bytes, fewer only at the end of the file."""
+        data = self._files.run(
+            "pread", self.path, self._files.calls.pread, self.fd, length, position
+        )
+        if len(data) == length:
+            return data
+        parts = [data]
+        done = len(data)
+        while data and done < length:
+            data = self._files.run(
+                "pread",
+                self.path,
+                self._files.calls.pread,
+                self.fd,
+                length - done,
+                position + done,
+            )
+            parts.append(data)
+            done += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, data: bytes | memoryview, position: int) -> None:
+        """Write all bytes; a short write is continued, one of nothing is a failure.
+
+        Raises:
+            FileOperationError: some of the bytes may have been written.
+        """
+        files = self._files
+        written = files.run("pwrite", self.path, files.calls.pwrite, self.fd, data, position)
+        if written == len(data):
+            return
+        rest = memoryview(data)
+        while True:
+            if written <= 0:
+                raise files.failed("pwrite", self.path, errno.EIO, "nothing was written")
+            rest = rest[written:]
+            position += written
+            if not rest:
+                return
+            written = files.run("pwrite", self.path, files.calls.pwrite, self.fd, rest, position)
+
+    def truncate(self, length: int) -> None:
+        """Cut or extend the file (not durable yet)."""
+        self._files.run("ftruncate", self.path, self._files.calls.ftruncate, self.fd, length)
+
+    def fdatasync(self) -> None:
+        """Make the data durable, and the size as far as reading needs it."""
+        self._files.run("fdatasync", self.path, self._files.calls.fdatasync, self.fd)
+
+    def fsync(self) -> None:
+        """Make data and status durable."""
+        self._files.run("fsync", self.path, self._files.calls.fsync, self.fd)
+
+    def stat(self) -> Stat:
+        """Status of the open file, wherever its name has gone."""
+        return self._files.run("fstat", self.path, self._files.calls.fstat, self.fd)
+
+    def close(self) -> None:
+        """Close without syncing; a second time does nothing."""
+        if self._open:
+            self._open = False
+            self._files.calls.close(self.fd)

@@ -1,0 +1,338 @@
+"""The log of `__cluster_metadata-0`: append, flush, read, truncate, and recovery on start.
+
+Who may call what: one thread appends and truncates (the driver), another flushes, any
+may read. What is durable is what `flush` has returned and nothing else.
+
+Recovery. Only the last segment can have a torn tail, because a segment is synced before
+the next one is made. Damage there is cut off if it lies above everything that was ever
+known durable (`checkpoints`); anywhere else the node must not start. What remains
+undetectable here is damage to flushed records whose `flushed-offset` a power cut took
+away: a leader then fences the replica for fetching below what it acknowledged (S3).
+
+A process that died after a failed fsync may find its bytes in the page cache though
+they never reached the disk and are no longer marked for it (the kernel forgets them), so
+recovery writes the tail again before it syncs.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from raftnode.core.records import Batch
+from raftnode.core.types import LogPosition, Offset
+from raftnode.errors import StorageError, StorageLostError
+from raftnode.storage.batch import encode_control_batch, read_header
+from raftnode.storage.checkpoints import (
+    FLUSHED_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    FlushedMark,
+    write_recovery_point,
+)
+from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
+from raftnode.storage.epochs import EpochIndex, EpochStart, write_epochs
+from raftnode.storage.files import Files
+from raftnode.storage.recovery import Recovered, recover
+from raftnode.storage.segment import Damage, Segment
+
+__all__ = ["Log", "LogSettings"]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """How the log is kept."""
+
+    segment_bytes: int = 64 << 20
+    """Size in bytes at which a new segment is begun; a batch that is larger gets its own.
+    64 MiB: few files, and a start checks at most that much."""
+
+    now_ms: Callable[[], int] = _now_ms
+    """Time stamped on the control batches that this leader makes."""
+
+    before_roll: Callable[[], None] | None = None
+    """Called before a segment is made: the check of the directory's identity (S4)."""
+
+
+class Log:
+    """An open log. After any error of the disk every method raises it again."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        settings: LogSettings,
+        mark: FlushedMark,
+        found: Recovered,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._settings = settings
+        self._mark = mark
+        self._segments = found.segments
+        self._epochs = found.epochs
+        self._end_offset = found.segments[-1].end_offset
+        self._flushed_offset = self._end_offset
+        self._recovery_point = found.recovery_point
+        self._generation = 0
+        self._dropped: list[Segment] = []
+        # Taken in this order. The kernel tells a failed writeback to one fsync of a
+        # descriptor only, so two threads must never sync the same one at once.
+        self._write_lock = threading.Lock()
+        self._sync_lock = threading.Lock()
+        self._state_lock = threading.Lock()
+        self.recovered: tuple[Batch, ...] = found.control
+        """Control batches of the whole log as it was found, without their bytes."""
+        self.torn_tail: Damage | None = found.torn_tail
+        """What recovery cut off, for the journal; None after a clean stop."""
+
+    @classmethod
+    def open(cls, files: Files, directory: Path, settings: LogSettings | None = None) -> Log:
+        """Recover the log in a partition directory, or begin an empty one.
+
+        Everything that it then holds is durable.
+
+        Raises:
+            StorageCorruptError: damage that a crash cannot explain; the caller must not start.
+            StorageFailedError: the disk failed.
+        """
+        mark = FlushedMark.open(files, directory / FLUSHED_OFFSET_FILE)
+        found = recover(files, directory, mark)
+        return cls(files, directory, settings or LogSettings(), mark, found)
+
+    @property
+    def start_offset(self) -> Offset:
+        """First offset that the log holds."""
+        return self._segments[0].base_offset
+
+    @property
+    def end_offset(self) -> Offset:
+        """One past the last record written, durable or not."""
+        return self._end_offset
+
+    @property
+    def flushed_offset(self) -> Offset:
+        """One past the last record known to be durable."""
+        return self._flushed_offset
+
+    @property
+    def position(self) -> LogPosition:
+        """Epoch of the last record and the end offset."""
+        return LogPosition(self._epochs.last_epoch, self._end_offset)
+
+    @property
+    def epochs(self) -> tuple[EpochStart, ...]:
+        """Where each epoch starts."""
+        return self._epochs.entries
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        """Write batches at the end; `flush` makes them durable.
+
+        Control batches without bytes are encoded here; all others are written as
+        they are.
+
+        Raises:
+            ValueError: a batch does not follow the end of the log, or its bytes
+                say something else than its fields; nothing was written of it.
+            DecodeError: a batch has no bytes, or they are no batch; likewise.
+            StorageError: the disk failed, or the directory is not the one that was opened.
+        """
+        with self._write_lock:
+            pending: list[bytes] = []
+            placed: list[tuple[Offset, int]] = []
+            size, end = 0, self._end_offset
+            epochs = self._epochs
+            for batch in batches:
+                data = self._data_of(batch, end, epochs)
+                full = self._segments[-1].size + size
+                if full and full + len(data) > self._settings.segment_bytes:
+                    self._write(pending, placed, end, epochs)
+                    pending, placed, size = [], [], 0
+                    self._roll()
+                epochs = epochs.with_started(batch.epoch, batch.base_offset)
+                pending.append(data)
+                placed.append((batch.base_offset, len(data)))
+                size += len(data)
+                end = batch.end_offset
+            self._write(pending, placed, end, epochs)
+
+    def _data_of(self, batch: Batch, end: Offset, epochs: EpochIndex) -> bytes:
+        if batch.base_offset != end or batch.epoch < max(epochs.last_epoch, 0):
+            raise ValueError(
+                f"batch at {batch.base_offset} of epoch {batch.epoch} does not follow "
+                f"a log that ends at {end} in epoch {epochs.last_epoch}"
+            )
+        if not batch.data and batch.control:
+            return encode_control_batch(batch, self._settings.now_ms())
+        header = read_header(batch.data)
+        written = (header.base_offset, header.last_offset, header.epoch, header.size)
+        if written != (batch.base_offset, batch.last_offset, batch.epoch, len(batch.data)):
+            raise ValueError(f"bytes of a batch say {header}, its fields {batch.base_offset}")
+        return batch.data
+
+    def _write(
+        self,
+        pending: list[bytes],
+        placed: list[tuple[Offset, int]],
+        end: Offset,
+        epochs: EpochIndex,
+    ) -> None:
+        if not pending:
+            return
+        if epochs is not self._epochs:
+            write_epochs(self._files, self._directory / EPOCHS_FILE, epochs)
+            self._epochs = epochs
+        data = pending[0] if len(pending) == 1 else b"".join(pending)
+        self._segments[-1].append(data, placed, end)
+        with self._state_lock:
+            self._end_offset = end
+
+    def _roll(self) -> None:
+        if self._settings.before_roll is not None:
+            self._settings.before_roll()
+        with self._sync_lock:
+            self._flush_locked()
+            segment = Segment.create(self._files, self._directory, self._end_offset)
+            with self._state_lock:
+                self._segments = [*self._segments, segment]
+            self._set_recovery_point(self._end_offset)
+
+    def _set_recovery_point(self, offset: Offset) -> None:
+        write_recovery_point(self._files, self._directory / RECOVERY_POINT_FILE, offset)
+        self._recovery_point = offset
+
+    def flush(self) -> Offset:
+        """Make durable what was written before this call; from any thread.
+
+        Returns:
+            One past the last record that is now durable.
+
+        Raises:
+            StorageFailedError: the sync failed; the process must end (never retried).
+        """
+        with self._sync_lock:
+            return self._flush_locked()
+
+    def _flush_locked(self) -> Offset:
+        with self._state_lock:
+            segment, end = self._segments[-1], self._end_offset
+        self._files.check()
+        if end > self._flushed_offset:
+            # Earlier segments were synced when they were rolled.
+            segment.file.fdatasync()
+            self._flushed_offset = end
+            self._mark.raise_to(end)
+        return end
+
+    def truncate(self, end_offset: Offset) -> Offset:
+        """Drop the records from `end_offset` on, durably, back to a batch boundary.
+
+        Waits for a flush that is under way.
+
+        Returns:
+            The end of the log now: lower than asked if that was inside a batch.
+
+        Raises:
+            ValueError: that would be below the start of the log.
+            StorageError: the disk failed.
+        """
+        with self._write_lock, self._sync_lock:
+            if end_offset >= self._end_offset:
+                return self._end_offset
+            if end_offset < self.start_offset:
+                raise ValueError(f"truncation to {end_offset}, before {self.start_offset}")
+            place = self._segment_at(end_offset)
+            end, position = self._segments[place].boundary(end_offset)
+            kept, dropped = self._segments[: place + 1], self._segments[place + 1 :]
+            with self._state_lock:
+                self._generation += 1
+                self._end_offset = end
+                self._segments = kept
+            # What is known durable is lowered first, then the records go, then their
+            # epochs: at every crash between, each file still tells the truth.
+            self._mark.lower_to(end)
+            self._flushed_offset = min(self._flushed_offset, end)
+            if self._recovery_point > end:
+                self._set_recovery_point(end)
+            for segment in reversed(dropped):
+                self._files.unlink(segment.file.path)
+                self._dropped.append(segment)
+            kept[-1].truncate(end, position)
+            epochs = self._epochs.truncated(end)
+            if epochs.entries != self._epochs.entries:
+                write_epochs(self._files, self._directory / EPOCHS_FILE, epochs)
+            self._epochs = epochs
+            return end
+
+    def _segment_at(self, offset: Offset) -> int:
+        segments = self._segments
+        return bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+
+    def read(self, start_offset: Offset, max_bytes: int, end_offset: Offset) -> bytes:
+        """Whole batches from the one that holds `start_offset`, never past `end_offset`.
+
+        At least one batch even if it is larger than `max_bytes`; perhaps fewer than
+        would fit (one call reads one segment). Empty if `start_offset` is at the end.
+
+        Raises:
+            ValueError: `start_offset` is not in the log.
+            StorageError: the disk failed or holds something else.
+        """
+        while True:
+            with self._state_lock:
+                generation = self._generation
+                limit = min(end_offset, self._end_offset)
+                if not self.start_offset <= start_offset <= self._end_offset:
+                    raise ValueError(
+                        f"offset {start_offset} is outside {self.start_offset}..{self._end_offset}"
+                    )
+                segment = self._segments[self._segment_at(start_offset)]
+            if start_offset >= limit:
+                return b""
+            try:
+                data = segment.read(start_offset, max_bytes, limit)
+            except StorageError:
+                # A truncation may have pulled the file from under the read.
+                with self._state_lock:
+                    if generation == self._generation:
+                        raise
+                continue
+            with self._state_lock:
+                if generation == self._generation:
+                    return data
+
+    def check_identity(self) -> None:
+        """Check that the active segment's name still leads to the open file (S4).
+
+        Raises:
+            StorageLostError: it does not; nothing works any more.
+        """
+        file = self._segments[-1].file
+        there = self._files.stat(file.path)
+        if there is None or there.identity != file.stat().identity:
+            error = StorageLostError(f"{file.path} is gone or is another file")
+            self._files.fail(error)
+            raise error
+
+    def close(self) -> None:
+        """Flush, so that the next start need not check anything, and close the files.
+
+        After a failure nothing is flushed. Raises as `flush` does.
+        """
+        with self._write_lock, self._sync_lock:
+            try:
+                if self._files.failure is None:
+                    self._flush_locked()
+                    if self._recovery_point != self._end_offset:
+                        self._set_recovery_point(self._end_offset)
+            finally:
+                self._mark.close()
+                for segment in (*self._segments, *self._dropped):
+                    segment.file.close()

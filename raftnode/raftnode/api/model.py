@@ -6,6 +6,8 @@ Identities travel as text: a replica is `node_id` plus `directory_id` in Kafka's
 
 from __future__ import annotations
 
+import base64
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -24,12 +26,36 @@ def _directory_id(text: str) -> str:
     return format_directory_id(parse_directory_id(text))
 
 
+def _base64(text: str) -> str:
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        msg = "not base64; expected the standard alphabet with padding"
+        raise ValueError(msg) from None
+    return text
+
+
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
+
+
 def _endpoint(text: str) -> str:
-    return str(Endpoint.parse(text))
+    endpoint = Endpoint.parse(text)
+    if not _HOST.fullmatch(endpoint.host):
+        msg = f"not a host: {endpoint.host!r}; expected a DNS name, an IPv4 address or [IPv6]"
+        raise ValueError(msg)
+    return str(endpoint)
 
 
-DirectoryIdText = Annotated[str, AfterValidator(_directory_id)]
-EndpointText = Annotated[str, AfterValidator(_endpoint)]
+DirectoryIdText = Annotated[str, Field(max_length=36), AfterValidator(_directory_id)]
+EndpointText = Annotated[str, Field(max_length=260), AfterValidator(_endpoint)]
+NodeIdNumber = Annotated[int, Field(ge=0, le=2**31 - 1)]
+"""Kafka's int32."""
+ClusterIdText = Annotated[
+    str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+]
+"""No character that `meta.properties` or a file name would read otherwise."""
+Base64Text = Annotated[str, AfterValidator(_base64)]
+TimeoutMs = Annotated[int, Field(ge=1, le=600_000)]
 
 Role = Literal[
     "blank",
@@ -52,7 +78,7 @@ class ApiModel(BaseModel):
 class Replica(ApiModel):
     """One replica: a node id with the UUID of its storage."""
 
-    node_id: int = Field(ge=0)
+    node_id: NodeIdNumber
     directory_id: DirectoryIdText
 
     @classmethod
@@ -163,14 +189,14 @@ class QuorumInfo(ApiModel):
 class FormRequest(ApiModel):
     """`POST /v1/form`: the latch, as read back from the API server (S18). Once, on a blank node."""
 
-    cluster_id: str = Field(min_length=1, max_length=64)
+    cluster_id: ClusterIdText
     voters: tuple[VoterSpec, ...] = Field(min_length=1, max_length=9)
 
 
 class JoinRequest(ApiModel):
     """`POST /v1/join`: the cluster id for a blank node that is to observe (S5)."""
 
-    cluster_id: str = Field(min_length=1, max_length=64)
+    cluster_id: ClusterIdText
 
 
 class AddVoterRequest(ApiModel):
@@ -180,7 +206,7 @@ class AddVoterRequest(ApiModel):
     expected: VoterRecord
     replaces: Replica | None = None
     """Once the add commits the leader appends this one's RemoveVoterRecord itself (S23)."""
-    timeout_ms: int = Field(default=10_000, ge=1, le=600_000)
+    timeout_ms: TimeoutMs = 10_000
 
 
 class RemoveVoterRequest(ApiModel):
@@ -188,7 +214,7 @@ class RemoveVoterRequest(ApiModel):
 
     voter: Replica
     expected: VoterRecord
-    timeout_ms: int = Field(default=10_000, ge=1, le=600_000)
+    timeout_ms: TimeoutMs = 10_000
 
 
 class VoterChanged(ApiModel):
@@ -202,6 +228,23 @@ class ResignRequest(ApiModel):
     """`POST /v1/quorum/resign`: hand leadership over, to `preferred` if it can take it."""
 
     preferred: Replica | None = None
+
+
+class NewRecordIn(ApiModel):
+    """One record to append: raw bytes, without a key."""
+
+    value: Base64Text
+
+    @property
+    def data(self) -> bytes:
+        """The bytes to append."""
+        return base64.b64decode(self.value)
+
+
+class AppendRequest(ApiModel):
+    """`POST /v1/log`: records that are appended together, in this order, or not at all."""
+
+    records: tuple[NewRecordIn, ...] = Field(min_length=1, max_length=10_000)
 
 
 class Appended(ApiModel):
@@ -248,6 +291,13 @@ class KeyList(ApiModel):
 
     entries: tuple[KeyValue, ...]
     next: str | None
+
+
+class HealthInfo(ApiModel):
+    """`GET /healthz/live` and `GET /healthz/ready` when all is well."""
+
+    status: Literal["alive", "ready"]
+    reason: str
 
 
 class ApiError(ApiModel):

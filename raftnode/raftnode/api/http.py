@@ -1,0 +1,180 @@
+"""Between HTTP and the API's models: reading requests strictly, writing answers.
+
+What lives here: everything that knows aiohttp and no route. Each fault of a request
+becomes a `RequestError` that names the field and what is allowed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from aiohttp import web
+from pydantic import ValidationError
+
+from raftnode.api.errors import refusal
+from raftnode.api.model import ApiError, ApiModel, Replica
+from raftnode.errors import RequestError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+ModelT = TypeVar("ModelT", bound=ApiModel)
+
+JSON = "application/json"
+BINARY = "application/octet-stream"
+TEXT = "text/plain"
+
+HEADER_OFFSET = "Raft-Offset"
+"""The offset of the record that wrote the value, or that this write made."""
+HEADER_EPOCH = "Raft-Epoch"
+"""That record's epoch."""
+HEADER_NEXT_OFFSET = "Raft-Next-Offset"
+"""One past the last record that the answering node had applied when it looked."""
+
+_BODY_TIMEOUT_S = 30.0
+_SHOWN_FAULTS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ApiLimits:
+    """Sizes that the server checks before the node is asked; bytes."""
+
+    record_max_bytes: int = 1 << 20
+    """Key and value of one record."""
+    batch_max_bytes: int = 1 << 20
+    """All records of one append."""
+
+    @property
+    def json_body_max_bytes(self) -> int:
+        """A full batch in base64, with room for the JSON around each record."""
+        return self.batch_max_bytes * 3 // 2 + (1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One operation: what the server serves and what the reference says of it."""
+
+    method: str
+    path: str
+    """As in OpenAPI: `/v1/kv/{key}`."""
+    handler: Handler
+    operation_id: str
+    summary: str
+    query: type[ApiModel] | None = None
+    json_body: type[ApiModel] | None = None
+    binary_body: str | None = None
+    """What raw bytes as a body mean; None: not accepted."""
+    response: type[ApiModel] | str = TEXT
+    """The model of the answer, or its content type."""
+    errors: tuple[str, ...] = ()
+    """Names besides those that any request may meet."""
+    headers: tuple[str, ...] = ()
+
+
+def read_query(request: web.Request, model: type[ModelT]) -> ModelT:
+    """Read the query string into a model.
+
+    Raises:
+        RequestError: INVALID_REQUEST, naming the parameter.
+    """
+    query = request.rel_url.query
+    doubled = sorted({name for name in query if len(query.getall(name)) > 1})
+    if doubled:
+        raise refusal("INVALID_REQUEST", f"query parameter given twice: {doubled[0]}")
+    try:
+        return model.model_validate(dict(query))
+    except ValidationError as error:
+        raise refusal("INVALID_REQUEST", f"query: {describe_faults(error)}") from None
+
+
+async def read_json(request: web.Request, model: type[ModelT], *, max_bytes: int) -> ModelT:
+    """Read a JSON body into a model, without coercing types.
+
+    Raises:
+        RequestError: UNSUPPORTED_MEDIA_TYPE, BODY_TOO_LARGE, INVALID_REQUEST.
+    """
+    require_content_type(request, JSON)
+    body = await read_body(request, max_bytes=max_bytes)
+    try:
+        return model.model_validate_json(body, strict=True)
+    except ValidationError as error:
+        raise refusal("INVALID_REQUEST", f"body: {describe_faults(error)}") from None
+
+
+def require_content_type(request: web.Request, *allowed: str) -> None:
+    """Refuse a body of another type than the allowed ones.
+
+    Raises:
+        RequestError: UNSUPPORTED_MEDIA_TYPE, naming the allowed types.
+    """
+    if request.content_type not in allowed:
+        raise refusal(
+            "UNSUPPORTED_MEDIA_TYPE",
+            f"Content-Type is {request.content_type!r}; expected {' or '.join(allowed)}",
+        )
+
+
+async def read_body(
+    request: web.Request, *, max_bytes: int, error: str = "BODY_TOO_LARGE"
+) -> bytes:
+    """Read the whole body, never holding more than `max_bytes` of it.
+
+    Raises:
+        RequestError: `error` when it is larger, BODY_TIMEOUT when it does not arrive.
+    """
+    too_large = refusal(error, f"the body has more than the {max_bytes} bytes allowed")
+    if (request.content_length or 0) > max_bytes:
+        raise too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_TIMEOUT_S):
+            while chunk := await request.content.readany():
+                body += chunk
+                if len(body) > max_bytes:
+                    raise too_large
+    except TimeoutError:
+        raise refusal(
+            "BODY_TIMEOUT", f"the body did not arrive within {_BODY_TIMEOUT_S:g} s"
+        ) from None
+    except web.RequestPayloadError:
+        raise refusal("INVALID_REQUEST", "the body ended early or is wrongly encoded") from None
+    return bytes(body)
+
+
+def describe_faults(error: ValidationError) -> str:
+    """Say where each fault is and what is allowed there, in one line."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    texts: list[str] = []
+    for fault in faults[:_SHOWN_FAULTS_MAX]:
+        where = ".".join(str(part) for part in fault["loc"])
+        what = fault["msg"].removeprefix("Value error, ")
+        texts.append(f"{where}: {what}" if where else what)
+    if len(faults) > _SHOWN_FAULTS_MAX:
+        texts.append(f"and {len(faults) - _SHOWN_FAULTS_MAX} more")
+    return "; ".join(texts)
+
+
+def json_response(
+    model: ApiModel, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """Answer with a model."""
+    return web.Response(
+        body=model.model_dump_json().encode(),
+        status=status,
+        headers=headers,
+        content_type=JSON,
+        charset="utf-8",
+    )
+
+
+def error_response(error: RequestError, headers: Mapping[str, str] | None = None) -> web.Response:
+    """Answer with an error; the one place where ApiError is made."""
+    body = ApiError(
+        error=error.error,
+        message=str(error),
+        leader=Replica.of(error.leader) if error.leader else None,
+        leader_api=str(error.leader_api) if error.leader_api else None,
+        outcome=error.outcome,
+    )
+    return json_response(body, status=error.status, headers=headers)

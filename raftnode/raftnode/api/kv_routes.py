@@ -1,0 +1,169 @@
+"""`/v1/kv`: the key-value store; bodies are raw bytes, keys are UTF-8 and may contain slashes."""
+
+from __future__ import annotations
+
+import base64
+from urllib.parse import unquote_to_bytes
+
+from aiohttp import web
+
+from raftnode.api.errors import refusal
+from raftnode.api.http import (
+    BINARY,
+    HEADER_EPOCH,
+    HEADER_NEXT_OFFSET,
+    HEADER_OFFSET,
+    ApiLimits,
+    Route,
+    json_response,
+    read_body,
+    read_query,
+)
+from raftnode.api.log_routes import WRITE_ERRORS, appended_response, check_sizes
+from raftnode.api.model import Appended, KeyList, KeyValue
+from raftnode.api.queries import KEY_MAX_BYTES, ListKeysQuery, ReadKeyQuery, TimeoutQuery
+from raftnode.api.service import NewRecord, NodeService
+from raftnode.statemachine.kv import KeyValueReader
+
+_PREFIX = "/v1/kv/"
+_PAGE_MAX_BYTES = 4 << 20
+"""A listing ends before its values exceed this; at least one entry comes in any case."""
+
+_READ_ERRORS = ("NOT_LEADER", "NOT_CONFIRMED", "NODE_BLANK")
+
+
+def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
+    """Make the operations on keys."""
+
+    async def settle(query: ReadKeyQuery) -> None:
+        if query.consistency == "linearizable":
+            await service.read_barrier(timeout_ms=query.timeout_ms)
+
+    async def get(request: web.Request) -> web.StreamResponse:
+        key = read_key(request)
+        await settle(read_query(request, ReadKeyQuery))
+        entry = service.kv.get(key)
+        if entry is None:
+            raise refusal(
+                "KEY_NOT_FOUND",
+                f"key: {key.decode()!r} has no value before offset {service.kv.next_offset}",
+            )
+        headers = {
+            HEADER_OFFSET: str(entry.offset),
+            HEADER_EPOCH: str(entry.epoch),
+            HEADER_NEXT_OFFSET: str(service.kv.next_offset),
+        }
+        return web.Response(body=entry.value, headers=headers, content_type=BINARY)
+
+    async def put(request: web.Request) -> web.StreamResponse:
+        key = read_key(request)
+        timeout_ms = read_query(request, TimeoutQuery).timeout_ms
+        value = await read_body(
+            request, max_bytes=limits.record_max_bytes, error="RECORD_TOO_LARGE"
+        )
+        records = [NewRecord(key, value)]
+        check_sizes(records, limits)
+        return appended_response(await service.append(records, timeout_ms=timeout_ms))
+
+    async def delete(request: web.Request) -> web.StreamResponse:
+        key = read_key(request)
+        timeout_ms = read_query(request, TimeoutQuery).timeout_ms
+        records = [NewRecord(key, None)]
+        return appended_response(await service.append(records, timeout_ms=timeout_ms))
+
+    async def list_keys(request: web.Request) -> web.StreamResponse:
+        query = read_query(request, ListKeysQuery)
+        await settle(query)
+        headers = {HEADER_NEXT_OFFSET: str(service.kv.next_offset)}
+        return json_response(list_page(service.kv, query), headers=headers)
+
+    write_headers = (HEADER_OFFSET, HEADER_EPOCH)
+    return (
+        Route(
+            "GET",
+            "/v1/kv",
+            list_keys,
+            "listKeys",
+            "List entries in byte order of their keys, a page at a time.",
+            query=ListKeysQuery,
+            response=KeyList,
+            errors=_READ_ERRORS,
+            headers=(HEADER_NEXT_OFFSET,),
+        ),
+        Route(
+            "GET",
+            "/v1/kv/{key}",
+            get,
+            "getKey",
+            "Read the newest value of a key.",
+            query=ReadKeyQuery,
+            response=BINARY,
+            errors=("KEY_NOT_FOUND", *_READ_ERRORS),
+            headers=(HEADER_OFFSET, HEADER_EPOCH, HEADER_NEXT_OFFSET),
+        ),
+        Route(
+            "PUT",
+            "/v1/kv/{key}",
+            put,
+            "putKey",
+            "Write a value and wait until it is committed: a record with this key and value.",
+            query=TimeoutQuery,
+            binary_body="The value; empty is a value too. Any Content-Type.",
+            response=Appended,
+            errors=WRITE_ERRORS,
+            headers=write_headers,
+        ),
+        Route(
+            "DELETE",
+            "/v1/kv/{key}",
+            delete,
+            "deleteKey",
+            "Delete a key: a record with this key and a null value, also when there is no such "
+            "key.",
+            query=TimeoutQuery,
+            response=Appended,
+            errors=WRITE_ERRORS,
+            headers=write_headers,
+        ),
+    )
+
+
+def read_key(request: web.Request) -> bytes:
+    """Take the key from the path: all after `/v1/kv/`, percent-decoded.
+
+    From the raw path, since aiohttp's match leaves some escapes as they are.
+
+    Raises:
+        RequestError: INVALID_REQUEST when it is empty, too long or not UTF-8.
+    """
+    key = unquote_to_bytes(request.rel_url.raw_path.removeprefix(_PREFIX))
+    if not key:
+        raise refusal("INVALID_REQUEST", "key: is empty; expected 1 byte or more")
+    if len(key) > KEY_MAX_BYTES:
+        raise refusal("INVALID_REQUEST", f"key: {len(key)} bytes; at most {KEY_MAX_BYTES}")
+    try:
+        key.decode()
+    except UnicodeDecodeError as error:
+        raise refusal("INVALID_REQUEST", f"key: is not UTF-8 at byte {error.start}") from None
+    return key
+
+
+def list_page(kv: KeyValueReader, query: ListKeysQuery) -> KeyList:
+    """Cut one page out of the store, by count and by bytes."""
+    entries: list[KeyValue] = []
+    size_bytes = 0
+    after = query.after.encode() if query.after is not None else None
+    for key in kv.scan(prefix=query.prefix.encode(), after=after):
+        entry = kv.get(key)
+        assert entry is not None, "scan yields only keys that are there"  # noqa: S101
+        size_bytes += len(entry.value)
+        if entries and (len(entries) == query.limit or size_bytes > _PAGE_MAX_BYTES):
+            return KeyList(entries=tuple(entries), next=entries[-1].key)
+        entries.append(
+            KeyValue(
+                key=key.decode(),
+                value=base64.b64encode(entry.value).decode(),
+                offset=entry.offset,
+            )
+        )
+    return KeyList(entries=tuple(entries), next=None)

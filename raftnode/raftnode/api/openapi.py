@@ -1,0 +1,149 @@
+"""`/openapi.json`: made from the route table and the models, so that it cannot be stale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from raftnode.api.errors import ERRORS
+from raftnode.api.http import BINARY, JSON, Route
+from raftnode.api.model import ApiError, ApiModel
+from raftnode.api.queries import KEY_MAX_BYTES
+
+Json = dict[str, Any]
+
+_REF = "#/components/schemas/{model}"
+_INTERNAL = ("INTERNAL",)
+_BODY_ERRORS = ("INVALID_REQUEST", "BODY_TOO_LARGE", "BODY_TIMEOUT")
+
+
+def openapi(routes: Sequence[Route], *, version: str) -> Json:
+    """Describe the routes as an OpenAPI 3.1 document."""
+    paths: Json = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "raftnode",
+            "version": version,
+            "description": "The HTTP API of a kraftquorum node.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {"schemas": _schemas(routes)},
+    }
+
+
+def route_errors(route: Route) -> tuple[str, ...]:
+    """Name every error that a route may answer, those of any request included."""
+    common: tuple[str, ...] = _INTERNAL
+    if route.query is not None or "{" in route.path:
+        common = ("INVALID_REQUEST", *common)
+    if route.json_body is not None:
+        common = (*_BODY_ERRORS, "UNSUPPORTED_MEDIA_TYPE", *_INTERNAL)
+    elif route.binary_body is not None:
+        common = (*_BODY_ERRORS, *_INTERNAL)
+    return tuple(dict.fromkeys((*route.errors, *common)))
+
+
+def _operation(route: Route) -> Json:
+    operation: Json = {
+        "operationId": route.operation_id,
+        "summary": route.summary,
+        "responses": {"200": _success(route), **_failures(route)},
+    }
+    parameters = _parameters(route)
+    if parameters:
+        operation["parameters"] = parameters
+    content: Json = {}
+    if route.json_body is not None:
+        content[JSON] = {"schema": _ref(route.json_body)}
+    if route.binary_body is not None:
+        content[BINARY] = {"schema": {"description": route.binary_body}}
+    if content:
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
+
+
+def _parameters(route: Route) -> list[Json]:
+    parameters: list[Json] = []
+    if "{key}" in route.path:
+        parameters.append(
+            {
+                "name": "key",
+                "in": "path",
+                "required": True,
+                "description": "The key in UTF-8, percent-encoded; slashes may stand as they are.",
+                "schema": {"type": "string", "minLength": 1, "maxLength": KEY_MAX_BYTES},
+            }
+        )
+    if route.query is not None:
+        schema = route.query.model_json_schema()
+        required = schema.get("required", [])
+        for name, field in schema["properties"].items():
+            shape = {key: value for key, value in field.items() if key != "description"}
+            parameters.append(
+                {
+                    "name": name,
+                    "in": "query",
+                    "required": name in required,
+                    "description": field.get("description", ""),
+                    "schema": shape,
+                }
+            )
+    return parameters
+
+
+def _success(route: Route) -> Json:
+    response: Json = {"description": "Done."}
+    if isinstance(route.response, str):
+        shape: Json = {} if route.response == BINARY else {"type": "string"}
+        response["content"] = {route.response: {"schema": shape}}
+    else:
+        response["content"] = {JSON: {"schema": _ref(route.response)}}
+    if route.headers:
+        response["headers"] = {
+            name: {"required": True, "schema": {"type": "integer"}} for name in route.headers
+        }
+    return response
+
+
+def _failures(route: Route) -> Json:
+    by_status: dict[int, list[str]] = {}
+    for name in route_errors(route):
+        by_status.setdefault(ERRORS[name].status, []).append(name)
+    return {
+        str(status): {
+            "description": ", ".join(names),
+            "content": {JSON: {"schema": _ref(ApiError)}},
+        }
+        for status, names in sorted(by_status.items())
+    }
+
+
+def _schemas(routes: Sequence[Route]) -> Json:
+    answers: dict[type[BaseModel], None] = {ApiError: None}
+    bodies: dict[type[BaseModel], None] = {}
+    for route in routes:
+        if not isinstance(route.response, str):
+            answers[route.response] = None
+        if route.json_body is not None:
+            bodies[route.json_body] = None
+    _, schema = models_json_schema(
+        [
+            *((model, "serialization") for model in answers),
+            *((model, "validation") for model in bodies),
+        ],
+        ref_template=_REF,
+    )
+    definitions: Json = schema["$defs"]
+    return dict(sorted(definitions.items()))
+
+
+def _ref(model: type[ApiModel]) -> Json:
+    return {"$ref": _REF.format(model=model.__name__)}

@@ -1,0 +1,124 @@
+"""`/v1/quorum`, `/v1/form`, `/v1/join`: who the voters are and how they change."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from raftnode.api.http import Route, json_response, read_json, read_query
+from raftnode.api.model import (
+    AddVoterRequest,
+    FormRequest,
+    JoinRequest,
+    NodeInfo,
+    QuorumInfo,
+    RemoveVoterRequest,
+    ResignRequest,
+    VoterChanged,
+)
+from raftnode.api.queries import QuorumQuery
+from raftnode.api.service import NodeService
+
+_BODY_MAX_BYTES = 64 << 10
+_CHANGE_ERRORS = (
+    "NOT_LEADER",
+    "NODE_BLANK",
+    "STALE_VOTER_RECORD",
+    "TOO_MANY_CHANGES",
+    "WAITING",
+    "NOT_COMMITTED",
+    "TIMED_OUT",
+    "LEADERSHIP_LOST",
+)
+
+
+def quorum_routes(service: NodeService) -> tuple[Route, ...]:
+    """Make the operations on the voter set."""
+
+    async def describe(request: web.Request) -> web.StreamResponse:
+        query = read_query(request, QuorumQuery)
+        return json_response(
+            await service.describe_quorum(confirmed=query.confirmed, timeout_ms=query.timeout_ms)
+        )
+
+    async def add_voter(request: web.Request) -> web.StreamResponse:
+        body = await read_json(request, AddVoterRequest, max_bytes=_BODY_MAX_BYTES)
+        return json_response(await service.add_voter(body))
+
+    async def remove_voter(request: web.Request) -> web.StreamResponse:
+        body = await read_json(request, RemoveVoterRequest, max_bytes=_BODY_MAX_BYTES)
+        return json_response(await service.remove_voter(body))
+
+    async def resign(request: web.Request) -> web.StreamResponse:
+        await service.resign(await read_json(request, ResignRequest, max_bytes=_BODY_MAX_BYTES))
+        return json_response(service.describe_node())
+
+    async def form(request: web.Request) -> web.StreamResponse:
+        await service.form(await read_json(request, FormRequest, max_bytes=_BODY_MAX_BYTES))
+        return json_response(service.describe_node())
+
+    async def join(request: web.Request) -> web.StreamResponse:
+        await service.join(await read_json(request, JoinRequest, max_bytes=_BODY_MAX_BYTES))
+        return json_response(service.describe_node())
+
+    return (
+        Route(
+            "GET",
+            "/v1/quorum",
+            describe,
+            "describeQuorum",
+            "Describe the quorum as its leader sees it (DescribeQuorum, P26).",
+            query=QuorumQuery,
+            response=QuorumInfo,
+            errors=("NOT_LEADER", "NOT_CONFIRMED", "NODE_BLANK"),
+        ),
+        Route(
+            "POST",
+            "/v1/quorum/voters",
+            add_voter,
+            "addVoter",
+            "Add an observer to the voters and wait for the commit (AddVoter, P28).",
+            json_body=AddVoterRequest,
+            response=VoterChanged,
+            errors=(*_CHANGE_ERRORS, "VOTER_ALREADY_ADDED", "NOT_AN_OBSERVER"),
+        ),
+        Route(
+            "POST",
+            "/v1/quorum/voters/remove",
+            remove_voter,
+            "removeVoter",
+            "Remove a voter and wait for the commit (RemoveVoter, P30).",
+            json_body=RemoveVoterRequest,
+            response=VoterChanged,
+            errors=(*_CHANGE_ERRORS, "VOTER_ALREADY_REMOVED", "LAST_VOTER"),
+        ),
+        Route(
+            "POST",
+            "/v1/quorum/resign",
+            resign,
+            "resign",
+            "Hand leadership over; answers once this node has stopped leading.",
+            json_body=ResignRequest,
+            response=NodeInfo,
+            errors=("NOT_LEADER", "NODE_BLANK"),
+        ),
+        Route(
+            "POST",
+            "/v1/form",
+            form,
+            "form",
+            "Give a blank node the voters that the quorum is formed with, once (S18).",
+            json_body=FormRequest,
+            response=NodeInfo,
+            errors=("ALREADY_FORMED", "NOT_LISTED"),
+        ),
+        Route(
+            "POST",
+            "/v1/join",
+            join,
+            "join",
+            "Give a blank node the cluster id of the quorum that it is to observe (S5).",
+            json_body=JoinRequest,
+            response=NodeInfo,
+            errors=("CLUSTER_ID_MISMATCH", "ALREADY_FORMED"),
+        ),
+    )

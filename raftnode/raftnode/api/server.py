@@ -1,0 +1,168 @@
+"""The HTTP server: puts the routes together, turns every failure into an ApiError.
+
+What lives here: the application, its middleware and its listener. What must not: what
+a route means; each concern has a `*_routes.py` of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Protocol
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+from prometheus_client import CollectorRegistry
+
+from raftnode.api.errors import ERRORS, refusal
+from raftnode.api.http import ApiLimits, Route, error_response
+from raftnode.api.kv_routes import kv_routes
+from raftnode.api.log_routes import log_routes
+from raftnode.api.node_routes import node_routes
+from raftnode.api.openapi import openapi
+from raftnode.api.quorum_routes import quorum_routes
+from raftnode.api.service import NodeService
+from raftnode.core.types import Endpoint
+from raftnode.errors import RequestError
+
+log = logging.getLogger(__name__)
+
+_LINGERING_S = 1.0
+"""How long to read on from a client whose body was refused, so that it sees the answer."""
+
+_STATUS_NAMES = {
+    404: "NOT_FOUND",
+    405: "METHOD_NOT_ALLOWED",
+    413: "BODY_TOO_LARGE",
+    415: "UNSUPPORTED_MEDIA_TYPE",
+}
+
+
+class RequestObserver(Protocol):
+    """Told of every request; `raftnode.api.metrics.HttpMetrics` is one."""
+
+    def observe(self, *, method: str, path: str, status: int, seconds: float) -> None:
+        """Note one answered request; `path` is the route's, not the client's."""
+        ...
+
+
+def all_routes(
+    service: NodeService, limits: ApiLimits, registry: CollectorRegistry
+) -> tuple[Route, ...]:
+    """Make the whole route table, `/openapi.json` aside."""
+    return (
+        *log_routes(service, limits),
+        *kv_routes(service, limits),
+        *quorum_routes(service),
+        *node_routes(service, registry),
+    )
+
+
+def make_app(
+    service: NodeService,
+    *,
+    registry: CollectorRegistry,
+    version: str,
+    limits: ApiLimits | None = None,
+    observer: RequestObserver | None = None,
+) -> web.Application:
+    """Make the application that serves a node.
+
+    Args:
+        service: the node.
+        registry: what `/metrics` exposes.
+        version: of the program, for `/openapi.json`.
+        limits: sizes to check before the node is asked; None: the defaults.
+        observer: told of every request; None: nobody is.
+    """
+    routes = all_routes(service, limits or ApiLimits(), registry)
+    document = openapi(routes, version=version)
+
+    async def describe_api(_request: web.Request) -> web.StreamResponse:
+        return web.json_response(document)
+
+    app = web.Application(middlewares=[_make_middleware(observer)])
+    for route in routes:
+        app.router.add_route(route.method, route.path.replace("{key}", "{key:.*}"), route.handler)
+    app.router.add_route("GET", "/openapi.json", describe_api)
+    return app
+
+
+class ApiServer:
+    """An application on a listener."""
+
+    def __init__(self, app: web.Application, *, shutdown_grace_ms: int = 2000) -> None:
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=shutdown_grace_ms / 1000,
+            lingering_time=_LINGERING_S,
+        )
+
+    async def start(self, listen: Endpoint) -> Endpoint:
+        """Listen; port 0 takes a free one.
+
+        Call `stop` afterwards, also when this raises.
+
+        Returns:
+            The address that it listens on.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, listen.host, listen.port, reuse_address=True)
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        return Endpoint(host, port)
+
+    async def stop(self) -> None:
+        """Close the listener, let requests end for the grace period, cut the rest."""
+        await self._runner.cleanup()
+
+
+def _make_middleware(observer: RequestObserver | None) -> Middleware:
+    @web.middleware
+    async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+        started_s = time.perf_counter()
+        response = await _answer(request, handler)
+        if observer is not None:
+            # Names that clients make up must not become labels: they are without bound.
+            resource = request.match_info.route.resource
+            observer.observe(
+                method=request.method if resource is not None else "other",
+                path=resource.canonical if resource is not None else "other",
+                status=response.status,
+                seconds=time.perf_counter() - started_s,
+            )
+        return response
+
+    return answer_errors
+
+
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except RequestError as error:
+        return error_response(error)
+    except web.HTTPException as error:
+        return _router_error(request, error)
+    except Exception:
+        # Not BaseException: a cancelled request has nobody to answer.
+        log.exception("request failed: %s %s", request.method, request.path)
+        return error_response(
+            refusal("INTERNAL", "the node failed on this request; its log has the details")
+        )
+
+
+def _router_error(request: web.Request, error: web.HTTPException) -> web.Response:
+    name = _STATUS_NAMES.get(error.status)
+    if name is None:
+        return error_response(
+            RequestError("INVALID_REQUEST", error.reason, status=ERRORS["INVALID_REQUEST"].status)
+        )
+    allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
+    message = f"{request.method} {request.path}: {error.reason}"
+    if allow:
+        message += f"; allowed: {allow['Allow']}"
+    return error_response(refusal(name, message), headers=allow)

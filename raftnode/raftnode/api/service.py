@@ -1,0 +1,179 @@
+"""What the HTTP server asks of the node: implemented by the runtime, called by the server.
+
+Everything here speaks of identities, offsets and bytes, nothing of HTTP. Every method
+may raise `RequestError`, best made by `raftnode.api.errors.refusal`.
+
+The implementer's duties:
+
+- one outcome per write: return only when the write is committed; raise with outcome
+  `not_done` only when it is certain that it is not done and never will be; raise with
+  `unknown` otherwise;
+- keep the deadline: `timeout_ms` counts from the call, and the server adds no other;
+- when the caller is cancelled, forget the waiter, not the write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from raftnode.api.model import (
+    AddVoterRequest,
+    Appended,
+    FormRequest,
+    JoinRequest,
+    NodeInfo,
+    QuorumInfo,
+    RemoveVoterRequest,
+    ResignRequest,
+    VoterChanged,
+)
+from raftnode.core.records import ControlRecord
+from raftnode.core.types import Epoch, Offset
+from raftnode.statemachine.kv import KeyValueReader
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record to append. No key: a raw append. A key without a value: a delete."""
+
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def size_bytes(self) -> int:
+        """What counts against the limits: key and value, without what encoding adds."""
+        return len(self.key or b"") + len(self.value or b"")
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedRecord:
+    """A record below the high watermark; `control` is set instead of key and value, or not."""
+
+    offset: Offset
+    epoch: Epoch
+    timestamp_ms: int
+    key: bytes | None = None
+    value: bytes | None = None
+    control: ControlRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedRecords:
+    """A stretch of the committed log."""
+
+    records: tuple[CommittedRecord, ...]
+    next_offset: Offset
+    """Where to read next; the offset asked for when nothing was there in time."""
+    high_watermark: Offset
+    log_start_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether the node is ready, and why not."""
+
+    ready: bool
+    reason: str
+    """In words, e.g. `caught up with leader 2-…` or `no leader known`."""
+
+
+class NodeService(Protocol):
+    """One running node."""
+
+    @property
+    def kv(self) -> KeyValueReader:
+        """The key-value store as far as this replica has applied the committed log."""
+        ...
+
+    def describe_node(self) -> NodeInfo:
+        """What this node knows of itself; asks nobody."""
+        ...
+
+    def health(self) -> Health:
+        """Readiness: attached to a leader and caught up. Cheap; asked every second."""
+        ...
+
+    async def describe_quorum(self, *, confirmed: bool, timeout_ms: int) -> QuorumInfo:
+        """Describe the quorum; `confirmed`: after a majority round begun after this call (S11).
+
+        Raises:
+            RequestError: NOT_LEADER, NOT_CONFIRMED, NODE_BLANK.
+        """
+        ...
+
+    async def append(self, records: Sequence[NewRecord], *, timeout_ms: int) -> Appended:
+        """Append records as one run with consecutive offsets and wait until it is committed.
+
+        All or nothing. The server has checked `record_max_bytes` and `max_batch_bytes`.
+
+        Raises:
+            RequestError: NOT_LEADER, FORMATION_INCOMPLETE, QUEUE_FULL, STORAGE_FULL,
+                SHUTTING_DOWN, NOT_COMMITTED; with unknown outcome TIMED_OUT, LEADERSHIP_LOST.
+        """
+        ...
+
+    async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
+        """Read committed records from `offset` on, on any node.
+
+        Brings at least one record if there is one, however large. Waits up to
+        `max_wait_ms` for the high watermark to pass `offset`, then answers empty.
+
+        Raises:
+            RequestError: OFFSET_OUT_OF_RANGE below the log start; NODE_BLANK.
+        """
+        ...
+
+    async def read_barrier(self, *, timeout_ms: int) -> Offset:
+        """Make the following look into `kv` linearizable.
+
+        Returns the high watermark at a time after the call, once a majority confirmed
+        that this node still leads and `kv` is applied up to it.
+
+        Raises:
+            RequestError: NOT_LEADER, NOT_CONFIRMED, NODE_BLANK.
+        """
+        ...
+
+    async def add_voter(self, request: AddVoterRequest) -> VoterChanged:
+        """AddVoter with its guards, until committed; an identical pending one is joined (S11).
+
+        Raises:
+            RequestError: NOT_LEADER, STALE_VOTER_RECORD, VOTER_ALREADY_ADDED,
+                NOT_AN_OBSERVER, TOO_MANY_CHANGES, WAITING; TIMED_OUT, LEADERSHIP_LOST.
+        """
+        ...
+
+    async def remove_voter(self, request: RemoveVoterRequest) -> VoterChanged:
+        """RemoveVoter with its guards, until committed; an identical pending one is joined.
+
+        Raises:
+            RequestError: NOT_LEADER, STALE_VOTER_RECORD, VOTER_ALREADY_REMOVED,
+                LAST_VOTER, TOO_MANY_CHANGES, WAITING; TIMED_OUT, LEADERSHIP_LOST.
+        """
+        ...
+
+    async def resign(self, request: ResignRequest) -> None:
+        """Hand leadership over; returns once this node has stopped leading.
+
+        Raises:
+            RequestError: NOT_LEADER.
+        """
+        ...
+
+    async def form(self, request: FormRequest) -> None:
+        """Accept the latch, durably; the same one again is accepted and changes nothing (S18).
+
+        Raises:
+            RequestError: ALREADY_FORMED, NOT_LISTED.
+        """
+        ...
+
+    async def join(self, request: JoinRequest) -> None:
+        """Accept the cluster id of a quorum to observe, durably; again is no error (S5).
+
+        Raises:
+            RequestError: CLUSTER_ID_MISMATCH, ALREADY_FORMED.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Importable helpers for tests of this project and of what is built on it."""

@@ -1,0 +1,227 @@
+"""The Kubernetes API, as few verbs over dicts, on the official client's connection.
+
+Every DELETE here carries a UID and every change of a number a resourceVersion
+(S21): there is no method without. Bodies are dicts, so that the client's
+thousands of models are never imported.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import aiohttp
+from kubernetes.aio import config as _kube_config
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.config import ConfigException
+
+from kraftquorum_operator import names
+from kraftquorum_operator.errors import (
+    ConflictError,
+    KubeError,
+    KubeUnavailableError,
+    NotFoundError,
+    RefusedError,
+    SettingsError,
+)
+
+Body = dict[str, Any]
+
+# The client's functions carry no types.
+_load = cast("Any", _kube_config)
+
+MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+JSON = "application/json"
+
+_RESOURCES = {
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "Service": "/api/v1/namespaces/{}/services",
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
+    names.KIND: f"/apis/{names.API_VERSION}/namespaces/{{}}/{names.PLURAL}",
+}
+
+
+def path(kind: str, namespace: str, name: str | None = None, subresource: str = "") -> str:
+    """The URL path of an object or of all objects of a kind."""
+    parts = [_RESOURCES[kind].format(namespace), name, subresource]
+    return "/".join(part for part in parts if part)
+
+
+class KubeClient:
+    """A connection to one API server.
+
+    Close it with `close`. Every method raises `KubeError` (see `errors.py`).
+    """
+
+    def __init__(self, configuration: Configuration, timeout_s: float) -> None:
+        self._api = cast("Any", ApiClient(configuration))
+        self._timeout_s = timeout_s
+
+    @classmethod
+    async def connect(cls, kubeconfig: str | None, timeout_s: float) -> KubeClient:
+        """Read the configuration: a file, else the pod's service account, else the default file.
+
+        Raises:
+            SettingsError: no configuration can be read.
+        """
+        configuration = Configuration()
+        try:
+            if kubeconfig is None:
+                try:
+                    _load.load_incluster_config(client_configuration=configuration)
+                except ConfigException:
+                    await _load.load_kube_config(client_configuration=configuration)
+            else:
+                await _load.load_kube_config(
+                    config_file=kubeconfig, client_configuration=configuration
+                )
+        except (ConfigException, OSError) as error:
+            where = kubeconfig or "the service account or the default kubeconfig"
+            msg = f"cannot read how to reach Kubernetes from {where}: {error}"
+            raise SettingsError(msg) from error
+        return cls(configuration, timeout_s)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._api.close()
+
+    async def get(self, kind: str, namespace: str, name: str) -> Body | None:
+        """Read one object; None if it is not there."""
+        try:
+            return await self._request("GET", path(kind, namespace, name))
+        except NotFoundError:
+            return None
+
+    async def list(self, kind: str, namespace: str, selector: str = "") -> list[Body]:
+        """Read all objects of a kind, consistently (not from the server's cache)."""
+        query = [("labelSelector", selector)] if selector else []
+        answer = await self._request("GET", path(kind, namespace), query=query)
+        return cast("list[Body]", answer.get("items") or [])
+
+    async def create(self, body: Body, manager: str = names.MANAGER) -> Body:
+        """Create an object, once.
+
+        Raises:
+            ConflictError: it exists already.
+        """
+        meta = body["metadata"]
+        return await self._request(
+            "POST",
+            path(body["kind"], meta["namespace"]),
+            query=[("fieldManager", manager)],
+            body=body,
+        )
+
+    async def apply(self, body: Body, subresource: str = "") -> Body:
+        """Server-side apply: create the object or make the fields that we own as given."""
+        meta = body["metadata"]
+        return await self._request(
+            "PATCH",
+            path(body["kind"], meta["namespace"], meta["name"], subresource),
+            query=[("fieldManager", names.MANAGER), ("force", "true")],
+            body=body,
+            content_type=APPLY,
+        )
+
+    async def patch(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        change: Body,
+        subresource: str = "",
+    ) -> Body:
+        """Merge a change into the object with this UID.
+
+        Raises:
+            ConflictError: another object has the name now, or, if the change carries a
+                resourceVersion, somebody changed it meanwhile.
+        """
+        meta = cast("Body", change.get("metadata") or {}) | {"uid": uid}
+        return await self._request(
+            "PATCH",
+            path(kind, namespace, name, subresource),
+            query=[("fieldManager", names.MANAGER)],
+            body=change | {"metadata": meta},
+            content_type=MERGE,
+        )
+
+    async def replace(self, body: Body) -> Body:
+        """Write an object back with the resourceVersion that it was read with."""
+        meta = body["metadata"]
+        target = path(body["kind"], meta["namespace"], meta["name"])
+        return await self._request("PUT", target, body=body)
+
+    async def delete(self, kind: str, namespace: str, name: str, *, uid: str) -> None:
+        """Delete the object with this UID; nothing happens if it is not there.
+
+        Raises:
+            ConflictError: another object has the name now.
+        """
+        options: Body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",
+        }
+        try:
+            await self._request("DELETE", path(kind, namespace, name), body=options)
+        except NotFoundError:
+            return
+
+    async def _request(
+        self,
+        method: str,
+        url: str,
+        *,
+        query: list[tuple[str, str]] | None = None,
+        body: Body | None = None,
+        content_type: str = JSON,
+    ) -> Body:
+        headers = {"Accept": JSON, "Content-Type": content_type}
+        try:
+            prepared = await self._api.param_serialize(
+                method,
+                url,
+                query_params=query or [],
+                header_params=headers,
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            response = await self._api.call_api(*prepared, _request_timeout=self._timeout_s)
+            raw = cast("bytes", await response.read())
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            msg = f"{method} {url}: {type(error).__name__}: {error}"
+            raise KubeUnavailableError(0, "Unreachable", msg) from error
+        status = int(response.status)
+        try:
+            answer = cast("Body", json.loads(raw)) if raw else {}
+        except ValueError:
+            answer = {"message": raw[:200].decode(errors="replace")}
+        if status < 300:
+            return answer
+        raise _error(status, answer, f"{method} {url}")
+
+
+def _error(status: int, answer: Body, what: str) -> KubeError:
+    reason = str(answer.get("reason") or "")
+    message = f"{what}: {status} {answer.get('message') or reason}"
+    match status:
+        case 404:
+            return NotFoundError(status, reason, message)
+        case 409:
+            return ConflictError(status, reason, message)
+        case 429:
+            return KubeUnavailableError(status, reason, message)
+        case _ if status >= 500:
+            return KubeUnavailableError(status, reason, message)
+        case _:
+            return RefusedError(status, reason, message)

@@ -1,0 +1,1 @@
+"""The KRaftQuorum resource as pydantic models: the source of `crds/`."""

@@ -1,0 +1,193 @@
+"""The CustomResourceDefinition, generated from `spec.py` and `status.py`.
+
+`python -m kraftquorum_operator.model.crd crds/` writes it; a test keeps the
+file current. The schema is structural: no `$ref`, no `anyOf` with null, every
+default written out, so that the API server checks all of it at apply. Unknown
+fields are refused by the API server under strict field validation, which is
+kubectl's default; a structural schema has no way to demand that of callers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import yaml
+
+from kraftquorum_operator import names
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.model.status import QuorumStatus
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Json = dict[str, object]
+
+NAME_RULES = [
+    {
+        "rule": "size(self.metadata.name) <= 40",
+        "message": "metadata.name must have at most 40 characters: names of pods, claims and "
+        "services are made from it",
+    },
+    {
+        "rule": "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        "message": "metadata.name must be a DNS label that begins with a letter: a Service is "
+        "named after it",
+    },
+]
+
+COLUMNS: list[Json] = [
+    {"name": "Voters", "type": "integer", "jsonPath": ".spec.voters", "description": "Wanted"},
+    {"name": "Actual", "type": "integer", "jsonPath": ".status.replicas", "description": "Voters"},
+    {"name": "Leader", "type": "string", "jsonPath": ".status.leader.pod"},
+    {"name": "Epoch", "type": "integer", "jsonPath": ".status.epoch"},
+    {
+        "name": "Ready",
+        "type": "string",
+        "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
+    },
+    {"name": "Action", "type": "string", "jsonPath": ".status.currentAction"},
+    {"name": "Waiting", "type": "string", "jsonPath": ".status.waitingFor"},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    {
+        "name": "Tolerance",
+        "type": "integer",
+        "jsonPath": ".status.faultTolerance",
+        "priority": 1,
+        "description": "How many more voters may fail",
+    },
+    {"name": "Message", "type": "string", "jsonPath": ".status.message", "priority": 1},
+]
+
+
+def _structural(node: object, definitions: Json) -> object:
+    """Turn a piece of pydantic's JSON schema into what a structural schema allows."""
+    if isinstance(node, list):
+        return [_structural(item, definitions) for item in cast("list[object]", node)]
+    if not isinstance(node, dict):
+        return node
+    source = dict(cast("Json", node))
+    reference = source.pop("$ref", None)
+    if isinstance(reference, str):
+        target = dict(cast("Json", definitions[reference.rpartition("/")[2]]))
+        source = target | source
+    alternatives = source.pop("anyOf", None)
+    if isinstance(alternatives, list):
+        present = [a for a in cast("list[Json]", alternatives) if a.get("type") != "null"]
+        if len(present) != 1:
+            msg = f"a structural schema has no alternatives: {alternatives}"
+            raise ValueError(msg)
+        description = source.get("description")
+        source = cast("Json", _structural(present[0], definitions)) | source
+        if description:
+            source["description"] = description
+    source.pop("title", None)
+    source.pop("additionalProperties", None)
+    if source.get("default", 0) is None:
+        del source["default"]
+    if isinstance(source.get("description"), str):
+        source["description"] = " ".join(cast("str", source["description"]).split())
+    result: Json = {}
+    for key, value in source.items():
+        if key == "properties":
+            properties = cast("Json", value)
+            result[key] = {name: _structural(sub, definitions) for name, sub in properties.items()}
+        elif key == "items":
+            result[key] = _structural(value, definitions)
+        elif key == "default" and isinstance(value, dict):
+            # The nested fields carry their own defaults; an empty object lets them apply.
+            result[key] = {}
+        else:
+            result[key] = value
+    if result.get("type") == "integer":
+        result["format"] = "int64"
+    return result
+
+
+def schema_of(model: type[BaseModel]) -> Json:
+    """The structural schema of one pydantic model."""
+    raw = cast("Json", model.model_json_schema(by_alias=True))
+    definitions = cast("Json", raw.pop("$defs", {}))
+    return cast("Json", _structural(raw, definitions))
+
+
+def crd() -> Json:
+    """The whole CustomResourceDefinition."""
+    spec = schema_of(QuorumSpec)
+    status = schema_of(QuorumStatus)
+    conditions = cast("Json", cast("Json", status["properties"])["conditions"])
+    conditions |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{names.PLURAL}.{names.GROUP}",
+            "labels": {names.LABEL_APP: names.APP},
+        },
+        "spec": {
+            "group": names.GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": names.KIND,
+                "listKind": f"{names.KIND}List",
+                "plural": names.PLURAL,
+                "singular": names.SINGULAR,
+                "shortNames": [names.SHORT_NAME],
+                "categories": ["all"],
+            },
+            "versions": [
+                {
+                    "name": names.VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {
+                        "status": {},
+                        "scale": {
+                            "specReplicasPath": ".spec.voters",
+                            "statusReplicasPath": ".status.replicas",
+                            "labelSelectorPath": ".status.labelSelector",
+                        },
+                    },
+                    "additionalPrinterColumns": COLUMNS,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "description": "A Raft quorum that keeps itself alive.",
+                            "required": ["spec"],
+                            "x-kubernetes-validations": NAME_RULES,
+                            "properties": {
+                                "apiVersion": {"type": "string"},
+                                "kind": {"type": "string"},
+                                "metadata": {"type": "object"},
+                                "spec": spec,
+                                "status": status,
+                            },
+                        }
+                    },
+                }
+            ],
+        },
+    }
+
+
+def render() -> str:
+    """The CRD as the YAML text of `crds/`."""
+    text = yaml.safe_dump(crd(), sort_keys=False, width=100, allow_unicode=True)
+    return f"# Generated by `make crds` from kraftquorum_operator/model/. Do not edit.\n{text}"
+
+
+def main(arguments: list[str]) -> int:
+    """Write `<directory>/kraftquorums.yaml`, or print the CRD as JSON without an argument."""
+    if not arguments:
+        sys.stdout.write(json.dumps(crd(), indent=2) + "\n")
+        return 0
+    path = Path(arguments[0]) / f"{names.PLURAL}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

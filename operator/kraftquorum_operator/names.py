@@ -1,0 +1,76 @@
+"""Every name that the operator puts into a cluster: API group, labels, annotations, object names.
+
+What must not live here: anything that decides. Two operators of different
+versions meet in these names, so one of them changes only with a migration.
+"""
+
+from __future__ import annotations
+
+GROUP = "kraftquorum.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "KRaftQuorum"
+PLURAL = "kraftquorums"
+SINGULAR = "kraftquorum"
+SHORT_NAME = "krq"
+
+MANAGER = "kraftquorum-operator"
+"""Field manager of server-side apply, and the value of `app.kubernetes.io/managed-by`."""
+
+LABEL_APP = "app.kubernetes.io/name"
+LABEL_INSTANCE = "app.kubernetes.io/instance"
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+APP = "kraftquorum"
+
+LABEL_OWNER_UID = f"{GROUP}/owner-uid"
+"""On claims and the StatefulSet: UID of the resource that they were made for (S18)."""
+
+LABEL_VOTER = f"{GROUP}/voter"
+"""On a pod whose replica is a committed voter; the disruption budget selects it (S22)."""
+
+LABEL_POD_INDEX = "apps.kubernetes.io/pod-index"
+"""Set by Kubernetes on each pod of a StatefulSet: the ordinal, which is the node id."""
+
+ANNOTATION_HASH = f"{GROUP}/applied-hash"
+"""Digest of the body that was applied last, so that an unchanged object is not written again."""
+
+FINALIZER = f"{GROUP}/quorum"
+KOPF_PREFIX = GROUP
+
+CONTAINER = "raftnode"
+CLAIM_TEMPLATE = "data"
+DATA_PATH = "/var/lib/raftnode"
+PEER_PORT = 9093
+API_PORT = 9080
+NODES_MAX = 9
+
+
+def headless_service(quorum: str) -> str:
+    """Name of the Service that gives each pod its DNS name."""
+    return f"{quorum}-peers"
+
+
+def client_service(quorum: str) -> str:
+    """Name of the Service that clients use: ready replicas only."""
+    return quorum
+
+
+def pod(quorum: str, ordinal: int) -> str:
+    """Name that the StatefulSet gives to the pod of an ordinal."""
+    return f"{quorum}-{ordinal}"
+
+
+def claim(quorum: str, ordinal: int) -> str:
+    """Name that the StatefulSet gives to the claim of an ordinal."""
+    return f"{CLAIM_TEMPLATE}-{quorum}-{ordinal}"
+
+
+def latch(resource_uid: str) -> str:
+    """Name of the formation latch: the resource's UID, so that a namesake never finds it (S18)."""
+    return f"{APP}-latch-{resource_uid}"
+
+
+def ordinal_of(name: str, prefix: str) -> int | None:
+    """Read the ordinal off `<prefix>-<ordinal>`; None for any other name."""
+    head, _, tail = name.rpartition("-")
+    return int(tail) if head == prefix and tail.isdecimal() and str(int(tail)) == tail else None

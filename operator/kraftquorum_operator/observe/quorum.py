@@ -1,0 +1,152 @@
+"""Reading what the replicas say into a snapshot's parts.
+
+A voter's silence is the leader's observation: how long ago it last fetched.
+Where the leader has never heard from a voter, the operator remembers since
+when that is so; after a restart it starts to count anew, which is the safe side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+from raftnode.api.model import NodeInfo, QuorumInfo, ReplicaProgress
+from raftnode.api.model import Replica as ApiReplica
+
+from kraftquorum_operator import names
+from kraftquorum_operator.clients.nodes import NodeApi
+from kraftquorum_operator.errors import NodeError
+from kraftquorum_operator.observe.snapshot import (
+    Node,
+    PendingChange,
+    Pod,
+    Progress,
+    Quorum,
+    Replica,
+    VoterRecord,
+)
+
+
+@dataclass(slots=True)
+class Silence:
+    """Since when, on the operator's clock, a voter has not been heard by any leader."""
+
+    since_ms: dict[Replica, int] = field(default_factory=dict[Replica, int])
+
+    def of(self, progress: ReplicaProgress, *, leads: bool, now_ms: int) -> int | None:
+        """Since when this voter is silent; None for the leader, which fetches from nobody."""
+        replica = _replica(progress)
+        if leads:
+            self.since_ms.pop(replica, None)
+            return None
+        if progress.last_fetch_age_ms is not None:
+            self.since_ms.pop(replica, None)
+            return now_ms - progress.last_fetch_age_ms
+        return self.since_ms.setdefault(replica, now_ms)
+
+
+def _replica(given: ApiReplica) -> Replica:
+    return Replica(given.node_id, given.directory_id)
+
+
+def read_node(info: NodeInfo) -> Node:
+    """Read a replica's own words."""
+    return Node(
+        replica=Replica(info.node_id, info.directory_id),
+        incarnation=info.incarnation,
+        cluster_id=info.cluster_id,
+        role=info.role,
+        epoch=info.epoch,
+        log_end_offset=info.log_end_offset,
+        durable_end_offset=info.durable_end_offset,
+        high_watermark=info.high_watermark,
+        voters=tuple(_replica(voter) for voter in info.voters),
+        caught_up=info.caught_up,
+        peer_endpoint=info.peer_endpoint,
+    )
+
+
+def read_quorum(info: QuorumInfo, silence: Silence, now_ms: int) -> Quorum:
+    """Read the leader's answer to DescribeQuorum."""
+
+    def progress(given: ReplicaProgress) -> Progress:
+        leads = _replica(given) == _replica(info.leader)
+        return Progress(
+            replica=_replica(given),
+            caught_up=given.caught_up,
+            fenced=given.fenced,
+            lag=given.lag,
+            last_fetch_age_ms=given.last_fetch_age_ms,
+            silent_since_ms=silence.of(given, leads=leads, now_ms=now_ms),
+        )
+
+    pending = info.pending_change
+    return Quorum(
+        cluster_id=info.cluster_id,
+        leader=_replica(info.leader),
+        epoch=info.epoch,
+        high_watermark=info.high_watermark,
+        voters=tuple(progress(voter) for voter in info.voters),
+        committed=tuple(_replica(voter) for voter in info.committed_voters),
+        record=VoterRecord(info.voter_record.offset, info.voter_record.epoch),
+        record_committed=info.voter_record_committed,
+        observers=tuple(progress(observer) for observer in info.observers),
+        pending=None
+        if pending is None
+        else PendingChange(
+            kind=pending.kind,
+            replica=_replica(pending.replica),
+            appended=pending.appended_offset is not None,
+            waiting_for=pending.waiting_for,
+        ),
+        formation_completed=info.formation_completed,
+        epoch_committed=info.epoch_committed,
+        confirmed=info.confirmed,
+    )
+
+
+def api_address(pod: Pod) -> str:
+    """Where a pod's API listens."""
+    return f"{pod.address}:{names.API_PORT}"
+
+
+async def ask_nodes(api: NodeApi, pods: Sequence[Pod]) -> Mapping[int, NodeInfo]:
+    """Ask every running pod's replica how it is; those that do not answer are left out.
+
+    A pod that is ending is not asked: what it says is no longer worth acting on. Nor is an
+    answer believed that comes from another node id than the pod's ordinal.
+    """
+
+    async def ask(pod: Pod) -> NodeInfo | None:
+        try:
+            return await api.node(api_address(pod))
+        except (NodeError, ValidationError):
+            return None
+
+    running = [pod for pod in pods if pod.address and not pod.terminating]
+    answers = await asyncio.gather(*(ask(pod) for pod in running))
+    return {
+        pod.ordinal: answer
+        for pod, answer in zip(running, answers, strict=True)
+        if answer is not None and answer.node_id == pod.ordinal
+    }
+
+
+async def ask_leader(
+    api: NodeApi, pods: Sequence[Pod], nodes: Mapping[int, NodeInfo]
+) -> QuorumInfo | None:
+    """Ask the leader of the highest epoch for the voters, confirmed by a majority (S11)."""
+    leaders = sorted(
+        (ordinal for ordinal, info in nodes.items() if info.role == "leader"),
+        key=lambda ordinal: nodes[ordinal].epoch,
+        reverse=True,
+    )
+    by_ordinal = {pod.ordinal: pod for pod in pods}
+    for ordinal in leaders:
+        try:
+            return await api.quorum(api_address(by_ordinal[ordinal]))
+        except (NodeError, ValidationError):
+            continue
+    return None

@@ -1,0 +1,246 @@
+"""One observation of a quorum and of its objects: everything that `decide` may know.
+
+Frozen values and lookups only. What must not live here: how something was
+read, and anything that was remembered from an earlier observation, except
+since when a voter is silent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Replica:
+    """One replica: a node id, which is its pod's ordinal, with its storage UUID (S1)."""
+
+    node_id: int
+    directory_id: str
+
+    def __str__(self) -> str:
+        return f"{self.node_id}-{self.directory_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A volume claim of one ordinal."""
+
+    name: str
+    uid: str
+    ordinal: int
+    phase: str = "Bound"
+    """`Pending`, `Bound` or `Lost`."""
+    terminating: bool = False
+    owner_uid: str | None = None
+    """UID of the KRaftQuorum that it was made for, off its label."""
+    volume: str | None = None
+    shared: bool = False
+    """Another claim of the namespace names the same volume."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """The pod of one ordinal."""
+
+    name: str
+    uid: str
+    ordinal: int
+    phase: str = "Running"
+    ready: bool = True
+    terminating: bool = False
+    address: str | None = None
+    voter_label: bool = False
+    revision: str | None = None
+    restarts: int = 0
+    exit_code: int | None = None
+    """Of the container's last end, while it has not been ready since."""
+    age_ms: int = 0
+    detail: str = ""
+    """Why it does not run, in Kubernetes' or the node's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What a replica says of itself."""
+
+    replica: Replica
+    incarnation: int
+    cluster_id: str | None
+    """None: blank, waiting for `form` or `join`."""
+    role: str
+    epoch: int
+    log_end_offset: int
+    durable_end_offset: int
+    high_watermark: int
+    voters: tuple[Replica, ...]
+    caught_up: bool
+    peer_endpoint: str
+
+    @property
+    def blank(self) -> bool:
+        """Whether it belongs to no quorum yet."""
+        return self.cluster_id is None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the leader knows of one voter or observer."""
+
+    replica: Replica
+    caught_up: bool
+    fenced: bool = False
+    lag: int = 0
+    last_fetch_age_ms: int | None = None
+    silent_since_ms: int | None = None
+    """On the operator's clock; None: the leader hears from it."""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it counts towards a majority that can commit now."""
+        return self.caught_up and not self.fenced
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class VoterRecord:
+    """Which record the voter set comes from: what a change is compared with (S11)."""
+
+    offset: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingChange:
+    """A voter change that the leader is working on."""
+
+    kind: str
+    replica: Replica
+    appended: bool
+    waiting_for: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """The leader's answer to DescribeQuorum."""
+
+    cluster_id: str
+    leader: Replica
+    epoch: int
+    high_watermark: int
+    voters: tuple[Progress, ...]
+    committed: tuple[Replica, ...]
+    record: VoterRecord
+    record_committed: bool
+    observers: tuple[Progress, ...]
+    pending: PendingChange | None
+    formation_completed: bool
+    epoch_committed: bool
+    confirmed: bool
+
+    @property
+    def replicas(self) -> tuple[Replica, ...]:
+        """The voters in force."""
+        return tuple(voter.replica for voter in self.voters)
+
+    @property
+    def highest_voter(self) -> int:
+        """Highest node id of a voter in force or committed; -1 without any."""
+        return max((r.node_id for r in (*self.replicas, *self.committed)), default=-1)
+
+    def voters_of(self, node_id: int) -> tuple[Progress, ...]:
+        """All voters with one node id: two while a disk is being replaced."""
+        return tuple(voter for voter in self.voters if voter.replica.node_id == node_id)
+
+    def observer(self, replica: Replica) -> Progress | None:
+        """What the leader knows of an observer."""
+        return next((seen for seen in self.observers if seen.replica == replica), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LatchVoter:
+    """A voter of the latched set and where it listens."""
+
+    replica: Replica
+    endpoint: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Latch:
+    """The formation latch, as read back from the API server (S18)."""
+
+    cluster_id: str
+    voters: tuple[LatchVoter, ...]
+    adopted: bool = False
+    """The quorum was there before this resource; the latch never formed it."""
+
+    def lists(self, replica: Replica) -> bool:
+        """Whether a replica was latched as a first voter."""
+        return any(voter.replica == replica for voter in self.voters)
+
+
+@dataclass(frozen=True, slots=True)
+class StatefulSet:
+    """The StatefulSet of the quorum."""
+
+    uid: str
+    resource_version: str
+    replicas: int
+    revision: str | None = None
+    """The update revision, which a current pod's label names."""
+    owner_uid: str | None = None
+    terminating: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that was observed, at one time.
+
+    Invariant: pods, claims and nodes are sorted by ordinal, none twice.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int = 1
+    deleting: bool = False
+    statefulset: StatefulSet | None = None
+    pods: tuple[Pod, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    quorum: Quorum | None = None
+    latch: Latch | None = None
+    remembered_cluster_id: str | None = None
+    """Cluster id in the status: only ever a reason not to form a quorum."""
+    outdated: tuple[str, ...] = ()
+    """Objects that are missing or differ from what they should be, as `Kind/name`."""
+
+    def pod(self, ordinal: int) -> Pod | None:
+        """The pod of an ordinal."""
+        return next((pod for pod in self.pods if pod.ordinal == ordinal), None)
+
+    def claim(self, ordinal: int) -> Claim | None:
+        """The claim of an ordinal."""
+        return next((claim for claim in self.claims if claim.ordinal == ordinal), None)
+
+    def node(self, ordinal: int) -> Node | None:
+        """What the replica of an ordinal said, if it answered."""
+        return next((node for node in self.nodes if node.replica.node_id == ordinal), None)
+
+    def is_storage_gone(self, replica: Replica) -> bool:
+        """Whether this storage is known to be lost, not just silent."""
+        node = self.node(replica.node_id)
+        if node is not None:
+            return node.replica != replica
+        claim = self.claim(replica.node_id)
+        return claim is None or claim.phase == "Lost"
+
+    def known_voters(self) -> tuple[Replica, ...]:
+        """The best known voter set without a leader: of the longest log, else the latched one."""
+        told = [node for node in self.nodes if not node.blank and node.voters]
+        if told:
+            return max(told, key=lambda node: (node.epoch, node.log_end_offset)).voters
+        return tuple(voter.replica for voter in self.latch.voters) if self.latch else ()
+
+
+def majority(voters: int) -> int:
+    """How many of so many voters decide."""
+    return voters // 2 + 1

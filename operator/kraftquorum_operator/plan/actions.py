@@ -1,0 +1,170 @@
+"""What `decide` can answer: one action, a wait with its guard's name, or done.
+
+Every action is idempotent and carries the identities that it is meant for:
+UIDs of objects, (id, UUID) of replicas, the record of the voter set. Carried
+out late, by a second operator or after a pause, it does nothing (S11, S21).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraftquorum_operator.observe.snapshot import Latch, LatchVoter, Replica, VoterRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyObjects:
+    """Write the objects that are missing or outdated, by server-side apply."""
+
+    objects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStatefulSet:
+    """Create the StatefulSet, once, with its first number of replicas."""
+
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetReplicas:
+    """Change the StatefulSet's replicas, if nobody changed it meanwhile."""
+
+    uid: str
+    resource_version: str
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateLatch:
+    """Create the formation latch with a random cluster id and these voters."""
+
+    voters: tuple[LatchVoter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptQuorum:
+    """Create the latch for a quorum that exists already, so that none is formed beside it."""
+
+    cluster_id: str
+    voters: tuple[LatchVoter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendLatch:
+    """Send the latch, as read back, to a blank node that it lists."""
+
+    replica: Replica
+    latch: Latch
+
+
+@dataclass(frozen=True, slots=True)
+class JoinNode:
+    """Send the cluster id to a blank node, which becomes an observer."""
+
+    replica: Replica
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoter:
+    """Make a caught-up observer a voter."""
+
+    replica: Replica
+    endpoint: str
+    expected: VoterRecord
+    replaces: Replica | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoter:
+    """Take a replica out of the voter set."""
+
+    replica: Replica
+    expected: VoterRecord
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLeadership:
+    """Have the leader resign in favour of another voter."""
+
+    leader: Replica
+    preferred: Replica
+
+
+@dataclass(frozen=True, slots=True)
+class SetVoterLabel:
+    """Put the voter label on a pod or take it off (S22)."""
+
+    pod: str
+    uid: str
+    voter: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteClaim:
+    """Delete one volume claim, by its UID."""
+
+    claim: str
+    uid: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete one pod, by its UID; the StatefulSet makes it again."""
+
+    pod: str
+    uid: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteStatefulSet:
+    """Delete the StatefulSet and, in the background, its pods."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLatch:
+    """Delete the latch, after the data that it stood for."""
+
+    resource_uid: str
+
+
+Action = (
+    ApplyObjects
+    | CreateStatefulSet
+    | SetReplicas
+    | CreateLatch
+    | AdoptQuorum
+    | SendLatch
+    | JoinNode
+    | AddVoter
+    | RemoveVoter
+    | MoveLeadership
+    | SetVoterLabel
+    | DeleteClaim
+    | DeletePod
+    | DeleteStatefulSet
+    | DeleteLatch
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing may be done now: which guard blocks, and why in a sentence."""
+
+    guard: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Nothing is left to do."""
+
+    why: str
+
+
+Decision = Action | Wait | Done

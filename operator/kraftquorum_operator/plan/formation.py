@@ -1,0 +1,104 @@
+"""Forming the quorum once, by the latch, or adopting one that is there already (S18 to S20).
+
+What must not live here: anything that forms a second time. Once the latch is
+there, the only thing that this file ever does is to send it, as read back, to
+blank nodes that it lists by (id, UUID).
+"""
+
+from __future__ import annotations
+
+from kraftquorum_operator.observe.snapshot import LatchVoter, Replica
+from kraftquorum_operator.plan import guards
+from kraftquorum_operator.plan.actions import (
+    AdoptQuorum,
+    CreateLatch,
+    CreateStatefulSet,
+    SendLatch,
+    SetReplicas,
+    Wait,
+)
+from kraftquorum_operator.plan.guards import Case, first_block
+
+
+def first_replicas(case: Case) -> int:
+    """How many pods to start with: the wanted voters, and every claim that is there (S18).
+
+    An earlier quorum may need all of its members to elect a leader.
+    """
+    return max([case.spec.voters, *(claim.ordinal + 1 for claim in case.seen.claims)])
+
+
+def create(case: Case) -> CreateStatefulSet | None:
+    """Create the StatefulSet if there is none."""
+    if case.seen.statefulset is None:
+        return CreateStatefulSet(first_replicas(case))
+    return None
+
+
+def raise_replicas(case: Case) -> SetReplicas | None:
+    """Give every known voter its pod back if somebody lowered the replicas (S25).
+
+    Without a leader the last known set counts; raising is harmless.
+    """
+    statefulset = case.seen.statefulset
+    if statefulset is None:
+        return None
+    if case.seen.quorum is not None:
+        floor = case.seen.quorum.highest_voter + 1
+    else:
+        known = [replica.node_id + 1 for replica in case.seen.known_voters()]
+        floor = max(known) if known else first_replicas(case)
+        if not case.seen.nodes:
+            floor = max(floor, first_replicas(case))
+    if statefulset.replicas < floor:
+        return SetReplicas(statefulset.uid, statefulset.resource_version, floor)
+    return None
+
+
+def _first_voters(case: Case) -> tuple[LatchVoter, ...]:
+    nodes = [case.seen.node(ordinal) for ordinal in range(case.spec.voters)]
+    return tuple(LatchVoter(node.replica, node.peer_endpoint) for node in nodes if node)
+
+
+def _adopted_voters(case: Case, committed: tuple[Replica, ...]) -> tuple[LatchVoter, ...]:
+    found = {node.replica: node.peer_endpoint for node in case.seen.nodes}
+    return tuple(LatchVoter(replica, found.get(replica)) for replica in committed)
+
+
+def latch(case: Case) -> CreateLatch | AdoptQuorum | Wait | None:
+    """Create the latch: for the quorum that is there, or for blank nodes that form one.
+
+    Returns None once the latch is there.
+    """
+    seen = case.seen
+    if seen.latch is not None:
+        return None
+    if seen.quorum is not None:
+        wait = first_block(case, guards.confirmed_voters_required, guards.epoch_committed)
+        if wait is not None:
+            return wait
+        return AdoptQuorum(seen.quorum.cluster_id, _adopted_voters(case, seen.quorum.committed))
+    wait = first_block(
+        case,
+        guards.no_earlier_claims,
+        guards.never_rebootstrap,
+        guards.all_blank_before_formation,
+    )
+    return wait if wait is not None else CreateLatch(_first_voters(case))
+
+
+def send_latch(case: Case) -> SendLatch | None:
+    """Send the latch to a blank node that it lists by (id, UUID).
+
+    A node with another UUID never gets it (S19): it becomes an observer, and a voter only
+    through the quorum. Nor does a replica that the quorum has removed since.
+    """
+    seen = case.seen
+    if seen.latch is None or seen.latch.adopted:
+        return None
+    for node in seen.nodes:
+        if not node.blank or not seen.latch.lists(node.replica):
+            continue
+        if seen.quorum is None or node.replica in seen.quorum.replicas:
+            return SendLatch(node.replica, seen.latch)
+    return None

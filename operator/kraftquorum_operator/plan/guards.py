@@ -1,0 +1,482 @@
+"""The guards: every rule that can hold an action back, in one table.
+
+A guard is a function of a `Case` that returns None or why it blocks. Its name
+is what people see: in the log, the status (`waitingFor`, the condition's
+reason), the event, the metric's label and docs/reference/guards.md, which is
+generated from the docstrings here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.observe.snapshot import Progress, Quorum, Replica, Snapshot, majority
+from kraftquorum_operator.plan.actions import Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a guard judges: the observation and who is to be added, removed or deleted."""
+
+    spec: QuorumSpec
+    seen: Snapshot
+    now_ms: int
+    ordinal: int = -1
+    new: Replica | None = None
+    """The replica that is to become a voter."""
+    old: Replica | None = None
+    """The replica that is to leave the set, or whose storage is to be given up."""
+    replicas: int = 0
+    """The StatefulSet's replicas that are wanted."""
+
+    @property
+    def quorum(self) -> Quorum | None:
+        """The leader's answer."""
+        return self.seen.quorum
+
+    @property
+    def survivors(self) -> tuple[Progress, ...]:
+        """The voters that stay when `old` goes."""
+        voters = self.quorum.voters if self.quorum else ()
+        return tuple(voter for voter in voters if voter.replica != self.old)
+
+    @property
+    def grace_ms(self) -> int:
+        """How long a replica must be silent to count as lost."""
+        return self.spec.replacement.grace_period_seconds * 1000
+
+    def is_silent(self, voter: Progress) -> bool:
+        """Whether a voter has been silent for the whole grace period."""
+        since = voter.silent_since_ms
+        return since is not None and self.now_ms - since >= self.grace_ms
+
+
+Guard = Callable[[Case], str | None]
+GUARDS: dict[str, Guard] = {}
+
+
+def guard(function: Guard) -> Guard:
+    """Enter a guard into the table, under its own name."""
+    GUARDS[function.__name__] = function
+    return function
+
+
+def first_block(case: Case, *guards: Guard) -> Wait | None:
+    """Ask guards in order; the first that blocks is what is waited for."""
+    for candidate in guards:
+        if (why := candidate(case)) is not None:
+            return Wait(candidate.__name__, why)
+    return None
+
+
+def _names(replicas: tuple[Replica, ...]) -> str:
+    return ", ".join(str(replica) for replica in replicas)
+
+
+# --- the resource itself -------------------------------------------------------------------------
+
+
+@guard
+def not_paused(case: Case) -> str | None:
+    """`spec.pause` is not set. While it is, the operator observes and reports only."""
+    return "spec.pause is set" if case.spec.pause else None
+
+
+@guard
+def objects_are_ours(case: Case) -> str | None:
+    """The StatefulSet was made for this resource, not for an earlier one of the same name.
+
+    Delete the old StatefulSet (its claims stay) or give the resource another name.
+    """
+    statefulset = case.seen.statefulset
+    if statefulset is None:
+        return None
+    if statefulset.terminating:
+        return "the StatefulSet is being deleted"
+    if statefulset.owner_uid != case.seen.uid:
+        return (
+            f"StatefulSet {case.seen.name} belongs to resource {statefulset.owner_uid}, "
+            f"not to this one ({case.seen.uid})"
+        )
+    return None
+
+
+# --- formation -----------------------------------------------------------------------------------
+
+
+@guard
+def no_earlier_claims(case: Case) -> str | None:
+    """No claim of this quorum's name is left from an earlier resource (S18).
+
+    With old claims no new quorum is formed: their data is adopted when its replicas
+    elect a leader; otherwise a person decides: restore them, or delete the claims.
+    """
+    earlier = [claim.name for claim in case.seen.claims if claim.owner_uid != case.seen.uid]
+    if not earlier:
+        return None
+    return (
+        f"claims of an earlier resource exist: {', '.join(earlier)}; they are adopted once "
+        "their replicas elect a leader, else delete them to start anew"
+    )
+
+
+@guard
+def all_blank_before_formation(case: Case) -> str | None:
+    """Every first voter has answered that it is blank (S18)."""
+    for ordinal in range(case.spec.voters):
+        node = case.seen.node(ordinal)
+        if node is None:
+            pod = case.seen.pod(ordinal)
+            detail = f": {pod.detail}" if pod and pod.detail else ""
+            return f"replica {ordinal} has not answered yet{detail}"
+        if not node.blank:
+            return f"replica {node.replica} already belongs to cluster {node.cluster_id}"
+    return None
+
+
+@guard
+def never_rebootstrap(case: Case) -> str | None:
+    """Where a quorum has been, no new one is ever formed by the operator.
+
+    Blocks when a majority of the last known voters has lost its storage, or when data or a
+    remembered cluster id says that there was a quorum. `status.nodes` says which replicas
+    hold which offsets and epochs; a person must decide (see explain/quorum-loss).
+    """
+    seen = case.seen
+    data = tuple(node.replica for node in seen.nodes if not node.blank)
+    if seen.latch is None:
+        if data:
+            return f"replicas hold data of an earlier quorum ({_names(data)}) but have no leader"
+        if seen.remembered_cluster_id is not None:
+            return (
+                f"the status remembers cluster {seen.remembered_cluster_id}, whose latch and data "
+                "are gone; a person must decide"
+            )
+        return None
+    known = seen.known_voters()
+    gone = tuple(replica for replica in known if seen.is_storage_gone(replica))
+    if len(known) - len(gone) >= majority(len(known)):
+        return None
+    holders = "; ".join(
+        f"{node.replica} holds epoch {node.epoch} to offset {node.log_end_offset}"
+        for node in seen.nodes
+        if not node.blank
+    )
+    return (
+        f"storage of {len(gone)} of {len(known)} voters is gone ({_names(gone)}); "
+        f"{holders or 'no replica holds data'}; a person must decide"
+    )
+
+
+@guard
+def latch_before_formation(case: Case) -> str | None:
+    """The latch is read back from the API server before any node is told to form (S18)."""
+    return None if case.seen.latch is not None else "the latch is not there yet"
+
+
+@guard
+def latch_and_quorum_agree(case: Case) -> str | None:
+    """The quorum that answers has the latched cluster id."""
+    latch, quorum = case.seen.latch, case.quorum
+    if latch is None or quorum is None or latch.cluster_id == quorum.cluster_id:
+        return None
+    return f"the latch names cluster {latch.cluster_id}, the quorum is {quorum.cluster_id}"
+
+
+@guard
+def formation_complete(case: Case) -> str | None:
+    """All first voters have the first batch, so that clients may write (P52).
+
+    Until then only repairs are made.
+    """
+    if case.quorum is not None and case.quorum.formation_completed:
+        return None
+    return "the first voters do not all have the first records yet"
+
+
+# --- the quorum ----------------------------------------------------------------------------------
+
+
+@guard
+def majority_reachable(case: Case) -> str | None:
+    """A majority of the last known voters answers, with its own storage."""
+    known = case.seen.known_voters()
+    alive = {node.replica for node in case.seen.nodes}
+    silent = tuple(replica for replica in known if replica not in alive)
+    if len(known) - len(silent) >= majority(len(known)):
+        return None
+    return f"{len(silent)} of {len(known)} voters do not answer: {_names(silent)}"
+
+
+@guard
+def leader_elected(case: Case) -> str | None:
+    """A leader has answered."""
+    return None if case.quorum is not None else "no leader has answered yet"
+
+
+@guard
+def confirmed_voters_required(case: Case) -> str | None:
+    """The leader's voters were confirmed by a majority after they were asked for (S11).
+
+    Asked before every voter change and every deletion.
+    """
+    if case.quorum is not None and case.quorum.confirmed:
+        return None
+    return "the leader's answer is not confirmed by a majority"
+
+
+@guard
+def epoch_committed(case: Case) -> str | None:
+    """The leader's own LeaderChange record is committed (P28)."""
+    if case.quorum is not None and case.quorum.epoch_committed:
+        return None
+    return "the leader has not committed a record of its own epoch yet"
+
+
+@guard
+def one_voter_change_at_a_time(case: Case) -> str | None:
+    """No voter change is pending or uncommitted (P28, P31)."""
+    quorum = case.quorum
+    if quorum is None:
+        return "no leader has answered yet"
+    if quorum.pending is not None:
+        change = quorum.pending
+        return f"{change.kind} {change.replica} is pending: {change.waiting_for}"
+    if not quorum.record_committed:
+        return f"the voter record at offset {quorum.record.offset} is not committed yet"
+    return None
+
+
+@guard
+def survivors_caught_up(case: Case) -> str | None:
+    """Every voter that stays is caught up (S23).
+
+    Those that are themselves lost, or silent for the grace period, are not waited for: whether
+    the rest is enough is `majority_survives_removal`'s and `majority_survives_addition`'s matter.
+    """
+    late = tuple(
+        voter.replica
+        for voter in case.survivors
+        if voter.replica.node_id < case.spec.voters
+        and not voter.fresh
+        and not case.is_silent(voter)
+        and not (case.new is not None and voter.replica.node_id == case.new.node_id)
+    )
+    return f"not caught up: {_names(late)}" if late else None
+
+
+@guard
+def heal_before_shrink(case: Case) -> str | None:
+    """Every voter that is wanted is caught up before one that is not is removed."""
+    late = tuple(
+        voter.replica
+        for voter in case.survivors
+        if voter.replica.node_id < case.spec.voters and not voter.fresh
+    )
+    return f"not caught up: {_names(late)}" if late else None
+
+
+@guard
+def majority_survives_removal(case: Case) -> str | None:
+    """The caught-up voters that stay are a majority of the set without the removed one."""
+    survivors = case.survivors
+    fresh = sum(1 for voter in survivors if voter.fresh)
+    if survivors and fresh >= majority(len(survivors)):
+        return None
+    return (
+        f"without {case.old} only {fresh} of {len(survivors)} voters would be caught up, "
+        f"{majority(len(survivors))} are needed"
+    )
+
+
+@guard
+def majority_survives_addition(case: Case) -> str | None:
+    """The caught-up voters, with the new one, are a majority of the enlarged set."""
+    voters = case.quorum.voters if case.quorum else ()
+    fresh = sum(1 for voter in voters if voter.fresh) + 1
+    needed = majority(len(voters) + 1)
+    if fresh >= needed:
+        return None
+    return f"with {case.new} only {fresh} voters would be caught up, {needed} are needed"
+
+
+@guard
+def leader_can_move(case: Case) -> str | None:
+    """Another voter that stays is caught up and can take leadership over."""
+    if any(voter.fresh for voter in case.survivors):
+        return None
+    return f"no caught-up voter can take leadership over from {case.old}"
+
+
+# --- replacing and adding ------------------------------------------------------------------------
+
+
+@guard
+def replacement_policy_allows(case: Case) -> str | None:
+    """`spec.replacement.policy` is not `Off`."""
+    if case.spec.replacement.policy == "Off":
+        return f"storage of replica {case.ordinal} is lost and spec.replacement.policy is Off"
+    return None
+
+
+@guard
+def deletion_policy_allows(case: Case) -> str | None:
+    """`spec.replacement.policy` is `Automatic`: only then is a broken volume deleted."""
+    if case.spec.replacement.policy == "Automatic":
+        return None
+    return (
+        f"the volume of replica {case.ordinal} must be replaced and spec.replacement.policy is "
+        f"{case.spec.replacement.policy}: delete its claim, then its pod"
+    )
+
+
+@guard
+def replica_silent_for_grace_period(case: Case) -> str | None:
+    """The old (id, UUID) has been silent for `spec.replacement.gracePeriodSeconds` (S23)."""
+    quorum = case.quorum
+    voter = next((v for v in quorum.voters if v.replica == case.old), None) if quorum else None
+    if voter is None or case.is_silent(voter):
+        return None
+    if voter.silent_since_ms is None:
+        return f"the leader still hears from {case.old}"
+    return f"{case.old} is silent for {case.now_ms - voter.silent_since_ms} ms"
+
+
+@guard
+def claim_bound_and_unshared(case: Case) -> str | None:
+    """The new replica's claim is Bound, its own, and not being deleted (S23)."""
+    claim = case.seen.claim(case.ordinal)
+    if claim is None:
+        return f"replica {case.ordinal} has no claim"
+    if claim.terminating:
+        return f"claim {claim.name} is being deleted"
+    if claim.phase != "Bound":
+        return f"claim {claim.name} is {claim.phase}"
+    return f"claim {claim.name} is shared" if claim.shared else None
+
+
+@guard
+def new_replica_caught_up(case: Case) -> str | None:
+    """The leader sees the new replica as an observer that keeps up (P28, S13)."""
+    if case.new is None or case.quorum is None:
+        return "no new replica"
+    observer = case.quorum.observer(case.new)
+    if observer is None:
+        return f"the leader has not heard from {case.new} yet"
+    if observer.fresh:
+        return None
+    return f"{case.new} is {observer.lag} records behind"
+
+
+@guard
+def new_replica_survived_probe(case: Case) -> str | None:
+    """The new UUID has survived a restart and holds what it fsynced (S23).
+
+    A disk that forgets at restart (a tmpfs, a wrong mount) never becomes a voter.
+    """
+    node = case.seen.node(case.ordinal)
+    if node is None or node.replica != case.new:
+        return f"replica {case.ordinal} does not answer"
+    if node.incarnation < 2:
+        return f"{case.new} has not been restarted yet"
+    if node.durable_end_offset < node.high_watermark:
+        return f"{case.new} has not fsynced what it knows to be committed"
+    return None
+
+
+@guard
+def no_foreign_data(case: Case) -> str | None:
+    """The replica's volume is empty or of this quorum, never of another cluster."""
+    node = case.seen.node(case.ordinal)
+    if node is None or node.blank or case.quorum is None:
+        return None
+    if node.cluster_id == case.quorum.cluster_id:
+        return None
+    return (
+        f"replica {node.replica} holds data of cluster {node.cluster_id}; "
+        f"delete its claim and pod if it is not wanted"
+    )
+
+
+@guard
+def node_answers(case: Case) -> str | None:
+    """The replica's pod runs and its API answers."""
+    if case.seen.node(case.ordinal) is not None:
+        return None
+    pod = case.seen.pod(case.ordinal)
+    if pod is None:
+        return f"replica {case.ordinal} has no pod yet"
+    state = "being deleted" if pod.terminating else pod.phase
+    return f"pod {pod.name} is {state} and does not answer{': ' if pod.detail else ''}{pod.detail}"
+
+
+@guard
+def node_catches_up(case: Case) -> str | None:
+    """A voter that was away has fetched what it missed."""
+    voters = case.quorum.voters_of(case.ordinal) if case.quorum else ()
+    late = [voter for voter in voters if not voter.fresh]
+    if not late:
+        return None
+    fenced = " and fenced: its storage lost what it had acknowledged" if late[0].fenced else ""
+    return f"voter {late[0].replica} is not caught up{fenced}"
+
+
+# --- Kubernetes objects --------------------------------------------------------------------------
+
+
+@guard
+def replicas_never_below_highest_voter(case: Case) -> str | None:
+    """The StatefulSet keeps a pod for every voter, whatever the spec says (S25)."""
+    highest = case.quorum.highest_voter if case.quorum else None
+    if highest is None or case.replicas <= highest:
+        return f"replica {highest} is a voter, so replicas cannot be {case.replicas}"
+    return None
+
+
+@guard
+def voter_label_off_before_removal(case: Case) -> str | None:
+    """A pod leaves the disruption budget before its replica leaves the voters (S22)."""
+    pod = case.seen.pod(case.ordinal)
+    if pod is None or not pod.voter_label:
+        return None
+    return f"pod {pod.name} still carries the voter label"
+
+
+@guard
+def pod_gone_before_next_step(case: Case) -> str | None:
+    """The pod of a removed replica has ended before its claim or the next one is touched."""
+    pod = case.seen.pod(case.ordinal)
+    return None if pod is None else f"pod {pod.name} has not ended yet"
+
+
+@guard
+def fresh_claim_uid(case: Case) -> str | None:
+    """The claim was made for this resource, and no voter's storage is on it (S21, S25)."""
+    claim = case.seen.claim(case.ordinal)
+    if claim is None:
+        return None
+    if claim.owner_uid != case.seen.uid:
+        return f"claim {claim.name} was made for another resource"
+    if case.quorum is None or case.quorum.voters_of(case.ordinal):
+        return f"claim {claim.name} holds a voter's storage"
+    return None
+
+
+# --- rolling -------------------------------------------------------------------------------------
+
+
+@guard
+def all_voters_caught_up(case: Case) -> str | None:
+    """All voters are caught up before a healthy pod is restarted."""
+    late = tuple(v.replica for v in (case.quorum.voters if case.quorum else ()) if not v.fresh)
+    return f"not caught up: {_names(late)}" if late else None
+
+
+VOTER_CHANGE: tuple[Guard, ...] = (
+    confirmed_voters_required,
+    epoch_committed,
+    one_voter_change_at_a_time,
+)
+"""Asked before every voter change."""

@@ -1,0 +1,22 @@
+"""No leader answers: tell a quorum that will come back from one that is lost.
+
+What must not live here: any action. Whatever is lost, the operator never forms
+a quorum again; it reports what each replica holds, and a person decides.
+"""
+
+from __future__ import annotations
+
+from kraftquorum_operator.plan import guards
+from kraftquorum_operator.plan.actions import Wait
+from kraftquorum_operator.plan.guards import Case, first_block
+
+
+def without_leader(case: Case) -> Wait:
+    """Why there is no leader, the gravest reason first."""
+    return first_block(
+        case,
+        guards.latch_before_formation,
+        guards.never_rebootstrap,
+        guards.majority_reachable,
+        guards.leader_elected,
+    ) or Wait(guards.leader_elected.__name__, "a leader answered, observing again")

@@ -1,0 +1,263 @@
+"""Repair: a wanted voter whose storage is lost, broken or about to go is replaced.
+
+Each node id has its own small state machine, derived from what is observed; of
+all of them the first that can act does, so that one that is stuck delays no
+other. The order is KIP-856's: join, catch up, AddVoter(new), RemoveVoter(old).
+The wipe order is: claim first, then pod, or the new pod runs on the old data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kraftquorum_operator.observe.snapshot import Node, Pod, Replica
+from kraftquorum_operator.plan import guards
+from kraftquorum_operator.plan.actions import (
+    Action,
+    AddVoter,
+    DeleteClaim,
+    DeletePod,
+    JoinNode,
+    MoveLeadership,
+    RemoveVoter,
+    Wait,
+)
+from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, first_block
+
+REPLACE_ME_RESTARTS = {12: 2, 13: 2, 10: 5}
+"""Exit codes that speak of the disk, and after how many restarts they are believed:
+12 corrupt, 13 identity (the node asks to be replaced), 10 failed write or fsync."""
+
+STUCK_POD_MS = 10_000
+"""How long a pod may wait for a claim that is not there before it is made again."""
+
+Step = Action | Wait | None
+
+
+def repair(case: Case) -> Step:
+    """The next repair of any wanted voter; None when all of them are well."""
+    waits: list[Wait] = []
+    for step in _steps(case):
+        if isinstance(step, Wait):
+            waits.append(step)
+        elif step is not None:
+            return step
+    return waits[0] if waits else None
+
+
+def _steps(case: Case) -> Iterator[Step]:
+    quorum = case.seen.quorum
+    if quorum is None:
+        return
+    # A replica about to be removed is not healed first (S24): wanted ids only.
+    ids = sorted({r.node_id for r in quorum.replicas if r.node_id < case.spec.voters})
+    # Replacements that are furthest along first: they are where tolerance is lowest (S23).
+    yield from (_finish(case, node_id) for node_id in ids)
+    yield from (_replace(case, node_id) for node_id in ids)
+
+
+def _case(case: Case, ordinal: int, *, old: Replica | None, new: Replica | None = None) -> Case:
+    return Case(case.spec, case.seen, case.now_ms, ordinal=ordinal, old=old, new=new)
+
+
+def _live(case: Case, ordinal: int) -> tuple[Node | None, tuple[Replica, ...]]:
+    """The node of an ordinal, and the voters of its id that are not its storage."""
+    node = case.seen.node(ordinal)
+    voters = case.seen.quorum.voters_of(ordinal) if case.seen.quorum else ()
+    dead = tuple(v.replica for v in voters if node is not None and v.replica != node.replica)
+    return node, dead
+
+
+def _finish(case: Case, ordinal: int) -> Step:
+    """Remove the old replica once the new one is a voter, or dead ones that are too many."""
+    node, dead = _live(case, ordinal)
+    quorum = case.seen.quorum
+    if node is None or quorum is None or not dead:
+        return None
+    if node.replica not in quorum.replicas and len(dead) == 1:
+        return None
+    return remove(case, ordinal, dead[0])
+
+
+def remove(case: Case, ordinal: int, old: Replica) -> Action | Wait:
+    """Remove a lost replica, if the rest is enough."""
+    subject = _case(case, ordinal, old=old)
+    wait = first_block(
+        subject,
+        *VOTER_CHANGE,
+        guards.replica_silent_for_grace_period,
+        guards.majority_survives_removal,
+    )
+    if wait is not None or case.seen.quorum is None:
+        return wait or Wait("leader_elected", "no leader has answered yet")
+    return RemoveVoter(old, case.seen.quorum.record)
+
+
+def _replace(case: Case, ordinal: int) -> Step:
+    node, dead = _live(case, ordinal)
+    quorum = case.seen.quorum
+    if quorum is None:
+        return None
+    if node is None:
+        return _silent_voter(case, ordinal)
+    if node.replica in quorum.replicas:
+        return _doomed(case, ordinal) or first_block(
+            _case(case, ordinal, old=None), guards.node_catches_up
+        )
+    wait = first_block(_case(case, ordinal, old=None), guards.replacement_policy_allows)
+    return wait or admit(case, ordinal, replaces=dead[0])
+
+
+def admit(case: Case, ordinal: int, *, replaces: Replica | None) -> Action | Wait:
+    """Bring the node of an ordinal into the voter set: join, catch up, AddVoter.
+
+    Args:
+        case: what is wanted and observed.
+        ordinal: the node's ordinal; it answers and is not a voter.
+        replaces: the lost voter of the same id; None when the quorum grows.
+    """
+    node, quorum = case.seen.node(ordinal), case.seen.quorum
+    if node is None or quorum is None:
+        return _silent_observer(case, ordinal)
+    subject = _case(case, ordinal, old=replaces, new=node.replica)
+    wait = first_block(subject, guards.no_foreign_data)
+    if wait is not None:
+        return wait
+    if node.blank:
+        return JoinNode(node.replica, quorum.cluster_id)
+    wait = first_block(
+        subject,
+        guards.replica_silent_for_grace_period,
+        guards.claim_bound_and_unshared,
+        guards.new_replica_caught_up,
+    )
+    if wait is not None:
+        return wait
+    if replaces is not None:
+        probe = _probe(case, subject, node)
+        if probe is not None:
+            return probe
+        if case.spec.replacement.order == "RemoveFirst":
+            return remove(case, ordinal, replaces)
+    wait = first_block(
+        subject, *VOTER_CHANGE, guards.survivors_caught_up, guards.majority_survives_addition
+    )
+    return wait or AddVoter(node.replica, node.peer_endpoint, quorum.record, replaces)
+
+
+def _probe(case: Case, subject: Case, node: Node) -> Action | Wait | None:
+    """Restart a replacement once before it becomes a voter (S23)."""
+    wait = first_block(subject, guards.new_replica_survived_probe)
+    pod = case.seen.pod(node.replica.node_id)
+    if wait is None or node.incarnation > 1 or pod is None or pod.terminating:
+        return wait
+    return DeletePod(pod.name, pod.uid, "probe: does the new storage survive a restart?")
+
+
+def _silent_voter(case: Case, ordinal: int) -> Step:
+    """A voter whose node does not answer: broken or lost storage, or just away."""
+    quorum = case.seen.quorum
+    if quorum is None:
+        return None
+    old = quorum.voters_of(ordinal)[0].replica
+    subject = _case(case, ordinal, old=old)
+    waiting = first_block(subject, guards.node_answers)
+    pod, claim = case.seen.pod(ordinal), case.seen.claim(ordinal)
+    if pod is not None and (roll := _outdated(case, pod)) is not None:
+        return roll
+    if claim is not None and not claim.terminating and not _is_broken(pod, claim.phase):
+        return waiting
+    blocked = first_block(
+        subject,
+        guards.deletion_policy_allows,
+        guards.confirmed_voters_required,
+        guards.replica_silent_for_grace_period,
+        guards.survivors_caught_up,
+        guards.majority_survives_removal,
+    )
+    return blocked or _wipe(case, ordinal) or waiting
+
+
+def _silent_observer(case: Case, ordinal: int) -> Action | Wait:
+    """A replica that is to become a voter does not answer: nothing of value is on its disk."""
+    subject = _case(case, ordinal, old=None)
+    waiting = first_block(subject, guards.node_answers) or Wait("node_answers", "observing again")
+    pod, claim = case.seen.pod(ordinal), case.seen.claim(ordinal)
+    if pod is not None and (roll := _outdated(case, pod)) is not None:
+        return roll
+    if claim is not None and not claim.terminating and not _is_broken(pod, claim.phase):
+        return waiting
+    blocked = first_block(
+        subject,
+        guards.deletion_policy_allows,
+        guards.confirmed_voters_required,
+        guards.fresh_claim_uid,
+    )
+    return blocked or _wipe(case, ordinal) or waiting
+
+
+def _is_broken(pod: Pod | None, phase: str) -> bool:
+    if phase == "Lost":
+        return True
+    if pod is None or pod.exit_code is None or pod.ready:
+        return False
+    return pod.restarts >= REPLACE_ME_RESTARTS.get(pod.exit_code, 1_000_000)
+
+
+def _wipe(case: Case, ordinal: int) -> Action | None:
+    """Claim first, then pod; a pod that waits for a claim that is gone is made again."""
+    pod, claim = case.seen.pod(ordinal), case.seen.claim(ordinal)
+    if claim is not None and not claim.terminating:
+        return DeleteClaim(claim.name, claim.uid, "the replica's storage is lost")
+    if pod is None or pod.terminating:
+        return None
+    if claim is None and pod.age_ms < STUCK_POD_MS:
+        return None  # the StatefulSet controller makes the claim of a pending pod itself
+    return DeletePod(pod.name, pod.uid, "its volume claim is gone or going")
+
+
+def _outdated(case: Case, pod: Pod) -> Action | None:
+    """A pod of an older revision that does not run may be stuck on its template."""
+    statefulset = case.seen.statefulset
+    if statefulset is None or pod.ready or pod.terminating or pod.phase == "Running":
+        return None
+    if statefulset.revision is None or pod.revision in {None, statefulset.revision}:
+        return None
+    return DeletePod(pod.name, pod.uid, "it does not run and its template is outdated")
+
+
+def _doomed(case: Case, ordinal: int) -> Step:
+    """A well voter whose claim somebody deleted: its next restart would lose the data.
+
+    It is ended now, in good order, while all others are well.
+    """
+    claim, pod, node = case.seen.claim(ordinal), case.seen.pod(ordinal), case.seen.node(ordinal)
+    quorum = case.seen.quorum
+    if claim is None or not claim.terminating or pod is None or node is None or quorum is None:
+        return None
+    if pod.terminating:
+        return None
+    subject = _case(case, ordinal, old=node.replica)
+    wait = first_block(
+        subject,
+        guards.deletion_policy_allows,
+        guards.confirmed_voters_required,
+        guards.one_voter_change_at_a_time,
+        guards.survivors_caught_up,
+        guards.majority_survives_removal,
+    )
+    if wait is not None:
+        return wait
+    if quorum.leader == node.replica:
+        return move_leadership(subject)
+    return DeletePod(pod.name, pod.uid, "its volume claim is being deleted")
+
+
+def move_leadership(case: Case) -> Action | Wait:
+    """Have the leader, `case.old`, resign in favour of the lowest caught-up voter that stays."""
+    wait = first_block(case, guards.leader_can_move)
+    if wait is not None or case.old is None:
+        return wait or Wait("leader_can_move", "no leader to move")
+    able = sorted(voter.replica for voter in case.survivors if voter.fresh)
+    wanted = [replica for replica in able if replica.node_id < case.spec.voters]
+    return MoveLeadership(case.old, (wanted or able)[0])

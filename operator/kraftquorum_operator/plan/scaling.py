@@ -1,0 +1,147 @@
+"""More voters or fewer: one at a time, each confirmed, highest ordinal first on the way down.
+
+Node ids are ordinals, so the wanted voters are the ids below `spec.voters`.
+What must not live here: repair of a wanted voter (`recovery.py`).
+"""
+
+from __future__ import annotations
+
+from kraftquorum_operator.observe.snapshot import Replica
+from kraftquorum_operator.plan import guards
+from kraftquorum_operator.plan.actions import (
+    Action,
+    DeleteClaim,
+    RemoveVoter,
+    SetReplicas,
+    SetVoterLabel,
+    Wait,
+)
+from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, first_block
+from kraftquorum_operator.plan.recovery import admit, move_leadership
+
+
+def voter_labels(case: Case) -> Action | None:
+    """Keep the voter label true to the committed voters (S22).
+
+    It is set once AddVoter is committed. It is taken off here only from a pod whose replica is
+    no voter; a pod that is to be removed loses it in `shrink`.
+    """
+    quorum = case.seen.quorum
+    if quorum is None or not quorum.confirmed or not quorum.record_committed:
+        return None
+    for node in case.seen.nodes:
+        pod = case.seen.pod(node.replica.node_id)
+        if pod is None or pod.terminating:
+            continue
+        voter = node.replica in quorum.committed
+        if voter and not pod.voter_label and node.replica.node_id < case.spec.voters:
+            return SetVoterLabel(pod.name, pod.uid, voter=True)
+        if not voter and pod.voter_label:
+            return SetVoterLabel(pod.name, pod.uid, voter=False)
+    return None
+
+
+def shrink(case: Case) -> Action | Wait | None:
+    """Remove the next voter that is not wanted, then its pod, then, if told to, its claim."""
+    quorum = case.seen.quorum
+    if quorum is None:
+        return None
+    excess = [r for r in quorum.replicas if r.node_id >= case.spec.voters]
+    if excess:
+        return _remove_voter(case, max(r.node_id for r in excess))
+    return _lower_replicas(case) or _delete_kept_claim(case)
+
+
+def _remove_voter(case: Case, ordinal: int) -> Action | Wait:
+    quorum, node = case.seen.quorum, case.seen.node(ordinal)
+    if quorum is None:
+        return Wait("leader_elected", "no leader has answered yet")
+    live = node.replica if node else None
+    # Its lost storages first, the one that still runs last.
+    old = min((v.replica for v in quorum.voters_of(ordinal)), key=lambda r: (r == live, r))
+    subject = Case(case.spec, case.seen, case.now_ms, ordinal=ordinal, old=old)
+    wait = first_block(
+        subject,
+        guards.formation_complete,
+        *VOTER_CHANGE,
+        guards.heal_before_shrink,
+        guards.majority_survives_removal,
+    )
+    if wait is not None:
+        return wait
+    if quorum.leader == old:
+        return move_leadership(subject)
+    label_off = _label_off(case, ordinal, old, live)
+    if label_off is not None:
+        return label_off
+    return RemoveVoter(old, quorum.record)
+
+
+def _label_off(case: Case, ordinal: int, old: Replica, live: Replica | None) -> Action | None:
+    subject = Case(case.spec, case.seen, case.now_ms, ordinal=ordinal, old=old)
+    pod = case.seen.pod(ordinal)
+    if pod is None or (live is not None and live != old):
+        return None
+    if guards.voter_label_off_before_removal(subject) is None:
+        return None
+    return SetVoterLabel(pod.name, pod.uid, voter=False)
+
+
+def _lower_replicas(case: Case) -> Action | Wait | None:
+    statefulset, quorum = case.seen.statefulset, case.seen.quorum
+    if statefulset is None or quorum is None:
+        return None
+    leaving = [pod.ordinal for pod in case.seen.pods if pod.ordinal >= statefulset.replicas]
+    if leaving:
+        ordinal = max(leaving)
+        subject = Case(case.spec, case.seen, case.now_ms, ordinal=ordinal)
+        return first_block(subject, guards.pod_gone_before_next_step)
+    if statefulset.replicas <= max(case.spec.voters, quorum.highest_voter + 1):
+        return None
+    fewer = statefulset.replicas - 1
+    subject = Case(case.spec, case.seen, case.now_ms, ordinal=fewer, replicas=fewer)
+    wait = first_block(
+        subject,
+        guards.confirmed_voters_required,
+        guards.one_voter_change_at_a_time,
+        guards.replicas_never_below_highest_voter,
+        guards.voter_label_off_before_removal,
+    )
+    return wait or SetReplicas(statefulset.uid, statefulset.resource_version, fewer)
+
+
+def _delete_kept_claim(case: Case) -> Action | None:
+    statefulset = case.seen.statefulset
+    if case.spec.claim_retention != "Delete" or statefulset is None:
+        return None
+    for claim in reversed(case.seen.claims):
+        if claim.ordinal < statefulset.replicas or claim.terminating:
+            continue
+        subject = Case(case.spec, case.seen, case.now_ms, ordinal=claim.ordinal)
+        wait = first_block(
+            subject,
+            guards.confirmed_voters_required,
+            guards.pod_gone_before_next_step,
+            guards.fresh_claim_uid,
+        )
+        if wait is None:
+            return DeleteClaim(claim.name, claim.uid, "scaled away and claimRetention is Delete")
+    return None
+
+
+def grow(case: Case) -> Action | Wait | None:
+    """Add the lowest wanted voter that is missing: its pod first, then join, catch up, add."""
+    quorum, statefulset = case.seen.quorum, case.seen.statefulset
+    if quorum is None or statefulset is None:
+        return None
+    present = {replica.node_id for replica in quorum.replicas}
+    missing = [ordinal for ordinal in range(case.spec.voters) if ordinal not in present]
+    if not missing:
+        return None
+    subject = Case(case.spec, case.seen, case.now_ms, ordinal=missing[0])
+    wait = first_block(subject, guards.formation_complete)
+    if wait is not None:
+        return wait
+    if statefulset.replicas <= missing[0]:
+        return SetReplicas(statefulset.uid, statefulset.resource_version, missing[0] + 1)
+    return admit(case, missing[0], replaces=None)

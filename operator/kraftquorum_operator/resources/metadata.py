@@ -1,0 +1,57 @@
+"""What all bodies share: labels, owner, digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from kraftquorum_operator import names
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The KRaftQuorum that an object is made for."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+def selector(owner: Owner) -> dict[str, str]:
+    """Labels that select the pods of one quorum."""
+    return {names.LABEL_APP: names.APP, names.LABEL_INSTANCE: owner.name}
+
+
+def metadata(owner: Owner, name: str) -> Body:
+    """Metadata of an object that goes with its resource."""
+    return {
+        "name": name,
+        "namespace": owner.namespace,
+        "labels": {**selector(owner), names.LABEL_MANAGED_BY: names.MANAGER},
+        "ownerReferences": [
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": names.KIND,
+                "name": owner.name,
+                "uid": owner.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }
+
+
+def digest(body: Body) -> str:
+    """A short digest of a body, to see whether it has to be written again."""
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def stamped(body: Body) -> Body:
+    """The body with its own digest as an annotation."""
+    annotations = {names.ANNOTATION_HASH: digest(body)}
+    return body | {"metadata": body["metadata"] | {"annotations": annotations}}

@@ -1,0 +1,36 @@
+"""The headless Service for names of pods, and the Service for clients."""
+
+from __future__ import annotations
+
+from kraftquorum_operator import names
+from kraftquorum_operator.resources.metadata import Body, Owner, metadata, selector
+
+PORTS = [
+    {"name": "peer", "port": names.PEER_PORT, "targetPort": "peer"},
+    {"name": "api", "port": names.API_PORT, "targetPort": "api"},
+]
+
+
+def headless_service(owner: Owner) -> Body:
+    """Give every pod a DNS name, ready or not: replicas find each other before they are ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(owner, names.headless_service(owner.name)),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": selector(owner),
+            "ports": PORTS,
+        },
+    }
+
+
+def client_service(owner: Owner) -> Body:
+    """Reach any ready replica; the client follows it to the leader."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(owner, names.client_service(owner.name)),
+        "spec": {"selector": selector(owner), "ports": [PORTS[1]]},
+    }

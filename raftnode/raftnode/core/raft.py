@@ -151,7 +151,10 @@ class RaftCore:
             leading.majority_lost_at(replica, role),
             min((fetch.until_ms for fetch in role.parked.values()), default=None),
             min(begins, default=None),
-            min((change.deadline_ms for change in role.changes), default=None),
+            min(
+                (c.deadline_ms for c in role.changes if c.request_ids or c.appended is None),
+                default=None,
+            ),
         ]
 
     def _dispatch(self, event: Event) -> None:

@@ -1,0 +1,67 @@
+"""`python -m raftnode.testing.simulator`: run seeds, print a summary as the last line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+from raftnode.testing.simulator.invariants import InvariantError
+from raftnode.testing.simulator.run import Outcome, run_seed
+
+
+def _attempt(seed: int) -> Outcome | str:
+    try:
+        return run_seed(seed)
+    except InvariantError as broken:
+        return f"seed {seed}: {broken}"
+
+
+def main() -> int:
+    """Run one seed with its trace, or a range of seeds on all cores."""
+    parser = argparse.ArgumentParser(prog="python -m raftnode.testing.simulator")
+    parser.add_argument("--seed", type=int, help="replay one seed and print its trace")
+    parser.add_argument("--seeds", type=int, default=100, help="how many seeds to run")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--jobs", type=int, default=None, help="processes; default: all cores")
+    args = parser.parse_args()
+    if args.seed is not None:
+        outcome = run_seed(args.seed, trace=True)
+        print(outcome)  # noqa: T201
+        return 0
+    started = time.monotonic()
+    seeds = range(args.first, args.first + args.seeds)
+    with ProcessPoolExecutor(args.jobs) as pool:
+        results = list(pool.map(_attempt, seeds, chunksize=4))
+    failures = [result for result in results if isinstance(result, str)]
+    outcomes = [result for result in results if not isinstance(result, str)]
+    for failure in failures:
+        print(failure)  # noqa: T201
+    print(summary(outcomes, len(failures), time.monotonic() - started))  # noqa: T201
+    return 1 if failures else 0
+
+
+def summary(outcomes: list[Outcome], failed: int, seconds: float) -> str:
+    """One line with counts."""
+    faults = sum((outcome.faults for outcome in outcomes), Counter[str]())
+    counted = {
+        "seeds": len(outcomes) + failed,
+        "failed": failed,
+        "events": sum(o.events for o in outcomes),
+        "checks": sum(o.checks for o in outcomes),
+        "epochs": sum(o.epochs for o in outcomes),
+        "acknowledged": sum(o.acknowledged for o in outcomes),
+        "unknown": sum(o.unknown for o in outcomes),
+        "voters_added": sum(o.changes["add"] for o in outcomes),
+        "voters_removed": sum(o.changes["remove"] for o in outcomes),
+        "crashes": faults["crash"] + faults["crash_inside"],
+        "wipes": faults["wipe"],
+        "cuts": faults["cut"] + faults["bridge"],
+    }
+    return " ".join(f"{name}={value}" for name, value in counted.items()) + f" in {seconds:.1f} s"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

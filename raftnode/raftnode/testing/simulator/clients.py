@@ -1,0 +1,120 @@
+"""A writer whose every write is unique, and an administrator who changes voters."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from raftnode.core.effects import AppendAccepted, Refused, VoterChangeCompleted
+from raftnode.core.events import AddVoterRequested, AppendRequested, RemoveVoterRequested
+from raftnode.core.roles import Leader
+from raftnode.core.types import ReplicaKey, Voter
+from raftnode.testing.simulator.node import Answer, PendingWrite, SimNode
+
+if TYPE_CHECKING:
+    from raftnode.testing.simulator.world import World
+
+
+@dataclass(slots=True)
+class Writer:
+    """Appends numbered values and remembers what became of each."""
+
+    world: World
+    outcomes: dict[bytes, str] = field(default_factory=dict[bytes, str])
+    written: int = 0
+
+    def write(self) -> None:
+        """Send one value to some node that believes it leads."""
+        leaders = self.world.believed_leaders()
+        if not leaders:
+            return
+        node = self.world.rng.choice(leaders)
+        self.written += 1
+        value = b"write-%d" % self.written
+        self.outcomes[value] = "open"
+
+        def answered(answer: Answer) -> None:
+            if isinstance(answer, AppendAccepted):
+                pending = PendingWrite(
+                    answer.last_offset, lambda outcome: self._end(value, outcome)
+                )
+                node.writes.append(pending)
+            else:
+                unknown = isinstance(answer, Refused) and answer.outcome == "unknown"
+                self._end(value, "unknown" if unknown else "refused")
+
+        node.ask(lambda request_id: AppendRequested(request_id, value, 1), answered)
+
+    def _end(self, value: bytes, outcome: str) -> None:
+        self.outcomes[value] = outcome
+        if outcome == "acknowledged":
+            self.world.acknowledged_now(value)
+
+    def count(self, outcome: str) -> int:
+        """How many writes ended so."""
+        return sum(found == outcome for found in self.outcomes.values())
+
+
+@dataclass(slots=True)
+class Administrator:
+    """Changes voters as the operator would, but in any order that the leader lets pass."""
+
+    world: World
+    rng: random.Random
+    voters_max: int = 5
+    changes: dict[str, int] = field(default_factory=lambda: {"add": 0, "remove": 0})
+
+    def act(self) -> None:
+        """Ask some believed leader for one sensible change."""
+        leaders = self.world.believed_leaders()
+        if not leaders:
+            return
+        node = self.rng.choice(leaders)
+        assert node.core is not None
+        replica = node.core.replica
+        if not isinstance(replica.role, Leader):
+            return
+        voters = replica.log.voters
+        dead = [key for key in voters if self.world.is_lost(key)]
+        fresh = [
+            key for key in replica.role.progress if key not in voters and self.world.is_live(key)
+        ]
+        repaired = [key for key in fresh if any(old.node_id == key.node_id for old in dead)]
+        replaced = [
+            key for key in dead if any(new.node_id == key.node_id and new != key for new in voters)
+        ]
+        if replaced:
+            self._remove(node, self.rng.choice(replaced))
+        elif repaired:
+            self._add(node, self.rng.choice(repaired), self.rng.random() < 0.5)
+        elif fresh and len(voters) < self.voters_max and self.rng.random() < 0.6:
+            self._add(node, self.rng.choice(fresh), with_removal=False)
+        elif len(voters) > 3 and not dead and self.rng.random() < 0.5:
+            self._remove(node, self.rng.choice(list(voters)))
+
+    def _add(self, node: SimNode, key: ReplicaKey, with_removal: bool) -> None:  # noqa: FBT001
+        assert node.core is not None
+        log = node.core.replica.log
+        old = next((k for k in log.voters.with_id(key.node_id) if self.world.is_lost(k)), None)
+        expected, deadline = log.voter_record, self.world.now_ms + self.rng.randint(50, 5000)
+        replaces = old if with_removal else None
+        node.ask(
+            lambda request_id: AddVoterRequested(
+                request_id, Voter(key), expected, deadline, replaces
+            ),
+            lambda answer: self._count("add", answer),
+        )
+
+    def _remove(self, node: SimNode, key: ReplicaKey) -> None:
+        assert node.core is not None
+        expected = node.core.replica.log.voter_record
+        deadline = self.world.now_ms + self.rng.randint(50, 5000)
+        node.ask(
+            lambda request_id: RemoveVoterRequested(request_id, key, expected, deadline),
+            lambda answer: self._count("remove", answer),
+        )
+
+    def _count(self, kind: str, answer: Answer) -> None:
+        if isinstance(answer, VoterChangeCompleted):
+            self.changes[kind] += 1

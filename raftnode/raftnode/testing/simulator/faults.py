@@ -1,0 +1,135 @@
+"""What goes wrong, and how much of it at once.
+
+Crashes, pauses and cuts are unlimited: they may cost progress, never data. Disks
+are wiped only while every voter set that may be in force anywhere keeps a
+majority of disks that were never lost; past that, data is gone by definition.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from raftnode.core.types import ReplicaKey, VoterSet
+from raftnode.testing.simulator.network import NetworkSettings
+
+if TYPE_CHECKING:
+    from raftnode.testing.simulator.node import SimNode
+    from raftnode.testing.simulator.world import World
+
+
+@dataclass(slots=True)
+class FaultPlan:
+    """Chooses the next fault."""
+
+    world: World
+    rng: random.Random
+    counts: Counter[str] = field(default_factory=Counter[str])
+
+    def act(self) -> None:
+        """Do one thing to the world."""
+        fault = self.rng.choices(
+            [
+                "crash",
+                "crash_inside",
+                "restart",
+                "pause",
+                "cut",
+                "bridge",
+                "heal",
+                "wipe",
+                "weather",
+            ],
+            [4, 4, 10, 2, 3, 1, 5, 2, 2],
+        )[0]
+        if getattr(self, f"_{fault}")():
+            self.counts[fault] += 1
+
+    def _up(self) -> list[SimNode]:
+        return [node for node in self.world.nodes if node.core is not None]
+
+    def _crash(self) -> bool:
+        up = self._up()
+        if up:
+            self.rng.choice(up).crash()
+        return bool(up)
+
+    def _crash_inside(self) -> bool:
+        """Die at one of the next points between two effects."""
+        up = self._up()
+        if up:
+            self.rng.choice(up).die_after_effects = self.rng.randint(0, 12)
+        return bool(up)
+
+    def _restart(self) -> bool:
+        down = [node for node in self.world.nodes if node.core is None]
+        if down:
+            self.rng.choice(down).start()
+        return bool(down)
+
+    def _pause(self) -> bool:
+        node = self.rng.choice(self.world.nodes)
+        node.paused_until_ms = self.world.now_ms + self.rng.randint(100, 6000)
+        return True
+
+    def _cut(self) -> bool:
+        """Cut the nodes in two, in both directions or in one."""
+        ids = [node.key.node_id for node in self.world.nodes]
+        side = {node_id for node_id in ids if self.rng.random() < 0.5}
+        both = self.rng.random() < 0.7
+        for a in ids:
+            for b in ids:
+                if a in side and b not in side:
+                    self.world.network.cut.add((a, b))
+                    if both:
+                        self.world.network.cut.add((b, a))
+        return True
+
+    def _bridge(self) -> bool:
+        """Two sides that only one node can talk to."""
+        ids = [node.key.node_id for node in self.world.nodes]
+        bridge = self.rng.choice(ids)
+        side = {node_id for node_id in ids if self.rng.random() < 0.5}
+        for a in ids:
+            for b in ids:
+                if bridge not in {a, b} and (a in side) != (b in side):
+                    self.world.network.cut.add((a, b))
+        return True
+
+    def _heal(self) -> bool:
+        self.world.network.cut.clear()
+        return True
+
+    def _weather(self) -> bool:
+        self.world.network.settings = NetworkSettings(
+            loss=self.rng.choice([0, 0.01, 0.05, 0.2]),
+            duplication=self.rng.choice([0, 0.02, 0.1]),
+            delay_max_ms=self.rng.choice([2, 10, 50, 300]),
+            slow=self.rng.choice([0, 0.02, 0.1]),
+            slow_delay_max_ms=self.rng.choice([500, 3000]),
+        )
+        return True
+
+    def _wipe(self) -> bool:
+        candidates = [node for node in self.world.nodes if self._affordable(node.key)]
+        if candidates:
+            self.world.wipe(self.rng.choice(candidates))
+        return bool(candidates)
+
+    def _affordable(self, key: ReplicaKey) -> bool:
+        lost = self.world.lost | {key}
+        return all(
+            sum(voter in lost for voter in voters) <= len(voters) - voters.majority
+            for voters in self._sets_in_force()
+        )
+
+    def _sets_in_force(self) -> list[VoterSet]:
+        """Every set that some replica may yet decide with, and the committed one."""
+        sets: list[VoterSet] = []
+        for node in self.world.nodes:
+            index = node.core.replica.log if node.core else node.disk.index()
+            mark = node.core.replica.high_watermark if node.core else index.start
+            sets.extend(at.voters for at in index.voter_sets_since(mark) if at.voters)
+        return sets

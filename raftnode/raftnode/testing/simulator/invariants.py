@@ -1,0 +1,200 @@
+"""What must hold after each event, by name (protocol.md section 3).
+
+The checker sees everything; the core sees nothing of it. A broken invariant
+raises `InvariantError` with its name and what was seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from raftnode.core.effects import Halt
+from raftnode.core.records import AddVoter, Batch, RemoveVoter
+from raftnode.core.roles import Leader
+from raftnode.core.state import QuorumState
+from raftnode.core.types import NO_EPOCH, Epoch, Offset, ReplicaKey, VoterSet
+
+if TYPE_CHECKING:
+    from raftnode.testing.simulator.node import SimNode
+
+
+class InvariantError(AssertionError):
+    """A promise was broken; `name` says which."""
+
+    def __init__(self, name: str, detail: str) -> None:
+        super().__init__(f"{name}: {detail}")
+        self.name = name
+
+
+@dataclass(slots=True)
+class Checker:
+    """Watches a whole world."""
+
+    leaders: dict[Epoch, ReplicaKey] = field(default_factory=dict[Epoch, ReplicaKey])
+    votes: dict[tuple[ReplicaKey, Epoch], ReplicaKey] = field(
+        default_factory=dict[tuple[ReplicaKey, Epoch], ReplicaKey]
+    )
+    epochs: dict[ReplicaKey, Epoch] = field(default_factory=dict[ReplicaKey, Epoch])
+    marks: dict[tuple[ReplicaKey, int], tuple[Offset, Offset]] = field(
+        default_factory=dict[tuple[ReplicaKey, int], tuple[Offset, Offset]]
+    )
+    predecessors: dict[int, int] = field(default_factory=dict[int, int])
+    """Batch identity → identity of the batch before it where it was first appended."""
+    made: dict[tuple[Offset, Epoch], Batch] = field(
+        default_factory=dict[tuple[Offset, Epoch], Batch]
+    )
+    committed_log: list[Batch] = field(default_factory=list[Batch])
+    removed: set[ReplicaKey] = field(default_factory=set[ReplicaKey])
+    disks: dict[ReplicaKey, SimNode] = field(default_factory=dict[ReplicaKey, "SimNode"])
+    flushed: dict[ReplicaKey, set[int]] = field(default_factory=dict[ReplicaKey, set[int]])
+    checks: int = 0
+
+    def fail(self, name: str, detail: str) -> None:
+        """Report a broken invariant."""
+        raise InvariantError(name, detail)
+
+    # -- hooks -----------------------------------------------------------------------
+
+    def started(self, node: SimNode) -> None:
+        """A process starts: its voter set is the one in its log."""
+        self.flushed[node.key] = node.disk.ever_flushed
+        self._check_voters(node)
+
+    def persisted(self, node: SimNode, state: QuorumState) -> None:
+        """EpochMonotone, OneVotePerEpoch: what a disk promised it keeps."""
+        if state.epoch < node.disk.state.epoch:
+            self.fail("EpochMonotone", f"{node.key}: {node.disk.state} then {state}")
+        if state.voted is not None:
+            voted = self.votes.setdefault((node.key, state.epoch), state.voted)
+            if voted != state.voted:
+                self.fail("OneVotePerEpoch", f"{node.key} in {state.epoch}: {voted}, {state.voted}")
+
+    def appended(self, node: SimNode, batches: tuple[Batch, ...]) -> None:
+        """LogMatching: a batch follows the same batch in every log."""
+        before = id(node.disk.log[-1]) if node.disk.log else 0
+        for batch in batches:
+            first = self.made.setdefault((batch.base_offset, batch.epoch), batch)
+            if first is not batch:
+                self.fail("LogMatching", f"{node.key}: two batches at {batch}, {first}")
+            if self.predecessors.setdefault(id(batch), before) != before:
+                self.fail(
+                    "LogMatching", f"{node.key}: {batch} follows another batch than elsewhere"
+                )
+            before = id(batch)
+
+    def committed(self, node: SimNode, applicable: Offset) -> None:
+        """CommittedPrefix: everybody applies the same batches, and a majority holds them."""
+        self.checks += 1
+        for position, batch in enumerate(node.disk.log):
+            if batch.end_offset > applicable:
+                break
+            if position < len(self.committed_log):
+                if self.committed_log[position] is not batch:
+                    self.fail(
+                        "CommittedPrefix",
+                        f"{node.key} applies {batch}, committed was {self.committed_log[position]}",
+                    )
+            else:
+                self._newly_committed(node, batch)
+
+    def _newly_committed(self, node: SimNode, batch: Batch) -> None:
+        assert node.core is not None
+        voters = node.core.replica.log.voters
+        if isinstance(node.core.replica.role, Leader):
+            holders = sum(id(batch) in self.flushed.get(key, set()) for key in voters)
+            if holders < voters.majority:
+                self.fail(
+                    "DurableOnMajority",
+                    f"{node.key} commits {batch} held by {holders} of {voters}",
+                )
+        before = self._voters_of(self.committed_log)
+        self.committed_log.append(batch)
+        after = self._voters_of(self.committed_log)
+        if before and len(set(before) ^ set(after)) > 1:
+            self.fail("AdjacentVoterSets", f"{before} then {after}")
+        for control in batch.control:
+            match control:
+                case RemoveVoter(key):
+                    self.removed.add(key)
+                case AddVoter(voter):
+                    self.removed.discard(voter.key)
+                case _:
+                    pass
+
+    @staticmethod
+    def _voters_of(log: list[Batch]) -> VoterSet:
+        voters = VoterSet()
+        for batch in log:
+            for control in batch.control:
+                match control:
+                    case AddVoter(voter):
+                        voters = voters.with_added(voter)
+                    case RemoveVoter(key):
+                        voters = voters.without(key)
+                    case _:
+                        pass
+        return voters
+
+    def halted(self, node: SimNode, halt: Halt) -> None:
+        """NoHalt: within the fault budget no core ever has to give up."""
+        self.fail("NoHalt", f"{node.key}: {halt}")
+
+    def after_event(self, node: SimNode) -> None:
+        """Everything that can be seen from one replica at any time."""
+        self.checks += 1
+        core = node.core
+        if core is None:
+            return
+        replica = core.replica
+        self._check_marks(node)
+        if replica.log.end != node.disk.end:
+            self.fail("IndexMatchesLog", f"{node.key}: {replica.log.end} != {node.disk.end}")
+        if isinstance(replica.role, Leader):
+            self._check_leader(node, replica.role)
+
+    def _check_marks(self, node: SimNode) -> None:
+        assert node.core is not None
+        replica = node.core.replica
+        if replica.epoch < self.epochs.get(node.key, NO_EPOCH):
+            self.fail("EpochMonotone", f"{node.key}: {replica.epoch}")
+        self.epochs[node.key] = replica.epoch
+        now = (replica.high_watermark, replica.applicable)
+        mark, applicable = self.marks.get((node.key, node.life), now)
+        if now[0] < mark or now[1] < applicable:
+            self.fail("MonotonicHighWatermark", f"{node.key}: {(mark, applicable)} then {now}")
+        self.marks[(node.key, node.life)] = now
+        if replica.log.end < replica.high_watermark:
+            self.fail("NoTruncationBelowHighWatermark", f"{node.key}: {now} {replica.log.end}")
+        if replica.applicable > replica.log.durable_end:
+            self.fail("AppliesOnlyDurable", f"{node.key}: {now} {replica.log.durable_end}")
+
+    def _check_leader(self, node: SimNode, role: Leader) -> None:
+        assert node.core is not None
+        replica = node.core.replica
+        known = self.leaders.get(role.epoch)
+        if known is None:
+            self.leaders[role.epoch] = node.key
+            self._check_completeness(node)
+        elif known != node.key:
+            self.fail("SingleLeader", f"epoch {role.epoch}: {known} and {node.key}")
+        if node.key in self.removed and node.key in replica.log.voters:
+            self.fail("RemovedNeverCounted", f"{node.key} leads and counts itself")
+        open_records = [
+            at for at in replica.log.history if at.record.offset >= replica.high_watermark
+        ]
+        if len(open_records) > 1 and replica.high_watermark > role.epoch_start:
+            self.fail("OneUncommittedChange", f"{node.key}: {open_records}")
+
+    def _check_completeness(self, node: SimNode) -> None:
+        log = node.disk.log
+        for position, batch in enumerate(self.committed_log):
+            if position >= len(log) or log[position] is not batch:
+                self.fail("LeaderCompleteness", f"{node.key} lacks committed {batch}")
+
+    def _check_voters(self, node: SimNode) -> None:
+        assert node.core is not None
+        index = node.core.replica.log
+        expected = self._voters_of(node.disk.log)
+        if expected and set(expected) != set(index.voters):
+            self.fail("VotersFromLog", f"{node.key}: {index.voters}, log says {expected}")

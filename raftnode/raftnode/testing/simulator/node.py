@@ -1,0 +1,288 @@
+"""One simulated process: carries the core's effects out, and may die in the middle."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from raftnode.core.effects import (
+    AppendAccepted,
+    AppendBatches,
+    Confirmed,
+    Done,
+    Effect,
+    Fact,
+    Halt,
+    HighWatermarkAdvanced,
+    LeadershipLost,
+    PersistClusterId,
+    PersistLatch,
+    PersistQuorumState,
+    Refusal,
+    Refused,
+    SendRequest,
+    SendResponse,
+    ServeFetch,
+    TruncateLog,
+    VoterChangeCompleted,
+)
+from raftnode.core.events import (
+    Event,
+    LogFlushed,
+    RequestFailed,
+    RequestReceived,
+    ResponseReceived,
+    TimePassed,
+)
+from raftnode.core.messages import FetchResponse, Request, Response
+from raftnode.core.raft import RaftCore
+from raftnode.core.records import Batch
+from raftnode.core.types import Offset, ReplicaKey
+from raftnode.testing.simulator.disk import SimDisk
+
+if TYPE_CHECKING:
+    from raftnode.testing.simulator.world import World
+
+Answer = AppendAccepted | Refused | VoterChangeCompleted | Confirmed | Done
+
+
+@dataclass(slots=True)
+class PendingWrite:
+    """A client's batch that this leader appended."""
+
+    last_offset: Offset
+    acknowledge: Callable[[str], None]
+
+
+@dataclass(slots=True)
+class SimNode:
+    """A process on a disk; `core` is None while it is down."""
+
+    world: World
+    disk: SimDisk
+    rng: random.Random
+    core: RaftCore | None = None
+    life: int = 0
+    """Counts starts: what was meant for an earlier life never reaches a later one."""
+    paused_until_ms: int = -1
+    flush_scheduled: bool = False
+    alarm_at_ms: int | None = None
+    replies: dict[int, Callable[[Response], None]] = field(
+        default_factory=dict[int, Callable[[Response], None]]
+    )
+    answers: dict[int, Callable[[Answer], None]] = field(
+        default_factory=dict[int, Callable[[Answer], None]]
+    )
+    writes: list[PendingWrite] = field(default_factory=list[PendingWrite])
+    next_request: int = 0
+    die_after_effects: int | None = None
+    halted: Halt | None = None
+
+    @property
+    def key(self) -> ReplicaKey:
+        """The replica that this process is."""
+        return self.disk.key
+
+    # -- life --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the process on what its disk holds."""
+        self.life += 1
+        self.disk.incarnation += 1
+        self.core = RaftCore(
+            self.disk.key,
+            log=self.disk.index(),
+            state=self.disk.state,
+            cluster_id=self.disk.cluster_id,
+            rng=random.Random(self.rng.getrandbits(64)),
+            now_ms=self.world.now_ms,
+            config=self.world.config,
+            incarnation=self.disk.incarnation,
+            fetch_sequence=self.world.now_ms * 1000,
+        )
+        self.world.checker.started(self)
+        self.take(TimePassed())
+
+    def crash(self) -> None:
+        """SIGKILL and power loss at once."""
+        if self.core is None:
+            return
+        self.core = None
+        self.replies.clear()
+        self.flush_scheduled = False
+        self.alarm_at_ms = None
+        self.die_after_effects = None
+        for write in self.writes:
+            write.acknowledge("unknown")
+        self.writes.clear()
+        answers, self.answers = self.answers, {}
+        for answer in answers.values():
+            answer(Refused(-1, Refusal.NOT_LEADER, "crashed", "unknown"))
+        self.disk.crash(self.rng)
+
+    # -- events ------------------------------------------------------------------------
+
+    def take(self, event: Event) -> None:
+        """Give the core an event and carry its effects out, as far as it lives."""
+        if self.core is None or self.halted:
+            return
+        for effect in self.core.handle(event, self.world.now_ms):
+            if self.die_after_effects is not None:
+                if self.die_after_effects == 0:
+                    self.crash()
+                    return
+                self.die_after_effects -= 1
+            self._carry_out(effect)
+            if self.core is None:
+                return
+        self.world.checker.after_event(self)
+        self._set_alarm()
+
+    def ask(self, make: Callable[[int], Event], answered: Callable[[Answer], None]) -> None:
+        """Put a client's or an administrator's request to the core."""
+        self.next_request += 1
+        self.answers[self.next_request] = answered
+        self.take(make(self.next_request))
+
+    def _set_alarm(self) -> None:
+        assert self.core is not None
+        deadline = self.core.next_deadline_ms()
+        if deadline is None:
+            return
+        at = max(deadline, self.world.now_ms + 1)
+        if self.alarm_at_ms is None or at < self.alarm_at_ms:
+            self.alarm_at_ms = at
+            life = self.life
+            self.world.at(at, lambda: self._alarm(life, at))
+
+    def _alarm(self, life: int, at: int) -> None:
+        if life != self.life or self.core is None:
+            return
+        if self.alarm_at_ms == at:
+            self.alarm_at_ms = None
+        deadline = self.core.next_deadline_ms()
+        if deadline is not None and deadline <= self.world.now_ms:
+            self.deliver(life, TimePassed())
+        else:
+            self._set_alarm()
+
+    def deliver(self, life: int, event: Event) -> None:
+        """Hand an event to the life it is meant for, later if the process is stopped."""
+        if life != self.life or self.core is None:
+            return
+        if self.world.now_ms < self.paused_until_ms:
+            self.world.at(self.paused_until_ms, lambda: self.deliver(life, event))
+            return
+        self.take(event)
+
+    # -- effects -----------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case PersistQuorumState(state):
+                self.world.checker.persisted(self, state)
+                self.disk.state = state
+            case PersistLatch(latch):
+                self.disk.latch, self.disk.cluster_id = latch, latch.cluster_id
+            case PersistClusterId(cluster_id):
+                self.disk.cluster_id = cluster_id
+            case AppendBatches(batches):
+                self.world.checker.appended(self, batches)
+                self.disk.append(batches)
+                self._schedule_flush()
+            case TruncateLog(end):
+                self.disk.truncate(end)
+                self._schedule_flush()
+            case SendRequest(target, request):
+                self._send(target, request)
+            case SendResponse(request_id, response):
+                self._reply(request_id, response)
+            case ServeFetch():
+                self._reply(effect.request_id, self._fill(effect))
+            case HighWatermarkAdvanced(high_watermark, applicable):
+                self.world.checker.committed(self, applicable)
+                self._acknowledge(high_watermark)
+            case LeadershipLost():
+                for write in self.writes:
+                    write.acknowledge("unknown")
+                self.writes.clear()
+            case Halt():
+                self.halted = effect
+                self.world.checker.halted(self, effect)
+            case Fact():
+                self.world.record(self, effect)
+            case AppendAccepted() | Refused() | VoterChangeCompleted() | Confirmed() | Done():
+                answered = self.answers.pop(effect.request_id, None)
+                if answered is not None:
+                    answered(effect)
+
+    def _fill(self, effect: ServeFetch) -> FetchResponse:
+        batches: list[Batch] = []
+        for batch in self.disk.log:
+            if batch.base_offset >= effect.start_offset:
+                batches.append(batch)
+            if len(batches) >= self.world.fetch_batches:
+                break
+        return replace(effect.response, batches=tuple(batches))
+
+    def _acknowledge(self, high_watermark: Offset) -> None:
+        done = [write for write in self.writes if write.last_offset < high_watermark]
+        self.writes = [write for write in self.writes if write.last_offset >= high_watermark]
+        for write in done:
+            write.acknowledge("acknowledged")
+
+    def _schedule_flush(self) -> None:
+        if self.flush_scheduled or self.core is None:
+            return
+        self.flush_scheduled = True
+        life, truncations = self.life, self.core.replica.log.truncations
+        end = self.disk.end
+        self.world.after(self.rng.randint(0, 8), lambda: self._flushed(life, end, truncations))
+
+    def _flushed(self, life: int, end: Offset, truncations: int) -> None:
+        if life != self.life or self.core is None:
+            return
+        self.flush_scheduled = False
+        if self.core.replica.log.truncations == truncations:
+            self.disk.flush(end)
+        self.deliver(life, LogFlushed(end, truncations))
+        if self.core is not None and self.core.replica.log.durable_end < self.disk.end:
+            self._schedule_flush()
+
+    def _send(self, target: ReplicaKey | None, request: Request) -> None:
+        node = self.world.find(self, target)
+        life = self.life
+
+        def failed() -> None:
+            self.deliver(life, RequestFailed(target, request))
+
+        if node is None:
+            self.world.after(1, failed)
+            return
+        there, there_life = node, node.life
+
+        def respond(response: Response) -> None:
+            source = there.key
+            self.world.network.carry(
+                there.key.node_id,
+                self.key.node_id,
+                lambda: self.deliver(life, ResponseReceived(source, request, response)),
+            )
+
+        def arrive() -> None:
+            if there.core is None or there.life != there_life:
+                return
+            there.next_request += 1
+            there.replies[there.next_request] = respond
+            event = RequestReceived(there.next_request, self.key, request)
+            there.deliver(there_life, event)
+
+        if not self.world.network.carry(self.key.node_id, there.key.node_id, arrive):
+            self.world.after(self.rng.randint(1, 200), failed)
+
+    def _reply(self, request_id: int, response: Response) -> None:
+        respond = self.replies.pop(request_id, None)
+        if respond is not None:
+            respond(response)

@@ -1,0 +1,157 @@
+"""A world: nodes, time, a network, clients, faults, and a checker that watches it all."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from raftnode.core.config import CoreConfig
+from raftnode.core.effects import Fact
+from raftnode.core.events import ClusterJoined, LatchReceived
+from raftnode.core.roles import Leader
+from raftnode.core.state import Latch
+from raftnode.core.types import NodeId, ReplicaKey, Voter, VoterSet
+from raftnode.testing.simulator.clients import Administrator, Writer
+from raftnode.testing.simulator.disk import SimDisk
+from raftnode.testing.simulator.faults import FaultPlan
+from raftnode.testing.simulator.invariants import Checker
+from raftnode.testing.simulator.network import SimNetwork
+from raftnode.testing.simulator.node import SimNode
+
+CLUSTER_ID = "simulated"
+
+
+@dataclass(order=True, slots=True)
+class _Scheduled:
+    at_ms: int
+    order: int
+    action: Callable[[], None] = field(compare=False)
+
+
+class World:
+    """Everything in one thread, from one seed.
+
+    Args:
+        seed: all that is random follows from it.
+        voters: how many nodes form the quorum; `spares` more begin as observers.
+        trace: keep a line for each fact.
+    """
+
+    def __init__(self, seed: int, *, voters: int = 3, spares: int = 2, trace: bool = False) -> None:
+        self.rng = random.Random(seed)
+        self.now_ms = 1000
+        self.config = CoreConfig()
+        self.fetch_batches = 4
+        self.events = 0
+        self.trace: list[str] | None = [] if trace else None
+        self.lost: set[ReplicaKey] = set()
+        self._queue: list[_Scheduled] = []
+        self._order = 0
+        self.checker = Checker()
+        self.network = SimNetwork(self._child(), self.after)
+        self.nodes = [
+            SimNode(self, SimDisk.fresh(NodeId(node_id), self.rng), self._child())
+            for node_id in range(voters + spares)
+        ]
+        self.latch = Latch(CLUSTER_ID, VoterSet.of(Voter(node.key) for node in self.nodes[:voters]))
+        self.writer = Writer(self)
+        self.administrator = Administrator(self, self._child())
+        self.faults = FaultPlan(self, self._child())
+
+    def _child(self) -> random.Random:
+        return random.Random(self.rng.getrandbits(64))
+
+    # -- time --------------------------------------------------------------------------
+
+    def at(self, at_ms: int, action: Callable[[], None]) -> None:
+        """Do something at a time."""
+        self._order += 1
+        heapq.heappush(self._queue, _Scheduled(at_ms, self._order, action))
+
+    def after(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Do something after a while."""
+        self.at(self.now_ms + delay_ms, action)
+
+    def every(self, low_ms: int, high_ms: int, until_ms: int, action: Callable[[], None]) -> None:
+        """Do something again and again at random intervals."""
+
+        def again() -> None:
+            if self.now_ms < until_ms:
+                action()
+                self.after(self.rng.randint(low_ms, high_ms), again)
+
+        self.after(self.rng.randint(low_ms, high_ms), again)
+
+    def run_until(self, end_ms: int) -> None:
+        """Let time pass."""
+        while self._queue and self._queue[0].at_ms <= end_ms:
+            item = heapq.heappop(self._queue)
+            self.now_ms = max(self.now_ms, item.at_ms)
+            self.events += 1
+            item.action()
+        self.now_ms = end_ms
+
+    # -- nodes -------------------------------------------------------------------------
+
+    def start_all(self) -> None:
+        """Start whatever is down."""
+        for node in self.nodes:
+            node.paused_until_ms = -1
+            if node.core is None:
+                node.start()
+
+    def tell_blank(self) -> None:
+        """What the operator does: latch for the listed, the cluster id for others (S18, S5)."""
+        for node in self.nodes:
+            if node.core is None or node.disk.cluster_id is not None:
+                continue
+            if node.key in self.latch.voters:
+                node.ask(lambda request_id: LatchReceived(request_id, self.latch), lambda _: None)
+            else:
+                node.ask(lambda request_id: ClusterJoined(request_id, CLUSTER_ID), lambda _: None)
+
+    def wipe(self, node: SimNode) -> None:
+        """Lose a disk for good; the node comes back empty under its old id."""
+        node.crash()
+        self.lost.add(node.key)
+        node.disk = SimDisk.fresh(node.key.node_id, self.rng)
+        node.halted = None
+
+    def find(self, asker: SimNode, target: ReplicaKey | None) -> SimNode | None:
+        """Who answers at a replica's address, if it is that replica (S6)."""
+        if target is None:
+            others = [node for node in self.nodes if node is not asker and node.core is not None]
+            return self.rng.choice(others) if others else None
+        node = next((node for node in self.nodes if node.key == target), None)
+        return node if node is not None and node.core is not None else None
+
+    def is_lost(self, key: ReplicaKey) -> bool:
+        """Whether that disk was wiped."""
+        return key in self.lost
+
+    def is_live(self, key: ReplicaKey) -> bool:
+        """Whether a process runs on that disk."""
+        return any(node.key == key and node.core is not None for node in self.nodes)
+
+    def believed_leaders(self) -> list[SimNode]:
+        """Nodes that think that they lead."""
+        return [
+            node
+            for node in self.nodes
+            if node.core is not None and isinstance(node.core.replica.role, Leader)
+        ]
+
+    # -- records -----------------------------------------------------------------------
+
+    def record(self, node: SimNode, fact: Fact) -> None:
+        """Keep a fact in the trace."""
+        if self.trace is not None:
+            fields = " ".join(f"{name}={value}" for name, value in fact.fields)
+            self.trace.append(f"{self.now_ms:7d} {node.key.node_id} {fact.name} {fields}")
+
+    def acknowledged_now(self, value: bytes) -> None:
+        """An acknowledged write is committed at this very moment."""
+        if not any(batch.data == value for batch in reversed(self.checker.committed_log)):
+            self.checker.fail("AcknowledgedIsCommitted", repr(value))

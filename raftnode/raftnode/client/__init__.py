@@ -1,0 +1,33 @@
+"""The client of a quorum: what the operator, the CLI and the pipeline reach a node with.
+
+THE RULE: a write is reported as exactly one of *acknowledged* (the call returns),
+*refused* (`NotDoneError`: it is certain that it was not done) or *unknown*
+(`OutcomeUnknownError`). It is sent again only when it is certain that it was not done,
+so nothing is written twice and nothing is counted twice.
+"""
+
+from raftnode.client.errors import (
+    ClientError,
+    NotDoneError,
+    OutcomeUnknownError,
+    RefusedError,
+    UnavailableError,
+    UnexpectedAnswerError,
+)
+from raftnode.client.quorum_client import QuorumClient
+from raftnode.client.values import Listing, ListingEntry, LogPage, LogRecord, Value
+
+__all__ = [
+    "ClientError",
+    "Listing",
+    "ListingEntry",
+    "LogPage",
+    "LogRecord",
+    "NotDoneError",
+    "OutcomeUnknownError",
+    "QuorumClient",
+    "RefusedError",
+    "UnavailableError",
+    "UnexpectedAnswerError",
+    "Value",
+]

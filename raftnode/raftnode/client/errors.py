@@ -1,0 +1,75 @@
+"""Errors of the client.
+
+ClientError
+├── NotDoneError              it is certain that the request was not carried out
+│   ├── RefusedError          a node refused it, by a name of the API's table
+│   └── UnavailableError      no node could be asked, or none could serve it, until the deadline
+├── OutcomeUnknownError       a write was sent and nobody can say whether it was done
+└── UnexpectedAnswerError     a read's answer is not what the API promises
+"""
+
+from __future__ import annotations
+
+from raftnode.api.model import ApiError
+from raftnode.core.types import Endpoint
+
+
+class ClientError(Exception):
+    """Base of all errors that the client raises."""
+
+
+class NotDoneError(ClientError):
+    """The request was certainly not carried out; repeating it is safe."""
+
+
+class RefusedError(NotDoneError):
+    """A node refused the request, and asking again would not help.
+
+    Attributes:
+        error: the stable name, as in the API reference.
+        answer: the whole answer.
+        status: its HTTP status.
+        endpoint: who answered.
+    """
+
+    def __init__(self, answer: ApiError, *, status: int, endpoint: Endpoint) -> None:
+        super().__init__(f"{answer.error}: {answer.message} (from {endpoint})")
+        self.error = answer.error
+        self.answer = answer
+        self.status = status
+        self.endpoint = endpoint
+
+
+class UnavailableError(NotDoneError):
+    """Nobody could serve the request until the deadline.
+
+    Attributes:
+        attempts: what each endpoint said last, in the order in which they were first asked.
+    """
+
+    def __init__(self, what: str, attempts: dict[Endpoint, str]) -> None:
+        said = "; ".join(f"{endpoint}: {reason}" for endpoint, reason in attempts.items())
+        super().__init__(f"{what}: nobody could serve it in time ({said or 'nobody was asked'})")
+        self.attempts = attempts
+
+
+class OutcomeUnknownError(ClientError):
+    """A write was sent but not answered, or answered with an unknown outcome.
+
+    It may have been done, may still be done, or never. Look before repeating it.
+
+    Attributes:
+        endpoint: whom it was sent to.
+        answer: the node's own words, if it answered.
+    """
+
+    def __init__(
+        self, what: str, reason: str, *, endpoint: Endpoint, answer: ApiError | None = None
+    ) -> None:
+        super().__init__(f"{what}: sent to {endpoint}, outcome unknown: {reason}")
+        self.endpoint = endpoint
+        self.answer = answer
+
+
+class UnexpectedAnswerError(ClientError):
+    """A read was answered with something that the API does not promise."""

@@ -1,0 +1,158 @@
+"""One request to one node, and certainty about whether anything of it was sent.
+
+aiohttp repeats a GET, PUT or DELETE by itself when a kept connection turns out to be
+dead, although the first copy may have arrived. For a write that would break the rule of
+this package, so the trace hooks here let a request have one connection and no second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import aiohttp
+from pydantic import ValidationError
+from yarl import URL
+
+from raftnode.api.model import ApiError, ApiModel
+from raftnode.core.types import Endpoint
+
+ModelT = TypeVar("ModelT", bound=ApiModel)
+
+_BYTES_BODY_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What to ask, whomever."""
+
+    method: str
+    path: str
+    """Percent-encoded, query included."""
+    body: bytes | None = None
+    content_type: str = "application/json"
+    write: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path.partition('?')[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a node answered."""
+
+    endpoint: Endpoint
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        """Whether the request was carried out."""
+        return 200 <= self.status < 300
+
+    def decode(self, model: type[ModelT]) -> ModelT:
+        """Read the body, skipping fields that only newer nodes send.
+
+        Raises:
+            ValidationError: it is not that model.
+        """
+        return model.model_validate_json(self.body, extra="ignore")
+
+    def decode_error(self) -> ApiError | None:
+        """Read an error; None when it was not one of our nodes that answered."""
+        try:
+            return self.decode(ApiError)
+        except ValidationError:
+            return None
+
+
+class NotSentError(Exception):
+    """No connection came about: the node certainly did not see the request."""
+
+
+class CutError(Exception):
+    """The request was sent, at least in part, and no whole answer came."""
+
+
+class SendOnceError(aiohttp.ClientConnectionError):
+    """aiohttp was about to send a write a second time."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    write: bool
+    connected: bool = False
+
+
+def send_once_trace() -> aiohttp.TraceConfig:
+    """Make the hooks that a session needs for `exchange` to keep its promise."""
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_start.append(_before_connection)
+    trace.on_connection_create_end.append(_after_connection)
+    trace.on_connection_reuseconn.append(_before_connection)
+    trace.on_connection_reuseconn.append(_after_connection)
+    return trace
+
+
+async def exchange(
+    session: aiohttp.ClientSession,
+    endpoint: Endpoint,
+    call: Call,
+    *,
+    timeout_s: float,
+    connect_timeout_s: float,
+) -> Answer:
+    """Send a request to one node and read its whole answer.
+
+    The session must have been made with `send_once_trace`.
+
+    Raises:
+        NotSentError: it is certain that nothing was sent.
+        CutError: something may have been sent.
+    """
+    progress = _Progress(call.write)
+    data = call.body
+    try:
+        async with (
+            asyncio.timeout(timeout_s),
+            session.request(
+                call.method,
+                URL(f"http://{endpoint}{call.path}", encoded=True),
+                data=io.BytesIO(data) if data and len(data) > _BYTES_BODY_MAX else data,
+                headers={"Content-Type": call.content_type} if data is not None else None,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s),
+                trace_request_ctx=progress,
+            ) as response,
+        ):
+            body = await response.read()
+            return Answer(endpoint, response.status, dict(response.headers), body)
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        reason = _describe(error, timeout_s)
+        raise (CutError if progress.connected else NotSentError)(reason) from error
+
+
+async def _before_connection(
+    _session: aiohttp.ClientSession, context: SimpleNamespace, _params: Any
+) -> None:
+    progress: _Progress = context.trace_request_ctx
+    if progress.connected and progress.write:
+        raise SendOnceError("the connection was lost after the request was sent")
+
+
+async def _after_connection(
+    _session: aiohttp.ClientSession, context: SimpleNamespace, _params: Any
+) -> None:
+    context.trace_request_ctx.connected = True
+
+
+def _describe(error: BaseException, timeout_s: float) -> str:
+    if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
+        return f"no answer within {timeout_s * 1000:.0f} ms"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error.strerror or str(error.os_error)
+    return str(error) or type(error).__name__

@@ -201,11 +201,11 @@ class Replica:
 
     def raise_high_watermark(self, offset: Offset) -> None:
         """Advance what is known to be committed, and what of it may be applied (S10)."""
+        before = (self.high_watermark, self.applicable)
         self.high_watermark = max(self.high_watermark, offset)
-        applicable = min(self.high_watermark, self.log.durable_end)
-        if applicable > self.applicable:
-            self.applicable = applicable
-            self.emit(HighWatermarkAdvanced(self.high_watermark, applicable))
+        self.applicable = max(self.applicable, min(self.high_watermark, self.log.durable_end))
+        if (self.high_watermark, self.applicable) != before:
+            self.emit(HighWatermarkAdvanced(self.high_watermark, self.applicable))
 
     # -- changes of role -------------------------------------------------------------
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from raftnode.core.effects import Halt
 from raftnode.core.records import AddVoter, Batch, RemoveVoter
-from raftnode.core.roles import Leader
+from raftnode.core.roles import Leader, Resigned
 from raftnode.core.state import QuorumState
-from raftnode.core.types import NO_EPOCH, Epoch, Offset, ReplicaKey, VoterSet
+from raftnode.core.types import NO_EPOCH, Epoch, Offset, ReplicaKey, VoterRecordId, VoterSet
 
 if TYPE_CHECKING:
     from raftnode.testing.simulator.node import SimNode
@@ -44,9 +44,10 @@ class Checker:
     made: dict[tuple[Offset, Epoch], Batch] = field(
         default_factory=dict[tuple[Offset, Epoch], Batch]
     )
+    voter_records: dict[ReplicaKey, VoterRecordId] = field(
+        default_factory=dict[ReplicaKey, VoterRecordId]
+    )
     committed_log: list[Batch] = field(default_factory=list[Batch])
-    removed: set[ReplicaKey] = field(default_factory=set[ReplicaKey])
-    disks: dict[ReplicaKey, SimNode] = field(default_factory=dict[ReplicaKey, "SimNode"])
     flushed: dict[ReplicaKey, set[int]] = field(default_factory=dict[ReplicaKey, set[int]])
     checks: int = 0
 
@@ -83,25 +84,26 @@ class Checker:
                 )
             before = id(batch)
 
-    def committed(self, node: SimNode, applicable: Offset) -> None:
-        """CommittedPrefix: everybody applies the same batches, and a majority holds them."""
+    def committed(self, node: SimNode, high_watermark: Offset) -> None:
+        """CommittedPrefix: everybody commits the same batches, and a majority holds them."""
         self.checks += 1
         for position, batch in enumerate(node.disk.log):
-            if batch.end_offset > applicable:
+            if batch.end_offset > high_watermark:
                 break
             if position < len(self.committed_log):
                 if self.committed_log[position] is not batch:
                     self.fail(
                         "CommittedPrefix",
-                        f"{node.key} applies {batch}, committed was {self.committed_log[position]}",
+                        f"{node.key} commits {batch}, committed was {self.committed_log[position]}",
                     )
             else:
                 self._newly_committed(node, batch)
 
     def _newly_committed(self, node: SimNode, batch: Batch) -> None:
         assert node.core is not None
-        voters = node.core.replica.log.voters
-        if isinstance(node.core.replica.role, Leader):
+        if isinstance(node.core.replica.role, Leader | Resigned):
+            # The log as it stood when this effect was decided: the core may be ahead of it.
+            voters = self._voters_of(node.disk.log) or node.core.replica.log.base_voters
             holders = sum(id(batch) in self.flushed.get(key, set()) for key in voters)
             if holders < voters.majority:
                 self.fail(
@@ -113,14 +115,6 @@ class Checker:
         after = self._voters_of(self.committed_log)
         if before and len(set(before) ^ set(after)) > 1:
             self.fail("AdjacentVoterSets", f"{before} then {after}")
-        for control in batch.control:
-            match control:
-                case RemoveVoter(key):
-                    self.removed.add(key)
-                case AddVoter(voter):
-                    self.removed.discard(voter.key)
-                case _:
-                    pass
 
     @staticmethod
     def _voters_of(log: list[Batch]) -> VoterSet:
@@ -148,6 +142,9 @@ class Checker:
             return
         replica = core.replica
         self._check_marks(node)
+        if self.voter_records.get(node.key) != replica.log.voter_record:
+            self.voter_records[node.key] = replica.log.voter_record
+            self._check_voters(node)
         if replica.log.end != node.disk.end:
             self.fail("IndexMatchesLog", f"{node.key}: {replica.log.end} != {node.disk.end}")
         if isinstance(replica.role, Leader):
@@ -178,8 +175,6 @@ class Checker:
             self._check_completeness(node)
         elif known != node.key:
             self.fail("SingleLeader", f"epoch {role.epoch}: {known} and {node.key}")
-        if node.key in self.removed and node.key in replica.log.voters:
-            self.fail("RemovedNeverCounted", f"{node.key} leads and counts itself")
         open_records = [
             at for at in replica.log.history if at.record.offset >= replica.high_watermark
         ]
@@ -195,6 +190,7 @@ class Checker:
     def _check_voters(self, node: SimNode) -> None:
         assert node.core is not None
         index = node.core.replica.log
+        # A UUID between its removal and its re-adding is in neither, so it is never counted (S14).
         expected = self._voters_of(node.disk.log)
         if expected and set(expected) != set(index.voters):
             self.fail("VotersFromLog", f"{node.key}: {index.voters}, log says {expected}")

@@ -122,20 +122,25 @@ class SimNode:
             answer(Refused(-1, Refusal.NOT_LEADER, "crashed", "unknown"))
         self.disk.crash(self.rng)
 
+    def _is_down(self) -> bool:
+        return self.core is None
+
     # -- events ------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
         """Give the core an event and carry its effects out, as far as it lives."""
-        if self.core is None or self.halted:
+        core = self.core
+        if core is None or self.halted:
             return
-        for effect in self.core.handle(event, self.world.now_ms):
+        life = self.life
+        for effect in core.handle(event, self.world.now_ms):
             if self.die_after_effects is not None:
                 if self.die_after_effects == 0:
                     self.crash()
                     return
                 self.die_after_effects -= 1
             self._carry_out(effect)
-            if self.core is None:
+            if life != self.life or self._is_down():
                 return
         self.world.checker.after_event(self)
         self._set_alarm()
@@ -201,8 +206,8 @@ class SimNode:
                 self._reply(request_id, response)
             case ServeFetch():
                 self._reply(effect.request_id, self._fill(effect))
-            case HighWatermarkAdvanced(high_watermark, applicable):
-                self.world.checker.committed(self, applicable)
+            case HighWatermarkAdvanced(high_watermark):
+                self.world.checker.committed(self, high_watermark)
                 self._acknowledge(high_watermark)
             case LeadershipLost():
                 for write in self.writes:
@@ -248,7 +253,7 @@ class SimNode:
         if self.core.replica.log.truncations == truncations:
             self.disk.flush(end)
         self.deliver(life, LogFlushed(end, truncations))
-        if self.core is not None and self.core.replica.log.durable_end < self.disk.end:
+        if not self._is_down() and self.disk.durable != self.disk.log:
             self._schedule_flush()
 
     def _send(self, target: ReplicaKey | None, request: Request) -> None:

@@ -32,7 +32,7 @@ from .files import remove_tree
 from .paths import binaries_dir, private_dir
 from .processes import kill_owned
 from .processnode.volumes import claim_dir
-from .state import FAILED, READY, ClusterInfo, is_locked
+from .state import FAILED, LOCK, READY, ClusterInfo, is_locked, supervisor_pid
 
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 30.0
@@ -75,6 +75,8 @@ class DevCluster:
         """
         ensure_binaries()
         private_dir(self.state_dir)
+        if any(self.state_dir.iterdir()) and not (self.state_dir / LOCK).exists():
+            raise StartError("cluster", f"{self.state_dir} is not empty, and not a cluster's")
         if is_locked(self.state_dir):
             raise AlreadyRunningError(f"a cluster is already up in {self.state_dir}")
         (self.state_dir / FAILED).unlink(missing_ok=True)
@@ -109,17 +111,25 @@ class DevCluster:
         return self
 
     def stop(self) -> None:
-        """End every process of the cluster; remove its files unless ``keep_data``."""
+        """End every process of the cluster; remove its files unless ``keep_data``.
+
+        Also cleans up after a supervisor that was killed.
+        """
         process, self._process = self._process, None
-        pid = process.pid if process else self._info.pid if self._info else None
-        if pid is not None and (process is not None or is_locked(self.state_dir)):
+        pid = process.pid if process is not None else supervisor_pid(self.state_dir)
+        if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-        self._await_end(process)
+            self._await_end(pid, process)
         kill_owned(str(self.state_dir))
         self._info = None
-        if not self._keep_data:
+        if not self._keep_data and (self._temporary or (self.state_dir / LOCK).exists()):
             remove_tree(self.state_dir)
+
+    def wait(self) -> None:
+        """Wait until the cluster ends by itself or is stopped by another."""
+        while is_locked(self.state_dir):
+            time.sleep(_POLL_S * 10)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -148,18 +158,14 @@ class DevCluster:
             time.sleep(_POLL_S)
         raise StartError("cluster", f"not ready after {_START_TIMEOUT_S:.0f} s")
 
-    def _await_end(self, process: subprocess.Popen[bytes] | None) -> None:
-        if process is not None:
-            if process.stdin is not None:
-                process.stdin.close()
-            try:
-                process.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            return
+    def _await_end(self, pid: int, process: subprocess.Popen[bytes] | None) -> None:
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
         deadline = time.monotonic() + _STOP_TIMEOUT_S
-        while is_locked(self.state_dir) and time.monotonic() < deadline:
+        while process.poll() is None if process is not None else is_locked(self.state_dir):
+            if time.monotonic() > deadline:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             time.sleep(_POLL_S)
 
     # -- facts -------------------------------------------------------------------------------

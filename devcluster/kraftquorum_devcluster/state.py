@@ -2,6 +2,7 @@
 
 import dataclasses
 import fcntl
+import os
 from pathlib import Path
 from typing import TextIO
 
@@ -36,7 +37,18 @@ def take_lock(state_dir: Path) -> TextIO:
     except BlockingIOError:
         lock.close()
         raise AlreadyRunningError(f"a cluster is already up in {state_dir}") from None
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
     return lock
+
+
+def supervisor_pid(state_dir: Path) -> int | None:
+    """Process id of the living supervisor, None if there is none."""
+    if not is_locked(state_dir):
+        return None
+    text = (state_dir / LOCK).read_text(encoding="utf-8")
+    return int(text) if text.isdigit() else None
 
 
 def is_locked(state_dir: Path) -> bool:

@@ -1,19 +1,19 @@
-"""The replicas' HTTP API, as the operator uses it.
+"""The replicas' HTTP API, as the operator uses it, on `raftnode.client`.
 
 Replicas are reached at their pods' addresses, never by DNS, since the operator
-may run outside the cluster; a request that matters names the (id, UUID) that
-it is meant for, so that an address that changed hands does no harm.
+may run outside the cluster. Each address has a client of its own that knows no
+other, so that what is meant for one replica is never carried on to another.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Protocol
 
-import aiohttp
-from pydantic import BaseModel, ValidationError
+from kraftquorum_operator.errors import NodeRefusedError, NodeUnreachableError
 from raftnode.api.model import (
     AddVoterRequest,
-    ApiError,
     FormRequest,
     JoinRequest,
     NodeInfo,
@@ -21,8 +21,11 @@ from raftnode.api.model import (
     RemoveVoterRequest,
     ResignRequest,
 )
+from raftnode.client import ClientError, OutcomeUnknownError, QuorumClient, RefusedError
+from raftnode.core.types import Endpoint
 
-from kraftquorum_operator.errors import NodeRefusedError, NodeUnreachableError
+CLIENTS_MAX = 64
+"""Clients that are kept open; addresses of pods that are gone fall out."""
 
 
 class NodeApi(Protocol):
@@ -62,71 +65,80 @@ class NodeApi(Protocol):
 
 
 class HttpNodes:
-    """`NodeApi` over one aiohttp session."""
+    """`NodeApi` over one `QuorumClient` for each address."""
 
     def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-        self._session = aiohttp.ClientSession()
+        self._timeout_ms = int(timeout_s * 1000)
+        self._clients: dict[str, QuorumClient] = {}
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._session.close()
+        while self._clients:
+            _, client = self._clients.popitem()
+            await client.__aexit__(None, None, None)
 
     async def node(self, address: str) -> NodeInfo:
         """What the replica knows of itself."""
-        return NodeInfo.model_validate(await self._ask("GET", address, "/v1/node"))
+        async with self._at(address) as client:
+            return await client.describe_node(Endpoint.parse(address))
 
     async def quorum(self, address: str) -> QuorumInfo:
         """DescribeQuorum, confirmed by a majority; only the leader answers."""
-        answer = await self._ask("GET", address, "/v1/quorum?confirmed=true")
-        return QuorumInfo.model_validate(answer)
+        async with self._at(address) as client:
+            return await client.describe_quorum(confirmed=True)
 
     async def form(self, address: str, request: FormRequest) -> None:
         """Send the latch to a blank replica."""
-        await self._ask("POST", address, "/v1/form", request)
+        async with self._at(address) as client:
+            await client.form(Endpoint.parse(address), request)
 
     async def join(self, address: str, request: JoinRequest) -> None:
         """Send the cluster id to a blank replica."""
-        await self._ask("POST", address, "/v1/join", request)
+        async with self._at(address) as client:
+            await client.join(Endpoint.parse(address), request)
 
     async def add_voter(self, address: str, request: AddVoterRequest) -> None:
         """AddVoter; returns once it is committed."""
-        longer_s = request.timeout_ms / 1000
-        await self._ask("POST", address, "/v1/quorum/voters", request, longer_s=longer_s)
+        async with self._at(address) as client:
+            await client.add_voter(
+                request.voter,
+                request.expected,
+                replaces=request.replaces,
+                timeout_ms=request.timeout_ms,
+            )
 
     async def remove_voter(self, address: str, request: RemoveVoterRequest) -> None:
         """RemoveVoter; returns once it is committed."""
-        longer_s = request.timeout_ms / 1000
-        await self._ask("POST", address, "/v1/quorum/voters/remove", request, longer_s=longer_s)
+        async with self._at(address) as client:
+            await client.remove_voter(
+                request.voter, request.expected, timeout_ms=request.timeout_ms
+            )
 
     async def resign(self, address: str, request: ResignRequest) -> None:
         """Have the leader hand over."""
-        await self._ask("POST", address, "/v1/quorum/resign", request, longer_s=5.0)
+        async with self._at(address) as client:
+            await client.resign(preferred=request.preferred)
 
-    async def _ask(
-        self,
-        method: str,
-        address: str,
-        target: str,
-        request: BaseModel | None = None,
-        *,
-        longer_s: float = 0.0,
-    ) -> object:
-        url = f"http://{address}{target}"
-        body = request.model_dump(mode="json") if request is not None else None
-        timeout = aiohttp.ClientTimeout(total=self._timeout_s + longer_s)
+    @asynccontextmanager
+    async def _at(self, address: str) -> AsyncGenerator[QuorumClient]:
+        """The client of an address, with its errors as the operator's."""
+        client = self._clients.pop(address, None)
+        if client is None:
+            client = await QuorumClient(
+                [Endpoint.parse(address)],
+                timeout_ms=self._timeout_ms,
+                attempt_timeout_ms=self._timeout_ms,
+                connect_timeout_ms=self._timeout_ms,
+            ).__aenter__()
+        self._clients[address] = client  # last used, last out
+        if len(self._clients) > CLIENTS_MAX:
+            oldest = next(iter(self._clients))
+            await self._clients.pop(oldest).__aexit__(None, None, None)
         try:
-            async with self._session.request(method, url, json=body, timeout=timeout) as answer:
-                status, content = answer.status, await answer.json(content_type=None)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            sent = method == "POST" and not isinstance(error, aiohttp.ClientConnectorError)
-            msg = f"{method} {url}: {type(error).__name__}: {error}"
-            raise NodeUnreachableError(msg, outcome="unknown" if sent else "not_done") from error
-        if status < 300:
-            return content
-        try:
-            refused = ApiError.model_validate(content)
-        except ValidationError as error:
-            msg = f"{method} {url}: answered {status} in an unknown form"
-            raise NodeUnreachableError(msg, outcome="unknown") from error
-        raise NodeRefusedError(refused.error, refused.message, outcome=refused.outcome)
+            yield client
+        except RefusedError as error:
+            raise NodeRefusedError(error.error, str(error)) from error
+        except OutcomeUnknownError as error:
+            raise NodeUnreachableError(str(error), outcome="unknown") from error
+        except ClientError as error:
+            raise NodeUnreachableError(str(error)) from error

@@ -14,8 +14,18 @@ from kraftquorum_operator.observe.snapshot import Claim, Pod, StatefulSet
 Body = dict[str, Any]
 
 
+def _part(body: Body | None, key: str) -> Body:
+    """A sub-object; empty where there is none."""
+    return cast("Body", (body or {}).get(key) or {})
+
+
+def _parts(body: Body, key: str) -> list[Body]:
+    """A list of sub-objects; empty where there is none."""
+    return cast("list[Body]", body.get(key) or [])
+
+
 def _labels(body: Body) -> dict[str, str]:
-    return cast("dict[str, str]", body["metadata"].get("labels") or {})
+    return _part(body["metadata"], "labels")
 
 
 def _terminating(body: Body) -> bool:
@@ -26,7 +36,7 @@ def read_statefulset(body: Body | None) -> StatefulSet | None:
     """Read the StatefulSet; the update revision only once the controller has seen this version."""
     if body is None:
         return None
-    meta, status = body["metadata"], body.get("status") or {}
+    meta, status = _part(body, "metadata"), _part(body, "status")
     current = status.get("observedGeneration", 0) >= meta.get("generation", 0)
     return StatefulSet(
         uid=meta["uid"],
@@ -53,7 +63,7 @@ def read_claims(quorum: str, bodies: Sequence[Body]) -> tuple[Claim, ...]:
                 name=meta["name"],
                 uid=meta["uid"],
                 ordinal=ordinal,
-                phase=(body.get("status") or {}).get("phase", "Pending"),
+                phase=_part(body, "status").get("phase", "Pending"),
                 terminating=_terminating(body),
                 owner_uid=_labels(body).get(names.LABEL_OWNER_UID),
                 volume=volume,
@@ -74,9 +84,9 @@ def read_pods(quorum: str, bodies: Sequence[Body], now: datetime) -> tuple[Pod, 
 
 
 def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
-    meta, status = body["metadata"], body.get("status") or {}
-    conditions = {c["type"]: c for c in status.get("conditions") or []}
-    containers = [c for c in status.get("containerStatuses") or [] if c["name"] == names.CONTAINER]
+    meta, status = _part(body, "metadata"), _part(body, "status")
+    conditions = {str(c["type"]): c for c in _parts(status, "conditions")}
+    containers = [c for c in _parts(status, "containerStatuses") if c["name"] == names.CONTAINER]
     container: Body = containers[0] if containers else {}
     ended = _last_end(container)
     created = datetime.fromisoformat(meta["creationTimestamp"])
@@ -85,7 +95,7 @@ def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
         uid=meta["uid"],
         ordinal=ordinal,
         phase=status.get("phase", "Pending"),
-        ready=(conditions.get("Ready") or {}).get("status") == "True",
+        ready=_part(conditions, "Ready").get("status") == "True",
         terminating=_terminating(body),
         address=status.get("podIP"),
         voter_label=_labels(body).get(names.LABEL_VOTER) == "true",
@@ -99,16 +109,16 @@ def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
 
 def _last_end(container: Body) -> Body | None:
     """The container's last end: of this run, or of the one before."""
-    state, last = container.get("state") or {}, container.get("lastState") or {}
-    return state.get("terminated") or last.get("terminated")
+    now, before = _part(container, "state"), _part(container, "lastState")
+    return _part(now, "terminated") or _part(before, "terminated") or None
 
 
 def _detail(conditions: dict[str, Body], container: Body, ended: Body | None) -> str:
     """Why a pod does not run: the scheduler's, the kubelet's or the node's own words."""
-    scheduled = conditions.get("PodScheduled") or {}
+    scheduled = _part(conditions, "PodScheduled")
     if scheduled.get("status") == "False":
         return str(scheduled.get("message") or scheduled.get("reason") or "not scheduled")[:300]
-    waiting = (container.get("state") or {}).get("waiting") or {}
+    waiting = _part(_part(container, "state"), "waiting")
     words = [str(waiting[key]) for key in ("reason", "message") if waiting.get(key)]
     if ended and not container.get("ready"):
         words.append(f"ended with {ended.get('exitCode')}")

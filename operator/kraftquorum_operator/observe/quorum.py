@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
-from raftnode.api.model import NodeInfo, QuorumInfo, ReplicaProgress
-from raftnode.api.model import Replica as ApiReplica
 
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.nodes import NodeApi
@@ -27,6 +25,8 @@ from kraftquorum_operator.observe.snapshot import (
     Replica,
     VoterRecord,
 )
+from raftnode.api.model import NodeInfo, QuorumInfo, ReplicaProgress
+from raftnode.api.model import Replica as ApiReplica
 
 
 @dataclass(slots=True)

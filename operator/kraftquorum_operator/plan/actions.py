@@ -102,6 +102,14 @@ class SetVoterLabel:
 
 
 @dataclass(frozen=True, slots=True)
+class SetClaimOwner:
+    """Mark the claim of an adopted replica as made for this resource."""
+
+    claim: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteClaim:
     """Delete one volume claim, by its UID."""
 
@@ -145,6 +153,7 @@ Action = (
     | RemoveVoter
     | MoveLeadership
     | SetVoterLabel
+    | SetClaimOwner
     | DeleteClaim
     | DeletePod
     | DeleteStatefulSet
@@ -168,3 +177,34 @@ class Done:
 
 
 Decision = Action | Wait | Done
+
+
+def describe(action: Action) -> str:
+    """An action in one line, for the status and events: its name and whom it is for."""
+    match action:
+        case AddVoter(replica, _, _, None):
+            return f"AddVoter {replica}"
+        case AddVoter(replica, _, _, replaces):
+            return f"AddVoter {replica} replacing {replaces}"
+        case RemoveVoter(replica):
+            return f"RemoveVoter {replica}"
+        case JoinNode(replica) | SendLatch(replica):
+            return f"{type(action).__name__} {replica}"
+        case MoveLeadership(leader, preferred):
+            return f"MoveLeadership {leader} to {preferred}"
+        case SetReplicas(_, _, replicas) | CreateStatefulSet(replicas):
+            return f"{type(action).__name__} {replicas}"
+        case SetVoterLabel(pod, _, voter):
+            return f"SetVoterLabel {'on' if voter else 'off'} {pod}"
+        case DeletePod(pod, _, reason):
+            return f"DeletePod {pod} ({reason})"
+        case DeleteClaim(claim, _, reason):
+            return f"DeleteClaim {claim} ({reason})"
+        case SetClaimOwner(claim):
+            return f"SetClaimOwner {claim}"
+        case AdoptQuorum(cluster_id):
+            return f"AdoptQuorum {cluster_id}"
+        case ApplyObjects(objects):
+            return f"ApplyObjects {', '.join(objects)}"
+        case CreateLatch() | DeleteStatefulSet() | DeleteLatch():
+            return type(action).__name__

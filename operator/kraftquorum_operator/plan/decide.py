@@ -20,14 +20,14 @@ from kraftquorum_operator.plan.guards import Case, first_block
 from kraftquorum_operator.plan.quorum_loss import without_leader
 from kraftquorum_operator.plan.recovery import repair
 from kraftquorum_operator.plan.rollout import roll
-from kraftquorum_operator.plan.scaling import grow, shrink, voter_labels
+from kraftquorum_operator.plan.scaling import claim_owners, grow, shrink, voter_labels
 
 Step = Callable[[Case], Action | Wait | None]
 
 PREPARATION: tuple[Step, ...] = (create, raise_replicas, send_latch, latch)
 """What needs no leader."""
 
-OPERATION: tuple[Step, ...] = (voter_labels, repair, shrink, grow, roll)
+OPERATION: tuple[Step, ...] = (voter_labels, claim_owners, repair, shrink, grow, roll)
 """What a formed quorum may need, in the order of S24."""
 
 

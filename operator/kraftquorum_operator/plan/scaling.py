@@ -12,6 +12,7 @@ from kraftquorum_operator.plan.actions import (
     Action,
     DeleteClaim,
     RemoveVoter,
+    SetClaimOwner,
     SetReplicas,
     SetVoterLabel,
     Wait,
@@ -38,6 +39,20 @@ def voter_labels(case: Case) -> Action | None:
             return SetVoterLabel(pod.name, pod.uid, voter=True)
         if not voter and pod.voter_label:
             return SetVoterLabel(pod.name, pod.uid, voter=False)
+    return None
+
+
+def claim_owners(case: Case) -> Action | None:
+    """Mark the claims of an adopted quorum as ours, once their replicas are known to be in it."""
+    quorum = case.seen.quorum
+    if quorum is None or not quorum.confirmed:
+        return None
+    for node in case.seen.nodes:
+        claim = case.seen.claim(node.replica.node_id)
+        if claim is None or claim.terminating or claim.owner_uid == case.seen.uid:
+            continue
+        if node.cluster_id == quorum.cluster_id:
+            return SetClaimOwner(claim.name, claim.uid)
     return None
 
 

@@ -1,0 +1,82 @@
+"""The running operator: connections, Lease, metrics and kopf, started and ended in order."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+
+import kopf
+import prometheus_client
+
+from kraftquorum_operator.clients.kube import KubeClient
+from kraftquorum_operator.clients.lease import Lease
+from kraftquorum_operator.clients.nodes import HttpNodes
+from kraftquorum_operator.execute.tools import Failpoints
+from kraftquorum_operator.handlers import register
+from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.reconcile import Reconciler
+from kraftquorum_operator.settings import Settings
+from kraftquorum_operator.wakeups import Wakeups
+
+
+async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
+    """Run until a signal, or until `stop` is set.
+
+    Raises:
+        SettingsError: there is no way to reach Kubernetes.
+    """
+    async with AsyncExitStack() as stack:
+        kube = await KubeClient.connect(settings.kubeconfig, settings.kube_timeout_s)
+        stack.push_async_callback(kube.close)
+        nodes = HttpNodes(settings.node_timeout_s)
+        stack.push_async_callback(nodes.close)
+        lease = Lease(
+            kube,
+            namespace=settings.lease_place,
+            name=settings.lease_name,
+            identity=settings.identity,
+            duration_s=settings.lease_duration_s,
+        )
+        metrics = Metrics()
+        if settings.metrics_port:
+            server, thread = prometheus_client.start_http_server(
+                settings.metrics_port, settings.metrics_host, metrics.registry
+            )
+            stack.callback(thread.join, 1)
+            stack.callback(server.shutdown)
+        reconciler = Reconciler(
+            kube=kube,
+            nodes=nodes,
+            lease=lease,
+            settings=settings,
+            metrics=metrics,
+            failpoints=Failpoints(settings.exit_before_action, settings.stop_before_delete),
+        )
+        registry = kopf.OperatorRegistry()
+        register(registry, reconciler, Wakeups())
+        await _run(settings, lease, registry, stop)
+
+
+async def _run(
+    settings: Settings,
+    lease: Lease,
+    registry: kopf.OperatorRegistry,
+    stop: asyncio.Event | None,
+) -> None:
+    liveness = settings.liveness_port
+    async with asyncio.TaskGroup() as group:
+        keeper = group.create_task(lease.run(), name="lease")
+        try:
+            await kopf.operator(
+                registry=registry,
+                standalone=True,
+                clusterwide=settings.namespace is None,
+                namespaces=[settings.namespace] if settings.namespace else [],
+                liveness_endpoint=f"http://0.0.0.0:{liveness}/healthz" if liveness else None,
+                stop_flag=stop,
+            )
+        finally:
+            keeper.cancel()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2):
+                    await lease.release()

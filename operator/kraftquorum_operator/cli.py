@@ -1,0 +1,66 @@
+"""`kraftquorum-operator run` and `kraftquorum-operator crds print`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from kraftquorum_operator.errors import SettingsError
+from kraftquorum_operator.settings import load_settings
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Keep Raft quorums alive on Kubernetes."
+)
+crds = typer.Typer(no_args_is_help=True, help="The CustomResourceDefinition.")
+app.add_typer(crds, name="crds")
+
+
+@app.command()
+def run(
+    namespace: Annotated[
+        str | None, typer.Option(help="Namespace to watch; without it: all namespaces.")
+    ] = None,
+    kubeconfig: Annotated[
+        str | None, typer.Option(help="Kubeconfig file; without it: the pod's service account.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="Port of /metrics; 0: none.", min=0, max=65535)
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
+) -> None:
+    """Run the operator. All other settings are KRAFTQUORUM_* variables."""
+    try:
+        settings = load_settings(
+            namespace=namespace,
+            kubeconfig=kubeconfig,
+            metrics_port=metrics_port,
+            log_format=log_format,
+        )
+        if settings.kubeconfig is not None:
+            # kopf's login reads it when the Kubernetes client is first imported.
+            os.environ["KUBECONFIG"] = settings.kubeconfig
+        from kraftquorum_operator.app import serve  # noqa: PLC0415 - after KUBECONFIG is set
+        from kraftquorum_operator.logs import configure_logging  # noqa: PLC0415
+
+        configure_logging(settings.log_format, settings.log_level)
+        asyncio.run(serve(settings))
+    except SettingsError as error:
+        typer.echo(f"kraftquorum-operator: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+@crds.command("print")
+def print_crds() -> None:
+    """Print the CustomResourceDefinition as YAML, for `kubectl apply -f -`."""
+    from kraftquorum_operator.model.crd import render  # noqa: PLC0415 - quick start of `run`
+
+    sys.stdout.write(render())
+
+
+def main() -> None:
+    """Entry point."""
+    app()

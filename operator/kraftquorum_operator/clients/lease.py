@@ -1,0 +1,122 @@
+"""The Lease that makes one of several operators the active one (S26).
+
+It makes two active ones rare, never impossible: what keeps them harmless are
+the preconditions of every action. Whether the Lease is still held is judged by
+the monotonic clock, counted from before the request that renewed it, so that an
+operator that was stopped knows on waking that it holds nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from kraftquorum_operator.clients.kube import KubeClient
+from kraftquorum_operator.errors import ConflictError, KubeError
+
+Body = dict[str, Any]
+
+
+class Lease:
+    """One operator's claim to be the active one; `run` keeps it until cancelled."""
+
+    def __init__(
+        self,
+        kube: KubeClient,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        duration_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._duration_s = duration_s
+        self._clock = clock
+        self._held_until = -math.inf
+        self._seen: tuple[str, float] = ("", -math.inf)
+        """The last renewal of another holder, and when it was first seen here."""
+
+    @property
+    def held(self) -> bool:
+        """Whether this operator may act now."""
+        return self._clock() < self._held_until
+
+    async def run(self) -> None:
+        """Take or renew the Lease, for ever."""
+        while True:
+            with suppress(KubeError):
+                await self.step()
+            await asyncio.sleep(self._duration_s / 4 if self.held else self._duration_s / 8)
+
+    async def step(self) -> None:
+        """Take or renew the Lease once, if that may be."""
+        started = self._clock()
+        found = await self._kube.get("Lease", self._namespace, self._name)
+        if found is None:
+            await self._take(started, None)
+            return
+        spec = cast("Body", found.get("spec") or {})
+        holder = str(spec.get("holderIdentity") or "")
+        if holder not in {"", self._identity} and not self._is_expired(spec, holder):
+            self._held_until = -math.inf
+            return
+        await self._take(started, found)
+
+    def _is_expired(self, spec: Body, holder: str) -> bool:
+        """Another's Lease is over once it has not changed for its duration, by our own clock."""
+        mark = f"{holder} {spec.get('renewTime')} {spec.get('leaseTransitions')}"
+        if mark != self._seen[0]:
+            self._seen = (mark, self._clock())
+        duration_s = float(spec.get("leaseDurationSeconds") or self._duration_s)
+        return self._clock() - self._seen[1] > duration_s
+
+    async def _take(self, started: float, found: Body | None) -> None:
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        before = cast("Body", (found or {}).get("spec") or {})
+        mine = before.get("holderIdentity") == self._identity
+        spec: Body = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": math.ceil(self._duration_s),
+            "acquireTime": before.get("acquireTime") if mine else now,
+            "renewTime": now,
+            "leaseTransitions": int(before.get("leaseTransitions") or 0) + (not mine),
+        }
+        try:
+            if found is None:
+                meta = {"namespace": self._namespace, "name": self._name}
+                await self._kube.create(_lease(meta, spec))
+            else:
+                await self._kube.replace(_lease(found["metadata"], spec))
+        except ConflictError:
+            self._held_until = -math.inf
+            return
+        self._held_until = started + self._duration_s
+
+    async def release(self) -> None:
+        """Give the Lease up at a clean end, so that another need not wait."""
+        if not self.held:
+            return
+        self._held_until = -math.inf
+        with suppress(KubeError):
+            found = await self._kube.get("Lease", self._namespace, self._name)
+            if found is not None and found["spec"].get("holderIdentity") == self._identity:
+                spec = found["spec"] | {"holderIdentity": ""}
+                await self._kube.replace(_lease(found["metadata"], spec))
+
+
+def _lease(meta: Body, spec: Body) -> Body:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": meta,
+        "spec": spec,
+    }

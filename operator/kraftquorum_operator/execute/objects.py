@@ -1,0 +1,129 @@
+"""Actions on Kubernetes objects: each by UID or resourceVersion (S21)."""
+
+from __future__ import annotations
+
+from kraftquorum_operator import names
+from kraftquorum_operator.errors import ConflictError, NotFoundError
+from kraftquorum_operator.execute.tools import Tools
+from kraftquorum_operator.plan.actions import (
+    ApplyObjects,
+    CreateStatefulSet,
+    DeleteClaim,
+    DeleteLatch,
+    DeletePod,
+    DeleteStatefulSet,
+    SetClaimOwner,
+    SetReplicas,
+    SetVoterLabel,
+)
+
+
+async def apply_objects(action: ApplyObjects, tools: Tools) -> str:
+    """Write what is missing or outdated; of the StatefulSet only what may change."""
+    for key in action.objects:
+        body = tools.bodies[key]
+        statefulset = tools.seen.statefulset
+        if body["kind"] != "StatefulSet":
+            await tools.kube.apply(body)
+        elif statefulset is not None:
+            change = {
+                "metadata": {"annotations": body["metadata"]["annotations"]},
+                "spec": {"template": body["spec"]["template"]},
+            }
+            await tools.kube.patch(
+                "StatefulSet",
+                tools.owner.namespace,
+                tools.owner.name,
+                uid=statefulset.uid,
+                change=change,
+            )
+    return ", ".join(action.objects)
+
+
+async def create_statefulset(action: CreateStatefulSet, tools: Tools) -> str:
+    """Create the StatefulSet; one that is there already is left as it is."""
+    body = tools.bodies[f"StatefulSet/{tools.owner.name}"]
+    body = body | {"spec": body["spec"] | {"replicas": action.replicas}}
+    try:
+        await tools.kube.create(body)
+    except ConflictError:
+        return "it is there already"
+    return f"with {action.replicas} replicas"
+
+
+async def set_replicas(action: SetReplicas, tools: Tools) -> str:
+    """Change the replicas, if nobody changed the StatefulSet since it was observed."""
+    await tools.kube.patch(
+        "StatefulSet",
+        tools.owner.namespace,
+        tools.owner.name,
+        uid=action.uid,
+        change={
+            "metadata": {"resourceVersion": action.resource_version},
+            "spec": {"replicas": action.replicas},
+        },
+    )
+    return f"to {action.replicas}"
+
+
+async def set_voter_label(action: SetVoterLabel, tools: Tools) -> str:
+    """Put the voter label on a pod or take it off; a pod that is gone needs neither."""
+    value = "true" if action.voter else None
+    try:
+        await tools.kube.patch(
+            "Pod",
+            tools.owner.namespace,
+            action.pod,
+            uid=action.uid,
+            change={"metadata": {"labels": {names.LABEL_VOTER: value}}},
+        )
+    except (ConflictError, NotFoundError):
+        return f"pod {action.pod} is another one by now"
+    return f"{'on' if action.voter else 'off'} pod {action.pod}"
+
+
+async def set_claim_owner(action: SetClaimOwner, tools: Tools) -> str:
+    """Mark an adopted claim as made for this resource."""
+    await tools.kube.patch(
+        "PersistentVolumeClaim",
+        tools.owner.namespace,
+        action.claim,
+        uid=action.uid,
+        change={"metadata": {"labels": {names.LABEL_OWNER_UID: tools.owner.uid}}},
+    )
+    return action.claim
+
+
+async def _delete(kind: str, name: str, uid: str, tools: Tools) -> str:
+    tools.failpoints.before_delete()
+    try:
+        await tools.kube.delete(kind, tools.owner.namespace, name, uid=uid)
+    except ConflictError:
+        return f"{name} is another one by now, left alone"
+    return name
+
+
+async def delete_claim(action: DeleteClaim, tools: Tools) -> str:
+    """Delete the claim that was observed, never a namesake."""
+    done = await _delete("PersistentVolumeClaim", action.claim, action.uid, tools)
+    return f"{done}: {action.reason}"
+
+
+async def delete_pod(action: DeletePod, tools: Tools) -> str:
+    """Delete the pod that was observed, never its successor."""
+    done = await _delete("Pod", action.pod, action.uid, tools)
+    return f"{done}: {action.reason}"
+
+
+async def delete_statefulset(action: DeleteStatefulSet, tools: Tools) -> str:
+    """Delete the StatefulSet; its pods follow in the background."""
+    return await _delete("StatefulSet", tools.owner.name, action.uid, tools)
+
+
+async def delete_latch(action: DeleteLatch, tools: Tools) -> str:
+    """Delete the latch; nothing is left that it could form or must not."""
+    name = names.latch(action.resource_uid)
+    found = await tools.kube.get("ConfigMap", tools.owner.namespace, name)
+    if found is None:
+        return name
+    return await _delete("ConfigMap", name, found["metadata"]["uid"], tools)

@@ -1,0 +1,62 @@
+"""What the functions of this package work with."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kraftquorum_operator.clients.kube import KubeClient
+from kraftquorum_operator.clients.nodes import NodeApi
+from kraftquorum_operator.errors import NodeUnreachableError
+from kraftquorum_operator.observe.quorum import api_address
+from kraftquorum_operator.observe.snapshot import Snapshot
+from kraftquorum_operator.resources.metadata import Body, Owner
+
+
+@dataclass(slots=True)
+class Failpoints:
+    """Ends or stops the operator at a chosen step; only tests set it."""
+
+    exit_before_action: int = 0
+    stop_before_delete: int = 0
+    actions: int = 0
+    deletes: int = 0
+
+    def before_action(self) -> None:
+        """End without a chance to clean up, before the chosen action."""
+        self.actions += 1
+        if self.actions == self.exit_before_action:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def before_delete(self) -> None:
+        """Stop between the decision and the request, before the chosen DELETE."""
+        self.deletes += 1
+        if self.deletes == self.stop_before_delete:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Connections, the observation that was decided on, and the bodies that are wanted."""
+
+    kube: KubeClient
+    nodes: NodeApi
+    owner: Owner
+    seen: Snapshot
+    bodies: Mapping[str, Body]
+    change_timeout_ms: int
+    failpoints: Failpoints
+
+    def address(self, ordinal: int) -> str:
+        """Where the API of a replica's pod listens.
+
+        Raises:
+            NodeUnreachableError: the pod has no address.
+        """
+        pod = self.seen.pod(ordinal)
+        if pod is None or pod.address is None:
+            msg = f"replica {ordinal} has no address"
+            raise NodeUnreachableError(msg)
+        return api_address(pod)

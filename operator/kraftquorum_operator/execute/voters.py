@@ -1,0 +1,61 @@
+"""Actions on the voter set: compare and set, with a deadline (S11)."""
+
+from __future__ import annotations
+
+from kraftquorum_operator.errors import NodeUnreachableError
+from kraftquorum_operator.execute.tools import Tools
+from kraftquorum_operator.observe.snapshot import Replica, VoterRecord
+from kraftquorum_operator.plan.actions import AddVoter, MoveLeadership, RemoveVoter
+from raftnode.api.model import AddVoterRequest, RemoveVoterRequest, ResignRequest, VoterSpec
+from raftnode.api.model import Replica as ApiReplica
+from raftnode.api.model import VoterRecord as ApiVoterRecord
+
+
+def _replica(given: Replica) -> ApiReplica:
+    return ApiReplica(node_id=given.node_id, directory_id=given.directory_id)
+
+
+def _record(given: VoterRecord) -> ApiVoterRecord:
+    return ApiVoterRecord(offset=given.offset, epoch=given.epoch)
+
+
+def _leader_address(tools: Tools) -> str:
+    if tools.seen.quorum is None:
+        msg = "no leader has answered yet"
+        raise NodeUnreachableError(msg)
+    return tools.address(tools.seen.quorum.leader.node_id)
+
+
+async def add_voter(action: AddVoter, tools: Tools) -> str:
+    """Ask the leader to add a voter to the very set that was observed."""
+    request = AddVoterRequest(
+        voter=VoterSpec(
+            node_id=action.replica.node_id,
+            directory_id=action.replica.directory_id,
+            endpoint=action.endpoint,
+        ),
+        expected=_record(action.expected),
+        replaces=_replica(action.replaces) if action.replaces else None,
+        timeout_ms=tools.change_timeout_ms,
+    )
+    await tools.nodes.add_voter(_leader_address(tools), request)
+    replaced = f" in place of {action.replaces}" if action.replaces else ""
+    return f"{action.replica}{replaced}"
+
+
+async def remove_voter(action: RemoveVoter, tools: Tools) -> str:
+    """Ask the leader to remove a voter from the very set that was observed."""
+    request = RemoveVoterRequest(
+        voter=_replica(action.replica),
+        expected=_record(action.expected),
+        timeout_ms=tools.change_timeout_ms,
+    )
+    await tools.nodes.remove_voter(_leader_address(tools), request)
+    return str(action.replica)
+
+
+async def move_leadership(action: MoveLeadership, tools: Tools) -> str:
+    """Have the leader resign; if it leads no longer, it says so and nothing happens."""
+    request = ResignRequest(preferred=_replica(action.preferred))
+    await tools.nodes.resign(tools.address(action.leader.node_id), request)
+    return f"from {action.leader} to {action.preferred}"

@@ -1,0 +1,133 @@
+"""kopf, and nothing else: which watch wakes which quorum, and when a resource may go.
+
+One daemon per KRaftQuorum looks at it again and again; watches of its pods,
+claims, StatefulSet and latch only end its pause. Handlers return None and keep
+nothing, so that kopf has nothing to persist but its finalizer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import kopf
+
+from kraftquorum_operator import names
+from kraftquorum_operator.reconcile import Outcome, Reconciler
+from kraftquorum_operator.wakeups import Wakeups
+
+CHILDREN = (
+    ("", "v1", "pods"),
+    ("", "v1", "persistentvolumeclaims"),
+    ("", "v1", "configmaps"),
+    ("apps", "v1", "statefulsets"),
+)
+
+
+def configure(settings: kopf.OperatorSettings) -> None:
+    """Set kopf up: own names in the cluster, watches that end, short retries."""
+    settings.persistence.finalizer = names.FINALIZER
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(
+        prefix=names.KOPF_PREFIX, v1=False
+    )
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
+        prefix=names.KOPF_PREFIX, key="last-handled", v1=False
+    )
+    settings.watching.server_timeout = 240
+    settings.watching.client_timeout = 300
+    settings.watching.connect_timeout = 10
+    for group, _, plural in CHILDREN:
+        settings.watching.label_selectors[group, plural] = f"{names.LABEL_APP}={names.APP}"
+    settings.execution.default_backoff = 2
+    settings.networking.error_backoffs = (0.1, 0.5, 1, 2, 3)
+    settings.posting.reporting_component = names.MANAGER
+    settings.posting.event_name_prefix = "kraftquorum-"
+    settings.peering.standalone = True
+    settings.background.cancellation_polling = 5
+
+
+def register(registry: kopf.OperatorRegistry, reconciler: Reconciler, wakeups: Wakeups) -> None:
+    """Register all handlers."""
+    resource = (names.GROUP, names.VERSION, names.PLURAL)
+    handlers = _Handlers(reconciler, wakeups)
+
+    # kopf takes functions, not methods.
+    async def startup(settings: kopf.OperatorSettings, **_: object) -> None:
+        configure(settings)
+
+    async def keep(**given: Any) -> None:
+        await handlers.keep(**given)
+
+    async def delete(**given: Any) -> None:
+        await handlers.delete(**given)
+
+    async def changed(**given: Any) -> None:
+        handlers.changed(**given)
+
+    async def child(**given: Any) -> None:
+        handlers.child(**given)
+
+    on = cast("Any", kopf.on)
+    on.startup(registry=registry)(startup)
+    on.event(*resource, registry=registry)(changed)
+    on.delete(*resource, registry=registry)(delete)
+    cast("Any", kopf).daemon(*resource, registry=registry, cancellation_timeout=2.0)(keep)
+    for group, version, plural in CHILDREN:
+        selector = (group, version, plural) if group else (version, plural)
+        labels = {names.LABEL_APP: names.APP}
+        on.event(*selector, registry=registry, labels=labels)(child)
+
+
+class _Handlers:
+    """The handlers, with what they work with."""
+
+    def __init__(self, reconciler: Reconciler, wakeups: Wakeups) -> None:
+        self._reconciler = reconciler
+        self._wakeups = wakeups
+
+    async def keep(
+        self, *, namespace: str, name: str, uid: str, body: kopf.Body, stopped: Any, **_: object
+    ) -> None:
+        """Look at one quorum until it is being deleted or the operator ends."""
+        while not stopped:
+            outcome = await self._reconciler.look(namespace, name, uid)
+            if outcome.gone:
+                break
+            _post(body, outcome)
+            # A pause of nothing would keep others from their turn when an action repeats.
+            await self._wakeups.pause(namespace, name, max(outcome.pause_s, 0.05))
+
+    async def delete(
+        self, *, namespace: str, name: str, uid: str, body: kopf.Body, **_: object
+    ) -> None:
+        """Take away what must go before the finalizer does."""
+        while True:
+            outcome = await self._reconciler.look(namespace, name, uid)
+            _post(body, outcome)
+            if outcome.deleted:
+                break
+            if outcome.decision is None or outcome.failed:
+                msg = "not deleted yet"
+                raise kopf.TemporaryError(msg, delay=1)
+            await asyncio.sleep(0)
+        self._reconciler.forget(namespace, name, uid)
+        self._wakeups.forget(namespace, name)
+
+    def changed(self, *, namespace: str, name: str, body: kopf.Body, **_: object) -> None:
+        """Wake the daemon when the spec changed or the deletion began, not for status."""
+        status = cast("dict[str, Any]", body.get("status") or {})
+        reported = status.get("observedGeneration")
+        meta = body.metadata
+        if reported != meta.get("generation") or "deletionTimestamp" in meta:
+            self._wakeups.wake(namespace, name)
+
+    def child(self, *, namespace: str, labels: Any, **_: object) -> None:
+        """Wake the daemon of the quorum that an object belongs to."""
+        instance = cast("str | None", labels.get(names.LABEL_INSTANCE))
+        if instance is not None:
+            self._wakeups.wake(namespace, instance)
+
+
+def _post(body: kopf.Body, outcome: Outcome) -> None:
+    for event in outcome.events:
+        cast("Any", kopf).event(body, type=event.type, reason=event.reason, message=event.message)

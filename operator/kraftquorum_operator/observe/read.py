@@ -1,0 +1,128 @@
+"""Reading everything of one quorum into a snapshot, in two rounds: the API server, the replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from kraftquorum_operator import names
+from kraftquorum_operator.clients.kube import KubeClient
+from kraftquorum_operator.clients.nodes import NodeApi
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.model.status import Condition, QuorumStatus
+from kraftquorum_operator.observe.kube import now_utc, read_claims, read_pods, read_statefulset
+from kraftquorum_operator.observe.quorum import (
+    Silence,
+    ask_leader,
+    ask_nodes,
+    read_node,
+    read_quorum,
+)
+from kraftquorum_operator.observe.snapshot import Snapshot
+from kraftquorum_operator.resources.build import build, object_key
+from kraftquorum_operator.resources.latch import read_latch
+from kraftquorum_operator.resources.metadata import Body, Owner
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A snapshot with what is needed to act on it and to report it."""
+
+    spec: QuorumSpec
+    seen: Snapshot
+    owner: Owner
+    resource: Body
+    bodies: Mapping[str, Body]
+    conditions: tuple[Condition, ...]
+    """Of the last status, for their times."""
+    reported_generation: int
+
+
+async def observe(
+    kube: KubeClient, nodes: NodeApi, namespace: str, name: str, *, silence: Silence, now_ms: int
+) -> Observed | None:
+    """Read a quorum anew; None if the resource is gone.
+
+    Raises:
+        KubeError: the API server did not answer all of it.
+        ValueError: the latch is not one of ours.
+    """
+    resource = await kube.get(names.KIND, namespace, name)
+    if resource is None:
+        return None
+    meta = resource["metadata"]
+    owner = Owner(namespace, name, meta["uid"])
+    selector = f"{names.LABEL_APP}={names.APP},{names.LABEL_INSTANCE}={name}"
+    pods, claims = await asyncio.gather(
+        kube.list("Pod", namespace, selector), kube.list("PersistentVolumeClaim", namespace)
+    )
+    statefulset, latch, *others = await asyncio.gather(
+        kube.get("StatefulSet", namespace, name),
+        kube.get("ConfigMap", namespace, names.latch(owner.uid)),
+        kube.get("PodDisruptionBudget", namespace, name),
+        kube.get("Service", namespace, names.headless_service(name)),
+        kube.get("Service", namespace, names.client_service(name)),
+    )
+    seen_pods = read_pods(name, pods, now_utc())
+    infos = await ask_nodes(nodes, seen_pods)
+    leader = await ask_leader(nodes, seen_pods, infos)
+    quorum = read_quorum(leader, silence, now_ms) if leader is not None else None
+    spec = QuorumSpec.model_validate(resource["spec"])
+    status = cast("dict[str, Any]", resource.get("status") or {})
+    seen = Snapshot(
+        namespace=namespace,
+        name=name,
+        uid=owner.uid,
+        generation=int(meta["generation"]),
+        deleting="deletionTimestamp" in meta,
+        statefulset=read_statefulset(statefulset),
+        pods=seen_pods,
+        claims=read_claims(name, claims),
+        nodes=tuple(read_node(infos[ordinal]) for ordinal in sorted(infos)),
+        quorum=quorum,
+        latch=read_latch(latch) if latch is not None else None,
+        remembered_cluster_id=status.get("clusterId"),
+    )
+    bodies = build(owner, spec, _voters_in_force(seen))
+    found = [body for body in (statefulset, *others) if body is not None]
+    return Observed(
+        spec=spec,
+        seen=replace(seen, outdated=_outdated(bodies, found)),
+        owner=owner,
+        resource=resource,
+        bodies=bodies,
+        conditions=_conditions(status),
+        reported_generation=int(status.get("observedGeneration") or 0),
+    )
+
+
+def _voters_in_force(seen: Snapshot) -> int:
+    """How many voters the disruption budget counts; the last known set without a leader."""
+    return len(seen.quorum.voters) if seen.quorum else len(seen.known_voters())
+
+
+def _outdated(bodies: Mapping[str, Body], found: list[Body]) -> tuple[str, ...]:
+    """Objects to write: missing ones and those with another digest.
+
+    A StatefulSet is created apart, so a missing one is not outdated.
+    """
+    have: dict[str, str | None] = {}
+    for body in found:
+        annotations = cast("dict[str, str]", body["metadata"].get("annotations") or {})
+        key = object_key(body)
+        have[key] = annotations.get(names.ANNOTATION_HASH)
+    return tuple(
+        key
+        for key, body in bodies.items()
+        if have.get(key) != body["metadata"]["annotations"][names.ANNOTATION_HASH]
+        and (key in have or not key.startswith("StatefulSet/"))
+    )
+
+
+def _conditions(status: dict[str, Any]) -> tuple[Condition, ...]:
+    try:
+        return tuple(QuorumStatus.model_validate(status).conditions) if status else ()
+    except ValueError:
+        return ()  # of another version: only the times of the conditions are lost

@@ -1,0 +1,229 @@
+"""One look at one quorum: observe, decide, report, execute.
+
+Knows nothing of kopf. Whatever fails is logged, counted and tried again at the
+next look, which starts from a new observation; nothing is ever resumed.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import structlog
+
+from kraftquorum_operator import names
+from kraftquorum_operator.clients.kube import KubeClient
+from kraftquorum_operator.clients.lease import Lease
+from kraftquorum_operator.clients.nodes import NodeApi
+from kraftquorum_operator.errors import KubeError, LeaseLostError, NodeError, NodeRefusedError
+from kraftquorum_operator.execute.run import run
+from kraftquorum_operator.execute.tools import Failpoints, Tools
+from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.observe.quorum import Silence
+from kraftquorum_operator.observe.read import Observed, observe
+from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait, describe
+from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.events import Event, EventLog
+from kraftquorum_operator.report.status import build_status, steady
+from kraftquorum_operator.resources.metadata import Body
+from kraftquorum_operator.settings import Settings
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
+
+
+@dataclass(slots=True)
+class Memory:
+    """What is kept between looks at one quorum. Losing it costs time or an event, never safety."""
+
+    silence: Silence = field(default_factory=Silence)
+    events: EventLog = field(default_factory=EventLog)
+    current_action: str | None = None
+    written: Body | None = None
+    written_at_s: float = 0.0
+    last_logged: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one look."""
+
+    decision: Decision | None
+    """None: the resource is gone, or this operator is on standby."""
+    pause_s: float
+    events: tuple[Event, ...] = ()
+    gone: bool = False
+    failed: bool = False
+
+    @property
+    def deleted(self) -> bool:
+        """Whether a resource that is being deleted may go."""
+        return self.gone or isinstance(self.decision, Done)
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Looks at quorums, one look at a time for each."""
+
+    kube: KubeClient
+    nodes: NodeApi
+    lease: Lease
+    settings: Settings
+    metrics: Metrics
+    failpoints: Failpoints
+    memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
+    """By UID of the resource."""
+
+    async def look(self, namespace: str, name: str, uid: str) -> Outcome:
+        """Observe a quorum, decide and carry out at most one action.
+
+        A failure is in the outcome; only programming errors raise.
+        """
+        started = time.monotonic()
+        self.metrics.active.set(self.lease.held)
+        if not self.lease.held:
+            self.metrics.reconciles.labels(namespace, name, "standby").inc()
+            return Outcome(None, min(1.0, self.settings.lease_duration_s / 4))
+        memory = self.memories.setdefault(uid, Memory())
+        bound = log.bind(namespace=namespace, quorum=name)
+        try:
+            return await self._look(namespace, name, uid, memory, bound)
+        except (KubeError, NodeError, LeaseLostError, ValueError) as error:
+            self.metrics.reconciles.labels(namespace, name, "error").inc()
+            bound.warning("look failed", error=str(error), kind=type(error).__name__)
+            return Outcome(None, self.settings.reconcile_busy_s, failed=True)
+        finally:
+            seconds = time.monotonic() - started
+            self.metrics.reconcile_seconds.labels(namespace, name).observe(seconds)
+
+    def forget(self, namespace: str, name: str, uid: str) -> None:
+        """Drop what is kept about a resource that is gone."""
+        self.memories.pop(uid, None)
+        self.metrics.forget(namespace, name)
+
+    async def _look(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        memory: Memory,
+        bound: structlog.stdlib.BoundLogger,
+    ) -> Outcome:
+        now_ms = int(time.monotonic() * 1000)
+        observed = await observe(
+            self.kube, self.nodes, namespace, name, silence=memory.silence, now_ms=now_ms
+        )
+        if observed is None or observed.owner.uid != uid:
+            return Outcome(None, 0.0, gone=True)
+        decision = decide(observed.spec, observed.seen, now_ms)
+        self.metrics.observe(observed.seen, observed.spec.voters, decision, time.time())
+        events = memory.events.of_spec(
+            observed.spec, observed.seen.generation, observed.reported_generation
+        )
+        interval_ms = int(self.settings.event_interval_s * 1000)
+        events += memory.events.of(decision, now_ms, interval_ms)
+        self._log(decision, memory, bound)
+        match decision:
+            case Done():
+                memory.current_action = None
+                pause_s = self.settings.reconcile_idle_s
+            case Wait():
+                pause_s = self.settings.reconcile_busy_s
+            case _:
+                memory.current_action = describe(decision)
+                pause_s = 0.0
+        if not observed.seen.deleting:
+            await self._report(observed, decision, memory)
+        if isinstance(decision, Wait | Done):
+            return Outcome(decision, pause_s, tuple(events))
+        done = await self._act(decision, observed, bound)
+        return Outcome(
+            decision,
+            pause_s if done else self.settings.reconcile_busy_s,
+            tuple(events),
+            failed=not done,
+        )
+
+    def _log(self, decision: Decision, memory: Memory, bound: structlog.stdlib.BoundLogger) -> None:
+        """One line per change: a guard that goes on blocking is not logged again."""
+        match decision:
+            case Wait(guard, why):
+                if memory.last_logged != guard:
+                    bound.info("waiting", guard=guard, why=why)
+                memory.last_logged = guard
+            case Done(why):
+                if memory.last_logged != "done":
+                    bound.info("done", why=why)
+                memory.last_logged = "done"
+            case _:
+                memory.last_logged = ""
+
+    async def _act(
+        self, action: Action, observed: Observed, bound: structlog.stdlib.BoundLogger
+    ) -> bool:
+        """Carry the action out, if this operator is still the active one."""
+        name = type(action).__name__
+        key = (observed.owner.namespace, observed.owner.name, name)
+        tools = Tools(
+            kube=self.kube,
+            nodes=self.nodes,
+            owner=observed.owner,
+            seen=observed.seen,
+            bodies=observed.bodies,
+            change_timeout_ms=self.settings.change_timeout_ms,
+            failpoints=self.failpoints,
+        )
+        if not self.lease.held:
+            msg = "the Lease ran out between the observation and the action"
+            raise LeaseLostError(msg)
+        started = time.monotonic()
+        try:
+            what = await run(action, tools)
+        except NodeRefusedError as error:
+            result, what = ("unknown" if error.outcome == "unknown" else "refused"), str(error)
+        except NodeError as error:
+            result, what = ("unknown" if error.outcome == "unknown" else "failed"), str(error)
+        except KubeError as error:
+            result, what = "failed", str(error)
+        else:
+            result = "done"
+        self.metrics.actions.labels(*key, result).inc()
+        seconds = round(time.monotonic() - started, 3)
+        tell = bound.info if result == "done" else bound.warning
+        tell("action", action=name, what=what, result=result, seconds=seconds)
+        return result == "done"
+
+    async def _report(self, observed: Observed, decision: Decision, memory: Memory) -> None:
+        """Write the status if it changed; what only counts up, not too often."""
+        stamp = Stamp(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), observed.seen.generation)
+        status = build_status(
+            observed.spec,
+            observed.seen,
+            decision,
+            current_action=memory.current_action,
+            before=observed.conditions,
+            stamp=stamp,
+        ).model_dump(by_alias=True, exclude_none=True, mode="json")
+        last = memory.written
+        if last == status:
+            return
+        recent = time.monotonic() - memory.written_at_s < self.settings.status_interval_s
+        if recent and last is not None and steady(last) == steady(status):
+            return
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {
+                "namespace": observed.owner.namespace,
+                "name": observed.owner.name,
+                "uid": observed.owner.uid,
+            },
+            "status": status,
+        }
+        try:
+            await self.kube.apply(body, "status")
+        except KubeError as error:
+            log.warning("status not written", quorum=observed.owner.name, error=str(error))
+            return
+        memory.written, memory.written_at_s = status, time.monotonic()

@@ -1,0 +1,156 @@
+"""The conditions of a KRaftQuorum; docs/reference/conditions.md is generated from this table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kraftquorum_operator.model.status import Condition
+from kraftquorum_operator.observe.snapshot import Snapshot, majority
+from kraftquorum_operator.plan.actions import Decision, Done, Wait, describe
+
+Answer = tuple[bool, str, str]
+"""Whether it holds, a reason in one word, and a sentence."""
+
+QUORUM_LOST = frozenset({"never_rebootstrap"})
+FORMATION = frozenset({"no_earlier_claims", "never_rebootstrap", "all_blank_before_formation"})
+
+
+def camel(name: str) -> str:
+    """A guard's name as a condition's reason."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def _why(decision: Decision) -> tuple[str, str]:
+    match decision:
+        case Wait(guard, why):
+            return camel(guard), why
+        case Done(why):
+            return "Done", why
+        case _:
+            return type(decision).__name__, describe(decision)
+
+
+def _ready(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """Every wanted voter is there, caught up, and nothing is left to do."""
+    del wanted, seen
+    reason, why = _why(decision)
+    return isinstance(decision, Done), reason, why
+
+
+def _available(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """A leader is confirmed by a majority: clients can write."""
+    del wanted
+    quorum = seen.quorum
+    if quorum is None:
+        reason, why = _why(decision)
+        return False, reason if isinstance(decision, Wait) else "NoLeader", why
+    if not quorum.confirmed:
+        return False, "NotConfirmed", "the leader is not confirmed by a majority"
+    if not quorum.formation_completed:
+        return False, "Forming", "not all first voters have the first records yet"
+    return True, "LeaderConfirmed", f"{quorum.leader} leads in epoch {quorum.epoch}"
+
+
+def _progressing(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """The operator is changing something or waits to."""
+    del wanted, seen
+    reason, why = _why(decision)
+    stuck = isinstance(decision, Wait) and decision.guard in NEEDS_PERSON
+    return not isinstance(decision, Done) and not stuck, reason, why
+
+
+def _degraded(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """Fewer voters may fail than the wanted number allows."""
+    del decision
+    quorum = seen.quorum
+    if quorum is None:
+        return seen.latch is not None, "NoLeader", "no leader has answered"
+    tolerance, full = fault_tolerance(seen), wanted - majority(wanted)
+    late = [str(v.replica) for v in quorum.voters if not v.fresh]
+    text = f"{max(tolerance, 0)} of {full} failures can be tolerated"
+    if late:
+        text += f"; not caught up: {', '.join(late)}"
+    return tolerance < full or bool(late), "FaultTolerance", text
+
+
+def _quorum_lost(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """A majority of the voters has lost its storage: a person must decide."""
+    del wanted
+    if isinstance(decision, Wait) and decision.guard in QUORUM_LOST:
+        return True, camel(decision.guard), decision.why
+    return False, "NotLost", "a leader answers" if seen.quorum else "no sign of lost storage"
+
+
+def _formation_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """The quorum cannot be formed without a person."""
+    del wanted
+    if seen.latch is None and isinstance(decision, Wait) and decision.guard in FORMATION:
+        waits = decision.guard == "all_blank_before_formation"
+        return not waits, camel(decision.guard), decision.why
+    return False, "NotBlocked", "formed" if seen.latch else "forming"
+
+
+NEEDS_PERSON = frozenset(
+    {
+        "not_paused",
+        "objects_are_ours",
+        "no_earlier_claims",
+        "never_rebootstrap",
+        "latch_and_quorum_agree",
+        "replacement_policy_allows",
+        "deletion_policy_allows",
+        "no_foreign_data",
+    }
+)
+"""Guards that stay until a person does something: told at once, as warnings."""
+
+CONDITIONS: dict[str, Callable[[Snapshot, int, Decision], Answer]] = {
+    "Ready": _ready,
+    "Available": _available,
+    "Progressing": _progressing,
+    "Degraded": _degraded,
+    "QuorumLost": _quorum_lost,
+    "FormationBlocked": _formation_blocked,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """When a status is written, and about which generation."""
+
+    now: str
+    generation: int
+
+
+def fault_tolerance(seen: Snapshot) -> int:
+    """How many more voters may fail: caught-up voters minus the majority of the set."""
+    if seen.quorum is None:
+        return 0
+    fresh = sum(1 for voter in seen.quorum.voters if voter.fresh)
+    return fresh - majority(len(seen.quorum.voters))
+
+
+def conditions(
+    seen: Snapshot, wanted: int, decision: Decision, before: Sequence[Condition], stamp: Stamp
+) -> list[Condition]:
+    """All conditions; the time of one moves only when it turns."""
+    earlier = {condition.type: condition for condition in before}
+    result: list[Condition] = []
+    for name, judge in CONDITIONS.items():
+        holds, reason, message = judge(seen, wanted, decision)
+        status: Literal["True", "False"] = "True" if holds else "False"
+        last = earlier.get(name)
+        since = last.last_transition_time if last and last.status == status else stamp.now
+        result.append(
+            Condition(
+                type=name,
+                status=status,
+                reason=reason,
+                message=message[:4000],
+                last_transition_time=since,
+                observed_generation=stamp.generation,
+            )
+        )
+    return result

@@ -1,0 +1,72 @@
+"""Kubernetes events: each action once, a guard that goes on blocking now and then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait, describe
+from kraftquorum_operator.report.conditions import NEEDS_PERSON, camel
+
+PATIENCE_MS = 5_000
+"""A guard that a moment clears is not worth an event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What is posted to the resource."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class EventLog:
+    """What was told already about one resource; losing it repeats an event, no more."""
+
+    guard: str | None = None
+    blocked_since_ms: int = 0
+    told_at_ms: int | None = None
+    even_generation: int = 0
+
+    def of(self, decision: Decision, now_ms: int, interval_ms: int) -> list[Event]:
+        """The events that a decision is worth. Call it with every decision."""
+        if not isinstance(decision, Wait):
+            self.guard = None
+            return [] if isinstance(decision, Done) else [_action(decision)]
+        if decision.guard != self.guard:
+            self.guard, self.blocked_since_ms, self.told_at_ms = decision.guard, now_ms, None
+        urgent = decision.guard in NEEDS_PERSON
+        if not urgent and now_ms - self.blocked_since_ms < PATIENCE_MS:
+            return []
+        if self.told_at_ms is not None and now_ms - self.told_at_ms < interval_ms:
+            return []
+        self.told_at_ms = now_ms
+        kind: Literal["Normal", "Warning"] = "Warning" if urgent else "Normal"
+        return [Event(kind, camel(decision.guard), f"{decision.guard}: {decision.why}"[:1000])]
+
+    def of_spec(self, spec: QuorumSpec, generation: int, reported: int) -> list[Event]:
+        """A warning about an even number of voters, once per generation of the spec.
+
+        Args:
+            spec: what is wanted.
+            generation: the spec's generation.
+            reported: the generation that the status is about; it was warned of before.
+        """
+        if spec.voters % 2 or generation <= max(reported, self.even_generation):
+            return []
+        self.even_generation = generation
+        return [
+            Event(
+                "Warning",
+                "EvenVoters",
+                f"{spec.voters} voters tolerate no more failures than {spec.voters - 1} do; "
+                "an odd number is better",
+            )
+        ]
+
+
+def _action(action: Action) -> Event:
+    return Event("Normal", type(action).__name__, describe(action)[:1000])

@@ -1,0 +1,31 @@
+"""Waking the look at a quorum when something of it changed."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+
+class Wakeups:
+    """One event per quorum; watches set it, the quorum's daemon waits for it."""
+
+    def __init__(self) -> None:
+        self._events: dict[tuple[str, str], asyncio.Event] = {}
+
+    def wake(self, namespace: str, name: str) -> None:
+        """End the pause of a quorum's daemon, now or when it next pauses."""
+        event = self._events.get((namespace, name))
+        if event is not None:
+            event.set()
+
+    async def pause(self, namespace: str, name: str, seconds: float) -> None:
+        """Wait until something changed, at most so long."""
+        event = self._events.setdefault((namespace, name), asyncio.Event())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        event.clear()
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drop a quorum that is gone."""
+        self._events.pop((namespace, name), None)

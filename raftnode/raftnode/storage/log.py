@@ -145,6 +145,7 @@ class Log:
             StorageError: the disk failed, or the directory is not the one that was opened.
         """
         with self._write_lock:
+            self._files.check()
             pending: list[bytes] = []
             placed: list[tuple[Offset, int]] = []
             size, end = 0, self._end_offset
@@ -244,6 +245,7 @@ class Log:
             StorageError: the disk failed.
         """
         with self._write_lock, self._sync_lock:
+            self._files.check()
             if end_offset >= self._end_offset:
                 return self._end_offset
             if end_offset < self.start_offset:
@@ -286,6 +288,7 @@ class Log:
             StorageError: the disk failed or holds something else.
         """
         while True:
+            self._files.check()
             with self._state_lock:
                 generation = self._generation
                 limit = min(end_offset, self._end_offset)

@@ -1,0 +1,435 @@
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import shutil
+import uuid
+from pathlib import Path
+
+import pytest
+
+from raftnode.core.records import Batch, RaftVersion
+from raftnode.core.state import Latch, QuorumState
+from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
+from raftnode.errors import (
+    ConfigurationError,
+    ProtocolHaltError,
+    StorageCorruptError,
+    StorageFailedError,
+    StorageIdentityError,
+    StorageLockedError,
+    StorageLostError,
+)
+from raftnode.storage.directory import DataDirectory, LatchConflictError, format_storage
+from raftnode.storage.files import Files
+from raftnode.storage.identity import random_directory_id
+from raftnode.storage.log import LogSettings
+from raftnode.testing.faultdisk import Fault, FaultDisk
+
+ROOT = Path("/data")
+LOG = ROOT / "__cluster_metadata-0"
+ONE = NodeId(1)
+KEY = ReplicaKey(ONE, uuid.UUID(int=0x1234))
+LATCH = Latch("cluster", VoterSet.of([Voter(KEY)]))
+
+
+def make(seed: int = 0) -> FaultDisk:
+    disk = FaultDisk(random.Random(seed))
+    disk.make_directory(ROOT)
+    return disk
+
+
+def open_on(disk: FaultDisk) -> DataDirectory:
+    return DataDirectory.open(ROOT, ONE, Files(disk))
+
+
+def used() -> FaultDisk:
+    disk = make()
+    directory = open_on(disk)
+    directory.write_quorum_state(QuorumState(Epoch(3), None, KEY))
+    log = directory.open_log()
+    log.append([Batch(Offset(0), Offset(0), Epoch(3), b"", (RaftVersion(2),))])
+    log.close()
+    directory.close()
+    return disk
+
+
+def test_an_empty_directory_gets_a_fresh_uuid_in_three_places() -> None:
+    disk = make()
+    disk.make_directory(ROOT / "lost+found")
+    directory = open_on(disk)
+    text = str(directory.key)[2:].encode()
+    for path in (ROOT / "meta.properties", LOG / "quorum-state", LOG / "storage-id"):
+        assert text in disk.content(path)
+    assert directory.incarnation == 1
+    assert (directory.cluster_id, directory.latch, directory.quorum_state) == (
+        None,
+        None,
+        QuorumState(),
+    )
+    assert "formatting" not in disk.listdir(str(ROOT))
+    directory.close()
+    again = open_on(disk)
+    assert (again.key, again.incarnation) == (directory.key, 2)
+    assert open_on(make(1)).key != directory.key
+
+
+def test_fresh_uuids_never_begin_with_a_dash() -> None:
+    made = iter([uuid.UUID(bytes=b"\xf8" + bytes(15)), uuid.UUID(int=5)])
+    assert random_directory_id(lambda: next(made)) == uuid.UUID(int=5)
+
+
+def test_a_directory_in_use_is_refused() -> None:
+    disk = make()
+    open_on(disk)
+    with pytest.raises(StorageLockedError):
+        open_on(disk)
+
+
+def test_the_lock_is_let_go_when_opening_fails() -> None:
+    disk = used()
+    with pytest.raises(ConfigurationError, match="belongs to node 1"):
+        DataDirectory.open(ROOT, NodeId(2), Files(disk))
+    open_on(disk)
+
+
+PLACES = [ROOT / "meta.properties", LOG / "quorum-state", LOG / "storage-id"]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda path: path.name)
+def test_a_missing_uuid_is_refused_and_told(place: Path) -> None:
+    disk = used()
+    disk.remove(place)
+    with pytest.raises(StorageIdentityError, match=f"{place.name} missing.*must be replaced"):
+        open_on(disk)
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda path: path.name)
+def test_a_different_uuid_is_refused_and_told(place: Path) -> None:
+    """S2; scenario `uuid-survives-state-does-not` is the case of a log from another disk."""
+    disk, other = used(), used_elsewhere()
+    disk.overwrite(place, other.content(place))
+    with pytest.raises(StorageIdentityError, match="not the same in its three places"):
+        open_on(disk)
+
+
+def used_elsewhere() -> FaultDisk:
+    disk = make(7)
+    open_on(disk).close()
+    return disk
+
+
+@pytest.mark.parametrize("wiped", [LOG, ROOT / "x"])
+def test_a_surviving_meta_properties_over_a_lost_log_is_refused(wiped: Path) -> None:
+    disk = used()
+    if wiped == LOG:
+        disk.wipe(LOG)
+    else:
+        disk.remove(LOG)
+    with pytest.raises(StorageIdentityError):
+        open_on(disk)
+
+
+def test_a_wiped_directory_is_another_replica() -> None:
+    disk = used()
+    before = open_on(disk)
+    before.close()
+    disk.wipe(ROOT)
+    after = open_on(disk)
+    assert after.key.directory_id != before.key.directory_id
+    assert after.incarnation == 1
+
+
+def test_a_directory_of_something_else_is_left_alone() -> None:
+    disk = make()
+    disk.overwrite(ROOT / "passwd", b"x")
+    with pytest.raises(
+        ConfigurationError, match=r"neither empty nor a data directory; it holds .*passwd"
+    ):
+        open_on(disk)
+    with pytest.raises(ConfigurationError, match="not empty"):
+        format_storage(ROOT, ONE, files=Files(disk))
+    assert "meta.properties" not in disk.listdir(str(ROOT))
+
+
+def test_a_format_mark_over_a_directory_that_was_used_is_refused() -> None:
+    disk = used()
+    disk.overwrite(ROOT / "formatting", f"{KEY}\n".encode())
+    with pytest.raises(StorageIdentityError, match="never finished, yet it holds"):
+        open_on(disk)
+    for path in (
+        LOG / f"{0:020d}.log",
+        LOG / "leader-epoch-checkpoint",
+        LOG / "recovery-point-offset-checkpoint",
+        LOG / "flushed-offset",
+    ):
+        disk.remove(path)
+    with pytest.raises(StorageIdentityError, match="yet it holds quorum-state"):
+        open_on(disk)
+
+
+@pytest.mark.parametrize("name", ["incarnation", "formation.json", "meta.properties"])
+def test_damaged_files_are_refused(name: str) -> None:
+    disk = make()
+    directory = open_on(disk)
+    directory.write_latch(LATCH)
+    directory.close()
+    disk.flip_bit(ROOT / name, 10)
+    with pytest.raises(StorageCorruptError, match=f"{name} is damaged"):
+        open_on(disk)
+
+
+def test_a_missing_incarnation_is_refused() -> None:
+    disk = used()
+    disk.remove(ROOT / "incarnation")
+    with pytest.raises(StorageCorruptError, match="incarnation is missing"):
+        open_on(disk)
+
+
+def test_a_flipped_digit_of_the_epoch_is_refused() -> None:
+    disk = used()
+    disk.flip_bit(LOG / "quorum-state", disk.content(LOG / "quorum-state").index(b'Epoch":3') + 7)
+    with pytest.raises(StorageCorruptError, match="checksum is wrong"):
+        open_on(disk)
+
+
+def test_a_stale_volume_shows_in_the_incarnation() -> None:
+    disk = used()
+    old = disk.snapshot()
+    open_on(disk).close()
+    seen = open_on(disk).incarnation
+    disk.restore(old)
+    assert open_on(disk).incarnation < seen
+
+
+def test_the_vote_is_durable_and_a_promise_is_kept() -> None:
+    disk = make()
+    directory = open_on(disk)
+    state = QuorumState(Epoch(2), None, KEY)
+    directory.write_quorum_state(state)
+    disk.crash()
+    directory = open_on(disk)
+    assert directory.quorum_state == state
+    with pytest.raises(ProtocolHaltError):
+        directory.write_quorum_state(QuorumState(Epoch(1)))
+    assert directory.quorum_state == state
+
+
+def test_a_failed_vote_is_never_retried() -> None:
+    disk = make()
+    directory = open_on(disk)
+    disk.faults.append(Fault("fsync", path_part="quorum-state"))
+    for _ in range(2):
+        with pytest.raises(StorageFailedError):
+            directory.write_quorum_state(QuorumState(Epoch(2), None, KEY))
+    with pytest.raises(StorageFailedError):
+        directory.write_quorum_state(directory.quorum_state)
+
+
+def test_the_latch_is_written_once() -> None:
+    disk = make()
+    directory = open_on(disk)
+    directory.write_latch(LATCH)
+    before = disk.modifications
+    directory.write_latch(LATCH)
+    assert disk.modifications == before
+    for other in (
+        Latch("other", LATCH.voters),
+        Latch("cluster", VoterSet.of([Voter(ReplicaKey(NodeId(2), KEY.directory_id))])),
+    ):
+        with pytest.raises(LatchConflictError) as caught:
+            directory.write_latch(other)
+        assert caught.value.existing == LATCH
+    directory.close()
+    again = open_on(disk)
+    assert (again.latch, again.cluster_id) == (LATCH, "cluster")
+
+
+def test_the_cluster_id_is_set_once() -> None:
+    disk = make()
+    directory = open_on(disk)
+    directory.set_cluster_id("cluster")
+    directory.set_cluster_id("cluster")
+    for attempt in (
+        lambda: directory.set_cluster_id("other"),
+        lambda: directory.write_latch(Latch("other", LATCH.voters)),
+    ):
+        with pytest.raises(LatchConflictError, match="belongs to cluster cluster"):
+            attempt()
+    with pytest.raises(ConfigurationError):
+        directory.set_cluster_id("")
+    directory.close()
+    assert open_on(disk).cluster_id == "cluster"
+
+
+def test_latch_and_cluster_id_that_differ_are_refused() -> None:
+    disk = make()
+    directory = open_on(disk)
+    directory.write_latch(LATCH)
+    directory.close()
+    meta = disk.content(ROOT / "meta.properties")
+    disk.overwrite(
+        ROOT / "meta.properties", meta.replace(b"cluster.id=cluster", b"cluster.id=other")
+    )
+    with pytest.raises(StorageIdentityError, match="cluster id is other"):
+        open_on(disk)
+
+
+def test_a_formation_without_voters_is_refused() -> None:
+    disk = make()
+    with pytest.raises(ConfigurationError, match="without voters"):
+        open_on(disk).write_latch(Latch("c", VoterSet()))
+
+
+@pytest.mark.parametrize(
+    "loss", ["wipe", "wipe log", "swap", "swap log", "remove", "lock", "marker"]
+)
+def test_a_directory_lost_under_the_process_stops_everything(loss: str) -> None:
+    disk = make()
+    directory = open_on(disk)
+    log = directory.open_log(LogSettings(segment_bytes=100))
+    directory.check_identity()
+    match loss:
+        case "wipe":
+            disk.wipe(ROOT)
+        case "wipe log":
+            disk.wipe(LOG)
+        case "swap":
+            disk.swap_directory(ROOT)
+        case "swap log":
+            disk.swap_directory(LOG)
+        case "remove":
+            disk.remove(ROOT)
+        case "lock":
+            disk.overwrite(ROOT / ".lock", b"")
+        case _:
+            disk.overwrite(LOG / "storage-id", b"AAAAAAAAAAAAAAAAAAAABw\n")
+    log.append(
+        [Batch(Offset(0), Offset(0), Epoch(3), b"", (RaftVersion(2),))]
+        if loss in ("lock", "marker")
+        else []
+    )
+    with pytest.raises(StorageLostError):
+        directory.check_identity()
+    for attempt in (
+        log.flush,
+        lambda: directory.write_quorum_state(QuorumState(Epoch(9))),
+        lambda: log.truncate(Offset(0)),
+    ):
+        with pytest.raises((StorageLostError, StorageFailedError)):
+            attempt()
+
+
+def test_vote_and_roll_check_the_directory_themselves() -> None:
+    disk = make()
+    directory = open_on(disk)
+    disk.overwrite(LOG / "storage-id", b"AAAAAAAAAAAAAAAAAAAABw\n")
+    with pytest.raises(StorageLostError):
+        directory.write_quorum_state(QuorumState(Epoch(9)))
+    disk = make()
+    log = open_on(disk).open_log(LogSettings(segment_bytes=100))
+    disk.overwrite(LOG / "storage-id", b"AAAAAAAAAAAAAAAAAAAABw\n")
+    with pytest.raises(StorageLostError):
+        log.append(
+            [Batch(Offset(i), Offset(i), Epoch(3), b"", (RaftVersion(2),)) for i in range(3)]
+        )
+
+
+def test_a_disk_that_cannot_be_reached_any_more_is_lost() -> None:
+    disk = make()
+    directory = open_on(disk)
+    disk.faults.append(Fault("stat", errno.ESTALE))
+    with pytest.raises(StorageLostError, match="cannot be reached"):
+        directory.check_identity()
+
+
+def test_paths_that_cannot_be_data_directories(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        DataDirectory.open(tmp_path / "none", ONE)
+    with pytest.raises(ConfigurationError, match="not a directory"):
+        DataDirectory.open(tmp_path / "file", ONE)
+    disk = make()
+    disk.read_only = True
+    with pytest.raises(ConfigurationError, match="cannot be written to"):
+        open_on(disk)
+
+
+@pytest.mark.parametrize("capacity", range(0, 500, 20))
+def test_a_full_disk_is_told_and_does_no_harm(capacity: int) -> None:
+    disk = make()
+    disk.capacity_bytes = capacity
+    files = Files(disk)
+    with contextlib.suppress(StorageFailedError):
+        DataDirectory.open(ROOT, ONE, files).close()
+    assert (files.failure is not None) == (capacity < 480)
+    if files.failure is not None:
+        assert getattr(files.failure, "errno", None) == errno.ENOSPC
+    disk.kill()
+    disk.capacity_bytes = None
+    assert open_on(disk).quorum_state == QuorumState()
+
+
+def test_formatting_by_hand_gives_the_uuid_and_the_latch_once() -> None:
+    disk = make()
+    assert (
+        format_storage(ROOT, ONE, files=Files(disk), directory_id=KEY.directory_id, latch=LATCH)
+        == KEY
+    )
+    with pytest.raises(ConfigurationError, match="not empty"):
+        format_storage(ROOT, ONE, files=Files(disk))
+    directory = open_on(disk)
+    assert (directory.key, directory.latch, directory.cluster_id) == (KEY, LATCH, "cluster")
+
+
+def test_formatting_by_hand_can_be_repeated_after_a_crash() -> None:
+    for point in range(25):
+        disk = make(point)
+        disk.cut_power_at = point
+        try:
+            format_storage(ROOT, ONE, files=Files(disk), directory_id=KEY.directory_id, latch=LATCH)
+        except Exception:  # noqa: BLE001
+            disk.crash()
+        try:
+            other = format_storage(ROOT, ONE, files=Files(disk))
+        except ConfigurationError:
+            assert open_on(disk).latch == LATCH
+        else:
+            directory = open_on(disk)
+            assert (directory.key, directory.latch, directory.cluster_id) == (other, None, None)
+
+
+def test_formatting_by_hand_wants_sense() -> None:
+    disk = make()
+    with pytest.raises(ConfigurationError, match="at least one"):
+        format_storage(ROOT, ONE, files=Files(disk), latch=Latch("c", VoterSet()))
+    with pytest.raises(ConfigurationError, match="cluster id"):
+        format_storage(ROOT, ONE, files=Files(disk), latch=Latch("c c", LATCH.voters))
+
+
+def test_on_the_real_file_system(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    root.mkdir()
+    (root / "lost+found").mkdir()
+    directory = DataDirectory.open(root, ONE)
+    log = directory.open_log(LogSettings(segment_bytes=200))
+    log.append([Batch(Offset(i), Offset(i), Epoch(1), b"", (RaftVersion(2),)) for i in range(9)])
+    log.flush()
+    directory.write_quorum_state(QuorumState(Epoch(1), directory.key, directory.key))
+    directory.check_identity()
+    log.check_identity()
+    log.close()
+    directory.close()
+    again = DataDirectory.open(root, ONE)
+    assert again.open_log().end_offset == 9
+    assert again.incarnation == 2
+    with pytest.raises(StorageLockedError):
+        DataDirectory.open(root, ONE)
+    for name in os.listdir(root):  # noqa: PTH208
+        path = root / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(StorageLostError):
+        again.check_identity()
+    again.close()

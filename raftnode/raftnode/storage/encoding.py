@@ -79,8 +79,8 @@ class Reader:
         if length < 0 or length > self.end - self.position:
             raise self.error(f"{length} bytes wanted, {self.end - self.position} left")
         start = self.position
-        self.position += length
-        return bytes(self._data[start : self.position])
+        self.position = end = start + length
+        return bytes(self._data[start:end])
 
     def int16(self) -> int:
         """Big-endian int16."""
@@ -96,6 +96,10 @@ class Reader:
 
     def uvarint(self, bits: int = 32) -> int:
         """Unsigned varint that fits the given number of bits."""
+        position = self.position
+        if position < self.end and (byte := self._data[position]) < 0x80:
+            self.position = position + 1
+            return byte
         value = shift = 0
         while True:
             byte = self.take(1)[0]

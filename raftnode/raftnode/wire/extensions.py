@@ -27,6 +27,8 @@ HIGH_WATERMARK = 19
 """i64, Fetch request: the fetcher's high watermark (Kafka has it from v18 on)."""
 ENDPOINT = 20
 """Endpoint, Fetch request: where the fetcher listens."""
+SEQUENCE = 21
+"""i64, Fetch request: rises with each, so that one overtaken is known (S3)."""
 
 _I16 = struct.Struct(">h")
 _I64 = struct.Struct(">q")

@@ -69,6 +69,7 @@ def encode_request(request: FetchRequest, cluster_id: str | None) -> kafka.Body:
         ext.ACKNOWLEDGED_OFFSET: ext.int64(request.acknowledged_offset),
         ext.ROUND_TOKEN: ext.int64(request.round_token),
         ext.INCARNATION: ext.int64(request.incarnation),
+        ext.SEQUENCE: ext.int64(request.sequence),
         ext.HIGH_WATERMARK: ext.int64(request.high_watermark),
     }
     if request.endpoint is not None:
@@ -118,6 +119,7 @@ def decode_request(envelope: Envelope, reader: Reader) -> FetchRequest:
         high_watermark=Offset(ext.read_int64(extensions, ext.HIGH_WATERMARK, minimum=-1)),
         round_token=ext.read_int64(extensions, ext.ROUND_TOKEN, minimum=0),
         incarnation=ext.read_int64(extensions, ext.INCARNATION, minimum=0),
+        sequence=ext.read_int64(extensions, ext.SEQUENCE, minimum=0),
         max_bytes=min(max_bytes, partition_max_bytes),
         max_wait_ms=max_wait_ms,
         endpoint=ext.read_optional_endpoint(extensions, ext.ENDPOINT),

@@ -92,6 +92,7 @@ requests = st.one_of(
         high_watermark=offsets,
         round_token=st.integers(0, INT64),
         incarnation=st.integers(0, INT64),
+        sequence=st.integers(0, INT64),
         max_bytes=st.integers(0, INT32),
         max_wait_ms=st.integers(0, INT32),
         endpoint=st.none() | endpoints,

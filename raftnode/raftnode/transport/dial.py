@@ -1,0 +1,131 @@
+"""The calling side's first words: from an address to a connection with whom was wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Any, cast
+
+from aiohttp import (
+    ClientError,
+    ClientSession,
+    ClientWebSocketResponse,
+    ClientWSTimeout,
+)
+
+from raftnode.core.types import Endpoint, ReplicaKey
+from raftnode.errors import DecodeError
+from raftnode.transport.failure import Failure, FailureReason
+from raftnode.transport.hello import (
+    Hello,
+    Identity,
+    Refusal,
+    decode_hello,
+    encode_hello,
+    encode_refusal,
+    refusal_of,
+)
+from raftnode.transport.settings import TransportSettings
+
+PATH = "/v1/peer"
+
+
+class DialError(Exception):
+    """Nobody we want answered at an address.
+
+    Attributes:
+        failure: what to tell those whose requests waited for this.
+        found: who listens there instead, if it said so.
+    """
+
+    def __init__(self, failure: Failure, found: ReplicaKey | None = None) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        self.found = found
+
+
+@dataclass(frozen=True, slots=True)
+class Dialled:
+    """An open connection and who is at its other end."""
+
+    socket: ClientWebSocketResponse
+    peer: Identity
+    endpoint: Endpoint
+
+
+def make_socket(address: tuple[Any, ...], *, unacknowledged_ms: int) -> socket.socket:
+    """Make a socket that sends at once and gives up data that nobody acknowledges."""
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unacknowledged_ms)
+    return made
+
+
+async def dial(
+    session: ClientSession,
+    endpoint: Endpoint,
+    *,
+    own: Identity,
+    wants: ReplicaKey | None,
+    settings: TransportSettings,
+    frame_bytes_max: int,
+    ssl: SSLContext | None,
+) -> Dialled:
+    """Connect and exchange hellos.
+
+    The caller closes the socket of what it gets.
+
+    Raises:
+        DialError: unreachable, or another than `wants`, or not welcome there.
+    """
+    try:
+        async with asyncio.timeout(settings.connect_timeout_ms / 1000):
+            opened = await session.ws_connect(
+                _url(endpoint, ssl),
+                heartbeat=settings.heartbeat_ms / 1000,
+                max_msg_size=frame_bytes_max,
+                timeout=_close_timeout(settings),
+                ssl=ssl or True,
+            )
+            try:
+                return await _greet(opened, endpoint, own, wants)
+            except BaseException:
+                await opened.close()
+                raise
+    except (ClientError, OSError, ValueError, TypeError, RuntimeError, DecodeError) as error:
+        # ValueError: hosts that no URL can hold; TypeError: not a binary frame.
+        detail = f"{endpoint}: {error or type(error).__name__}"
+        raise DialError(Failure(FailureReason.UNREACHABLE, detail)) from error
+
+
+async def _greet(
+    opened: ClientWebSocketResponse, endpoint: Endpoint, own: Identity, wants: ReplicaKey | None
+) -> Dialled:
+    await opened.send_bytes(encode_hello(Hello(own, wants=wants)))
+    theirs = decode_hello(await opened.receive_bytes())
+    if isinstance(theirs, Refusal):
+        raise _refused(endpoint, theirs, theirs.replica)
+    key = theirs.identity.key
+    refusal = refusal_of(own, theirs, wanted=wants, found=key)
+    if refusal is not None:
+        await opened.send_bytes(encode_refusal(refusal))
+        raise _refused(endpoint, refusal, key)
+    return Dialled(opened, theirs.identity, endpoint)
+
+
+def _refused(endpoint: Endpoint, refusal: Refusal, found: ReplicaKey | None) -> DialError:
+    detail = f"{endpoint}: {refusal.reason}: {refusal.detail}"
+    return DialError(Failure(FailureReason.REFUSED, detail, refusal.reason), found)
+
+
+def _url(endpoint: Endpoint, ssl: SSLContext | None) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{'ws' if ssl is None else 'wss'}://{host}:{endpoint.port}{PATH}"
+
+
+def _close_timeout(settings: TransportSettings) -> ClientWSTimeout:
+    make = cast("Any", ClientWSTimeout)  # its fields are declared in a way that checkers miss
+    return cast("ClientWSTimeout", make(ws_close=settings.close_timeout_ms / 1000))

@@ -1,0 +1,325 @@
+"""One peer as the caller sees it: a connection when there is something to say.
+
+A request waits for the connection that is being made, is sent, and is either
+answered or failed, each exactly once. A failed attempt fails all that waited for
+it; the next request makes the next attempt, not before the backoff allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from ssl import SSLContext
+
+import structlog
+from aiohttp import ClientSession, WSMsgType
+
+from raftnode.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from raftnode.core.types import Endpoint, ReplicaKey
+from raftnode.errors import DecodeError
+from raftnode.transport.addresses import AddressBook
+from raftnode.transport.backoff import Backoff
+from raftnode.transport.dial import DialError, Dialled, dial
+from raftnode.transport.failure import Failure, FailureReason
+from raftnode.transport.hello import Identity
+from raftnode.transport.outbox import Outbox
+from raftnode.transport.settings import TransportSettings
+from raftnode.transport.spawner import TaskSpawner
+from raftnode.wire import Codec, ErrorFrame, Frame, MessageError, ResponseFrame
+
+_log = structlog.get_logger(__name__)
+
+SETTLED_S = 1.0
+"""A connection that ends sooner counts as a failed attempt: no storm of reconnects."""
+
+_ANSWERS: dict[type[Request], type[Response]] = {
+    VoteRequest: VoteResponse,
+    BeginQuorumEpochRequest: BeginQuorumEpochResponse,
+    EndQuorumEpochRequest: EndQuorumEpochResponse,
+    FetchRequest: FetchResponse,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request on its way; `answered` or `failed` is called once."""
+
+    request: Request
+    deadline: float
+    answered: Callable[[ReplicaKey, Response], None]
+    failed: Callable[[Failure], None]
+    timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all links of a pool share."""
+
+    session: ClientSession
+    codec: Codec
+    identity: Callable[[], Identity]
+    addresses: AddressBook
+    on_hello: Callable[[Identity], None]
+    spawn: TaskSpawner
+    settings: TransportSettings
+    rng: random.Random
+    ssl: SSLContext | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    dialled: Dialled
+    outbox: Outbox
+
+
+class Link:
+    """The connection to one peer, by key, or to whoever listens at one address.
+
+    Invariant: a call is in `_waiting` or in `_sent`, until it is answered or failed.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        *,
+        wants: ReplicaKey | None,
+        candidates: Callable[[], Sequence[Endpoint]],
+    ) -> None:
+        self._around = around
+        self._wants = wants
+        self._candidates = candidates
+        self._loop = asyncio.get_running_loop()
+        self._backoff = Backoff(around.settings, around.rng)
+        self._waiting: list[Call] = []
+        self._sent: dict[int, Call] = {}
+        self._next_correlation_id = 0
+        self._connection: _Connection | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+
+    @property
+    def peer(self) -> Identity | None:
+        """Who is connected, if anyone."""
+        return None if self._connection is None else self._connection.dialled.peer
+
+    @property
+    def idle(self) -> bool:
+        """Neither connected nor busy: it may be forgotten."""
+        return self._task is None
+
+    def send(self, call: Call) -> None:
+        """Take a call; never blocks, and calls nothing back before it returns."""
+        if len(self._waiting) + len(self._sent) >= self._around.settings.outstanding_max:
+            detail = f"{len(self._sent)} requests unanswered, {len(self._waiting)} waiting"
+            self._loop.call_soon(call.failed, Failure(FailureReason.OVERLOADED, detail))
+            return
+        call.timer = self._loop.call_at(call.deadline, self._expire, call)
+        if self._connection is not None:
+            self._transmit(call, self._connection, _soon)
+            return
+        self._waiting.append(call)
+        if self._task is None:
+            name = f"link to {self._wants or 'a bootstrap address'}"
+            self._task = self._around.spawn(self._run(), name=name)
+
+    def hurry(self) -> None:
+        """The peer was heard of: end the pause before the next attempt."""
+        self._backoff.reset()
+        self._hurry.set()
+
+    async def close(self) -> None:
+        """Fail all calls and end the connection."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._fail_all(Failure(FailureReason.DISCONNECTED, "closing"))
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await self._pause()
+                if not self._waiting:
+                    break
+                try:
+                    dialled = await self._dial()
+                except DialError as error:
+                    self._backoff.failed(self._loop.time())
+                    self._fail(self._waiting, error.failure)
+                    continue
+                await self._converse(dialled)
+        finally:
+            self._task = None
+
+    async def _pause(self) -> None:
+        self._hurry.clear()
+        pause = self._backoff.pause(self._loop.time())
+        if pause > 0:
+            try:
+                async with asyncio.timeout(pause):
+                    await self._hurry.wait()
+            except TimeoutError:
+                return
+
+    async def _dial(self) -> Dialled:
+        around = self._around
+        failures: list[Failure] = []
+        for endpoint in self._candidates():
+            try:
+                return await dial(
+                    around.session,
+                    endpoint,
+                    own=around.identity(),
+                    wants=self._wants,
+                    settings=around.settings,
+                    frame_bytes_max=around.codec.frame_bytes_max + 1,
+                    ssl=around.ssl,
+                )
+            except DialError as error:
+                if error.found is not None and error.found != around.identity().key:
+                    around.addresses.learn_hello(error.found, endpoint)
+                failures.append(error.failure)
+        # The first address is the best advice, so its failure says the most.
+        unknown = Failure(FailureReason.UNREACHABLE, f"no address of {self._wants} is known")
+        raise DialError(failures[0] if failures else unknown)
+
+    async def _converse(self, dialled: Dialled) -> None:
+        """Use a connection until it ends."""
+        around, key = self._around, dialled.peer.key
+        started = self._loop.time()
+        around.on_hello(dialled.peer)
+        outbox = Outbox(dialled.socket.send_bytes, bytes_max=around.settings.outbox_bytes_max)
+        connection = _Connection(dialled, outbox)
+        writer = around.spawn(outbox.run(), name=f"write to {key}")
+        self._connection = connection
+        _log.info("peer_connected", peer=str(key), endpoint=str(dialled.endpoint))
+        reason = "the peer closed the connection"
+        try:
+            waiting, self._waiting = self._waiting, []
+            for call in waiting:
+                self._transmit(call, connection, _at_once)
+            async for message in dialled.socket:
+                if message.type is not WSMsgType.BINARY:
+                    reason = f"{message.type.name}: {message.data}"
+                    break
+                problem = self._receive(message.data, connection)
+                if problem is not None:
+                    reason = problem
+                    break
+        finally:
+            self._connection = None
+            writer.cancel()
+            if self._loop.time() - started < SETTLED_S:
+                self._backoff.failed(self._loop.time())
+            else:
+                self._backoff.reset()
+            _log.info("peer_disconnected", peer=str(key), reason=reason)
+            sent = list(self._sent.values())
+            self._sent.clear()
+            self._fail(sent, Failure(FailureReason.DISCONNECTED, reason))
+            await dialled.socket.close()
+
+    def _transmit(
+        self,
+        call: Call,
+        connection: _Connection,
+        report: Callable[[Callable[[Failure], None], Failure], None],
+    ) -> None:
+        """Send a call, or `report` why not."""
+        own = self._around.identity()
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0xFFFFFFFF
+        failure = None
+        try:
+            frame = self._around.codec.encode_request(
+                call.request,
+                source=own.key,
+                target=connection.dialled.peer.key,
+                cluster_id=own.cluster_id,
+                correlation_id=correlation_id,
+            )
+        except ValueError as error:
+            failure = Failure(FailureReason.INVALID, str(error))
+        else:
+            if not connection.outbox.put(frame):
+                detail = f"{connection.outbox.waiting_bytes} bytes wait for the peer to read"
+                failure = Failure(FailureReason.OVERLOADED, detail)
+        if failure is None:
+            self._sent[correlation_id] = call
+            return
+        if call.timer is not None:
+            call.timer.cancel()
+        report(call.failed, failure)
+
+    def _receive(self, data: bytes, connection: _Connection) -> str | None:
+        """Take a frame; returns why the connection must end, if it must."""
+        try:
+            frame: Frame | MessageError = self._around.codec.decode(data)
+        except MessageError as error:
+            frame = error
+        except DecodeError as error:
+            return f"{error}"
+        envelope, own = frame.envelope, self._around.identity()
+        if not envelope.is_response:
+            return "a request where responses are expected"
+        if envelope.source != connection.dialled.peer.key or envelope.target != own.key:
+            return f"a frame from {envelope.source} to {envelope.target}"
+        if len({envelope.cluster_id, own.cluster_id} - {None}) > 1:
+            return f"cluster {envelope.cluster_id}; this is {own.cluster_id}"
+        call = self._sent.pop(envelope.correlation_id, None)
+        if call is None:
+            return None  # it has timed out here
+        if call.timer is not None:
+            call.timer.cancel()
+        match frame:
+            case ResponseFrame() if isinstance(frame.message, _ANSWERS[type(call.request)]):
+                if envelope.leader is not None:
+                    self._around.addresses.learn_leader(envelope.leader, envelope.leader_endpoint)
+                call.answered(envelope.source, frame.message)
+            case ErrorFrame():
+                detail = f"{frame.error.name}: {frame.message}"
+                call.failed(Failure(FailureReason.REJECTED, detail))
+            case _:
+                call.failed(Failure(FailureReason.BAD_RESPONSE, str(frame)[:300]))
+        return None
+
+    def _expire(self, call: Call) -> None:
+        if call in self._waiting:
+            self._waiting.remove(call)
+        self._sent = {key: sent for key, sent in self._sent.items() if sent is not call}
+        call.failed(Failure(FailureReason.TIMED_OUT, "no response in time"))
+
+    def _fail_all(self, failure: Failure) -> None:
+        calls = [*self._sent.values(), *self._waiting]
+        self._sent.clear()
+        self._waiting.clear()
+        self._fail(calls, failure)
+
+    def _fail(self, calls: list[Call], failure: Failure) -> None:
+        """Fail calls; the list is emptied first, since a callback may send again."""
+        failed = list(calls)
+        calls.clear()
+        for call in failed:
+            if call.timer is not None:
+                call.timer.cancel()
+            call.failed(failure)
+
+
+def _at_once(failed: Callable[[Failure], None], failure: Failure) -> None:
+    failed(failure)
+
+
+def _soon(failed: Callable[[Failure], None], failure: Failure) -> None:
+    asyncio.get_running_loop().call_soon(failed, failure)

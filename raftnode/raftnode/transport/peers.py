@@ -1,0 +1,186 @@
+"""The calling side: sends this replica's requests and reports what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from functools import partial
+from ssl import SSLContext
+
+from aiohttp import ClientSession, ClientTimeout, TCPConnector
+from aiohttp.abc import AbstractResolver
+
+from raftnode.core.messages import Request, Response
+from raftnode.core.types import Endpoint, ReplicaKey
+from raftnode.transport.addresses import AddressBook
+from raftnode.transport.dial import make_socket
+from raftnode.transport.failure import Failure, FailureReason
+from raftnode.transport.hello import Identity, RefusalReason
+from raftnode.transport.link import Call, Link, Surroundings
+from raftnode.transport.settings import TransportSettings
+from raftnode.transport.spawner import TaskSpawner
+from raftnode.wire import Codec
+
+OnResponse = Callable[[ReplicaKey, Request, Response], None]
+"""(who answered, what was asked, the answer); must not block and must not raise."""
+
+OnFailure = Callable[[ReplicaKey | None, Request, Failure], None]
+"""(whom it was for; None: a bootstrap request, what was asked, why there is no answer)."""
+
+
+class PeerPool:
+    """All peers that this replica speaks to, one connection for each (id, UUID).
+
+    Every request sent ends in exactly one call of `on_response` or `on_failure`,
+    never from within `send`. To be made and used on the running loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        codec: Codec,
+        identity: Callable[[], Identity],
+        addresses: AddressBook,
+        on_response: OnResponse,
+        on_failure: OnFailure,
+        spawn: TaskSpawner,
+        rng: random.Random,
+        on_hello: Callable[[Identity], None] | None = None,
+        resolver: AbstractResolver | None = None,
+        ssl: SSLContext | None = None,
+        settings: TransportSettings | None = None,
+    ) -> None:
+        self._settings = settings or TransportSettings()
+        self._identity = identity
+        self._addresses = addresses
+        self._on_response = on_response
+        self._on_failure = on_failure
+        self._on_hello = on_hello
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+        unacknowledged_ms = 2 * self._settings.heartbeat_ms
+        self._session = ClientSession(
+            connector=TCPConnector(
+                limit=0,
+                use_dns_cache=False,
+                resolver=resolver,
+                socket_factory=partial(make_socket, unacknowledged_ms=unacknowledged_ms),
+            ),
+            timeout=ClientTimeout(total=None),
+        )
+        self._around = Surroundings(
+            session=self._session,
+            codec=codec,
+            identity=identity,
+            addresses=addresses,
+            on_hello=self._hello,
+            spawn=spawn,
+            settings=self._settings,
+            rng=rng,
+            ssl=ssl,
+        )
+        self._links: dict[ReplicaKey | Endpoint, Link] = {}
+        self._closed = False
+
+    @property
+    def connected(self) -> tuple[Identity, ...]:
+        """Who is connected right now, each once."""
+        peers = {link.peer.key: link.peer for link in self._links.values() if link.peer}
+        return tuple(peers.values())
+
+    def send(self, target: ReplicaKey, request: Request, timeout_ms: int) -> None:
+        """Send a request to one replica, by (id, UUID)."""
+        call = self._call(target, request, timeout_ms)
+        if target == self._identity().key:
+            self._fail_soon(call, Failure(FailureReason.REFUSED, "own key", RefusalReason.OWN_KEY))
+            return
+        link = self._link(
+            target, wants=target, candidates=partial(self._addresses.candidates, target)
+        )
+        self._send(call, link)
+
+    def send_bootstrap(self, request: Request, timeout_ms: int) -> None:
+        """Send a request to whoever is first reached of the bootstrap addresses, in random order.
+
+        Who that was comes with the response. It must be a request that names no
+        receiver: a Fetch.
+        """
+        addresses = list(self._addresses.bootstrap)
+        self._rng.shuffle(addresses)
+        call = self._call(None, request, timeout_ms)
+        self._try_next(addresses, call, Failure(FailureReason.UNREACHABLE, "no bootstrap address"))
+
+    def noticed(self, key: ReplicaKey) -> None:
+        """A replica was heard of (it dialled us): if it is being waited for, dial now."""
+        link = self._links.get(key)
+        if link is not None:
+            link.hurry()
+
+    async def close(self) -> None:
+        """Fail what is under way, end all connections; later sends fail."""
+        self._closed = True
+        await asyncio.gather(*(link.close() for link in self._links.values()))
+        await self._session.close()
+
+    def _call(self, target: ReplicaKey | None, request: Request, timeout_ms: int) -> Call:
+        return Call(
+            request=request,
+            deadline=self._loop.time() + timeout_ms / 1000,
+            answered=lambda source, response: self._on_response(source, request, response),
+            failed=partial(self._on_failure, target, request),
+        )
+
+    def _send(self, call: Call, link: Link | None) -> None:
+        if link is None:
+            detail = "closed" if self._closed else f"{len(self._links)} peers are busy"
+            self._fail_soon(call, Failure(FailureReason.OVERLOADED, detail))
+        else:
+            link.send(call)
+
+    def _fail_soon(self, call: Call, failure: Failure) -> None:
+        self._loop.call_soon(call.failed, failure)
+
+    def _try_next(self, addresses: list[Endpoint], call: Call, last: Failure) -> None:
+        """Try the addresses left; go on only while it is sure that nobody got the request."""
+        if not addresses:
+            self._fail_soon(call, last)
+            return
+        endpoint, *rest = addresses
+
+        def failed(failure: Failure) -> None:
+            if failure.reason in (FailureReason.UNREACHABLE, FailureReason.REFUSED):
+                self._try_next(rest, call, failure)
+            else:
+                call.failed(failure)
+
+        attempt = Call(call.request, call.deadline, call.answered, failed)
+        self._send(attempt, self._link(endpoint, wants=None, candidates=lambda: (endpoint,)))
+
+    def _link(
+        self,
+        name: ReplicaKey | Endpoint,
+        *,
+        wants: ReplicaKey | None,
+        candidates: Callable[[], tuple[Endpoint, ...]],
+    ) -> Link | None:
+        if self._closed:
+            return None
+        link = self._links.get(name)
+        if link is None:
+            if len(self._links) >= self._settings.links_max and not self._forget_one():
+                return None
+            link = self._links[name] = Link(self._around, wants=wants, candidates=candidates)
+        return link
+
+    def _forget_one(self) -> bool:
+        idle = next((name for name, link in self._links.items() if link.idle), None)
+        if idle is None:
+            return False
+        del self._links[idle]
+        return True
+
+    def _hello(self, peer: Identity) -> None:
+        self._addresses.learn_hello(peer.key, peer.peer_endpoint)
+        if self._on_hello is not None:
+            self._on_hello(peer)

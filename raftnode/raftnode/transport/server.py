@@ -1,0 +1,285 @@
+"""The called side: `/v1/peer`, where other replicas send their requests.
+
+One task per connection reads; one writes what `respond` was called with. A
+response may come at any time and in any order. A stranger's bytes get an error
+reply or a closed connection and never reach the callback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from functools import partial
+
+import structlog
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from raftnode.core.messages import ErrorCode, Request, Response
+from raftnode.core.types import ReplicaKey
+from raftnode.errors import DecodeError
+from raftnode.transport.hello import (
+    Hello,
+    Identity,
+    Refusal,
+    RefusalReason,
+    decode_hello,
+    encode_hello,
+    encode_refusal,
+    refusal_of,
+)
+from raftnode.transport.outbox import Outbox
+from raftnode.transport.settings import TransportSettings
+from raftnode.transport.spawner import TaskSpawner
+from raftnode.wire import Codec, Envelope, MessageError, RequestFrame
+
+_log = structlog.get_logger(__name__)
+
+Respond = Callable[[Response], None]
+"""Answers one request: once, from the loop's thread, now or later.
+
+Further calls, and calls after the connection ended, do nothing.
+"""
+
+OnRequest = Callable[[ReplicaKey, Request, Respond], None]
+"""Takes a request of an identified replica; must not block and must not raise."""
+
+OnHello = Callable[[Identity], None]
+"""Told of each replica that said hello and is welcome."""
+
+
+class PeerServer:
+    """Serves all replicas that dial this one; `handle` goes into aiohttp's routes."""
+
+    def __init__(
+        self,
+        *,
+        codec: Codec,
+        identity: Callable[[], Identity],
+        on_request: OnRequest,
+        spawn: TaskSpawner,
+        on_hello: OnHello | None = None,
+        settings: TransportSettings | None = None,
+    ) -> None:
+        self._codec = codec
+        self._identity = identity
+        self._on_request = on_request
+        self._on_hello = on_hello
+        self._spawn = spawn
+        self._settings = settings or TransportSettings()
+        self._sockets: dict[web.WebSocketResponse, ReplicaKey | None] = {}
+        self._closing = False
+
+    @property
+    def connections(self) -> Counter[ReplicaKey]:
+        """How many connections each replica has to this one."""
+        return Counter(key for key in self._sockets.values() if key is not None)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Serve one connection until it ends."""
+        settings = self._settings
+        if self._closing or len(self._sockets) >= settings.connections_max:
+            return web.Response(status=503, text="no room for another peer\n")
+        socket = web.WebSocketResponse(
+            heartbeat=settings.heartbeat_ms / 1000,
+            max_msg_size=settings.request_bytes_max,
+            timeout=settings.close_timeout_ms / 1000,
+            compress=False,
+        )
+        await socket.prepare(request)
+        self._sockets[socket] = None
+        try:
+            hello = await self._greet(socket)
+            if hello is not None:
+                await self._serve(request, socket, hello.identity)
+        finally:
+            del self._sockets[socket]
+            if request.transport is not None:
+                # After a goodbye nothing is left to send; without one nothing will be read.
+                request.transport.abort()
+        return socket
+
+    async def close(self) -> None:
+        """Say goodbye to all and accept nobody any more."""
+        self._closing = True
+        farewells = [_close(socket, WSCloseCode.GOING_AWAY, "closing") for socket in self._sockets]
+        await asyncio.gather(*farewells)
+
+    async def _greet(self, socket: web.WebSocketResponse) -> Hello | None:
+        own = self._identity()
+        try:
+            data = await socket.receive_bytes(timeout=self._settings.hello_timeout_ms / 1000)
+            theirs = decode_hello(data)
+            if isinstance(theirs, Refusal):
+                return None
+            refusal = refusal_of(own, theirs, wanted=theirs.wants, found=own.key)
+        except (DecodeError, TypeError, TimeoutError) as error:
+            theirs = None
+            refusal = Refusal(RefusalReason.BAD_HELLO, str(error) or "no hello in time", own.key)
+        try:
+            if refusal is not None or theirs is None:
+                if refusal is not None:
+                    _log.info("peer_refused", reason=refusal.reason, detail=refusal.detail)
+                    await socket.send_bytes(encode_refusal(refusal))
+                    await _close(socket, WSCloseCode.POLICY_VIOLATION, refusal.reason)
+                return None
+            await socket.send_bytes(encode_hello(Hello(own)))
+        except (OSError, RuntimeError):
+            return None
+        return theirs
+
+    async def _serve(
+        self, request: web.Request, socket: web.WebSocketResponse, peer: Identity
+    ) -> None:
+        self._sockets[socket] = peer.key
+        await self._make_room(peer.key)
+        if self._on_hello is not None:
+            self._on_hello(peer)
+        connection = _Connection(
+            codec=self._codec,
+            identity=self._identity,
+            on_request=self._on_request,
+            settings=self._settings,
+            peer=peer,
+            outbox=Outbox(socket.send_bytes, bytes_max=self._settings.outbox_bytes_max),
+            cut=partial(_abort, request),
+        )
+        writer = self._spawn(connection.outbox.run(), name=f"write to {peer.key}")
+        try:
+            async for message in socket:
+                if message.type is WSMsgType.BINARY:
+                    problem = connection.receive(message.data)
+                elif message.type is WSMsgType.ERROR:
+                    problem = f"{message.data}"
+                else:
+                    problem = f"a message of type {message.type.name}"
+                if problem is not None:
+                    _log.info("peer_cut_off", peer=str(peer.key), reason=problem)
+                    await _close(socket, WSCloseCode.POLICY_VIOLATION, problem)
+                    break
+        finally:
+            connection.forget()
+            writer.cancel()
+
+    async def _make_room(self, key: ReplicaKey) -> None:
+        mine = [socket for socket, owner in self._sockets.items() if owner == key]
+        for socket in mine[: -self._settings.connections_per_replica_max]:
+            await _close(socket, WSCloseCode.TRY_AGAIN_LATER, "too many connections")
+
+
+class _Connection:
+    """One replica's requests that wait for their answer.
+
+    Invariant: a correlation id is in `_open` from its request to its response, and
+    never more than `outstanding_max` are; the oldest is forgotten, not the newest,
+    because its sender has most likely stopped waiting.
+    """
+
+    def __init__(
+        self,
+        *,
+        codec: Codec,
+        identity: Callable[[], Identity],
+        on_request: OnRequest,
+        settings: TransportSettings,
+        peer: Identity,
+        outbox: Outbox,
+        cut: Callable[[], None],
+    ) -> None:
+        self.outbox = outbox
+        self._codec = codec
+        self._identity = identity
+        self._on_request = on_request
+        self._settings = settings
+        self._peer = peer
+        self._cut = cut
+        self._open: OrderedDict[int, Envelope] = OrderedDict()
+
+    def receive(self, data: bytes) -> str | None:
+        """Take a frame; returns why the connection must end, if it must."""
+        try:
+            frame = self._codec.decode(data)
+        except MessageError as error:
+            if error.envelope.is_response or error.envelope.source != self._peer.key:
+                return f"{error}"
+            return self._refuse(error.envelope, error.error, str(error))
+        except DecodeError as error:
+            return f"{error}"
+        envelope = frame.envelope
+        if not isinstance(frame, RequestFrame):
+            return "a response where requests are expected"
+        if envelope.source != self._peer.key:
+            return f"a frame from {envelope.source} on the connection of {self._peer.key}"
+        own = self._identity()
+        if envelope.target not in (None, own.key):
+            reason = f"for {envelope.target}; this is {own.key}"
+            return self._refuse(envelope, ErrorCode.INVALID_VOTER_KEY, reason)
+        clusters = {envelope.cluster_id, self._peer.cluster_id, own.cluster_id} - {None}
+        if len(clusters) > 1:
+            reason = f"cluster {envelope.cluster_id}; this is {own.cluster_id}"
+            return self._refuse(envelope, ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
+        if envelope.cluster_id is None and self._peer.cluster_id is not None:
+            return self._refuse(envelope, ErrorCode.INVALID_REQUEST, "no cluster id (S5)")
+        correlation_id = envelope.correlation_id
+        if correlation_id in self._open:
+            return f"correlation id {correlation_id} a second time"
+        self._open[correlation_id] = envelope
+        if len(self._open) > self._settings.outstanding_max:
+            self._open.popitem(last=False)
+        respond = partial(self._respond, correlation_id)
+        self._on_request(envelope.source, frame.message, respond)
+        return None
+
+    def forget(self) -> None:
+        """The connection ended: answers that still come do nothing."""
+        self._open.clear()
+
+    def _respond(self, correlation_id: int, response: Response) -> None:
+        request = self._open.pop(correlation_id, None)
+        if request is None:
+            return
+        own = self._identity()
+        try:
+            frame = self._codec.encode_response(
+                response,
+                source=own.key,
+                target=self._peer.key,
+                cluster_id=own.cluster_id,
+                correlation_id=correlation_id,
+            )
+        except ValueError as error:
+            self._refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+            return
+        self._send(frame)
+
+    def _refuse(self, envelope: Envelope, error: ErrorCode, reason: str) -> None:
+        own = self._identity()
+        frame = self._codec.encode_error(
+            envelope, error, reason, source=own.key, cluster_id=own.cluster_id
+        )
+        _log.info("request_refused", peer=str(self._peer.key), error=error.name, reason=reason)
+        self._send(frame)
+
+    def _send(self, frame: bytes) -> None:
+        if not self.outbox.put(frame):
+            _log.info("peer_cut_off", peer=str(self._peer.key), reason="it does not read")
+            self._cut()
+
+
+def _abort(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
+
+
+async def _close(socket: web.WebSocketResponse, code: WSCloseCode, reason: str) -> None:
+    """Say goodbye; whoever does not listen to it is cut off by the handler's end."""
+    try:
+        async with asyncio.timeout(1):
+            await socket.close(code=code, message=_cut_text(reason), drain=False)
+    except (OSError, RuntimeError):
+        return
+
+
+def _cut_text(reason: str) -> bytes:
+    """A reason of at most the 123 bytes that a close frame can carry."""
+    return reason.encode()[:120].decode(errors="ignore").encode()

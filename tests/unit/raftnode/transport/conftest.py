@@ -1,0 +1,180 @@
+"""Replicas with real sockets on 127.0.0.1: a server, a pool, and what they reported."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine
+
+import pytest
+from aiohttp import web
+
+from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse
+from raftnode.core.records import Batch
+from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
+from raftnode.transport import (
+    AddressBook,
+    HostsFileResolver,
+    Identity,
+    PeerPool,
+    PeerServer,
+    TransportSettings,
+)
+from raftnode.wire import Codec
+
+CLUSTER = "jzIrVDQ0QXu0bBSbPcyDpA"
+
+FAST = TransportSettings(
+    connect_timeout_ms=1000, hello_timeout_ms=200, heartbeat_ms=200, close_timeout_ms=50
+)
+
+
+class Tasks:
+    """A spawner that holds its tasks and shows, at the end, which were left or failed."""
+
+    def __init__(self) -> None:
+        self.running: set[asyncio.Task[None]] = set()
+        self.failed: list[BaseException] = []
+
+    def __call__(self, coroutine: Coroutine[None, None, None], *, name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self.running.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self.running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failed.append(error)
+
+
+def one_batch(data: bytes | memoryview, *, allow_partial_tail: bool = False) -> tuple[Batch, ...]:
+    return (Batch(Offset(0), Offset(0), Epoch(1), bytes(data)),)
+
+
+def fetch(replica: ReplicaKey, token: int = 0) -> FetchRequest:
+    return FetchRequest(
+        epoch=Epoch(1),
+        replica=replica,
+        fetch_offset=Offset(0),
+        last_fetched_epoch=Epoch(-1),
+        acknowledged_offset=Offset(0),
+        high_watermark=Offset(0),
+        round_token=token,
+        incarnation=1,
+        max_bytes=1 << 20,
+        max_wait_ms=500,
+    )
+
+
+def fetched(token: int = 0, data: bytes = b"", leader: ReplicaKey | None = None) -> FetchResponse:
+    batches = (Batch(Offset(0), Offset(0), Epoch(1), data),) if data else ()
+    return FetchResponse(
+        error=ErrorCode.NONE,
+        epoch=Epoch(1),
+        leader=leader,
+        leader_endpoint=Endpoint("127.0.0.1", 9) if leader else None,
+        batches=batches,
+        round_token=token,
+    )
+
+
+class Replica:
+    """One replica; `requests`, `responses`, `failures` queue what its callbacks were told."""
+
+    def __init__(
+        self,
+        node_id: int,
+        *,
+        cluster_id: str | None = CLUSTER,
+        bootstrap: tuple[Endpoint, ...] = (),
+        settings: TransportSettings = FAST,
+        directory: int = 0,
+        resolver: Callable[[Tasks], HostsFileResolver] | None = None,
+    ) -> None:
+        self.key = ReplicaKey(NodeId(node_id), uuid.UUID(int=1000 * node_id + directory + 1))
+        self.identity = Identity(self.key, cluster_id, 1)
+        self.codec = Codec(one_batch)
+        self.tasks = Tasks()
+        self.requests: asyncio.Queue = asyncio.Queue()
+        self.responses: asyncio.Queue = asyncio.Queue()
+        self.failures: asyncio.Queue = asyncio.Queue()
+        self.hellos: list[Identity] = []
+        self.settings = settings
+        self.addresses = AddressBook(bootstrap)
+        self.pool = PeerPool(
+            codec=self.codec,
+            identity=lambda: self.identity,
+            addresses=self.addresses,
+            on_response=lambda *args: self.responses.put_nowait(args),
+            on_failure=lambda *args: self.failures.put_nowait(args),
+            spawn=self.tasks,
+            rng=random.Random(1),
+            resolver=resolver(self.tasks) if resolver else None,
+            settings=settings,
+        )
+        self.server: PeerServer | None = None
+        self.runner: web.AppRunner | None = None
+        self.port = 0
+        self.echoes = False
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint("127.0.0.1", self.port)
+
+    async def listen(self, port: int = 0) -> Endpoint:
+        self.server = PeerServer(
+            codec=self.codec,
+            identity=lambda: self.identity,
+            on_request=self._on_request,
+            on_hello=self.hellos.append,
+            spawn=self.tasks,
+            settings=self.settings,
+        )
+        app = web.Application()
+        app.router.add_get("/v1/peer", self.server.handle)
+        self.runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self.runner.setup()
+        site = web.TCPSite(self.runner, "127.0.0.1", port, reuse_address=True)
+        await site.start()
+        self.port = self.runner.addresses[0][1]
+        return self.endpoint
+
+    async def stop_listening(self) -> None:
+        if self.server is not None and self.runner is not None:
+            await self.server.close()
+            await self.runner.cleanup()
+        self.server = self.runner = None
+
+    def echo(self) -> None:
+        """From now on, answer each request at once with its own token."""
+        self.echoes = True
+
+    def _on_request(self, source, request, respond) -> None:
+        if self.echoes:
+            respond(fetched(request.round_token))
+        else:
+            self.requests.put_nowait((source, request, respond))
+
+    async def close(self) -> None:
+        await self.pool.close()
+        await self.stop_listening()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not self.tasks.running, "tasks were left behind"
+        assert not self.tasks.failed, self.tasks.failed
+
+
+@pytest.fixture
+async def replica() -> AsyncIterator[Callable[..., Replica]]:
+    """Makes replicas and closes them; a task left behind or failed fails the test."""
+    made: list[Replica] = []
+
+    def make(node_id: int, **kwargs) -> Replica:
+        made.append(Replica(node_id, **kwargs))
+        return made[-1]
+
+    yield make
+    for each in made:
+        await each.close()

@@ -24,14 +24,21 @@ from raftnode.errors import (
 )
 from raftnode.storage.directory import DataDirectory, LatchConflictError, format_storage
 from raftnode.storage.files import Files
-from raftnode.storage.identity import random_directory_id
 from raftnode.storage.log import LogSettings
 from raftnode.testing.faultdisk import Fault, FaultDisk
 
 ROOT = Path("/data")
+
+
 LOG = ROOT / "__cluster_metadata-0"
+
+
 ONE = NodeId(1)
+
+
 KEY = ReplicaKey(ONE, uuid.UUID(int=0x1234))
+
+
 LATCH = Latch("cluster", VoterSet.of([Voter(KEY)]))
 
 
@@ -56,31 +63,6 @@ def used() -> FaultDisk:
     return disk
 
 
-def test_an_empty_directory_gets_a_fresh_uuid_in_three_places() -> None:
-    disk = make()
-    disk.make_directory(ROOT / "lost+found")
-    directory = open_on(disk)
-    text = str(directory.key)[2:].encode()
-    for path in (ROOT / "meta.properties", LOG / "quorum-state", LOG / "storage-id"):
-        assert text in disk.content(path)
-    assert directory.incarnation == 1
-    assert (directory.cluster_id, directory.latch, directory.quorum_state) == (
-        None,
-        None,
-        QuorumState(),
-    )
-    assert "formatting" not in disk.listdir(str(ROOT))
-    directory.close()
-    again = open_on(disk)
-    assert (again.key, again.incarnation) == (directory.key, 2)
-    assert open_on(make(1)).key != directory.key
-
-
-def test_fresh_uuids_never_begin_with_a_dash() -> None:
-    made = iter([uuid.UUID(bytes=b"\xf8" + bytes(15)), uuid.UUID(int=5)])
-    assert random_directory_id(lambda: next(made)) == uuid.UUID(int=5)
-
-
 def test_a_directory_in_use_is_refused() -> None:
     disk = make()
     open_on(disk)
@@ -95,43 +77,6 @@ def test_the_lock_is_let_go_when_opening_fails() -> None:
     open_on(disk)
 
 
-PLACES = [ROOT / "meta.properties", LOG / "quorum-state", LOG / "storage-id"]
-
-
-@pytest.mark.parametrize("place", PLACES, ids=lambda path: path.name)
-def test_a_missing_uuid_is_refused_and_told(place: Path) -> None:
-    disk = used()
-    disk.remove(place)
-    with pytest.raises(StorageIdentityError, match=f"{place.name} missing.*must be replaced"):
-        open_on(disk)
-
-
-@pytest.mark.parametrize("place", PLACES, ids=lambda path: path.name)
-def test_a_different_uuid_is_refused_and_told(place: Path) -> None:
-    """S2; scenario `uuid-survives-state-does-not` is the case of a log from another disk."""
-    disk, other = used(), used_elsewhere()
-    disk.overwrite(place, other.content(place))
-    with pytest.raises(StorageIdentityError, match="not the same in its three places"):
-        open_on(disk)
-
-
-def used_elsewhere() -> FaultDisk:
-    disk = make(7)
-    open_on(disk).close()
-    return disk
-
-
-@pytest.mark.parametrize("wiped", [LOG, ROOT / "x"])
-def test_a_surviving_meta_properties_over_a_lost_log_is_refused(wiped: Path) -> None:
-    disk = used()
-    if wiped == LOG:
-        disk.wipe(LOG)
-    else:
-        disk.remove(LOG)
-    with pytest.raises(StorageIdentityError):
-        open_on(disk)
-
-
 def test_a_wiped_directory_is_another_replica() -> None:
     disk = used()
     before = open_on(disk)
@@ -140,34 +85,6 @@ def test_a_wiped_directory_is_another_replica() -> None:
     after = open_on(disk)
     assert after.key.directory_id != before.key.directory_id
     assert after.incarnation == 1
-
-
-def test_a_directory_of_something_else_is_left_alone() -> None:
-    disk = make()
-    disk.overwrite(ROOT / "passwd", b"x")
-    with pytest.raises(
-        ConfigurationError, match=r"neither empty nor a data directory; it holds .*passwd"
-    ):
-        open_on(disk)
-    with pytest.raises(ConfigurationError, match="not empty"):
-        format_storage(ROOT, ONE, files=Files(disk))
-    assert "meta.properties" not in disk.listdir(str(ROOT))
-
-
-def test_a_format_mark_over_a_directory_that_was_used_is_refused() -> None:
-    disk = used()
-    disk.overwrite(ROOT / "formatting", f"{KEY}\n".encode())
-    with pytest.raises(StorageIdentityError, match="never finished, yet it holds"):
-        open_on(disk)
-    for path in (
-        LOG / f"{0:020d}.log",
-        LOG / "leader-epoch-checkpoint",
-        LOG / "recovery-point-offset-checkpoint",
-        LOG / "flushed-offset",
-    ):
-        disk.remove(path)
-    with pytest.raises(StorageIdentityError, match="yet it holds quorum-state"):
-        open_on(disk)
 
 
 @pytest.mark.parametrize("name", ["incarnation", "formation.json", "meta.properties"])
@@ -370,18 +287,6 @@ def test_a_full_disk_is_told_and_does_no_harm(capacity: int) -> None:
     disk.kill()
     disk.capacity_bytes = None
     assert open_on(disk).quorum_state == QuorumState()
-
-
-def test_formatting_by_hand_gives_the_uuid_and_the_latch_once() -> None:
-    disk = make()
-    assert (
-        format_storage(ROOT, ONE, files=Files(disk), directory_id=KEY.directory_id, latch=LATCH)
-        == KEY
-    )
-    with pytest.raises(ConfigurationError, match="not empty"):
-        format_storage(ROOT, ONE, files=Files(disk))
-    directory = open_on(disk)
-    assert (directory.key, directory.latch, directory.cluster_id) == (KEY, LATCH, "cluster")
 
 
 def test_formatting_by_hand_can_be_repeated_after_a_crash() -> None:

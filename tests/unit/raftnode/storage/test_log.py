@@ -1,5 +1,3 @@
-"""The log with its segments, epochs, checkpoints and recovery."""
-
 from __future__ import annotations
 
 import errno
@@ -11,14 +9,15 @@ import pytest
 
 from raftnode.core.records import Batch, RaftVersion
 from raftnode.core.types import Epoch, LogPosition, Offset
-from raftnode.errors import DecodeError, StorageCorruptError, StorageFailedError, StorageLostError
+from raftnode.errors import DecodeError, StorageFailedError, StorageLostError
 from raftnode.storage.batch import Record, decode_batches, encode_data_batch, stamp
-from raftnode.storage.epochs import EpochIndex, EpochStart
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
 from raftnode.testing.faultdisk import Fault, FaultDisk
 
 DIR = Path("/data/__cluster_metadata-0")
+
+
 SMALL = LogSettings(segment_bytes=400, now_ms=lambda: 5)
 
 
@@ -115,48 +114,6 @@ def test_the_identity_of_the_directory_is_checked_before_a_segment_is_made() -> 
     assert calls == [1, 2]
 
 
-def test_reading_gives_whole_batches_from_the_one_that_holds_the_offset() -> None:
-    _, log = make()
-    log.append([batch(0, count=3), batch(3, count=2), batch(5)])
-    size = len(batch(3, count=2).data)
-
-    def bases(start: int, max_bytes: int, end: int) -> list[int]:
-        data = log.read(Offset(start), max_bytes, Offset(end))
-        return [b.base_offset for b in decode_batches(data)]
-
-    assert bases(0, 10_000, 6) == [0, 3, 5]
-    assert bases(2, 10_000, 6) == [0, 3, 5]
-    assert bases(4, 1, 6) == [3]
-    assert bases(3, size + 1, 6) == [3]
-    assert bases(0, 10_000, 5) == [0, 3]
-    assert bases(0, 10_000, 4) == [0]
-    assert bases(0, 10_000, 2) == []
-    assert bases(6, 10_000, 6) == []
-    assert bases(5, 10_000, 99) == [5]
-    for outside in (-1, 7):
-        with pytest.raises(ValueError, match="outside"):
-            log.read(Offset(outside), 10, Offset(99))
-
-
-def test_every_batch_is_found_from_every_offset_also_after_a_reopen() -> None:
-    rng = random.Random(4)
-    disk = FaultDisk(rng)
-    disk.make_directory(DIR)
-    settings = LogSettings(segment_bytes=20_000)
-    log = Log.open(Files(disk), DIR, settings)
-    batches: list[Batch] = []
-    end = 0
-    for _ in range(150):
-        batches.append(batch(end, count=rng.randint(1, 4), size=rng.choice([1, 300, 2000])))
-        end = batches[-1].end_offset
-    log.append(batches)
-    log.flush()
-    for current in (log, Log.open(Files(disk), DIR, settings)):
-        for expected in batches:
-            for offset in (expected.base_offset, expected.last_offset):
-                assert current.read(offset, 1, Offset(end)) == expected.data
-
-
 def test_flush_returns_what_was_written_before_the_sync_began() -> None:
     disk, log = make()
     log.append([batch(0)])
@@ -243,14 +200,6 @@ def test_truncation_drops_records_segments_and_epochs_durably() -> None:
     assert again.position == LogPosition(Epoch(-1), Offset(0))
 
 
-def test_truncation_inside_a_batch_goes_back_to_its_start() -> None:
-    _, log = make()
-    log.append([batch(0, count=3), batch(3, count=3)])
-    assert log.truncate(Offset(5)) == 3
-    with pytest.raises(ValueError, match="before 0"):
-        log.truncate(Offset(-1))
-
-
 def test_truncation_waits_for_a_flush_under_way() -> None:
     disk, log = make()
     log.append([batch(0), batch(1)])
@@ -330,179 +279,6 @@ def test_a_read_that_a_truncation_overtook_is_done_again() -> None:
     assert data == batch(1, 9).data
 
 
-# Recovery.
-
-
-def flushed(count: int = 3, seed: int = 0) -> FaultDisk:
-    disk, log = make(seed)
-    log.append([control(0, 1)])
-    for offset in range(1, count):
-        log.append([batch(offset)])
-    log.flush()
-    disk.kill()
-    return disk
-
-
-def test_control_batches_are_recovered_without_their_bytes() -> None:
-    disk = flushed()
-    log = reopen(disk)
-    assert log.recovered == (control(0, 1),)
-    assert log.torn_tail is None
-    log.close()
-    assert reopen(disk).recovered == (control(0, 1),)
-
-
-def test_a_torn_tail_is_cut_and_told() -> None:
-    disk, log = make()
-    log.append([batch(0)])
-    log.flush()
-    log.append([batch(1)])
-    disk.kill()
-    disk.flip_bit(DIR / segments(disk)[0], len(batch(0).data) + 70)
-    log = reopen(disk)
-    assert log.end_offset == 1
-    assert log.torn_tail is not None
-    assert (log.torn_tail.position, log.torn_tail.offset) == (len(batch(0).data), 1)
-    log.append([batch(1)])
-    log.flush()
-    disk.crash()
-    assert reopen(disk).torn_tail is None
-
-
-def test_damage_in_flushed_records_is_refused_never_cut() -> None:
-    """No segment was rolled since: only `flushed-offset` tells them from a torn tail."""
-    disk = flushed()
-    assert disk.content(DIR / "recovery-point-offset-checkpoint").endswith(b" 0\n")
-    path = DIR / segments(disk)[0]
-    before = len(disk.content(path))
-    disk.flip_bit(path, before - 5)
-    with pytest.raises(
-        StorageCorruptError, match=r"0000.log at byte \d+ \(offset 2\): .*up to offset 3"
-    ):
-        reopen(disk)
-    assert len(disk.content(path)) == before
-
-
-def test_damage_below_the_recovery_point_is_refused_also_without_flushed_offset() -> None:
-    disk = flushed()
-    reopen(disk).close()
-    disk.remove(DIR / "flushed-offset")
-    path = DIR / segments(disk)[0]
-    disk.flip_bit(path, len(disk.content(path)) - len(batch(2).data) + 7)
-    with pytest.raises(
-        StorageCorruptError, match=r"0000.log at byte \d+ \(offset 2\): .*up to offset 3"
-    ):
-        reopen(disk)
-
-
-@pytest.mark.parametrize("field", [3, 9, 15, 16, 22, 26, 60])
-def test_rot_in_any_header_field_is_refused(field: int) -> None:
-    disk = flushed()
-    first = len(decode_batches(disk.content(DIR / segments(disk)[0]))[0].data)
-    disk.flip_bit(DIR / segments(disk)[0], first + field, 1)
-    with pytest.raises(StorageCorruptError):
-        reopen(disk)
-
-
-def test_a_raised_epoch_of_the_last_batch_is_found_by_the_epochs_file() -> None:
-    disk = flushed()
-    path = DIR / segments(disk)[0]
-    disk.flip_bit(path, len(disk.content(path)) - len(batch(2).data) + 15, 6)
-    with pytest.raises(StorageCorruptError, match="disagree on the epochs"):
-        reopen(disk)
-
-
-def test_rot_in_an_earlier_segment_is_refused_whatever_is_known_durable() -> None:
-    disk, log = make()
-    log.append([batch(offset) for offset in range(6)])
-    disk.kill()
-    disk.remove(DIR / "flushed-offset")
-    disk.overwrite(DIR / "recovery-point-offset-checkpoint", b"0\n1\n__cluster_metadata 0 0\n")
-    disk.flip_bit(DIR / segments(disk)[0], 200)
-    with pytest.raises(StorageCorruptError, match=r"0000.log at byte"):
-        reopen(disk)
-
-
-def test_a_log_shorter_than_what_was_durable_is_refused() -> None:
-    disk = flushed()
-    path = DIR / segments(disk)[0]
-    disk.overwrite(path, disk.content(path)[: -len(batch(2).data)])
-    with pytest.raises(StorageCorruptError, match="durable up to offset 3"):
-        reopen(disk)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "leader-epoch-checkpoint",
-        "recovery-point-offset-checkpoint",
-        f"{0:020d}.log",
-        f"{4:020d}.log",
-        f"{8:020d}.log",
-    ],
-)
-def test_a_missing_file_is_refused(name: str) -> None:
-    disk, log = make()
-    log.append([batch(offset) for offset in range(10)])
-    log.close()
-    disk.remove(DIR / name)
-    with pytest.raises(StorageCorruptError):
-        reopen(disk)
-
-
-@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "recovery-point-offset-checkpoint"])
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"0\n",
-        b"1\n0\n",
-        b"0\n1\n__cluster_metadata 0 -1\n",
-        b"0\n2\n1 0\n",
-        b"0\n2\n2 0\n1 5\n",
-        b"0\n1\n-1 0\n",
-        b"\xff\n",
-    ],
-)
-def test_a_damaged_checkpoint_is_refused(name: str, content: bytes) -> None:
-    disk = flushed()
-    disk.overwrite(DIR / name, content)
-    with pytest.raises(StorageCorruptError):
-        reopen(disk)
-
-
-@pytest.mark.parametrize("content", [b"", b"x" * 12, b"\xff" * 12, b"y" * 13])
-def test_a_damaged_flushed_offset_counts_as_none(content: bytes) -> None:
-    disk = flushed()
-    disk.overwrite(DIR / "flushed-offset", content)
-    assert reopen(disk).end_offset == 3
-
-
-def test_checkpoints_have_kafkas_text_form() -> None:
-    disk, log = make()
-    log.append([control(0, 3), batch(1, 3), batch(2, 8)])
-    log.close()
-    assert disk.content(DIR / "leader-epoch-checkpoint") == b"0\n2\n3 0\n8 2\n"
-    assert (
-        disk.content(DIR / "recovery-point-offset-checkpoint") == b"0\n1\n__cluster_metadata 0 3\n"
-    )
-
-
-def test_after_a_clean_stop_no_body_is_read_below_the_recovery_point() -> None:
-    disk = flushed()
-    reopen(disk).close()
-    path = DIR / segments(disk)[0]
-    disk.flip_bit(path, len(disk.content(path)) - 5)
-    assert reopen(disk).end_offset == 3
-
-
-def test_leftover_temporary_files_are_removed() -> None:
-    disk = flushed()
-    disk.overwrite(DIR / "leader-epoch-checkpoint.tmp", b"half")
-    reopen(disk)
-    assert not [name for name in disk.listdir(str(DIR)) if name.endswith(".tmp")]
-
-
 def test_a_segment_whose_name_is_gone_is_noticed() -> None:
     disk, log = make()
     log.check_identity()
@@ -511,33 +287,3 @@ def test_a_segment_whose_name_is_gone_is_noticed() -> None:
         log.check_identity()
     with pytest.raises(StorageLostError):
         log.append([batch(0)])
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_first_open_survives_a_power_cut_at_every_call(seed: int) -> None:
-    for point in range(20):
-        disk = FaultDisk(random.Random(seed * 100 + point))
-        disk.make_directory(DIR)
-        disk.cut_power_at = point
-        try:
-            reopen(disk)
-        except Exception:  # noqa: BLE001
-            disk.crash()
-        disk.cut_power_at = None
-        assert reopen(disk).end_offset == 0
-        disk.crash()
-        log = reopen(disk)
-        log.append([batch(0)])
-        log.flush()
-        disk.crash()
-        assert reopen(disk).end_offset == 1
-
-
-def test_the_epoch_index_answers_where_logs_part() -> None:
-    index = EpochIndex((EpochStart(Epoch(1), Offset(0)), EpochStart(Epoch(4), Offset(10))))
-    ends = [index.end_of(Epoch(e), Offset(20)) for e in (0, 1, 3, 4, 9)]
-    assert ends == [
-        LogPosition(Epoch(e), Offset(o)) for e, o in ((-1, 0), (1, 10), (1, 10), (4, 20), (4, 20))
-    ]
-    assert [index.epoch_at(Offset(o)) for o in (0, 9, 10, 11)] == [1, 1, 4, 4]
-    assert index.with_started(Epoch(4), Offset(30)) is index

@@ -87,7 +87,8 @@ def test_stopped_process_is_not_ready_until_it_goes_on(web):
 
 def test_stopped_process_is_killed_when_its_grace_is_over(web):
     web.pod(simple_pod("deaf", script="trap '' TERM; echo up; while :; do sleep 0.1; done"))
-    web.until(lambda: "up" in web.kubectl("logs", "deaf"), "the script running", timeout_s=10)
+    web.until(lambda: web.container("deaf").get("ready"), "running")
+    web.until(lambda: "up" in web.kubectl("logs", "deaf"), "the trap set")
     pid = web.process("deaf")
     begun = time.monotonic()
     web.kubectl("delete", "pod/deaf")
@@ -219,6 +220,30 @@ def test_liveness_probe_restarts_a_hung_process(web):
     web.until(lambda: web.container("hanging")["restartCount"] == 1, "restarted")
     reasons = {e["reason"] for e in web.get("events")["items"]}
     assert {"Unhealthy", "Killing"} <= reasons
+
+
+def test_failed_startup_probe_restarts_before_anything_is_ready(web):
+    probe = {"tcpSocket": {"port": 9}, "periodSeconds": 1, "failureThreshold": 1}
+    web.pod(simple_pod("slow", script="exec sleep 600", container={"startupProbe": probe}))
+    web.until(lambda: web.container("slow").get("restartCount", 0) >= 1, "restarted")
+    assert not web.container("slow")["ready"]
+    assert not web.container("slow")["started"]
+
+
+def test_second_deletion_cuts_the_grace_short(web):
+    web.pod(
+        simple_pod(
+            "deaf",
+            script="trap '' TERM; echo up; while :; do sleep 0.1; done",
+            terminationGracePeriodSeconds=60,
+        )
+    )
+    web.until(lambda: web.container("deaf").get("ready"), "running")
+    web.until(lambda: "up" in web.kubectl("logs", "deaf"), "the trap set")
+    pid = web.process("deaf")
+    web.kubectl("delete", "pod/deaf", "--wait=false")
+    web.kubectl("delete", "pod/deaf", "--force", "--grace-period=0")
+    web.until(lambda: not Path(f"/proc/{pid}").exists(), "the process gone", timeout_s=10)
 
 
 def test_unsupported_pod_is_refused_by_name(web):

@@ -223,9 +223,10 @@ class Container:
             rewrite=launch.rewriter.rewrite,
         )
 
-        async def watch(kind: ProbeKind, changed: Callable[[bool, str], None]) -> None:
-            if kind.value in self.spec:
-                await watch_probe(kind, target, self._settings.eager_probe_s, changed)
+        async def watch(kind: ProbeKind, changed: Callable[[bool, str], None]) -> bool:
+            if kind.value not in self.spec:
+                return True
+            return await watch_probe(kind, target, self._settings.eager_probe_s, changed)
 
         def alive(kind: ProbeKind) -> Callable[[bool, str], None]:
             def changed(holds: bool, text: str) -> None:  # noqa: FBT001 - a callback
@@ -234,8 +235,7 @@ class Container:
 
             return changed
 
-        await watch(ProbeKind.STARTUP, alive(ProbeKind.STARTUP))
-        if not child.running:
+        if not await watch(ProbeKind.STARTUP, alive(ProbeKind.STARTUP)):
             return
         self.state.started = True
         self.state.ready = "readinessProbe" not in self.spec

@@ -39,8 +39,8 @@ async def watch_probe(
     target: ProbeTarget,
     eager_period_s: float,
     changed: Callable[[bool, str], None],
-) -> None:
-    """Ask until cancelled; a startup probe ends with its first verdict.
+) -> bool:
+    """Ask until cancelled; a startup probe ends with its first verdict, which is returned.
 
     ``changed`` is called with each new verdict and the last answer's text.
     """
@@ -56,7 +56,7 @@ async def watch_probe(
         if schedule.counts(elapsed_s, success=success) and state.observe(success=success):
             changed(bool(state.holds), text)
             if kind is ProbeKind.STARTUP:
-                return
+                return bool(state.holds)
         await asyncio.sleep(schedule.delay_s)
 
 

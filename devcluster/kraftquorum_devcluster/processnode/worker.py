@@ -1,6 +1,7 @@
 """One pod from its binding to its deletion."""
 
 import asyncio
+import signal
 from pathlib import Path
 
 import aiohttp
@@ -65,6 +66,8 @@ class PodWorker:
         """Take note of a newer version of the pod's object."""
         self.pod = pod
         if pod["metadata"].get("deletionTimestamp"):
+            if self._ending.is_set():  # deleted again, perhaps with less grace
+                self._kill_after(self._grace_s())
             self._ending.set()
         ready = {c["type"]: c["status"] for c in children(child(pod, "status"), "conditions")}
         mine = {c["type"]: c["status"] for c in self._conditions}
@@ -76,7 +79,19 @@ class PodWorker:
     def deleted(self) -> None:
         """The object is gone, by force: end the processes."""
         self._forced = True
+        if self._ending.is_set():
+            self._kill_after(self._grace_s())
         self._ending.set()
+
+    def _kill_after(self, grace_s: float) -> None:
+        """Cut a grace short that is already running."""
+
+        def kill() -> None:
+            for container in self.containers:
+                if container.child is not None and container.child.running:
+                    container.child.signal(signal.SIGKILL)
+
+        asyncio.get_running_loop().call_later(grace_s, kill)
 
     # -- life ------------------------------------------------------------------------------
 

@@ -56,20 +56,23 @@ def _refusal(replica: Replica, role: Leader, change: PendingChange) -> tuple[Ref
     committed = log.voter_record.offset < replica.high_watermark
     present = change.key in log.voters
     if change.kind == "add" and present and committed:
-        return Refusal.DUPLICATE_VOTER, f"{change.key} is already a committed voter"
+        return Refusal.VOTER_ALREADY_ADDED, f"{change.key} is already a committed voter"
     if change.kind == "remove" and not present and committed:
-        return Refusal.VOTER_NOT_FOUND, f"{change.key} is not a voter; the voters are {log.voters}"
+        return (
+            Refusal.VOTER_ALREADY_REMOVED,
+            f"{change.key} is not a voter; the voters are {log.voters}",
+        )
     if change.expected != log.voter_record:
         return Refusal.STALE_VOTER_RECORD, _stale(replica, change)
     if change.kind == "add" and change.key not in role.progress:
         return (
-            Refusal.INVALID_REQUEST,
+            Refusal.NOT_AN_OBSERVER,
             f"{change.key} is not an observer: it has not fetched from this leader",
         )
     if change.kind == "add" and role.progress[change.key].fenced:
-        return Refusal.INVALID_REQUEST, f"{change.key} is fenced: it lost what it acknowledged"
+        return Refusal.NOT_AN_OBSERVER, f"{change.key} is fenced: it lost what it acknowledged"
     if change.kind == "remove" and len(log.voters) == 1:
-        return Refusal.INVALID_REQUEST, f"{change.key} is the last voter and cannot be removed"
+        return Refusal.LAST_VOTER, f"{change.key} is the last voter and cannot be removed"
     if len(role.changes) >= replica.config.pending_changes_max:
         return Refusal.TOO_MANY_CHANGES, f"{len(role.changes)} voter changes wait already"
     return None
@@ -108,7 +111,7 @@ def advance(replica: Replica, role: Leader) -> None:
             _drop(replica, role, change, Refusal.STALE_VOTER_RECORD, _stale(replica, change))
         elif replica.now_ms >= change.deadline_ms:
             message = f"not begun in time; it waited for: {change.waiting_for}"
-            _drop(replica, role, change, Refusal.REQUEST_TIMED_OUT, message)
+            _drop(replica, role, change, Refusal.WAITING, message)
         else:
             change.waiting_for = obstacle(replica, role, change) or ""
             if not change.waiting_for:
@@ -189,7 +192,7 @@ def _time_out_appended(replica: Replica, role: Leader) -> None:
             continue
         for request_id in sorted(change.request_ids):
             message = f"the record at offset {change.appended} is not committed yet"
-            replica.emit(Refused(request_id, Refusal.REQUEST_TIMED_OUT, message, "unknown"))
+            replica.emit(Refused(request_id, Refusal.TIMED_OUT, message, "unknown"))
         change.request_ids.clear()
 
 

@@ -266,7 +266,7 @@ def handle_append(replica: Replica, event: AppendRequested) -> None:
     if not replica.log.formation_completed:
         replica.refuse(
             event.request_id,
-            Refusal.WAITING,
+            Refusal.FORMATION_INCOMPLETE,
             "the quorum is being formed: writes begin once every voter holds the voter records",
         )
         return

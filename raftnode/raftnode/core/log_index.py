@@ -7,6 +7,7 @@ and are reverted by truncation (P32).
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from raftnode.core.records import (
@@ -55,6 +56,30 @@ class LogIndex:
     history: list[VoterSetAt] = field(init=False)
     raft_versions: list[tuple[Offset, int]] = field(default_factory=list[tuple[Offset, int]])
     formation_completed_at: Offset = NO_OFFSET
+
+    @classmethod
+    def restore(
+        cls,
+        base_voters: VoterSet,
+        *,
+        start: Offset,
+        end: Offset,
+        epochs: Iterable[tuple[Epoch, Offset]],
+        control: Iterable[Batch],
+    ) -> LogIndex:
+        """Rebuild the index from what recovery found; all of it durable.
+
+        Args:
+            base_voters: the latch's, or none.
+            start: first offset of the log.
+            end: one past its last record.
+            epochs: (epoch, first offset), rising.
+            control: all control batches in order, without their bytes.
+        """
+        index = cls(base_voters, start, end, end, epochs=list(epochs))
+        for batch in control:
+            index._apply_control(batch)
+        return index
 
     def __post_init__(self) -> None:
         self.history = [VoterSetAt(BASE_VOTER_RECORD, self.base_voters)]

@@ -267,14 +267,14 @@ class RaftCore:
             else:
                 replica.refuse(
                     event.request_id,
-                    Refusal.NOT_BLANK,
+                    Refusal.ALREADY_FORMED,
                     f"this storage belongs to cluster {replica.cluster_id} already",
                 )
             return
         if is_latch and replica.key not in event.latch.voters:
             replica.refuse(
                 event.request_id,
-                Refusal.INVALID_REQUEST,
+                Refusal.NOT_LISTED,
                 f"{replica.key} is not among the voters {event.latch.voters}",
             )
             return

@@ -232,7 +232,7 @@ class Replica:
                     self.emit(
                         Refused(
                             request_id,
-                            Refusal.NOT_LEADER,
+                            Refusal.LEADERSHIP_LOST,
                             f"leadership was lost with the record at offset {change.appended} "
                             "not yet committed: describe the quorum to see what became of it",
                             "unknown",

@@ -1,0 +1,73 @@
+# Everything is done through these targets; each sets up what it needs.
+# A bare machine needs Python 3.11 or later with venv, and make. See `make help`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+JOBS ?= auto
+SEEDS ?= 1000
+FROM ?= 0
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+$(READY): requirements/uv.txt requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"$(PYTHON) is Python {v[0]}.{v[1]}; kraftquorum needs 3.11 or later: make PYTHON=/path/to/python3.11 …")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "no venv: on Debian, apt-get install python3-venv" >&2; exit 1; }
+	@echo "installing the locked dependencies into $(VENV) (about a minute the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+venv: $(READY) ## Install the locked dependencies into .venv
+
+demo: $(READY) ## Show the whole promise on this machine (HOLD=1 leaves it running, SHORT=1 is quicker)
+	@$(BIN)/python -m kraftquorum_devcluster.demo $(if $(HOLD),--hold) $(if $(SHORT),--short)
+
+test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
+	@$(BIN)/python -m kraftquorum_devcluster.cli build
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster" -q
+	$(BIN)/pytest -m cluster -q
+	@$(MAKE) --no-print-directory demo SHORT=1
+
+unit: $(READY) ## Run the tests that need no cluster
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster" -q
+
+sim: $(READY) ## Simulate: SEED=n replays one with its trace, SEEDS=n FROM=m runs a range
+ifdef SEED
+	@$(BIN)/python -m raftnode.testing.simulator --seed $(SEED)
+else
+	@$(BIN)/python -m raftnode.testing.simulator --seeds $(SEEDS) --first $(FROM)
+endif
+
+lint: $(READY) ## Check style, types, import contracts and spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+fix: $(READY) ## Mend what can be mended by itself
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+crds: $(READY) ## Write crds/ from the operator's model
+	@$(BIN)/python -m kraftquorum_operator.model.crd crds/
+
+reference: $(READY) ## Write docs/reference/ from the code
+	@$(BIN)/python tools/generate_reference.py
+
+lock: $(READY) ## Compute the locked requirements anew
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --extra dev pyproject.toml -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 requirements/uv.in -o requirements/uv.txt
+
+clean: ## Remove what was built here; the cache of the API server stays
+	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
+
+.PHONY: help venv demo test unit sim lint fix crds reference lock clean

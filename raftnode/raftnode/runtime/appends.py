@@ -1,0 +1,202 @@
+"""Clients' writes: gathered, appended as one batch, and told of their one outcome.
+
+While one batch is being fsynced the next one fills: the busier the node, the larger
+its batches (group commit).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from raftnode.api.errors import refusal
+from raftnode.api.model import Appended
+from raftnode.api.service import NewRecord
+from raftnode.core.effects import AppendAccepted, Refused
+from raftnode.core.events import AppendRequested, Event
+from raftnode.core.types import Epoch, Offset
+from raftnode.errors import RequestError
+from raftnode.runtime import clock
+from raftnode.storage.batch import Record, encode_data_batch
+
+RECORD_OVERHEAD_BYTES = 32
+"""What a record costs in a queue or a batch besides its key and value, roughly."""
+
+
+@dataclass(slots=True, eq=False)
+class _Write:
+    records: Sequence[NewRecord]
+    size: int
+    future: asyncio.Future[Appended]
+    base: int = -1
+    """Place of its first record in its batch, then in the log."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    writes: list[_Write]
+    appended_at: float = 0.0
+    last_offset: Offset = field(default=Offset(-1))
+    epoch: Epoch = field(default=Epoch(-1))
+
+
+class Appends:
+    """All writes of this node that have no outcome yet.
+
+    Args:
+        post: gives the core an event.
+        next_id: makes request ids.
+        error_of: the API's error for a refusal.
+        queue_bytes_max: what may wait; more is refused at once.
+        batch_bytes_max: how large a batch may grow.
+        is_flushing: whether an fsync is under way; its end calls `pump`.
+        on_commit: told how many seconds a batch took to commit.
+    """
+
+    def __init__(
+        self,
+        post: Callable[[Event], None],
+        next_id: Callable[[], int],
+        error_of: Callable[[Refused], RequestError],
+        *,
+        queue_bytes_max: int,
+        batch_bytes_max: int,
+        is_flushing: Callable[[], bool],
+        on_commit: Callable[[float], None],
+    ) -> None:
+        self._post = post
+        self._next_id = next_id
+        self._error_of = error_of
+        self._queue_bytes_max = queue_bytes_max
+        self._batch_bytes_max = batch_bytes_max
+        self._is_flushing = is_flushing
+        self._on_commit = on_commit
+        self._queue: deque[_Write] = deque()
+        self.queued_bytes = 0
+        self._asked: dict[int, _Batch] = {}
+        self._appended: deque[_Batch] = deque()
+        self.appended_records = 0
+
+    async def append(self, records: Sequence[NewRecord], timeout_ms: int) -> Appended:
+        """Queue records and wait for their commit.
+
+        Raises:
+            RequestError: with outcome `unknown` once the core has them.
+        """
+        size = sum(record.size_bytes + RECORD_OVERHEAD_BYTES for record in records)
+        if self.queued_bytes + size > self._queue_bytes_max:
+            raise refusal("QUEUE_FULL", f"{self.queued_bytes} bytes wait to be written")
+        write = _Write(records, size, asyncio.get_running_loop().create_future())
+        self._queue.append(write)
+        self.queued_bytes += size
+        if len(self._queue) == 1:
+            # At the end of this turn of the loop, so that writes of one turn share a batch.
+            asyncio.get_running_loop().call_soon(self.pump)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await asyncio.shield(write.future)
+        except TimeoutError:
+            if self._withdraw(write):
+                raise refusal("NOT_COMMITTED", f"not begun within {timeout_ms} ms") from None
+            raise refusal("TIMED_OUT", f"not committed within {timeout_ms} ms") from None
+        except asyncio.CancelledError:
+            self._withdraw(write)
+            raise
+        finally:
+            # Nobody may be left to hear of a failure that comes later.
+            write.future.add_done_callback(_retrieve)
+
+    def _withdraw(self, write: _Write) -> bool:
+        if write not in self._queue:
+            return False
+        self._queue.remove(write)
+        self.queued_bytes -= write.size
+        return True
+
+    def pump(self) -> None:
+        """Give the core the next batch, unless the last one is still being written."""
+        if self._asked or not self._queue or self._is_flushing():
+            return
+        writes: list[_Write] = []
+        records: list[Record] = []
+        size = 0
+        while self._queue and (not writes or size + self._queue[0].size <= self._batch_bytes_max):
+            write = self._queue.popleft()
+            self.queued_bytes -= write.size
+            size += write.size
+            write.base = len(records)
+            records.extend(Record(record.key, record.value) for record in write.records)
+            writes.append(write)
+        request_id = self._next_id()
+        self._asked[request_id] = _Batch(writes)
+        data = encode_data_batch(records, clock.wall_ms())
+        self._post(AppendRequested(request_id, data, len(records)))
+
+    def accepted(self, accepted: AppendAccepted) -> None:
+        """The batch stands in the log; the next one waits for the flush of this one."""
+        batch = self._asked.pop(accepted.request_id)
+        batch.appended_at = time.monotonic()
+        batch.last_offset, batch.epoch = accepted.last_offset, accepted.epoch
+        for write in batch.writes:
+            write.base += accepted.base_offset
+        self._appended.append(batch)
+        self.appended_records += accepted.last_offset - accepted.base_offset + 1
+
+    def refused(self, refused: Refused) -> bool:
+        """The core did not take a batch; says whether it was one of ours."""
+        batch = self._asked.pop(refused.request_id, None)
+        if batch is None:
+            return False
+        error = self._error_of(refused)
+        for write in batch.writes:
+            _fail(write, error)
+        asyncio.get_running_loop().call_soon(self.pump)
+        return True
+
+    def committed(self, high_watermark: Offset) -> None:
+        """Acknowledge what the high watermark has passed (P43)."""
+        while self._appended and self._appended[0].last_offset < high_watermark:
+            batch = self._appended.popleft()
+            self._on_commit(time.monotonic() - batch.appended_at)
+            for write in batch.writes:
+                if not write.future.done():
+                    last = write.base + len(write.records) - 1
+                    write.future.set_result(
+                        Appended(base_offset=write.base, last_offset=last, epoch=batch.epoch)
+                    )
+
+    def leadership_lost(self) -> None:
+        """What was appended may or may not survive; what waits is certainly not done."""
+        while self._appended:
+            for write in self._appended.popleft().writes:
+                _fail(
+                    write,
+                    refusal(
+                        "LEADERSHIP_LOST",
+                        f"appended at offset {write.base}, leadership lost before its commit",
+                    ),
+                )
+
+    def fail_all(self, error: RequestError) -> None:
+        """The node stops."""
+        self.leadership_lost()
+        for batch in self._asked.values():
+            for write in batch.writes:
+                _fail(write, refusal("LEADERSHIP_LOST", "the node stopped while appending"))
+        self._asked.clear()
+        while self._queue:
+            _fail(self._queue.popleft(), error)
+        self.queued_bytes = 0
+
+
+def _fail(write: _Write, error: RequestError) -> None:
+    if not write.future.done():
+        write.future.set_exception(error)
+
+
+def _retrieve(future: asyncio.Future[Appended]) -> None:
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,101 @@
+"""Applies the committed log to the key-value store, and lets readers wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from raftnode.api.errors import refusal
+from raftnode.api.service import CommittedRecord, CommittedRecords
+from raftnode.core.types import FIRST_OFFSET, Offset
+from raftnode.statemachine.kv import KeyValueStore
+from raftnode.storage.batch import iter_records
+from raftnode.storage.log import Log
+
+_CHUNK_BYTES = 256 * 1024
+"""Applied in one go; then others have their turn on the loop."""
+
+
+class Applier:
+    """Follows the applicable offset: committed, and durable here (S10)."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.kv = KeyValueStore()
+        self.high_watermark = FIRST_OFFSET
+        self.applicable = FIRST_OFFSET
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def committed(self, high_watermark: Offset, applicable: Offset) -> None:
+        """Note how far the log is committed; `run` does the rest."""
+        self.high_watermark, self.applicable = high_watermark, applicable
+        self._wake()
+
+    def _wake(self) -> None:
+        for waiter in list(self._waiters):
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+    async def _wait(self) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiters.append(future)
+        await future
+
+    async def run(self) -> None:
+        """Apply for ever."""
+        while True:
+            while self.kv.next_offset >= self.applicable:
+                await self._wait()
+            start = self.kv.next_offset
+            data = self._log.read(start, _CHUNK_BYTES, self.applicable)
+            for record in iter_records(data):
+                if record.is_control:
+                    self.kv.skip(record.offset, record.offset)
+                else:
+                    self.kv.apply(record.offset, record.key, record.value, epoch=record.epoch)
+            self._wake()
+            await asyncio.sleep(0)
+
+    async def wait_applied(self, offset: Offset, *, timeout_ms: float) -> bool:
+        """Wait until the store has everything below `offset`; False: not in time."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while self.kv.next_offset < offset:
+                    await self._wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
+        """Read committed records; waits for news at the end of the log.
+
+        Raises:
+            RequestError: OFFSET_OUT_OF_RANGE below the log start.
+        """
+        start = self._log.start_offset
+        if offset < start:
+            raise refusal("OFFSET_OUT_OF_RANGE", f"offset {offset} is below the log start {start}")
+        try:
+            async with asyncio.timeout(max_wait_ms / 1000):
+                while self.applicable <= offset:
+                    await self._wait()
+        except TimeoutError:
+            pass
+        records = tuple(self._records(offset, max_bytes))
+        following = Offset(records[-1].offset + 1) if records else offset
+        return CommittedRecords(records, following, self.high_watermark, start)
+
+    def _records(self, offset: Offset, max_bytes: int) -> Iterator[CommittedRecord]:
+        if offset >= self.applicable:
+            return
+        for record in iter_records(self._log.read(offset, max_bytes, self.applicable)):
+            if record.offset >= offset:
+                yield CommittedRecord(
+                    record.offset,
+                    record.epoch,
+                    record.timestamp_ms,
+                    record.key,
+                    record.value,
+                    record.control,
+                )

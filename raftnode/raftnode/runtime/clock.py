@@ -1,0 +1,20 @@
+"""The node's clocks: a monotonic one for the core, the wall's for records."""
+
+from __future__ import annotations
+
+import time
+
+
+def now_ms() -> int:
+    """Monotonic milliseconds: what the core reckons with."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970: what records are stamped with; never decides anything."""
+    return time.time_ns() // 1_000_000
+
+
+def fetch_sequence_base() -> int:
+    """A start for the Fetch sequence that is above any earlier start's (S3)."""
+    return time.time_ns() // 1000

@@ -1,0 +1,125 @@
+"""What the API shows of the core's state."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from raftnode.api.model import (
+    NodeInfo,
+    PendingChange,
+    QuorumInfo,
+    Replica,
+    ReplicaProgress,
+    Role,
+    VoterRecord,
+)
+from raftnode.core.config import CoreConfig
+from raftnode.core.describe import QuorumDescription, ReplicaDescription
+from raftnode.core.leading import epoch_committed
+from raftnode.core.replica import Replica as CoreReplica
+from raftnode.core.roles import Follower, Leader, Unattached, role_name
+from raftnode.core.types import Endpoint, VoterRecordId, format_directory_id
+from raftnode.core.voter_change import PendingChange as CoreChange
+
+
+def role_of(replica: CoreReplica) -> Role:
+    """The role as the API names it: a fetching replica outside the voter set observes."""
+    if isinstance(replica.role, Unattached | Follower) and not replica.is_voter:
+        return "observer"
+    return cast("Role", role_name(replica.role))
+
+
+def is_caught_up(replica: CoreReplica, config: CoreConfig) -> bool:
+    """Attached to a leader and at most a fetch time-out behind it: readiness."""
+    match replica.role:
+        case Leader() as role:
+            return epoch_committed(replica, role)
+        case Follower(caught_up_at_ms=int(at)):
+            return replica.now_ms - at <= config.fetch_timeout_ms
+        case _:
+            return False
+
+
+def describe_node(
+    replica: CoreReplica,
+    *,
+    peer: Endpoint,
+    api: Endpoint,
+    leader_api: Endpoint | None,
+    version: str,
+) -> NodeInfo:
+    """Describe one node from its own core."""
+    leader = replica.leader
+    return NodeInfo(
+        node_id=replica.key.node_id,
+        directory_id=format_directory_id(replica.key.directory_id),
+        incarnation=replica.incarnation,
+        cluster_id=replica.cluster_id,
+        role=role_of(replica),
+        epoch=replica.epoch,
+        leader=Replica.of(leader) if leader else None,
+        leader_api=str(leader_api) if leader_api else None,
+        peer_endpoint=str(peer),
+        api_endpoint=str(api),
+        log_start_offset=replica.log.start,
+        log_end_offset=replica.log.end,
+        durable_end_offset=replica.log.durable_end,
+        high_watermark=replica.high_watermark,
+        voters=tuple(Replica.of(key) for key in replica.log.voters),
+        caught_up=is_caught_up(replica, replica.config),
+        version=version,
+    )
+
+
+def describe_quorum(
+    description: QuorumDescription, *, cluster_id: str, confirmed: bool
+) -> QuorumInfo:
+    """Describe the quorum from its leader's core."""
+    end = description.log_end
+    return QuorumInfo(
+        cluster_id=cluster_id,
+        leader=Replica.of(description.leader),
+        epoch=description.epoch,
+        high_watermark=description.high_watermark,
+        log_end_offset=end,
+        voters=tuple(_progress(found, end) for found in description.voters),
+        committed_voters=tuple(Replica.of(key) for key in description.committed_voters),
+        voter_record=voter_record(description.voter_record),
+        voter_record_committed=description.voter_record_committed,
+        observers=tuple(_progress(found, end) for found in description.observers),
+        pending_change=_pending(description.pending_change),
+        formation_completed=description.formation_completed,
+        epoch_committed=description.epoch_committed,
+        confirmed=confirmed,
+    )
+
+
+def voter_record(record: VoterRecordId) -> VoterRecord:
+    """The compare-and-set value of a voter set."""
+    return VoterRecord(offset=record.offset, epoch=record.epoch)
+
+
+def _progress(found: ReplicaDescription, end: int) -> ReplicaProgress:
+    return ReplicaProgress(
+        node_id=found.key.node_id,
+        directory_id=format_directory_id(found.key.directory_id),
+        endpoint=str(found.endpoint) if found.endpoint else None,
+        acknowledged_offset=found.acknowledged,
+        lag=end - max(found.acknowledged, 0),
+        last_fetch_age_ms=found.last_fetch_age_ms,
+        last_caught_up_age_ms=found.last_caught_up_age_ms,
+        caught_up=found.caught_up,
+        fenced=found.fenced,
+        incarnation=found.incarnation,
+    )
+
+
+def _pending(change: CoreChange | None) -> PendingChange | None:
+    if change is None:
+        return None
+    return PendingChange(
+        kind=change.kind,
+        replica=Replica.of(change.key),
+        appended_offset=change.appended,
+        waiting_for=change.waiting_for,
+    )

@@ -1,0 +1,217 @@
+"""The one task that owns the core: takes events in order, carries effects out in order.
+
+The duties that `core.effects` names are kept here: what must be durable is, before
+anything later is begun, because each effect is finished before the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol, assert_never
+
+import structlog
+
+from raftnode.core.effects import (
+    AppendAccepted,
+    AppendBatches,
+    Confirmed,
+    Done,
+    Effect,
+    Fact,
+    Halt,
+    HaltReason,
+    HighWatermarkAdvanced,
+    LeadershipLost,
+    PersistClusterId,
+    PersistLatch,
+    PersistQuorumState,
+    Refused,
+    SendRequest,
+    SendResponse,
+    ServeFetch,
+    TruncateLog,
+    VoterChangeCompleted,
+)
+from raftnode.core.events import Event, LogFlushed, TimePassed
+from raftnode.core.messages import FetchResponse, Request, Response
+from raftnode.core.raft import RaftCore
+from raftnode.core.records import Batch
+from raftnode.core.types import ReplicaKey
+from raftnode.errors import ProtocolHaltError, StorageCorruptError
+from raftnode.runtime import clock
+from raftnode.runtime.appends import Appends
+from raftnode.runtime.applier import Applier
+from raftnode.runtime.flusher import Flusher
+from raftnode.runtime.inquiries import Inquiries
+from raftnode.storage.batch import read_header, stamp
+from raftnode.storage.directory import DataDirectory
+from raftnode.storage.log import Log
+
+_log = structlog.get_logger("raftnode")
+
+TURN_EVENTS_MAX = 64
+"""Events handled before other tasks have their turn on the loop."""
+
+
+class Post(Protocol):
+    """Where requests and responses to peers go."""
+
+    def send(self, target: ReplicaKey | None, request: Request) -> None:
+        """Ask a replica, or with None any bootstrap server."""
+        ...
+
+    def respond(self, request_id: int, response: Response) -> None:
+        """Answer a peer's request."""
+        ...
+
+
+@dataclass(slots=True)
+class Parts:
+    """What the driver works on; put together by the server."""
+
+    core: RaftCore
+    directory: DataDirectory
+    log: Log
+    flusher: Flusher
+    appends: Appends
+    inquiries: Inquiries
+    applier: Applier
+    post: Post
+
+
+class Driver:
+    """Owns the core.
+
+    Args:
+        on_changed: called after each turn in which anything happened.
+    """
+
+    def __init__(self, on_changed: Callable[[], None]) -> None:
+        self._on_changed = on_changed
+        self._events: deque[Event] = deque()
+        self._wake = asyncio.Event()
+        self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
+        self._dead = False
+
+    def post(self, event: Event) -> None:
+        """Queue an event; from the loop's thread."""
+        self._events.append(event)
+        self._wake.set()
+
+    async def run(self, parts: Parts) -> None:
+        """Run until cancelled or until the storage or the core gives up.
+
+        Raises:
+            StorageError: the disk; the process must end and never answer again.
+            ProtocolHaltError: the core refuses to go on.
+        """
+        self.post(TimePassed())
+        while True:
+            await self._wait(parts.core)
+            for _ in range(TURN_EVENTS_MAX):
+                if self._dead:
+                    return
+                event = self._events.popleft() if self._events else TimePassed()
+                for effect in parts.core.handle(event, clock.now_ms()):
+                    await self._carry_out(parts, effect)
+                if isinstance(event, LogFlushed):
+                    parts.appends.pump()
+                if not self._events:
+                    break
+            self._on_changed()
+
+    async def _wait(self, core: RaftCore) -> None:
+        if self._events:
+            await asyncio.sleep(0)
+            return
+        self._wake.clear()
+        deadline = core.next_deadline_ms()
+        # A deadline may turn out to be conditional: never spin on one.
+        timeout = None if deadline is None else max(deadline - clock.now_ms(), 1) / 1000
+        try:
+            async with asyncio.timeout(timeout):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _on_disk(self, work: Callable[[], object]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._disk, work)
+
+    async def _carry_out(self, parts: Parts, effect: Effect) -> None:
+        directory = parts.directory
+        match effect:
+            case PersistQuorumState(state):
+                await self._on_disk(lambda: directory.write_quorum_state(state))
+            case PersistLatch(latch):
+                await self._on_disk(lambda: directory.write_latch(latch))
+            case PersistClusterId(cluster_id):
+                await self._on_disk(lambda: directory.set_cluster_id(cluster_id))
+            case AppendBatches(batches):
+                parts.log.append([_stamped(batch) for batch in batches])
+                parts.flusher.flush_if_needed()
+            case TruncateLog(end):
+                await self._on_disk(lambda: parts.log.truncate(end))
+                parts.flusher.flush_if_needed()
+            case SendRequest(target, request):
+                parts.post.send(target, request)
+            case SendResponse(request_id, response):
+                parts.post.respond(request_id, response)
+            case ServeFetch():
+                parts.post.respond(effect.request_id, _filled(parts.log, effect))
+            case HighWatermarkAdvanced(high_watermark, applicable):
+                parts.applier.committed(high_watermark, applicable)
+                parts.appends.committed(high_watermark)
+            case AppendAccepted():
+                parts.appends.accepted(effect)
+            case Refused():
+                if not parts.appends.refused(effect):
+                    parts.inquiries.refused(effect)
+            case VoterChangeCompleted() | Confirmed() | Done():
+                parts.inquiries.answered(effect)
+            case LeadershipLost():
+                parts.appends.leadership_lost()
+            case Fact(name, fields):
+                _log.info(name, **dict(fields))
+            case Halt(reason, message):
+                _halt(reason, message)
+            case _:
+                assert_never(effect)
+
+    def die(self) -> None:
+        """Handle no further event: something failed and nobody may be answered any more."""
+        self._dead = True
+        self._wake.set()
+
+    def close(self) -> None:
+        """Wait for the disk's thread to end."""
+        self._disk.shutdown(wait=True)
+
+
+def _halt(reason: HaltReason, message: str) -> None:
+    match reason:
+        case HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK:
+            raise ProtocolHaltError(message)
+        case HaltReason.FENCED_STORAGE:
+            raise StorageCorruptError(message)
+
+
+def _stamped(batch: Batch) -> Batch:
+    """Give a client's batch the place that the core chose; fetched ones have theirs."""
+    if not batch.data:
+        return batch
+    if read_header(batch.data).epoch >= 0:
+        return batch
+    return replace(batch, data=stamp(batch.data, batch.base_offset, batch.epoch))
+
+
+def _filled(log: Log, effect: ServeFetch) -> FetchResponse:
+    """Put the log's bytes into a response, as they are: one run, not split into batches."""
+    data = log.read(effect.start_offset, effect.max_bytes, log.end_offset)
+    if not data:
+        return effect.response
+    run = Batch(effect.start_offset, effect.start_offset, effect.response.epoch, data)
+    return replace(effect.response, batches=(run,))

@@ -1,0 +1,73 @@
+"""fdatasync in a thread of its own, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from raftnode.core.events import LogFlushed
+from raftnode.core.log_index import LogIndex
+from raftnode.core.types import Offset
+from raftnode.storage.log import Log
+
+
+class Flusher:
+    """Keeps the log's durable end behind its end by no more than one fsync.
+
+    Args:
+        log: the storage's.
+        index: the core's, for what it knows durable and how often it was truncated.
+        on_flushed: told of each success, on the loop.
+        on_error: told of the first failure; nothing is flushed after it.
+        on_seconds: told how long an fsync took.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        index: LogIndex,
+        *,
+        on_flushed: Callable[[LogFlushed], None],
+        on_error: Callable[[BaseException], None],
+        on_seconds: Callable[[float], None],
+    ) -> None:
+        self._log = log
+        self._index = index
+        self._on_flushed = on_flushed
+        self._on_error = on_error
+        self._on_seconds = on_seconds
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fsync")
+        self._loop = asyncio.get_running_loop()
+        self.in_flight = False
+        self._stopped = False
+
+    def flush_if_needed(self) -> None:
+        """Begin an fsync if something is not durable and none is under way."""
+        if self.in_flight or self._stopped or self._index.durable_end >= self._index.end:
+            return
+        self.in_flight = True
+        truncations = self._index.truncations
+        started = time.monotonic()
+        future = self._loop.run_in_executor(self._thread, self._log.flush)
+
+        def done(finished: asyncio.Future[Offset]) -> None:
+            self.in_flight = False
+            if self._stopped or finished.cancelled():
+                return
+            error = finished.exception()
+            if error is not None:
+                self._stopped = True
+                self._on_error(error)
+                return
+            self._on_seconds(time.monotonic() - started)
+            self._on_flushed(LogFlushed(finished.result(), truncations))
+            self.flush_if_needed()
+
+        future.add_done_callback(done)
+
+    def stop(self) -> None:
+        """Begin no more fsyncs and wait for the last."""
+        self._stopped = True
+        self._thread.shutdown(wait=True)

@@ -1,0 +1,87 @@
+"""Requests to the core that wait for one answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from raftnode.api.errors import not_leader, refusal
+from raftnode.core.effects import Confirmed, Done, Refusal, Refused, VoterChangeCompleted
+from raftnode.core.events import Event, RequestAbandoned
+from raftnode.core.types import Endpoint, ReplicaKey
+from raftnode.errors import RequestError
+
+Answer = Done | Confirmed | VoterChangeCompleted
+
+
+class Inquiries:
+    """Matches the core's answers with those who wait for them.
+
+    Args:
+        post: gives the core an event.
+        leader: the known leader and its API, to tell whoever asked the wrong node.
+    """
+
+    def __init__(
+        self,
+        post: Callable[[Event], None],
+        leader: Callable[[], tuple[ReplicaKey | None, Endpoint | None]],
+    ) -> None:
+        self._post = post
+        self._leader = leader
+        self._next_id = 0
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+
+    def next_id(self) -> int:
+        """A request id that no other request of this process has."""
+        self._next_id += 1
+        return self._next_id
+
+    async def ask(self, make: Callable[[int], Event], *, timeout_ms: int, late: str) -> Answer:
+        """Put a request to the core and wait.
+
+        Args:
+            make: the event for a request id.
+            timeout_ms: how long to wait; then the request is abandoned.
+            late: the API's error name for that.
+
+        Raises:
+            RequestError: refused, or too late.
+        """
+        request_id = self.next_id()
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = future
+        self._post(make(request_id))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await future
+        except TimeoutError:
+            raise refusal(late, f"no answer within {timeout_ms} ms") from None
+        finally:
+            if self._waiting.pop(request_id, None) is not None:
+                self._post(RequestAbandoned(request_id))
+
+    def answered(self, answer: Answer) -> None:
+        """Hand an answer to whoever waits for it."""
+        future = self._waiting.pop(answer.request_id, None)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def refused(self, refused: Refused) -> None:
+        """Hand a refusal to whoever waits for it."""
+        future = self._waiting.pop(refused.request_id, None)
+        if future is not None and not future.done():
+            future.set_exception(self.error_of(refused))
+
+    def error_of(self, refused: Refused) -> RequestError:
+        """The API's error for a refusal of the core."""
+        if refused.refusal == Refusal.NOT_LEADER:
+            return not_leader(*self._leader())
+        return refusal(refused.refusal.value, refused.message)
+
+    def fail_all(self, error: RequestError) -> None:
+        """The node stops: nobody waits any longer."""
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
+        self._waiting.clear()

@@ -1,0 +1,103 @@
+"""Between the core's messages and the transport: callbacks to events, effects to frames."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from raftnode.core.events import Event, RequestFailed, RequestReceived, ResponseReceived
+from raftnode.core.messages import FetchRequest, FetchResponse, Request, Response
+from raftnode.core.types import Endpoint, ReplicaKey
+from raftnode.transport import AddressBook, Failure, Identity, PeerPool
+from raftnode.transport.server import Respond
+
+UNANSWERED_MAX = 4096
+"""Peers' requests that the core has not answered; the oldest is forgotten."""
+
+API_ENDPOINTS_MAX = 256
+
+
+class Peering:
+    """Carries requests and responses for the core.
+
+    Args:
+        post: gives the core an event.
+        next_id: makes request ids.
+        addresses: learns where leaders are.
+        timeout_ms: how long an answer may take, a Fetch's own wait not counted.
+    """
+
+    def __init__(
+        self,
+        post: Callable[[Event], None],
+        next_id: Callable[[], int],
+        addresses: AddressBook,
+        *,
+        timeout_ms: int,
+    ) -> None:
+        self._post = post
+        self._next_id = next_id
+        self._addresses = addresses
+        self._timeout_ms = timeout_ms
+        self._unanswered: OrderedDict[int, Respond] = OrderedDict()
+        self._api_endpoints: OrderedDict[ReplicaKey, Endpoint] = OrderedDict()
+        self.pool: PeerPool | None = None
+        """Set once the pool, which needs this object's callbacks, is made."""
+
+    # -- the transport's callbacks ---------------------------------------------------
+
+    def on_request(self, source: ReplicaKey, request: Request, respond: Respond) -> None:
+        """A peer asks."""
+        request_id = self._next_id()
+        self._unanswered[request_id] = respond
+        if len(self._unanswered) > UNANSWERED_MAX:
+            self._unanswered.popitem(last=False)
+        self._post(RequestReceived(request_id, source, request))
+
+    def on_response(self, source: ReplicaKey, request: Request, response: Response) -> None:
+        """A peer answered."""
+        if isinstance(response, FetchResponse) and response.leader is not None:
+            self._addresses.learn_leader(response.leader, response.leader_endpoint)
+        self._post(ResponseReceived(source, request, response))
+
+    def on_failure(self, target: ReplicaKey | None, request: Request, _failure: Failure) -> None:
+        """A peer did not answer."""
+        self._post(RequestFailed(target, request))
+
+    def on_hello(self, peer: Identity) -> None:
+        """A peer said who it is and where its API listens."""
+        if peer.api_endpoint is not None:
+            self._api_endpoints[peer.key] = peer.api_endpoint
+            self._api_endpoints.move_to_end(peer.key)
+            if len(self._api_endpoints) > API_ENDPOINTS_MAX:
+                self._api_endpoints.popitem(last=False)
+
+    def on_called(self, peer: Identity) -> None:
+        """A peer dialled us: it is there, so whatever waits for it may dial now."""
+        self.on_hello(peer)
+        self._addresses.learn_hello(peer.key, peer.peer_endpoint)
+        if self.pool is not None:
+            self.pool.noticed(peer.key)
+
+    def api_endpoint_of(self, key: ReplicaKey) -> Endpoint | None:
+        """Where a replica said that its API listens."""
+        return self._api_endpoints.get(key)
+
+    # -- the driver's effects ----------------------------------------------------------
+
+    def send(self, target: ReplicaKey | None, request: Request) -> None:
+        """Ask a replica, or with None any bootstrap server."""
+        assert self.pool is not None  # noqa: S101
+        timeout_ms = self._timeout_ms
+        if isinstance(request, FetchRequest):
+            timeout_ms += request.max_wait_ms
+        if target is None:
+            self.pool.send_bootstrap(request, timeout_ms)
+        else:
+            self.pool.send(target, request, timeout_ms)
+
+    def respond(self, request_id: int, response: Response) -> None:
+        """Answer a peer's request."""
+        respond = self._unanswered.pop(request_id, None)
+        if respond is not None:
+            respond(response)

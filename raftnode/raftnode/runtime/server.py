@@ -1,0 +1,383 @@
+"""A node from start to stop: recovery, listeners, tasks, signals, exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import signal
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import version as package_version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from raftnode.api.errors import refusal
+from raftnode.api.http import ApiLimits
+from raftnode.api.metrics import HttpMetrics, NodeMetrics
+from raftnode.api.server import ApiServer, make_app
+from raftnode.core.config import CoreConfig
+from raftnode.core.events import DiskSpaceChanged, ShutdownRequested
+from raftnode.core.log_index import LogIndex
+from raftnode.core.raft import RaftCore
+from raftnode.core.roles import Leader, Resigned
+from raftnode.core.types import Endpoint, NodeId, VoterSet
+from raftnode.errors import ConfigurationError, ExitCode, RaftnodeError, StorageIdentityError
+from raftnode.runtime import clock
+from raftnode.runtime.appends import Appends
+from raftnode.runtime.applier import Applier
+from raftnode.runtime.driver import Driver, Parts
+from raftnode.runtime.flusher import Flusher
+from raftnode.runtime.gauges import Gauges
+from raftnode.runtime.inquiries import Inquiries
+from raftnode.runtime.peering import Peering
+from raftnode.runtime.service import Service
+from raftnode.runtime.tasks import Tasks
+from raftnode.runtime.watch import watch_storage
+from raftnode.storage.batch import decode_batches
+from raftnode.storage.directory import DataDirectory
+from raftnode.storage.log import Log, LogSettings
+from raftnode.transport import (
+    AddressBook,
+    HostsFile,
+    HostsFileResolver,
+    Identity,
+    PeerPool,
+    PeerServer,
+)
+from raftnode.transport.dial import PATH as PEER_PATH
+from raftnode.wire import Codec
+
+if TYPE_CHECKING:
+    from raftnode.settings import NodeSettings
+
+_log = structlog.get_logger("raftnode")
+
+GAUGES_INTERVAL_S = 0.5
+HANDOVER_S = 1.0
+"""How long a stopping leader waits for a voter to take over before it goes anyway."""
+
+
+def run(settings: NodeSettings) -> ExitCode:
+    """Run a node until it is told to stop or cannot go on.
+
+    Returns:
+        Why it ended; the same code and a message stand in the termination message.
+    """
+    try:
+        asyncio.run(_run(settings))
+    except RaftnodeError as error:
+        _report(settings, error)
+        return error.exit_code
+    return ExitCode.OK
+
+
+async def _run(settings: NodeSettings) -> None:
+    await Node(settings).run()
+
+
+def _report(settings: NodeSettings, error: RaftnodeError) -> None:
+    _log.error("node_ended", reason=error.exit_code.name, message=str(error))
+    path = settings.termination_message_path
+    if path is None:
+        return
+    text = json.dumps({"reason": error.exit_code.name, "message": str(error)})
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as problem:
+        _log.warning("termination_message_not_written", path=str(path), problem=str(problem))
+
+
+class Node:
+    """One node; `run` is called once, on a running loop."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def request_stop(self) -> None:
+        """Ask `run` to hand leadership over and end."""
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(error)
+
+    async def run(self) -> None:
+        """Run until SIGTERM, SIGINT or `request_stop`.
+
+        Raises:
+            RaftnodeError: the node cannot go on; it answers nobody any more.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self.request_stop)
+        settings = self.settings
+        directory = await asyncio.to_thread(
+            DataDirectory.open, Path(settings.log_dir), NodeId(settings.node_id)
+        )
+        try:
+            log = await asyncio.to_thread(
+                directory.open_log, LogSettings(segment_bytes=settings.segment_bytes)
+            )
+            try:
+                await self._run_on(directory, log)
+            finally:
+                with contextlib.suppress(RaftnodeError):
+                    log.close()
+        finally:
+            directory.close()
+
+    async def _run_on(self, directory: DataDirectory, log: Log) -> None:
+        tasks = Tasks(self._fail)
+        try:
+            async with _running(self.settings, directory, log, tasks, self._fail) as running:
+                # Waited for, not awaited: its failure is raised once all is taken apart.
+                await asyncio.wait({self._ended})
+                if self._ended.exception() is None:
+                    await running.hand_over()
+                running.give_up()
+        finally:
+            await tasks.cancel_all()
+        self._ended.result()
+
+
+class _Running:
+    """What can be said to a node that runs."""
+
+    def __init__(self, core: RaftCore, parts: Parts, driver: Driver, service: Service) -> None:
+        self._core = core
+        self._parts = parts
+        self._driver = driver
+        self._service = service
+        self._turned = asyncio.Event()
+
+    def turned(self) -> None:
+        """The core has handled something."""
+        self._turned.set()
+
+    async def hand_over(self) -> None:
+        """Give leadership up and wait a moment for a voter to take it."""
+        self._service.stopping = True
+        was_leader = isinstance(self._core.replica.role, Leader)
+        self._driver.post(ShutdownRequested())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HANDOVER_S):
+                while was_leader and isinstance(self._core.replica.role, Leader | Resigned):
+                    self._turned.clear()
+                    await self._turned.wait()
+
+    def give_up(self) -> None:
+        """Handle nothing more and tell everybody who waits."""
+        self._service.stopping = True
+        self._driver.die()
+        error = refusal("SHUTTING_DOWN", "the node is stopping")
+        self._parts.appends.fail_all(error)
+        self._parts.inquiries.fail_all(error)
+
+
+@asynccontextmanager
+async def _running(
+    settings: NodeSettings,
+    directory: DataDirectory,
+    log: Log,
+    tasks: Tasks,
+    fail: Callable[[BaseException], None],
+) -> AsyncGenerator[_Running]:
+    """Put a node together, start it, and take it apart at the end."""
+    registry = CollectorRegistry()
+    metrics = NodeMetrics(registry)
+    core = _recover(settings, directory, log)
+    metrics.replica.info(
+        {"node_id": str(settings.node_id), "directory_id": str(directory.key).partition("-")[2]}
+    )
+    addresses = AddressBook(settings.bootstrap_servers)
+
+    def changed() -> None:
+        gauges.watch_elections()
+        addresses.set_voters(core.replica.log.voters)
+        running.turned()
+
+    driver = Driver(changed)
+    flusher = Flusher(
+        log,
+        core.replica.log,
+        on_flushed=driver.post,
+        on_error=lambda error: failed(error),
+        on_seconds=metrics.fsync_seconds.observe,
+    )
+    inquiries = Inquiries(driver.post, lambda: service.leader())  # noqa: PLW0108
+    appends = Appends(
+        driver.post,
+        inquiries.next_id,
+        inquiries.error_of,
+        queue_bytes_max=settings.append_queue_bytes,
+        batch_bytes_max=settings.max_batch_bytes,
+        is_flushing=lambda: flusher.in_flight,
+        on_commit=metrics.commit_latency_seconds.observe,
+    )
+    applier = Applier(log)
+    gauges = Gauges(metrics, core.replica, appends)
+    peering = Peering(
+        driver.post, inquiries.next_id, addresses, timeout_ms=settings.request_timeout_ms
+    )
+    service = Service(
+        core,
+        appends,
+        inquiries,
+        applier,
+        peer=settings.peer_advertised,
+        api=settings.api_advertised,
+        api_of=peering.api_endpoint_of,
+        version=package_version("kraftquorum"),
+    )
+
+    def identity() -> Identity:
+        return Identity(
+            directory.key,
+            core.replica.cluster_id,
+            directory.incarnation,
+            settings.peer_advertised,
+            settings.api_advertised,
+        )
+
+    codec = Codec(decode_batches=decode_batches)
+    resolver = (
+        HostsFileResolver(HostsFile(Path(settings.hosts_file)), spawn=tasks)
+        if settings.hosts_file
+        else None
+    )
+    peering.pool = PeerPool(
+        codec=codec,
+        identity=identity,
+        addresses=addresses,
+        on_response=peering.on_response,
+        on_failure=peering.on_failure,
+        on_hello=peering.on_hello,
+        spawn=tasks,
+        rng=random.Random(),  # noqa: S311
+        resolver=resolver,
+    )
+    peer_server = PeerServer(
+        codec=codec,
+        identity=identity,
+        on_request=peering.on_request,
+        on_hello=peering.on_called,
+        spawn=tasks,
+    )
+    peer_app = web.Application()
+    peer_app.router.add_get(PEER_PATH, peer_server.handle)
+    peer_listener = ApiServer(peer_app, shutdown_grace_ms=200)
+    limits = ApiLimits(
+        record_max_bytes=settings.record_max_bytes, batch_max_bytes=settings.max_batch_bytes
+    )
+    app = make_app(
+        service,
+        registry=registry,
+        version=package_version("kraftquorum"),
+        limits=limits,
+        observer=HttpMetrics(registry),
+    )
+    api_listener = ApiServer(app, shutdown_grace_ms=500)
+    parts = Parts(core, directory, log, flusher, appends, inquiries, applier, peering)
+    running = _Running(core, parts, driver, service)
+
+    def failed(error: BaseException) -> None:
+        driver.die()
+        fail(error)
+
+    try:
+        await _listen(peer_listener, settings.peer_listen, "peer_listen")
+        await _listen(api_listener, settings.api_listen, "api_listen")
+        tasks(driver.run(parts), name="driver")
+        tasks(applier.run(), name="applier")
+        tasks(_refresh(gauges), name="gauges")
+        tasks(
+            watch_storage(
+                directory,
+                log,
+                Path(settings.log_dir),
+                interval_ms=settings.storage_check_interval_ms,
+                reserve_bytes=settings.disk_reserve_bytes,
+                on_space=lambda low: driver.post(DiskSpaceChanged(low)),
+            ),
+            name="storage-watch",
+        )
+        _log.info(
+            "node_started",
+            node_id=settings.node_id,
+            replica=str(directory.key),
+            cluster_id=directory.cluster_id,
+            incarnation=directory.incarnation,
+            log_end=log.end_offset,
+        )
+        yield running
+    finally:
+        await peering.pool.close()
+        await peer_server.close()
+        await api_listener.stop()
+        await peer_listener.stop()
+        await asyncio.to_thread(flusher.stop)
+        driver.close()
+
+
+async def _listen(listener: ApiServer, endpoint: Endpoint, name: str) -> None:
+    try:
+        bound = await listener.start(endpoint)
+    except OSError as error:
+        raise ConfigurationError(f"{name}: cannot listen on {endpoint}: {error}") from error
+    _log.info("listening", what=name, endpoint=str(bound))
+
+
+async def _refresh(gauges: Gauges) -> None:
+    while True:
+        gauges.refresh()
+        await asyncio.sleep(GAUGES_INTERVAL_S)
+
+
+def _recover(settings: NodeSettings, directory: DataDirectory, log: Log) -> RaftCore:
+    """Make the core from what the disk holds."""
+    latch = directory.latch
+    index = LogIndex.restore(
+        latch.voters if latch else VoterSet(),
+        start=log.start_offset,
+        end=log.end_offset,
+        epochs=[(entry.epoch, entry.start_offset) for entry in log.epochs],
+        control=log.recovered,
+    )
+    state = directory.quorum_state
+    if index.last_epoch > state.epoch:
+        # S2: every epoch in the log was durable in quorum-state first.
+        raise StorageIdentityError(
+            f"quorum-state knows epoch {state.epoch}, the log has epoch {index.last_epoch}: "
+            "votes were forgotten; this replica must be replaced"
+        )
+    if log.torn_tail is not None:
+        _log.warning("torn_tail_cut_off", damage=str(log.torn_tail), log_end=log.end_offset)
+    return RaftCore(
+        directory.key,
+        log=index,
+        state=state,
+        cluster_id=directory.cluster_id,
+        rng=random.Random(),  # noqa: S311
+        now_ms=clock.now_ms(),
+        config=CoreConfig(
+            fetch_timeout_ms=settings.fetch_timeout_ms,
+            election_timeout_ms=settings.election_timeout_ms,
+            election_backoff_max_ms=settings.election_backoff_max_ms,
+            fetch_max_wait_ms=settings.fetch_max_wait_ms,
+            request_timeout_ms=settings.request_timeout_ms,
+            retry_backoff_ms=settings.retry_backoff_ms,
+            retry_backoff_max_ms=settings.retry_backoff_max_ms,
+        ),
+        incarnation=directory.incarnation,
+        fetch_sequence=clock.fetch_sequence_base(),
+        endpoint=settings.peer_advertised,
+    )

@@ -1,0 +1,254 @@
+"""The running node as the HTTP API sees it: `raftnode.api.service.NodeService`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from raftnode.api.errors import not_leader, refusal
+from raftnode.api.model import (
+    AddVoterRequest,
+    Appended,
+    FormRequest,
+    JoinRequest,
+    NodeInfo,
+    QuorumInfo,
+    RemoveVoterRequest,
+    Replica,
+    ResignRequest,
+    VoterChanged,
+)
+from raftnode.api.service import CommittedRecords, Health, NewRecord
+from raftnode.core.effects import Confirmed, VoterChangeCompleted
+from raftnode.core.events import (
+    AddVoterRequested,
+    ClusterJoined,
+    ConfirmRequested,
+    LatchReceived,
+    RemoveVoterRequested,
+    ResignRequested,
+)
+from raftnode.core.raft import RaftCore
+from raftnode.core.roles import Blank, Leader
+from raftnode.core.state import Latch
+from raftnode.core.types import Endpoint, Epoch, Offset, ReplicaKey, VoterRecordId, VoterSet
+from raftnode.errors import RequestError
+from raftnode.runtime import clock, description
+from raftnode.runtime.appends import Appends
+from raftnode.runtime.applier import Applier
+from raftnode.runtime.inquiries import Answer, Inquiries
+from raftnode.statemachine.kv import KeyValueReader
+
+STORAGE_ANSWER_MS = 10_000
+"""How long `form`, `join` and `resign` may take: an fsync and a turn of the core."""
+
+
+class Service:
+    """One running node.
+
+    Args:
+        core: read for descriptions; never changed here.
+        appends: clients' writes.
+        inquiries: requests to the core.
+        applier: the key-value store and committed reads.
+        peer: the advertised endpoint for peers.
+        api: the advertised endpoint of this API.
+        api_of: where another replica's API listens.
+        version: of the program.
+    """
+
+    def __init__(
+        self,
+        core: RaftCore,
+        appends: Appends,
+        inquiries: Inquiries,
+        applier: Applier,
+        *,
+        peer: Endpoint,
+        api: Endpoint,
+        api_of: Callable[[ReplicaKey], Endpoint | None],
+        version: str,
+    ) -> None:
+        self._core = core
+        self._appends = appends
+        self._inquiries = inquiries
+        self._applier = applier
+        self._peer = peer
+        self._api = api
+        self._api_of = api_of
+        self._version = version
+        self.stopping = False
+
+    # -- what it knows of itself ---------------------------------------------------------
+
+    @property
+    def kv(self) -> KeyValueReader:
+        """The key-value store as far as it is applied."""
+        return self._applier.kv
+
+    def leader(self) -> tuple[ReplicaKey | None, Endpoint | None]:
+        """The known leader and its API."""
+        leader = self._core.replica.leader
+        if leader is None:
+            return None, None
+        own = leader == self._core.replica.key
+        return leader, self._api if own else self._api_of(leader)
+
+    def describe_node(self) -> NodeInfo:
+        """What this node knows of itself."""
+        return description.describe_node(
+            self._core.replica,
+            peer=self._peer,
+            api=self._api,
+            leader_api=self.leader()[1],
+            version=self._version,
+        )
+
+    def health(self) -> Health:
+        """Attached to a leader and caught up."""
+        replica = self._core.replica
+        if self.stopping:
+            return Health(ready=False, reason="the node is stopping")
+        if isinstance(replica.role, Blank):
+            return Health(ready=False, reason="blank: waiting for form or join")
+        if description.is_caught_up(replica, replica.config):
+            return Health(ready=True, reason=f"caught up with leader {replica.leader}")
+        role = description.role_of(replica)
+        whom = f"not caught up with leader {replica.leader}" if replica.leader else "no leader"
+        return Health(ready=False, reason=f"{role}: {whom}")
+
+    # -- the quorum ------------------------------------------------------------------------
+
+    async def describe_quorum(self, *, confirmed: bool, timeout_ms: int) -> QuorumInfo:
+        """Describe the quorum, `confirmed` by a majority that answers after this call (S11)."""
+        self._refuse_blank()
+        if confirmed:
+            await self._confirm(timeout_ms, for_read=False)
+        found = self._core.describe()
+        cluster_id = self._core.replica.cluster_id
+        if found is None or cluster_id is None:
+            raise not_leader(*self.leader())
+        return description.describe_quorum(found, cluster_id=cluster_id, confirmed=confirmed)
+
+    async def _confirm(self, timeout_ms: int, *, for_read: bool) -> Offset:
+        answer = await self._ask(
+            lambda request_id: ConfirmRequested(request_id, for_read), timeout_ms, "NOT_CONFIRMED"
+        )
+        assert isinstance(answer, Confirmed)  # noqa: S101
+        return answer.high_watermark
+
+    async def add_voter(self, request: AddVoterRequest) -> VoterChanged:
+        """AddVoter, until committed (P28)."""
+        deadline = clock.now_ms() + request.timeout_ms
+        voter, expected = request.voter.voter, _record_id(request)
+        replaces = request.replaces.key if request.replaces else None
+        return await self._change(
+            lambda request_id: AddVoterRequested(request_id, voter, expected, deadline, replaces),
+            request.timeout_ms,
+        )
+
+    async def remove_voter(self, request: RemoveVoterRequest) -> VoterChanged:
+        """RemoveVoter, until committed (P30)."""
+        deadline = clock.now_ms() + request.timeout_ms
+        key, expected = request.voter.key, _record_id(request)
+        return await self._change(
+            lambda request_id: RemoveVoterRequested(request_id, key, expected, deadline),
+            request.timeout_ms,
+        )
+
+    async def _change(
+        self,
+        make: Callable[[int], AddVoterRequested | RemoveVoterRequested],
+        timeout_ms: int,
+    ) -> VoterChanged:
+        self._refuse_blank()
+        # The core itself ends the wait at the deadline; only it knows what to say then.
+        answer = await self._ask(make, timeout_ms + 2000, "TIMED_OUT")
+        assert isinstance(answer, VoterChangeCompleted)  # noqa: S101
+        return VoterChanged(
+            voter_record=description.voter_record(answer.voter_record),
+            voters=tuple(Replica.of(key) for key in answer.voters),
+        )
+
+    async def resign(self, request: ResignRequest) -> None:
+        """Hand leadership over."""
+        preferred = request.preferred.key if request.preferred else None
+        await self._ask(
+            lambda request_id: ResignRequested(request_id, preferred),
+            STORAGE_ANSWER_MS,
+            "NOT_CONFIRMED",
+        )
+
+    async def form(self, request: FormRequest) -> None:
+        """Accept the latch (S18)."""
+        latch = Latch(request.cluster_id, VoterSet.of(spec.voter for spec in request.voters))
+        await self._ask(
+            lambda request_id: LatchReceived(request_id, latch), STORAGE_ANSWER_MS, "INTERNAL"
+        )
+
+    async def join(self, request: JoinRequest) -> None:
+        """Accept the cluster id (S5)."""
+        try:
+            await self._ask(
+                lambda request_id: ClusterJoined(request_id, request.cluster_id),
+                STORAGE_ANSWER_MS,
+                "INTERNAL",
+            )
+        except RequestError as error:
+            if error.error == "ALREADY_FORMED":
+                raise refusal("CLUSTER_ID_MISMATCH", str(error)) from None
+            raise
+
+    # -- clients ---------------------------------------------------------------------------
+
+    async def append(self, records: Sequence[NewRecord], *, timeout_ms: int) -> Appended:
+        """Append and wait for the commit."""
+        self._refuse_blank()
+        if self.stopping:
+            raise refusal("SHUTTING_DOWN", "the node is stopping")
+        if not isinstance(self._core.replica.role, Leader):
+            raise not_leader(*self.leader())
+        return await self._appends.append(records, timeout_ms)
+
+    async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
+        """Read committed records."""
+        self._refuse_blank()
+        return await self._applier.read(offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+
+    async def read_barrier(self, *, timeout_ms: int) -> Offset:
+        """Wait until the key-value store holds all that was acknowledged before this call."""
+        self._refuse_blank()
+        started = time.monotonic()
+        offset = await self._confirm(timeout_ms, for_read=True)
+        left_ms = timeout_ms - (time.monotonic() - started) * 1000
+        if not await self._applier.wait_applied(offset, timeout_ms=max(left_ms, 0)):
+            raise refusal("NOT_CONFIRMED", f"the store is not applied up to {offset} in time")
+        return offset
+
+    # -- inside ----------------------------------------------------------------------------
+
+    async def _ask(
+        self,
+        make: Callable[
+            [int],
+            ConfirmRequested
+            | AddVoterRequested
+            | RemoveVoterRequested
+            | ResignRequested
+            | LatchReceived
+            | ClusterJoined,
+        ],
+        timeout_ms: int,
+        late: str,
+    ) -> Answer:
+        if self.stopping:
+            raise refusal("SHUTTING_DOWN", "the node is stopping")
+        return await self._inquiries.ask(make, timeout_ms=timeout_ms, late=late)
+
+    def _refuse_blank(self) -> None:
+        if isinstance(self._core.replica.role, Blank):
+            raise refusal("NODE_BLANK", "this node has no cluster id yet; form or join it first")
+
+
+def _record_id(request: AddVoterRequest | RemoveVoterRequest) -> VoterRecordId:
+    return VoterRecordId(Offset(request.expected.offset), Epoch(request.expected.epoch))

@@ -1,0 +1,37 @@
+"""Starts tasks, holds them, and says when one fails.
+
+Nothing else in the node calls asyncio's own task functions: a task that nobody holds
+may vanish, and one that nobody watches fails unseen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+
+class Tasks:
+    """A set of running tasks; the first failure is reported once."""
+
+    def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
+        self._on_failure = on_failure
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self, coroutine: Coroutine[None, None, None], *, name: str) -> asyncio.Task[None]:
+        """Start a task; an exception out of it goes to `on_failure`."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_failure(error)
+
+    async def cancel_all(self) -> None:
+        """Cancel what still runs and wait for its end."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

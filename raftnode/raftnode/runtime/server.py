@@ -210,7 +210,7 @@ async def _running(
         log,
         core.replica.log,
         on_flushed=driver.post,
-        on_error=lambda error: failed(error),
+        on_error=lambda error: failed(error),  # noqa: PLW0108 - defined below
         on_seconds=metrics.fsync_seconds.observe,
     )
     inquiries = Inquiries(driver.post, lambda: service.leader())  # noqa: PLW0108

@@ -262,21 +262,35 @@ def test_reading_while_another_thread_appends_and_truncates_gives_only_whole_bat
     log.close()
 
 
-def test_a_read_that_a_truncation_overtook_is_done_again() -> None:
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_read_that_a_truncation_overtook_is_done_again(nth: int) -> None:
     disk, log = make()
     log.append([batch(0), batch(1, 1), batch(2, 1)])
     read = disk.pread
+    calls = 0
 
     def overtaken(fd: int, length: int, position: int) -> bytes:
-        disk.pread = read
+        nonlocal calls
+        calls += 1
         data = read(fd, length, position)
-        log.truncate(Offset(1))
-        log.append([batch(1, 9)])
+        if calls == nth:
+            disk.pread = read
+            log.truncate(Offset(1))
+            log.append([batch(1, 9)])
         return data
 
     disk.pread = overtaken
-    data = log.read(Offset(1), 10_000, Offset(3))
-    assert data == batch(1, 9).data
+    assert log.read(Offset(1), 10_000, Offset(3)) == batch(1, 9).data
+
+
+def test_records_of_the_epoch_before_may_follow_a_truncation() -> None:
+    disk, log = make()
+    log.append([batch(0, 3), batch(1, 3), batch(2, 5)])
+    log.truncate(Offset(1))
+    log.append([batch(1, 3), batch(2, 3), batch(3, 3)])
+    log.flush()
+    disk.kill()
+    assert [(e.epoch, e.start_offset) for e in reopen(disk).epochs] == [(3, 0)]
 
 
 def test_a_segment_whose_name_is_gone_is_noticed() -> None:

@@ -262,7 +262,7 @@ def test_reading_while_another_thread_appends_and_truncates_gives_only_whole_bat
     log.close()
 
 
-@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("nth", [1, 2, 3])
 def test_a_read_that_a_truncation_overtook_is_done_again(nth: int) -> None:
     disk, log = make()
     log.append([batch(0), batch(1, 1), batch(2, 1)])

@@ -18,7 +18,7 @@ from kraftquorum_operator.plan.deletion import delete
 from kraftquorum_operator.plan.formation import create, latch, raise_replicas, send_latch
 from kraftquorum_operator.plan.guards import Case, first_block
 from kraftquorum_operator.plan.quorum_loss import without_leader
-from kraftquorum_operator.plan.recovery import repair
+from kraftquorum_operator.plan.recovery import repair, retire, retire_waits
 from kraftquorum_operator.plan.rollout import roll
 from kraftquorum_operator.plan.scaling import claim_owners, grow, shrink, voter_labels
 
@@ -27,7 +27,16 @@ Step = Callable[[Case], Action | Wait | None]
 PREPARATION: tuple[Step, ...] = (create, raise_replicas, send_latch, latch)
 """What needs no leader."""
 
-OPERATION: tuple[Step, ...] = (voter_labels, claim_owners, repair, shrink, grow, roll)
+OPERATION: tuple[Step, ...] = (
+    voter_labels,
+    claim_owners,
+    repair,
+    retire,
+    shrink,
+    grow,
+    roll,
+    retire_waits,
+)
 """What a formed quorum may need, in the order of S24."""
 
 
@@ -58,4 +67,7 @@ def decide(spec: QuorumSpec, seen: Snapshot, now_ms: int) -> Decision:
     for step in OPERATION:
         if (decision := step(case)) is not None:
             return decision
+    blocked = first_block(case, *guards.VOTER_CHANGE, guards.formation_complete)
+    if blocked is not None:
+        return blocked
     return Done(f"{len(seen.quorum.voters)} voters, all caught up")

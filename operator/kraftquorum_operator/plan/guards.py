@@ -292,6 +292,22 @@ def majority_survives_removal(case: Case) -> str | None:
 
 
 @guard
+def majority_survives_loss(case: Case) -> str | None:
+    """The caught-up voters that stay are a majority of the set as it is.
+
+    Asked before a replica is ended whose place in the set is filled only later.
+    """
+    voters = case.quorum.voters if case.quorum else ()
+    fresh = sum(1 for voter in case.survivors if voter.fresh)
+    if fresh >= majority(len(voters)):
+        return None
+    return (
+        f"while {case.old} is away only {fresh} of {len(voters)} voters would be caught up, "
+        f"{majority(len(voters))} are needed"
+    )
+
+
+@guard
 def majority_survives_addition(case: Case) -> str | None:
     """The caught-up voters, with the new one, are a majority of the enlarged set."""
     voters = case.quorum.voters if case.quorum else ()

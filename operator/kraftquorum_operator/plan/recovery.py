@@ -101,9 +101,7 @@ def _replace(case: Case, ordinal: int) -> Step:
     if node is None:
         return _silent_voter(case, ordinal)
     if node.replica in quorum.replicas:
-        return _doomed(case, ordinal) or first_block(
-            _case(case, ordinal, old=None), guards.node_catches_up
-        )
+        return first_block(_case(case, ordinal, old=None), guards.node_catches_up)
     wait = first_block(_case(case, ordinal, old=None), guards.replacement_policy_allows)
     return wait or admit(case, ordinal, replaces=dead[0])
 
@@ -123,6 +121,9 @@ def admit(case: Case, ordinal: int, *, replaces: Replica | None) -> Action | Wai
     wait = first_block(subject, guards.no_foreign_data)
     if wait is not None:
         return wait
+    leaving = _leaving_observer(case, subject)
+    if leaving is not None:
+        return leaving
     if node.blank:
         return JoinNode(node.replica, quorum.cluster_id)
     wait = first_block(
@@ -143,6 +144,15 @@ def admit(case: Case, ordinal: int, *, replaces: Replica | None) -> Action | Wai
         subject, *VOTER_CHANGE, guards.survivors_caught_up, guards.majority_survives_addition
     )
     return wait or AddVoter(node.replica, node.peer_endpoint, quorum.record, replaces)
+
+
+def _leaving_observer(case: Case, subject: Case) -> Action | Wait | None:
+    """Somebody deleted the claim of a replica that is no voter: its pod ends, to get a new one."""
+    claim, pod = case.seen.claim(subject.ordinal), case.seen.pod(subject.ordinal)
+    if claim is None or not claim.terminating or pod is None or pod.terminating:
+        return None
+    wait = first_block(subject, guards.deletion_policy_allows, guards.confirmed_voters_required)
+    return wait or DeletePod(pod.name, pod.uid, "its volume claim is being deleted")
 
 
 def _probe(case: Case, subject: Case, node: Node) -> Action | Wait | None:
@@ -173,7 +183,7 @@ def _silent_voter(case: Case, ordinal: int) -> Step:
         guards.confirmed_voters_required,
         guards.replica_silent_for_grace_period,
         guards.survivors_caught_up,
-        guards.majority_survives_removal,
+        guards.majority_survives_loss,
     )
     return blocked or _wipe(case, ordinal) or waiting
 
@@ -226,25 +236,49 @@ def _outdated(case: Case, pod: Pod) -> Action | None:
     return DeletePod(pod.name, pod.uid, "it does not run and its template is outdated")
 
 
-def _doomed(case: Case, ordinal: int) -> Step:
-    """A well voter whose claim somebody deleted: its next restart would lose the data.
+def retire(case: Case) -> Step:
+    """End well voters whose claims somebody deleted, in good order, one by one.
 
-    It is ended now, in good order, while all others are well.
+    The next restart of such a voter would lose its data. What blocks here holds nothing else
+    back, since growing may be what is needed first: see `retire_waits`.
     """
+    step = _retire(case)
+    return None if isinstance(step, Wait) else step
+
+
+def retire_waits(case: Case) -> Step:
+    """What a voter with a deleted claim waits for, once nothing else is to be done."""
+    return _retire(case)
+
+
+def _retire(case: Case) -> Step:
+    quorum = case.seen.quorum
+    if quorum is None:
+        return None
+    steps = [
+        _retire_one(case, voter.node_id)
+        for voter in quorum.replicas
+        if voter.node_id < case.spec.voters
+    ]
+    waits = [step for step in steps if isinstance(step, Wait)]
+    taken = [step for step in steps if step is not None and not isinstance(step, Wait)]
+    return (taken or waits or [None])[0]
+
+
+def _retire_one(case: Case, ordinal: int) -> Step:
     claim, pod, node = case.seen.claim(ordinal), case.seen.pod(ordinal), case.seen.node(ordinal)
     quorum = case.seen.quorum
     if claim is None or not claim.terminating or pod is None or node is None or quorum is None:
         return None
-    if pod.terminating:
+    if pod.terminating or node.replica not in quorum.replicas:
         return None
     subject = _case(case, ordinal, old=node.replica)
     wait = first_block(
         subject,
         guards.deletion_policy_allows,
-        guards.confirmed_voters_required,
-        guards.one_voter_change_at_a_time,
+        *VOTER_CHANGE,
         guards.survivors_caught_up,
-        guards.majority_survives_removal,
+        guards.majority_survives_loss,
     )
     if wait is not None:
         return wait

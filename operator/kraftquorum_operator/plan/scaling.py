@@ -6,7 +6,7 @@ What must not live here: repair of a wanted voter (`recovery.py`).
 
 from __future__ import annotations
 
-from kraftquorum_operator.observe.snapshot import Replica
+from kraftquorum_operator.observe.snapshot import Progress, Replica
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
     Action,
@@ -57,24 +57,28 @@ def claim_owners(case: Case) -> Action | None:
 
 
 def shrink(case: Case) -> Action | Wait | None:
-    """Remove the next voter that is not wanted, then its pod, then, if told to, its claim."""
+    """Remove the next voter that is not wanted, then its pod, then, if told to, its claim.
+
+    While a wanted voter is missing, as many as are wanted stay: it is added first.
+    """
     quorum = case.seen.quorum
     if quorum is None:
         return None
-    excess = [r for r in quorum.replicas if r.node_id >= case.spec.voters]
+    present = {replica.node_id for replica in quorum.replicas}
+    if len(present) <= case.spec.voters and present != set(range(case.spec.voters)):
+        return None
+    excess = [voter for voter in quorum.voters if voter.replica.node_id >= case.spec.voters]
     if excess:
-        return _remove_voter(case, max(r.node_id for r in excess))
+        # Those that do not count anyway first, then the highest ordinal.
+        return _remove_voter(case, min(excess, key=lambda v: (v.fresh, -v.replica.node_id)))
     return _lower_replicas(case) or _delete_kept_claim(case)
 
 
-def _remove_voter(case: Case, ordinal: int) -> Action | Wait:
-    quorum, node = case.seen.quorum, case.seen.node(ordinal)
+def _remove_voter(case: Case, voter: Progress) -> Action | Wait:
+    quorum, old = case.seen.quorum, voter.replica
     if quorum is None:
         return Wait("leader_elected", "no leader has answered yet")
-    live = node.replica if node else None
-    # Its lost storages first, the one that still runs last.
-    old = min((v.replica for v in quorum.voters_of(ordinal)), key=lambda r: (r == live, r))
-    subject = Case(case.spec, case.seen, case.now_ms, ordinal=ordinal, old=old)
+    subject = Case(case.spec, case.seen, case.now_ms, ordinal=old.node_id, old=old)
     wait = first_block(
         subject,
         guards.formation_complete,
@@ -86,16 +90,12 @@ def _remove_voter(case: Case, ordinal: int) -> Action | Wait:
         return wait
     if quorum.leader == old:
         return move_leadership(subject)
-    label_off = _label_off(case, ordinal, old, live)
-    if label_off is not None:
-        return label_off
-    return RemoveVoter(old, quorum.record)
+    return _label_off(case, subject, old) or RemoveVoter(old, quorum.record)
 
 
-def _label_off(case: Case, ordinal: int, old: Replica, live: Replica | None) -> Action | None:
-    subject = Case(case.spec, case.seen, case.now_ms, ordinal=ordinal, old=old)
-    pod = case.seen.pod(ordinal)
-    if pod is None or (live is not None and live != old):
+def _label_off(case: Case, subject: Case, old: Replica) -> Action | None:
+    pod, node = case.seen.pod(subject.ordinal), case.seen.node(subject.ordinal)
+    if pod is None or (node is not None and node.replica != old):
         return None
     if guards.voter_label_off_before_removal(subject) is None:
         return None

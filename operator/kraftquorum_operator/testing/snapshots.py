@@ -1,0 +1,167 @@
+"""Snapshots for tests: a healthy quorum, and what differs from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.observe.snapshot import (
+    Claim,
+    Latch,
+    LatchVoter,
+    Node,
+    Pod,
+    Progress,
+    Quorum,
+    Replica,
+    Snapshot,
+    StatefulSet,
+    VoterRecord,
+)
+
+NOW_MS = 1_000_000
+UID = "resource-1"
+CLUSTER = "cluster-a"
+
+
+def spec(**changes: object) -> QuorumSpec:
+    """A spec, given by its fields in snake or camel case."""
+    return QuorumSpec.model_validate(changes)
+
+
+def replica(node_id: int, disk: str = "a") -> Replica:
+    """A replica whose storage UUID is readable, e.g. `2-a`."""
+    return Replica(node_id, f"{disk}{node_id}")
+
+
+def pod(ordinal: int, *, voter: bool = True) -> Pod:
+    """A ready pod."""
+    return Pod(
+        name=f"demo-{ordinal}",
+        uid=f"pod-{ordinal}",
+        ordinal=ordinal,
+        address=f"10.0.0.{ordinal}",
+        voter_label=voter,
+        revision="r1",
+        age_ms=60_000,
+    )
+
+
+def claim(ordinal: int) -> Claim:
+    """A bound claim of this resource."""
+    return Claim(
+        name=f"data-demo-{ordinal}",
+        uid=f"claim-{ordinal}",
+        ordinal=ordinal,
+        owner_uid=UID,
+        volume=f"volume-{ordinal}",
+    )
+
+
+def node(ordinal: int, disk: str = "a", *, blank: bool = False, incarnation: int = 2) -> Node:
+    """A node that answers."""
+    return Node(
+        replica=replica(ordinal, disk),
+        incarnation=incarnation,
+        cluster_id=None if blank else CLUSTER,
+        role="blank" if blank else "follower",
+        epoch=0 if blank else 3,
+        log_end_offset=0 if blank else 100,
+        durable_end_offset=0 if blank else 100,
+        high_watermark=0 if blank else 100,
+        voters=(),
+        caught_up=not blank,
+        peer_endpoint=f"demo-{ordinal}.peers:9093",
+    )
+
+
+def voter(ordinal: int, disk: str = "a", *, silent_ms: int | None = None) -> Progress:
+    """A voter as the leader sees it: caught up, or silent for so long."""
+    if silent_ms is None:
+        return Progress(replica(ordinal, disk), caught_up=True, silent_since_ms=NOW_MS - 10)
+    return Progress(
+        replica(ordinal, disk), caught_up=False, lag=50, silent_since_ms=NOW_MS - silent_ms
+    )
+
+
+def quorum(voters: Sequence[Progress], *, observers: Sequence[Progress] = ()) -> Quorum:
+    """A confirmed answer of the first voter, which leads."""
+    leader = replace(voters[0], silent_since_ms=None)
+    return Quorum(
+        cluster_id=CLUSTER,
+        leader=leader.replica,
+        epoch=3,
+        high_watermark=100,
+        voters=(leader, *voters[1:]),
+        committed=tuple(v.replica for v in voters),
+        record=VoterRecord(7, 2),
+        record_committed=True,
+        observers=tuple(observers),
+        pending=None,
+        formation_completed=True,
+        epoch_committed=True,
+        confirmed=True,
+    )
+
+
+def latch(voters: int = 3) -> Latch:
+    """The latch of a quorum that formed with the first disks."""
+    return Latch(CLUSTER, tuple(LatchVoter(replica(n), f"demo-{n}:9093") for n in range(voters)))
+
+
+def healthy(voters: int = 3, replicas: int | None = None) -> Snapshot:
+    """A formed quorum of so many voters with nothing to do; more pods than that observe."""
+    count = replicas if replicas is not None else voters
+    return Snapshot(
+        namespace="test",
+        name="demo",
+        uid=UID,
+        statefulset=StatefulSet("sts-1", "42", count, revision="r1", owner_uid=UID),
+        pods=tuple(pod(n, voter=n < voters) for n in range(count)),
+        claims=tuple(claim(n) for n in range(count)),
+        nodes=tuple(node(n) for n in range(count)),
+        quorum=quorum([voter(n) for n in range(voters)]),
+        latch=latch(voters),
+    )
+
+
+def blank(voters: int = 3) -> Snapshot:
+    """Pods that run on empty disks before formation."""
+    return replace(
+        healthy(voters),
+        nodes=tuple(node(n, blank=True, incarnation=1) for n in range(voters)),
+        pods=tuple(pod(n, voter=False) for n in range(voters)),
+        quorum=None,
+        latch=None,
+    )
+
+
+def with_pod(seen: Snapshot, changed: Pod) -> Snapshot:
+    """The snapshot with one pod replaced."""
+    others = [p for p in seen.pods if p.ordinal != changed.ordinal]
+    return replace(seen, pods=tuple(sorted([*others, changed], key=lambda p: p.ordinal)))
+
+
+def with_claim(seen: Snapshot, changed: Claim) -> Snapshot:
+    """The snapshot with one claim replaced."""
+    others = [c for c in seen.claims if c.ordinal != changed.ordinal]
+    return replace(seen, claims=tuple(sorted([*others, changed], key=lambda c: c.ordinal)))
+
+
+def with_node(seen: Snapshot, changed: Node) -> Snapshot:
+    """The snapshot with one node's answer replaced."""
+    others = [n for n in seen.nodes if n.replica.node_id != changed.replica.node_id]
+    return replace(seen, nodes=tuple(sorted([*others, changed], key=lambda n: n.replica)))
+
+
+def without_node(seen: Snapshot, ordinal: int) -> Snapshot:
+    """The snapshot with one node silent."""
+    return replace(seen, nodes=tuple(n for n in seen.nodes if n.replica.node_id != ordinal))
+
+
+def with_quorum(seen: Snapshot, **changes: object) -> Snapshot:
+    """The snapshot with fields of the leader's answer replaced."""
+    if seen.quorum is None:
+        raise AssertionError("the snapshot has no quorum")
+    return replace(seen, quorum=replace(seen.quorum, **changes))  # pyright: ignore[reportArgumentType]

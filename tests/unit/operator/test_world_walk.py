@@ -1,0 +1,166 @@
+"""`decide` drives a model of cluster and quorum through random faults: safe always, done at last.
+
+The rules themselves are asserted in `kraftquorum_operator.testing.world`, against the truth.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.observe.snapshot import Replica
+from kraftquorum_operator.plan.actions import Done, Wait
+from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.testing.world import World
+
+CALM_TICKS = 400
+EXAMPLES = int(os.environ.get("KRAFTQUORUM_WALK_EXAMPLES", "60"))
+"""Each takes tens of milliseconds; set it higher for a longer walk."""
+
+WALK = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@dataclass(frozen=True)
+class Fault:
+    kind: str
+    ordinal: int = 0
+    ticks: int = 0
+    steps: int = 1
+
+
+def faults(*kinds: str) -> st.SearchStrategy[list[Fault]]:
+    return st.lists(
+        st.builds(
+            Fault,
+            kind=st.sampled_from(kinds),
+            ordinal=st.integers(0, 5),
+            ticks=st.integers(0, 25),
+            steps=st.integers(0, 30),
+        ),
+        max_size=10,
+    )
+
+
+GENTLE = ("crash", "delete_pod", "scale", "freeze", "thaw", "look_again")
+LOSING = ("wipe", "corrupt", "delete_claim")
+
+
+def start(voters: int, **changes: object) -> World:
+    return World(QuorumSpec.model_validate({"voters": voters, **changes}))
+
+
+def run(world: World, steps: int) -> None:
+    for _ in range(steps):
+        world.step()
+        world.tick()
+
+
+def may_lose(world: World, ordinal: int) -> bool:
+    """Whether the quorum survives the loss of one more disk, for good and with it in time."""
+    if not world.voters or world.is_changing:
+        return False
+    disk = world.disks.get(ordinal)
+    lost = Replica(ordinal, disk.directory_id or "") if disk else None
+    sound = [
+        v
+        for v in world.voters
+        if v != lost
+        and (d := world.disk_of(v)) is not None
+        and not d.corrupt
+        and not d.terminating
+        and d.log_end >= world.high_watermark
+    ]
+    return len(sound) > len(world.voters) // 2
+
+
+def inject(world: World, fault: Fault, frozen: list) -> None:
+    match fault.kind:
+        case "crash":
+            world.crash(fault.ordinal, fault.ticks)
+        case "scale":
+            world.spec = world.spec.model_copy(update={"voters": 1 + fault.ordinal})
+        case "freeze":
+            decision = decide(world.spec, world.look(), world.now_ms)
+            if not isinstance(decision, Wait | Done):
+                frozen.append(decision)
+        case "thaw":
+            while frozen:
+                world.act(frozen.pop(), late=True)
+        case "look_again":
+            pass
+        case _:
+            getattr(world, fault.kind)(fault.ordinal)
+
+
+def settle(world: World) -> None:
+    decision = None
+    for _ in range(CALM_TICKS):
+        decision = world.step()
+        world.tick()
+        if isinstance(decision, Done) and {v.node_id for v in world.voters} == set(
+            range(world.spec.voters)
+        ):
+            break
+    history = "\n".join(world.changes[-40:])
+    assert isinstance(decision, Done), f"{decision}\n{history}"
+    assert {v.node_id for v in world.voters} == set(range(world.spec.voters)), history
+    assert len(world.voters) == world.spec.voters
+    assert all(world.is_fresh(voter) for voter in world.voters)
+    assert len(world.clusters) == 1
+    labelled = {n for n, runner in world.runners.items() if runner.label}
+    assert labelled == {v.node_id for v in world.voters}
+    assert world.replicas == world.spec.voters
+
+
+@given(voters=st.integers(1, 5))
+@WALK
+def test_formation_converges(voters: int) -> None:
+    world = start(voters)
+    settle(world)
+    assert not [c for c in world.changes if c.startswith("Delete")]
+
+
+@given(voters=st.sampled_from([1, 3, 5]), plan=faults(*GENTLE))
+@WALK
+def test_gentle_faults_and_scaling_and_late_actions_converge(
+    voters: int, plan: list[Fault]
+) -> None:
+    world, frozen = start(voters), []
+    for fault in plan:
+        run(world, fault.steps)
+        inject(world, fault, frozen)
+    settle(world)
+
+
+@given(
+    voters=st.sampled_from([3, 5]),
+    order=st.sampled_from(["AddFirst", "RemoveFirst"]),
+    plan=faults(*GENTLE, *LOSING),
+)
+@WALK
+def test_lost_disks_that_a_majority_survives_are_replaced(
+    voters: int, order: str, plan: list[Fault]
+) -> None:
+    world, frozen = start(voters, replacement={"order": order}), []
+    run(world, 20)
+    for fault in plan:
+        run(world, fault.steps)
+        if fault.kind in LOSING and not may_lose(world, fault.ordinal):
+            continue
+        inject(world, fault, frozen)
+    settle(world)
+
+
+@given(voters=st.integers(1, 5), plan=faults(*GENTLE, *LOSING))
+@WALK
+def test_no_fault_at_all_makes_the_operator_break_a_rule(voters: int, plan: list[Fault]) -> None:
+    world, frozen = start(voters), []
+    for fault in plan:
+        run(world, fault.steps)
+        inject(world, fault, frozen)
+    run(world, 100)
+    assert len(world.clusters) <= 1

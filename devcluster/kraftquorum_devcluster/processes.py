@@ -21,6 +21,8 @@ import structlog
 _log = structlog.get_logger(__name__)
 
 OWNER_VARIABLE = "KRAFTQUORUM_DEVCLUSTER_OWNER"
+CONTAINER_VARIABLE = "KRAFTQUORUM_DEVCLUSTER_CONTAINER"
+"""Marks what a container started, in whatever session or process group."""
 _LAUNCHER = str(Path(__file__).with_name("launch.py"))
 _KILL_WAIT_S = 10.0
 
@@ -100,9 +102,9 @@ async def spawn(
     return Child(name, process)
 
 
-def owned_pids(owner: str) -> list[int]:
-    """Processes of this user, other than this one, that carry the owner's mark."""
-    mark = f"{OWNER_VARIABLE}={owner}".encode()
+def owned_pids(owner: str, variable: str = OWNER_VARIABLE) -> list[int]:
+    """Processes of this user, other than this one, that carry the mark in their environment."""
+    mark = f"{variable}={owner}".encode()
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -113,11 +115,11 @@ def owned_pids(owner: str) -> list[int]:
     return found
 
 
-def kill_owned(owner: str, wait_s: float = _KILL_WAIT_S) -> int:
-    """SIGKILL every process that carries the owner's mark; returns how many."""
+def kill_owned(owner: str, variable: str = OWNER_VARIABLE, wait_s: float = _KILL_WAIT_S) -> int:
+    """SIGKILL every process that carries the mark; returns how many."""
     killed: set[int] = set()
     deadline = time.monotonic() + wait_s
-    while (pids := owned_pids(owner)) and time.monotonic() < deadline:
+    while (pids := owned_pids(owner, variable)) and time.monotonic() < deadline:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

@@ -1,5 +1,6 @@
 """The process node under a real API server and controller manager."""
 
+import contextlib
 import os
 import signal
 import time
@@ -228,6 +229,21 @@ def test_failed_startup_probe_restarts_before_anything_is_ready(web):
     web.until(lambda: web.container("slow").get("restartCount", 0) >= 1, "restarted")
     assert not web.container("slow")["ready"]
     assert not web.container("slow")["started"]
+
+
+def test_processes_that_left_the_group_end_with_the_container(web):
+    script = "setsid sleep 600 & echo $! > $HOME/pid; sleep 600"
+    web.pod(simple_pod("leaky", script=script))
+    web.until(lambda: web.container("leaky").get("ready"), "running")
+    uid = web.get("pod/leaky")["metadata"]["uid"]
+    file = web.cluster.state_dir / "pods" / uid / "pid"
+    web.until(lambda: file.exists() and file.read_text().strip(), "the process id written")
+    pid = int(file.read_text())
+    assert Path(f"/proc/{pid}").exists()
+    os.killpg(web.process("leaky"), signal.SIGKILL)
+    web.until(lambda: web.container("leaky").get("restartCount") == 1, "restarted")
+    with contextlib.suppress(FileNotFoundError):  # gone, or a zombie that init has yet to reap
+        assert Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
 
 
 def test_second_deletion_cuts_the_grace_short(web):

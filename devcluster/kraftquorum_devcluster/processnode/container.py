@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import aiohttp
 from kraftquorum_devcluster import clock
 from kraftquorum_devcluster.errors import ApiError, NotReadyToRunError
 from kraftquorum_devcluster.objects import Json, child
-from kraftquorum_devcluster.processes import Child, spawn
+from kraftquorum_devcluster.processes import CONTAINER_VARIABLE, Child, kill_owned, spawn
 from kraftquorum_devcluster.tasks import TaskSet
 
 from .context import NodeSettings
@@ -44,7 +44,7 @@ class Launch:
     """
 
     command: list[str]
-    env: Mapping[str, str]
+    env: dict[str, str]
     cwd: Path
     termination_file: Path
     rewriter: PathRewriter
@@ -94,6 +94,7 @@ class Container:
         self._grace_s = grace_s
         self._address = address
         self._owner = owner
+        self._mark = str(logs_dir)  # names pod, uid and container
         self._settings = settings
         self._hooks = hooks
         self._starts = 0
@@ -147,6 +148,12 @@ class Container:
         """End the process. Duty of the caller: cancel `run` first."""
         if self.child is not None:
             await self.child.stop(grace_s)
+            await self._end_leftovers(self.child)
+
+    async def _end_leftovers(self, child: Child) -> None:
+        """Kill what the process left behind: there is no PID namespace to do it."""
+        child.signal(signal.SIGKILL)
+        await asyncio.to_thread(kill_owned, self._mark, CONTAINER_VARIABLE)
 
     def _restarts_after(self, exit_code: int) -> bool:
         match self._restart_policy:
@@ -167,7 +174,7 @@ class Container:
             launch.command,
             log=self.log_file(),
             cwd=launch.cwd,
-            env=launch.env,
+            env=launch.env | {CONTAINER_VARIABLE: self._mark},
             owner=self._owner,
         )
         self.child = child
@@ -183,7 +190,7 @@ class Container:
             code = await child.process.wait()
         finally:
             await probes.cancel_all()
-        child.signal(signal.SIGKILL)  # what it left behind in its group
+        await self._end_leftovers(child)
         self.state.running_since = None
         self.state.started = self.state.ready = False
         exit_code = code if code >= 0 else 128 - code

@@ -144,7 +144,10 @@ class PodWorker:
             self._context.hosts.drop(self.namespace, self.name)
             self._context.addresses.give_back(self.namespace, self.name)
             self.address = ""
-        await asyncio.to_thread(remove_tree, self._work_dir)
+        try:
+            await asyncio.to_thread(remove_tree, self._work_dir)
+        except OSError as error:  # a leftover must not keep the pod's object from going
+            _log.warning("working directory not removed", pod=self.name, error=str(error))
 
     def _grace_s(self) -> float:
         if self._forced:

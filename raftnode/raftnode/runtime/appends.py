@@ -52,6 +52,7 @@ class Appends:
         error_of: the API's error for a refusal.
         queue_bytes_max: what may wait; more is refused at once.
         batch_bytes_max: how large a batch may grow.
+        linger_ms: how long a batch waits for more records; 0: until the loop's next turn.
         is_flushing: whether an fsync is under way; its end calls `pump`.
         on_commit: told how many seconds a batch took to commit.
     """
@@ -64,6 +65,7 @@ class Appends:
         *,
         queue_bytes_max: int,
         batch_bytes_max: int,
+        linger_ms: int,
         is_flushing: Callable[[], bool],
         on_commit: Callable[[float], None],
     ) -> None:
@@ -72,6 +74,7 @@ class Appends:
         self._error_of = error_of
         self._queue_bytes_max = queue_bytes_max
         self._batch_bytes_max = batch_bytes_max
+        self._linger_s = linger_ms / 1000
         self._is_flushing = is_flushing
         self._on_commit = on_commit
         self._queue: deque[_Write] = deque()
@@ -93,8 +96,8 @@ class Appends:
         self._queue.append(write)
         self.queued_bytes += size
         if len(self._queue) == 1:
-            # At the end of this turn of the loop, so that writes of one turn share a batch.
-            asyncio.get_running_loop().call_soon(self.pump)
+            # Not at once: writes of one turn of the loop share a batch even without linger.
+            asyncio.get_running_loop().call_later(self._linger_s, self.pump)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await asyncio.shield(write.future)

@@ -10,7 +10,6 @@ import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version as package_version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
@@ -59,8 +58,6 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("raftnode")
 
 GAUGES_INTERVAL_S = 0.5
-HANDOVER_S = 1.0
-"""How long a stopping leader waits for a voter to take over before it goes anyway."""
 
 
 def run(settings: NodeSettings) -> ExitCode:
@@ -83,12 +80,12 @@ async def _run(settings: NodeSettings) -> None:
 
 def _report(settings: NodeSettings, error: RaftnodeError) -> None:
     _log.error("node_ended", reason=error.exit_code.name, message=str(error))
-    path = settings.termination_message_path
+    path = settings.termination_path
     if path is None:
         return
     text = json.dumps({"reason": error.exit_code.name, "message": str(error)})
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as problem:
         _log.warning("termination_message_not_written", path=str(path), problem=str(problem))
 
@@ -121,7 +118,7 @@ class Node:
                 loop.add_signal_handler(number, self.request_stop)
         settings = self.settings
         directory = await asyncio.to_thread(
-            DataDirectory.open, Path(settings.log_dir), NodeId(settings.node_id)
+            DataDirectory.open, settings.log_dir, NodeId(settings.node_id)
         )
         try:
             log = await asyncio.to_thread(
@@ -142,7 +139,7 @@ class Node:
                 # Waited for, not awaited: its failure is raised once all is taken apart.
                 await asyncio.wait({self._ended})
                 if self._ended.exception() is None:
-                    await running.hand_over()
+                    await running.hand_over(self.settings.shutdown_grace_ms // 2)
                 running.give_up()
         finally:
             await tasks.cancel_all()
@@ -163,13 +160,13 @@ class _Running:
         """The core has handled something."""
         self._turned.set()
 
-    async def hand_over(self) -> None:
-        """Give leadership up and wait a moment for a voter to take it."""
+    async def hand_over(self, grace_ms: int) -> None:
+        """Give leadership up and wait at most so long for a voter to take it."""
         self._service.stopping = True
         was_leader = isinstance(self._core.replica.role, Leader)
         self._driver.post(ShutdownRequested())
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HANDOVER_S):
+            async with asyncio.timeout(grace_ms / 1000):
                 while was_leader and isinstance(self._core.replica.role, Leader | Resigned):
                     self._turned.clear()
                     await self._turned.wait()
@@ -220,6 +217,7 @@ async def _running(
         inquiries.error_of,
         queue_bytes_max=settings.append_queue_bytes,
         batch_bytes_max=settings.max_batch_bytes,
+        linger_ms=settings.append_linger_ms,
         is_flushing=lambda: flusher.in_flight,
         on_commit=metrics.commit_latency_seconds.observe,
     )
@@ -233,8 +231,6 @@ async def _running(
         appends,
         inquiries,
         applier,
-        peer=settings.peer_advertised,
-        api=settings.api_advertised,
         api_of=peering.api_endpoint_of,
         version=package_version("kraftquorum"),
     )
@@ -244,13 +240,13 @@ async def _running(
             directory.key,
             core.replica.cluster_id,
             directory.incarnation,
-            settings.peer_advertised,
-            settings.api_advertised,
+            service.peer_endpoint,
+            service.api_endpoint,
         )
 
     codec = Codec(decode_batches=decode_batches)
     resolver = (
-        HostsFileResolver(HostsFile(Path(settings.hosts_file)), spawn=tasks)
+        HostsFileResolver(HostsFile(settings.hosts_file), spawn=tasks)
         if settings.hosts_file
         else None
     )
@@ -294,8 +290,13 @@ async def _running(
         fail(error)
 
     try:
-        await _listen(peer_listener, settings.peer_listen, "peer_listen")
-        await _listen(api_listener, settings.api_listen, "api_listen")
+        peer = await _listen(peer_listener, settings.peer_listen, "peer_listen")
+        api = await _listen(api_listener, settings.api_listen, "api_listen")
+        service.advertise(
+            peer=_with_port(settings.peer_endpoint, peer.port),
+            api=_with_port(settings.api_endpoint, api.port),
+        )
+        core.replica.endpoint = service.peer_endpoint
         tasks(driver.run(parts), name="driver")
         tasks(applier.run(), name="applier")
         tasks(_refresh(gauges), name="gauges")
@@ -303,7 +304,7 @@ async def _running(
             watch_storage(
                 directory,
                 log,
-                Path(settings.log_dir),
+                settings.log_dir,
                 interval_ms=settings.storage_check_interval_ms,
                 reserve_bytes=settings.disk_reserve_bytes,
                 on_space=lambda low: driver.post(DiskSpaceChanged(low)),
@@ -328,12 +329,18 @@ async def _running(
         driver.close()
 
 
-async def _listen(listener: ApiServer, endpoint: Endpoint, name: str) -> None:
+async def _listen(listener: ApiServer, endpoint: Endpoint, name: str) -> Endpoint:
     try:
         bound = await listener.start(endpoint)
     except OSError as error:
         raise ConfigurationError(f"{name}: cannot listen on {endpoint}: {error}") from error
     _log.info("listening", what=name, endpoint=str(bound))
+    return bound
+
+
+def _with_port(endpoint: Endpoint, bound: int) -> Endpoint:
+    """What is advertised, once it is known which port was free."""
+    return endpoint if endpoint.port else Endpoint(endpoint.host, bound)
 
 
 async def _refresh(gauges: Gauges) -> None:
@@ -379,5 +386,4 @@ def _recover(settings: NodeSettings, directory: DataDirectory, log: Log) -> Raft
         ),
         incarnation=directory.incarnation,
         fetch_sequence=clock.fetch_sequence_base(),
-        endpoint=settings.peer_advertised,
     )

@@ -51,8 +51,6 @@ class Service:
         appends: clients' writes.
         inquiries: requests to the core.
         applier: the key-value store and committed reads.
-        peer: the advertised endpoint for peers.
-        api: the advertised endpoint of this API.
         api_of: where another replica's API listens.
         version: of the program.
     """
@@ -64,8 +62,6 @@ class Service:
         inquiries: Inquiries,
         applier: Applier,
         *,
-        peer: Endpoint,
-        api: Endpoint,
         api_of: Callable[[ReplicaKey], Endpoint | None],
         version: str,
     ) -> None:
@@ -73,11 +69,15 @@ class Service:
         self._appends = appends
         self._inquiries = inquiries
         self._applier = applier
-        self._peer = peer
-        self._api = api
+        self.peer_endpoint: Endpoint | None = None
+        self.api_endpoint: Endpoint | None = None
         self._api_of = api_of
         self._version = version
         self.stopping = False
+
+    def advertise(self, *, peer: Endpoint, api: Endpoint) -> None:
+        """Set where others are told to connect to, once the listeners are bound."""
+        self.peer_endpoint, self.api_endpoint = peer, api
 
     # -- what it knows of itself ---------------------------------------------------------
 
@@ -92,14 +92,16 @@ class Service:
         if leader is None:
             return None, None
         own = leader == self._core.replica.key
-        return leader, self._api if own else self._api_of(leader)
+        return leader, self.api_endpoint if own else self._api_of(leader)
 
     def describe_node(self) -> NodeInfo:
         """What this node knows of itself."""
+        assert self.peer_endpoint is not None  # noqa: S101 - nobody can ask before
+        assert self.api_endpoint is not None  # noqa: S101
         return description.describe_node(
             self._core.replica,
-            peer=self._peer,
-            api=self._api,
+            peer=self.peer_endpoint,
+            api=self.api_endpoint,
             leader_api=self.leader()[1],
             version=self._version,
         )

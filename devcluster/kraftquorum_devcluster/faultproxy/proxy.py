@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 import aiohttp
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from kraftquorum_devcluster.cluster import DevCluster
 from kraftquorum_devcluster.kubeconfig import write_kubeconfig
@@ -32,16 +32,17 @@ from .rules import (
 from .watching import WatchFilter
 
 _HOP_HEADERS = frozenset(
-    {
-        "connection",
-        "content-length",
-        "host",
-        "keep-alive",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
+    name.lower()
+    for name in (
+        hdrs.CONNECTION,
+        hdrs.CONTENT_LENGTH,
+        hdrs.HOST,
+        hdrs.KEEP_ALIVE,
+        hdrs.TE,
+        hdrs.TRAILER,
+        hdrs.TRANSFER_ENCODING,
+        hdrs.UPGRADE,
+    )
 )
 _REASONS = {
     400: "BadRequest",

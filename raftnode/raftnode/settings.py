@@ -290,25 +290,33 @@ def _cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
     """Every rule between settings, with what to say when it is broken."""
     yield (
         settings.election_timeout_ms >= 2 * settings.retry_backoff_ms,
-        f"election_timeout_ms ({settings.election_timeout_ms}) is shorter than a request's round "
-        f"trip with one retry: at least twice retry_backoff_ms ({settings.retry_backoff_ms})",
+        (
+            f"election_timeout_ms ({settings.election_timeout_ms}) is shorter than a request's round "
+            f"trip with one retry: at least twice retry_backoff_ms ({settings.retry_backoff_ms})"
+        ),
     )
     yield (
         settings.fetch_timeout_ms >= 2 * settings.fetch_max_wait_ms,
-        f"fetch_timeout_ms ({settings.fetch_timeout_ms}) must be at least twice fetch_max_wait_ms "
-        f"({settings.fetch_max_wait_ms}): an idle leader answers only that often",
+        (
+            f"fetch_timeout_ms ({settings.fetch_timeout_ms}) must be at least twice fetch_max_wait_ms "
+            f"({settings.fetch_max_wait_ms}): an idle leader answers only that often"
+        ),
     )
     yield (
         settings.retry_backoff_ms <= settings.retry_backoff_max_ms,
-        f"retry_backoff_ms ({settings.retry_backoff_ms}) exceeds retry_backoff_max_ms "
-        f"({settings.retry_backoff_max_ms})",
+        (
+            f"retry_backoff_ms ({settings.retry_backoff_ms}) exceeds retry_backoff_max_ms "
+            f"({settings.retry_backoff_max_ms})"
+        ),
     )
     for name in ("peer", "api"):
         advertised: Endpoint | None = getattr(settings, f"{name}_advertised")
         yield (
             advertised is None or advertised.host not in _WILDCARDS,
-            f"{name}_advertised ({advertised}) is an address to listen on, not one to connect to; "
-            "name the host that others reach this node by",
+            (
+                f"{name}_advertised ({advertised}) is an address to listen on, not one to connect to; "
+                "name the host that others reach this node by"
+            ),
         )
     peer, api = settings.peer_listen, settings.api_listen
     yield (

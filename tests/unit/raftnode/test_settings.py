@@ -1,0 +1,135 @@
+"""Settings come from flags, environment, file and defaults, and are refused by name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftnode.core.types import Endpoint
+from raftnode.errors import ConfigurationError, ExitCode
+from raftnode.settings import DOCUMENT_NAMES, NodeSettings, load_settings
+
+NEEDED: dict[str, object] = {"node_id": 3, "log_dir": "/data"}
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch):
+    for name in list(os.environ):
+        if name.upper().startswith("RAFTNODE_") or name in {
+            "KRAFTQUORUM_HOSTS_FILE",
+            "TERMINATION_LOG",
+        }:
+            monkeypatch.delenv(name)
+
+
+def test_defaults_are_those_of_the_documents():
+    settings = load_settings(NEEDED)
+    assert settings.node_id == 3
+    assert settings.log_dir == Path("/data")
+    assert settings.peer_listen == Endpoint("0.0.0.0", 9093)
+    assert settings.fetch_timeout_ms == 2000
+    assert settings.bootstrap_servers == ()
+
+
+def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "node.properties"
+    file.write_text(
+        "# a comment\n! another\n\nnode.id = 1\nlog_dir=/from/file\n"
+        "controller.quorum.fetch.timeout.ms=3000\nRAFTNODE_ELECTION_TIMEOUT_MS=1500\n"
+        "bootstrap.servers=a:1, b:2\n"
+    )
+    monkeypatch.setenv("RAFTNODE_LOG_DIR", "/from/env")
+    monkeypatch.setenv("RAFTNODE_FETCH_TIMEOUT_MS", "4000")
+    monkeypatch.setenv("RAFTNODE_SERVICE_PORT", "tcp://injected:1")
+    settings = load_settings({"fetch_timeout_ms": "5000", "node_id": None}, file=file)
+    assert settings.node_id == 1
+    assert settings.log_dir == Path("/from/env")
+    assert settings.fetch_timeout_ms == 5000
+    assert settings.election_timeout_ms == 1500
+    assert settings.bootstrap_servers == (Endpoint("a", 1), Endpoint("b", 2))
+
+
+def test_environment_lists_and_other_names(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RAFTNODE_BOOTSTRAP_SERVERS", "a:1,b:2")
+    monkeypatch.setenv("KRAFTQUORUM_HOSTS_FILE", "/etc/quorum-hosts")
+    monkeypatch.setenv("TERMINATION_LOG", "/tmp/why")
+    settings = load_settings(NEEDED)
+    assert settings.bootstrap_servers == (Endpoint("a", 1), Endpoint("b", 2))
+    assert settings.hosts_file == Path("/etc/quorum-hosts")
+    assert settings.termination_path == Path("/tmp/why")
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"node_id": -1}, "node_id: Input should be greater than or equal to 0 (got -1)"),
+        ({"node_id": None}, "node_id: Field required; set it by --node-id or RAFTNODE_NODE_ID"),
+        ({"fetch_timeout_ms": "soon"}, "fetch_timeout_ms: Input should be a valid integer"),
+        ({"peer_listen": "nowhere"}, "peer_listen: not an endpoint: 'nowhere'"),
+        ({"bootstrap_servers": "a"}, "bootstrap_servers: not an endpoint: 'a'"),
+        ({"log_level": "loud"}, "log_level: Input should be 'debug', 'info'"),
+        ({"wat": 1}, "wat: Extra inputs are not permitted"),
+        (
+            {"election_timeout_ms": 100, "retry_backoff_ms": 80},
+            "election_timeout_ms (100) is shorter than a request's round trip",
+        ),
+        ({"fetch_timeout_ms": 900}, "fetch_timeout_ms (900) must be at least twice fetch_max"),
+        ({"retry_backoff_max_ms": 10}, "retry_backoff_ms (20) exceeds retry_backoff_max_ms (10)"),
+        ({"peer_advertised": "0.0.0.0:9093"}, "peer_advertised (0.0.0.0:9093) is an address to"),
+        ({"api_advertised": "[::]:9080"}, "api_advertised ([::]:9080) is an address to listen on"),
+        ({"api_listen": "0.0.0.0:9093"}, "peer_listen and api_listen are the same address"),
+        ({"max_batch_bytes": 2048}, "record_max_bytes (1048576) exceeds max_batch_bytes (2048)"),
+        ({"segment_bytes": 4096}, "max_batch_bytes (1048576) exceeds segment_bytes (4096)"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(values: dict[str, Any], says: str):
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings({**NEEDED, **values})
+    assert says in str(caught.value)
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("node_id", ":1: expected name=value"),
+        ("\nnode_ids=1", ":2: unknown setting 'node_ids'; did you mean node_id?"),
+        ("node_id=1\nbroker.id=2", ":2: node_id is set twice"),
+    ],
+)
+def test_properties_file_is_refused_by_line(tmp_path: Path, text: str, says: str):
+    file = tmp_path / "node.properties"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(NEEDED, file=file)
+    assert f"{file}{says}" in str(caught.value)
+
+
+def test_file_that_cannot_be_read_is_named(tmp_path: Path):
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        load_settings(NEEDED, file=tmp_path / "missing")
+
+
+def test_advertised_defaults_to_what_others_can_reach():
+    settings = load_settings({**NEEDED, "peer_listen": "127.0.0.5:0", "api_listen": "0.0.0.0:1"})
+    assert settings.peer_endpoint == Endpoint("127.0.0.5", 0)
+    assert settings.api_endpoint.host not in {"0.0.0.0", ""}
+    told = load_settings({**NEEDED, "peer_advertised": "node-3:9093"})
+    assert told.peer_endpoint == Endpoint("node-3", 9093)
+
+
+def test_every_setting_says_what_it_is():
+    for name, field in NodeSettings.model_fields.items():
+        assert field.description, name
+        assert field.description.endswith("."), name
+        if name.endswith("_ms"):
+            assert "illiseconds" in field.description, name
+
+
+def test_document_names_belong_to_settings():
+    assert set(DOCUMENT_NAMES) <= set(NodeSettings.model_fields)
+    names = [name for names in DOCUMENT_NAMES.values() for name in names]
+    assert len(set(names)) == len(names)

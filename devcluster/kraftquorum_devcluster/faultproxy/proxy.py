@@ -38,7 +38,7 @@ _HOP_HEADERS = frozenset(
         hdrs.CONTENT_LENGTH,
         hdrs.HOST,
         hdrs.KEEP_ALIVE,
-        hdrs.TE,
+        hdrs.TE,  # codespell:ignore te
         hdrs.TRAILER,
         hdrs.TRANSFER_ENCODING,
         hdrs.UPGRADE,

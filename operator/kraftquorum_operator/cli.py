@@ -13,7 +13,10 @@ from kraftquorum_operator.errors import SettingsError
 from kraftquorum_operator.settings import load_settings
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Keep Raft quorums alive on Kubernetes."
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Keep Raft quorums alive on Kubernetes.",
 )
 crds = typer.Typer(no_args_is_help=True, help="The CustomResourceDefinition.")
 app.add_typer(crds, name="crds")

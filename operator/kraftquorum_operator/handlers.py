@@ -69,6 +69,7 @@ def register(registry: kopf.OperatorRegistry, reconciler: Reconciler, wakeups: W
 
     on = cast("Any", kopf.on)
     on.startup(registry=registry)(startup)
+    on.login(registry=registry)(kopf.login_via_client)
     on.event(*resource, registry=registry)(changed)
     on.delete(*resource, registry=registry)(delete)
     cast("Any", kopf).daemon(*resource, registry=registry, cancellation_timeout=2.0)(keep)

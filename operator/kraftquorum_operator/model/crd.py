@@ -96,14 +96,21 @@ def _structural(node: object, definitions: Json) -> object:
             result[key] = {name: _structural(sub, definitions) for name, sub in properties.items()}
         elif key == "items":
             result[key] = _structural(value, definitions)
-        elif key == "default" and isinstance(value, dict):
-            # The nested fields carry their own defaults; an empty object lets them apply.
-            result[key] = {}
+        elif key == "default":
+            # Written out in full: the API server checks a default against the rules, too.
+            result[key] = _without_none(value)
         else:
             result[key] = value
     if result.get("type") == "integer":
         result["format"] = "int64"
     return result
+
+
+def _without_none(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    items = cast("Json", value).items()
+    return {key: _without_none(item) for key, item in items if item is not None}
 
 
 def schema_of(model: type[BaseModel]) -> Json:

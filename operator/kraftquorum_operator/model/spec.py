@@ -50,6 +50,7 @@ class NodeSettings(SpecModel):
         json_schema_extra=rules(
             {
                 "rule": "self.electionTimeoutMs <= self.fetchTimeoutMs",
+                "fieldPath": ".electionTimeoutMs",
                 "message": "electionTimeoutMs must not be larger than fetchTimeoutMs: an election "
                 "that outlasts the followers' patience makes them stand as well",
             }
@@ -111,11 +112,13 @@ class QuorumSpec(SpecModel):
         json_schema_extra=rules(
             {
                 "rule": "self.storage == oldSelf.storage",
+                "fieldPath": ".storage",
                 "message": "storage is immutable; make a new KRaftQuorum for another size or class",
             },
             {
                 "rule": "self.replacement.gracePeriodSeconds * 1000 >= "
                 "self.nodeSettings.fetchTimeoutMs",
+                "fieldPath": ".replacement.gracePeriodSeconds",
                 "message": "replacement.gracePeriodSeconds must be at least "
                 "nodeSettings.fetchTimeoutMs: before that no replica counts as silent",
             },

@@ -1,0 +1,89 @@
+"""The `raftnode` program: puts the commands together and imports only what is asked for.
+
+What lives here: the command tree. What must not: what a command does; see
+`raftnode.commands`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+GROUPS = {
+    "storage": "raftnode.commands.storage",
+    "metadata-quorum": "raftnode.commands.quorum",
+    "log": "raftnode.commands.log",
+    "kv": "raftnode.commands.kv",
+}
+RUN = "run"
+
+
+def make_app(only: str | None = None) -> typer.Typer:
+    """Make the command tree; with `only`, just that command or group is imported."""
+    app = typer.Typer(
+        name="raftnode",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        help="A node of a Raft quorum, and the tools to format, ask and change one.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    if only not in GROUPS:
+        module = importlib.import_module("raftnode.commands.run")
+        app.command(RUN)(module.make_command())
+    for name, path in GROUPS.items():
+        if only in {None, name}:
+            app.add_typer(importlib.import_module(path).app, name=name)
+    return app
+
+
+def main() -> None:
+    """Run the program with the process's arguments."""
+    arguments = documents_spelling(sys.argv[1:])
+    if arguments == ["--version"]:
+        _show_version(True)
+    first = arguments[0] if arguments else None
+    make_app(first if first in {*GROUPS, RUN} else None)(args=arguments)
+
+
+def documents_spelling(arguments: Sequence[str]) -> list[str]:
+    """Take the documents' older spelling too (P61).
+
+    `metadata-quorum --describe [status|replication]`, `--add-voter` and
+    `--remove-voter` become the commands of the same names.
+    """
+    match list(arguments):
+        case ["metadata-quorum", "--describe", ("status" | "replication") as what, *rest]:
+            return ["metadata-quorum", "describe", f"--{what}", *rest]
+        case ["metadata-quorum", "--describe", *rest]:
+            return ["metadata-quorum", "describe", "--status", *rest]
+        case ["metadata-quorum", ("--add-voter" | "--remove-voter") as what, *rest]:
+            return ["metadata-quorum", what.removeprefix("--"), *rest]
+        case other:
+            return other
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"raftnode {version('kraftquorum')}")
+        raise SystemExit(0)
+
+
+def _root(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Only holds --version."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""`raftnode kv`: the key-value store."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from raftnode.client import ListingEntry, QuorumClient
+from raftnode.commands.connection import (
+    DEFAULT_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    AsJson,
+    BootstrapServer,
+    HostsFile,
+    TimeoutMs,
+    ask,
+)
+from raftnode.commands.output import CommandExitCode, fail, print_bytes, print_json, usage
+
+app = typer.Typer(no_args_is_help=True, help="Read and write the key-value store.")
+
+Key = Annotated[str, typer.Argument(help="The key; may contain slashes.")]
+ConsistencyOption = Annotated[
+    Literal["linearizable", "local"],
+    typer.Option(help="`local`: what the asked node has applied, perhaps old."),
+]
+
+
+@app.command()
+def get(
+    key: Key,
+    *,
+    consistency: ConsistencyOption = "linearizable",
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
+    hosts_file: HostsFile = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    as_json: AsJson = False,
+) -> None:
+    """Print a key's value, byte by byte."""
+    found = ask(
+        bootstrap_server,
+        hosts_file,
+        timeout_ms,
+        lambda client: client.get(key, consistency=consistency),
+    )
+    if found is None:
+        raise fail(f"{key!r} has no value", CommandExitCode.NOT_FOUND)
+    if as_json:
+        value = base64.b64encode(found.value).decode()
+        print_json({"key": key, "value": value, "offset": found.offset, "epoch": found.epoch})
+    else:
+        print_bytes(found.value)
+
+
+@app.command()
+def put(
+    key: Key,
+    value: Annotated[str | None, typer.Argument(help="The value; none: read it elsewhere.")] = None,
+    *,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Read the value from a file; default: stdin.")
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
+    hosts_file: HostsFile = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    as_json: AsJson = False,
+) -> None:
+    """Write a key and wait until it is committed: fsynced on a majority."""
+    data = _read_value(value, file)
+    done = ask(bootstrap_server, hosts_file, timeout_ms, lambda client: client.put(key, data))
+    if as_json:
+        print_json(done.model_dump())
+    else:
+        typer.echo(f"committed at {done.last_offset}, epoch {done.epoch}")
+
+
+@app.command()
+def delete(
+    key: Key,
+    *,
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
+    hosts_file: HostsFile = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a key and wait for the commit; no error when there is no such key."""
+    done = ask(bootstrap_server, hosts_file, timeout_ms, lambda client: client.delete(key))
+    if as_json:
+        print_json(done.model_dump())
+    else:
+        typer.echo(f"committed at {done.last_offset}, epoch {done.epoch}")
+
+
+@app.command("list")
+def list_keys(
+    prefix: Annotated[str, typer.Argument(help="Only keys that begin with it.")] = "",
+    *,
+    consistency: ConsistencyOption = "linearizable",
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
+    hosts_file: HostsFile = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    as_json: AsJson = False,
+) -> None:
+    """Print keys in byte order, one a line: offset, size in bytes, key."""
+
+    def show(entry: ListingEntry) -> None:
+        if as_json:
+            value = base64.b64encode(entry.value).decode()
+            print_json({"key": entry.key, "value": value, "offset": entry.offset})
+        else:
+            typer.echo(f"{entry.offset}\t{len(entry.value)}\t{entry.key}")
+
+    async def work(client: QuorumClient) -> None:
+        after: str | None = None
+        while True:
+            page = await client.list(prefix, after=after, limit=1000, consistency=consistency)
+            for entry in page.entries:
+                show(entry)
+            after = page.next
+            if after is None:
+                return
+
+    ask(bootstrap_server, hosts_file, timeout_ms, work)
+
+
+def _read_value(value: str | None, file: Path | None) -> bytes:
+    if value is not None and file is not None:
+        raise usage("give the value or --file, not both")
+    if value is not None:
+        return value.encode()
+    if file is None:
+        return sys.stdin.buffer.read()
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise usage(f"--file: {error}") from None

@@ -1,0 +1,120 @@
+"""`raftnode log`: append raw records, read the committed log."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from raftnode.client import LogRecord, QuorumClient
+from raftnode.commands.connection import (
+    DEFAULT_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    AsJson,
+    BootstrapServer,
+    HostsFile,
+    TimeoutMs,
+    ask,
+)
+from raftnode.commands.output import print_json
+
+app = typer.Typer(no_args_is_help=True, help="Append to the log and read what is committed.")
+
+
+@app.command()
+def append(
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="VALUE…", help="Records to append together; none: read stdin."),
+    ] = None,
+    *,
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
+    hosts_file: HostsFile = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    as_json: AsJson = False,
+) -> None:
+    """Append records and wait until they are committed: fsynced on a majority.
+
+    Without values, all of stdin is one record.
+    """
+    records = [value.encode() for value in values] if values else [sys.stdin.buffer.read()]
+    done = ask(bootstrap_server, hosts_file, timeout_ms, lambda client: client.append(records))
+    if as_json:
+        print_json(done.model_dump())
+    else:
+        typer.echo(f"committed at {done.base_offset} to {done.last_offset}, epoch {done.epoch}")
+
+
+@app.command()
+def read(
+    *,
+    offset: Annotated[int, typer.Option(min=0, help="The first record's offset.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="How many records at most; default: all.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new records as they are committed.")
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
+    hosts_file: HostsFile = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    as_json: AsJson = False,
+) -> None:
+    """Print committed records, one a line: offset, epoch, key or kind, value or fields."""
+    show = _json_line if as_json else _text_line
+
+    async def work(client: QuorumClient) -> None:
+        shown = 0
+        at = offset
+        while limit is None or shown < limit:
+            page = await client.read(at, max_wait_ms=5_000 if follow else 0)
+            left = None if limit is None else limit - shown
+            for record in page.records[:left]:
+                typer.echo(show(record))
+            shown += len(page.records[:left])
+            if not follow and page.next_offset >= page.high_watermark:
+                return
+            at = page.next_offset
+
+    ask(bootstrap_server, hosts_file, timeout_ms, work)
+
+
+def _text_line(record: LogRecord) -> str:
+    if record.control is not None:
+        what = f"{record.control}\t{json.dumps(_plain(record.fields))}"
+    else:
+        value = "(deleted)" if record.value is None else _text(record.value)
+        what = f"{'-' if record.key is None else _text(record.key)}\t{value}"
+    return f"{record.offset}\t{record.epoch}\t{what}"
+
+
+def _json_line(record: LogRecord) -> str:
+    return json.dumps(
+        {
+            "offset": record.offset,
+            "epoch": record.epoch,
+            "timestamp_ms": record.timestamp_ms,
+            "control": record.control,
+            "fields": _plain(record.fields),
+            "key": _base64(record.key),
+            "value": _base64(record.value),
+        }
+    )
+
+
+def _plain(fields: Mapping[str, object] | None) -> dict[str, object] | None:
+    return None if fields is None else dict(fields)
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _text(value: bytes) -> str:
+    """Show bytes on one line; what is not printable is escaped."""
+    text = value.decode(errors="backslashreplace")
+    return text if text.isprintable() else json.dumps(text)[1:-1]

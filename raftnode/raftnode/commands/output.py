@@ -1,0 +1,92 @@
+"""How every command speaks: results on stdout, one line on stderr and an exit code on failure."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+
+import typer
+
+from raftnode.errors import ExitCode, RaftnodeError
+
+
+class CommandExitCode(enum.IntEnum):
+    """Why a command that asked a quorum failed; besides `raftnode.errors.ExitCode`."""
+
+    REFUSED = 3
+    UNAVAILABLE = 4
+    OUTCOME_UNKNOWN = 5
+    NOT_FOUND = 6
+
+
+EXIT_CODE_MEANINGS: dict[ExitCode | CommandExitCode, str] = {
+    ExitCode.OK: "Done; for `run`: stopped on request.",
+    ExitCode.UNEXPECTED: "A fault of the program; stderr has the details.",
+    ExitCode.USAGE: "Wrong flags or settings; the message names them.",
+    CommandExitCode.REFUSED: "A node refused the request; it was certainly not done.",
+    CommandExitCode.UNAVAILABLE: "Nobody could serve the request in time; certainly not done.",
+    CommandExitCode.OUTCOME_UNKNOWN: "A write was sent and nobody can say whether it was done; "
+    "look before repeating it.",
+    CommandExitCode.NOT_FOUND: "The key has no value.",
+    ExitCode.STORAGE_FAILED: "A write or an fsync failed. Replace the disk and the replica.",
+    ExitCode.STORAGE_LOST: "The data directory is gone or is another one than was opened.",
+    ExitCode.STORAGE_CORRUPT: "Damage that a crash cannot explain. Replace the replica.",
+    ExitCode.STORAGE_IDENTITY: "The storage UUID is not the same in its places. Replace the "
+    "replica.",
+    ExitCode.STORAGE_LOCKED: "Another process uses the data directory.",
+    ExitCode.PROTOCOL_HALT: "Going on would break a promise to a client. Keep the disk for a "
+    "person to look at.",
+}
+"""What each exit code tells; the reference page is made from it."""
+
+
+def fail(message: str, code: int) -> typer.Exit:
+    """Say why on one line; raise what this returns."""
+    typer.echo(f"raftnode: {' '.join(message.split())}", err=True)
+    return typer.Exit(int(code))
+
+
+@contextmanager
+def reporting() -> Generator[None]:
+    """Turn the node's own errors into a line on stderr and an exit code."""
+    try:
+        yield
+    except RaftnodeError as error:
+        raise fail(str(error), error.exit_code) from None
+
+
+def usage(message: str) -> typer.Exit:
+    """Say what is wrong with the command line; raise what this returns."""
+    return fail(message, ExitCode.USAGE)
+
+
+def print_json(value: object) -> None:
+    """Print a value for scripts, on one line."""
+    typer.echo(json.dumps(value))
+
+
+def print_fields(fields: Sequence[tuple[str, object]]) -> None:
+    """Print names and values, aligned as Kafka's tools do."""
+    width = max(len(name) for name, _ in fields) + 1
+    for name, value in fields:
+        typer.echo(f"{name + ':':<{width}} {value}")
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print columns, tab-separated and padded, as Kafka's tools do."""
+    lines = [list(header), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    for line in lines:
+        cells = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
+        typer.echo("\t".join(cells).rstrip())
+
+
+def print_bytes(value: bytes) -> None:
+    """Print raw bytes; with a newline only for a person at a terminal."""
+    sys.stdout.buffer.write(value)
+    if sys.stdout.isatty():
+        sys.stdout.buffer.write(b"\n")
+    sys.stdout.buffer.flush()

@@ -1,0 +1,241 @@
+"""`raftnode metadata-quorum`: the documents' tool for describing and changing voters (P60, P61)."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated
+
+import typer
+
+from raftnode.api.model import (
+    QuorumInfo,
+    Replica,
+    ReplicaProgress,
+    VoterChanged,
+    VoterRecord,
+    VoterSpec,
+)
+from raftnode.client import QuorumClient
+from raftnode.commands.connection import (
+    DEFAULT_SERVER,
+    DEFAULT_TIMEOUT_MS,
+    AsJson,
+    BootstrapServer,
+    HostsFile,
+    TimeoutMs,
+    ask,
+)
+from raftnode.commands.output import print_fields, print_json, print_table, usage
+from raftnode.core.types import Endpoint, ReplicaKey, format_directory_id, parse_directory_id
+
+app = typer.Typer(no_args_is_help=True, help="Describe the quorum and change its voters.")
+
+ReplicaId = Annotated[
+    int,
+    typer.Option(
+        "--replica-id",
+        "--replicaId",
+        "--controller-id",
+        "-i",
+        min=0,
+        help="The replica's node id.",
+    ),
+]
+ReplicaUuid = Annotated[
+    str,
+    typer.Option(
+        "--replica-uuid",
+        "--replicaUuid",
+        "--controller-directory-id",
+        "-d",
+        help="The replica's storage UUID: 22 characters as Kafka prints them, or 36.",
+    ),
+]
+Expected = Annotated[
+    str | None,
+    typer.Option(
+        metavar="OFFSET:EPOCH",
+        help="Change only if the voters still come from this record. Default: the record that a "
+        "majority confirms when the command starts.",
+    ),
+]
+
+
+@app.command()
+def describe(
+    *,
+    status: Annotated[bool, typer.Option("--status", help="Print a summary.")] = False,
+    replication: Annotated[
+        bool, typer.Option("--replication", help="Print a line per replica.")
+    ] = False,
+    confirmed: Annotated[
+        bool, typer.Option("--confirmed", help="Let a majority confirm the leader first.")
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
+    hosts_file: HostsFile = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    as_json: AsJson = False,
+) -> None:
+    """Describe the quorum as its leader sees it: --status or --replication."""
+    if status == replication and not as_json:
+        raise usage("describe: give one of --status and --replication")
+    info = ask(
+        bootstrap_server,
+        hosts_file,
+        timeout_ms,
+        lambda client: client.describe_quorum(confirmed=confirmed),
+    )
+    if as_json:
+        print_json(info.model_dump(mode="json"))
+    elif status:
+        print_fields(status_fields(info))
+    else:
+        header, rows = replication_table(info, now_ms=time.time_ns() // 1_000_000)
+        print_table(header, rows)
+
+
+@app.command()
+def add_voter(
+    *,
+    replica_id: ReplicaId,
+    replica_uuid: ReplicaUuid,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where it listens for peers; default: as it said."),
+    ] = None,
+    replaces: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID-UUID", help="Remove this voter in the same go, once the add is committed."
+        ),
+    ] = None,
+    expected: Expected = None,
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
+    hosts_file: HostsFile = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    as_json: AsJson = False,
+) -> None:
+    """Add an observer to the voters and wait until that is committed."""
+    replica = _replica(replica_id, replica_uuid)
+    try:
+        old = Replica.of(ReplicaKey.parse(replaces)) if replaces else None
+        where = str(Endpoint.parse(endpoint)) if endpoint else None
+    except ValueError as error:
+        raise usage(str(error)) from None
+    voter = VoterSpec(node_id=replica.node_id, directory_id=replica.directory_id, endpoint=where)
+    given = _expected(expected)
+
+    async def work(client: QuorumClient) -> VoterChanged:
+        before = given or (await client.describe_quorum(confirmed=True)).voter_record
+        return await client.add_voter(voter, before, replaces=old)
+
+    _show_change(ask(bootstrap_server, hosts_file, timeout_ms, work), as_json=as_json)
+
+
+@app.command()
+def remove_voter(
+    *,
+    replica_id: ReplicaId,
+    replica_uuid: ReplicaUuid,
+    expected: Expected = None,
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
+    hosts_file: HostsFile = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a voter and wait until that is committed."""
+    replica = _replica(replica_id, replica_uuid)
+    given = _expected(expected)
+
+    async def work(client: QuorumClient) -> VoterChanged:
+        before = given or (await client.describe_quorum(confirmed=True)).voter_record
+        return await client.remove_voter(replica, before)
+
+    _show_change(ask(bootstrap_server, hosts_file, timeout_ms, work), as_json=as_json)
+
+
+def status_fields(info: QuorumInfo) -> list[tuple[str, object]]:
+    """The fields of `describe --status`, named as the documents name them (P60)."""
+    followers = [one for one in info.voters if one.key != info.leader.key]
+    lag_times = [
+        -1 if one.last_caught_up_age_ms is None else one.last_caught_up_age_ms for one in followers
+    ]
+    return [
+        ("ClusterId", info.cluster_id),
+        ("LeaderId", info.leader.node_id),
+        ("LeaderEpoch", info.epoch),
+        ("HighWatermark", info.high_watermark),
+        ("MaxFollowerLag", max((one.lag for one in followers), default=0)),
+        ("MaxFollowerLagTimeMs", -1 if -1 in lag_times else max(lag_times, default=0)),
+        ("CurrentVoters", _ids(info.voters)),
+        ("CouldBeVoters", _ids(info.observers)),
+        ("CurrentObservers", _ids(info.observers)),
+    ]
+
+
+def replication_table(
+    info: QuorumInfo, *, now_ms: int
+) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """The columns and rows of `describe --replication`, as Kafka's tool has them."""
+    header = (
+        "NodeId",
+        "DirectoryId",
+        "LogEndOffset",
+        "Lag",
+        "LastFetchTimestamp",
+        "LastCaughtUpTimestamp",
+        "Status",
+    )
+
+    def row(one: ReplicaProgress, status: str) -> tuple[object, ...]:
+        return (
+            one.node_id,
+            one.directory_id,
+            one.acknowledged_offset,
+            one.lag,
+            _timestamp(one.last_fetch_age_ms, now_ms),
+            _timestamp(one.last_caught_up_age_ms, now_ms),
+            status,
+        )
+
+    leader = info.leader.key
+    rows = [row(one, "Leader") for one in info.voters if one.key == leader]
+    rows += [row(one, "Follower") for one in info.voters if one.key != leader]
+    rows += [row(one, "Observer") for one in info.observers]
+    return header, rows
+
+
+def _timestamp(age_ms: int | None, now_ms: int) -> int:
+    return -1 if age_ms is None else now_ms - age_ms
+
+
+def _ids(replicas: tuple[ReplicaProgress, ...]) -> str:
+    return json.dumps([{"id": one.node_id, "uuid": one.directory_id} for one in replicas])
+
+
+def _replica(replica_id: int, replica_uuid: str) -> Replica:
+    try:
+        directory_id = format_directory_id(parse_directory_id(replica_uuid))
+        return Replica(node_id=replica_id, directory_id=directory_id)
+    except ValueError as error:
+        raise usage(f"--replica-uuid: {error}") from None
+
+
+def _expected(text: str | None) -> VoterRecord | None:
+    if text is None:
+        return None
+    offset, _, epoch = text.partition(":")
+    try:
+        return VoterRecord(offset=int(offset), epoch=int(epoch))
+    except ValueError:
+        raise usage(f"--expected: {text!r}; expected OFFSET:EPOCH") from None
+
+
+def _show_change(changed: VoterChanged, *, as_json: bool) -> None:
+    if as_json:
+        print_json(changed.model_dump(mode="json"))
+        return
+    voters = ", ".join(str(one.key) for one in changed.voters)
+    record = changed.voter_record
+    typer.echo(f"committed at {record.offset}, epoch {record.epoch}; voters: {voters}")

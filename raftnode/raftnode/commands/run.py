@@ -1,0 +1,62 @@
+"""`raftnode run`: the node itself, with a flag for every setting."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from raftnode.commands.output import reporting
+from raftnode.errors import ExitCode
+from raftnode.settings import NodeSettings, load_settings
+
+HELP = """Run the node until SIGTERM, or until its disk or its duty ends it.
+
+Settings come from flags, RAFTNODE_… in the environment, and the properties file, in this
+order. The exit code says why it ended, and so does the termination message.
+"""
+
+
+def make_command() -> Callable[..., None]:
+    """Make the command, whose flags are the settings."""
+
+    def run(*, config: Path | None = None, **flags: str | None) -> None:
+        with reporting():
+            settings = load_settings(flags, file=config)
+            # By name: the runtime needs the node's extra, which `--help` must not.
+            server = importlib.import_module("raftnode.runtime.server")
+            start = cast("Callable[[NodeSettings], ExitCode]", server.run)
+            raise typer.Exit(int(start(settings)))
+
+    annotations: dict[str, object] = {
+        "config": Annotated[
+            Path | None, typer.Option("--config", help="A properties file with settings.")
+        ]
+    }
+    for name, field in NodeSettings.model_fields.items():
+        default = "" if field.is_required() or field.default is None else _show(field.default)
+        annotations[name] = Annotated[
+            str | None,
+            typer.Option(
+                f"--{name.replace('_', '-')}",
+                help=f"{field.description}{f' Default: {default}.' if default else ''}",
+                metavar="VALUE",
+                show_default=False,
+            ),
+        ]
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in annotations.items()
+    ]
+    vars(run)["__signature__"] = inspect.Signature(parameters)
+    run.__annotations__ = annotations
+    run.__doc__ = HELP
+    return run
+
+
+def _show(default: object) -> str:
+    return "" if default == () else str(default)

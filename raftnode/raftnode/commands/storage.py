@@ -1,0 +1,170 @@
+"""`raftnode storage`: make and look at a data directory; the node must not be running."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from raftnode.commands.output import print_fields, print_json, reporting, usage
+from raftnode.core.state import Latch
+from raftnode.core.types import (
+    Endpoint,
+    NodeId,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+    format_directory_id,
+    parse_directory_id,
+)
+from raftnode.errors import ConfigurationError
+from raftnode.storage import formation, incarnation
+from raftnode.storage.directory import DataDirectory, format_storage
+from raftnode.storage.files import Files
+from raftnode.storage.identity import random_directory_id, read_identity
+
+app = typer.Typer(no_args_is_help=True, help="Make and look at a data directory.")
+
+LogDir = Annotated[Path, typer.Option("--log-dir", help="The data directory.")]
+
+
+@app.command("format")
+def format_directory(
+    *,
+    log_dir: LogDir,
+    node_id: Annotated[int, typer.Option("--node-id", min=0, max=2**31 - 1)],
+    cluster_id: Annotated[
+        str | None,
+        typer.Option(
+            help="The cluster to belong to. Default: random with --standalone, else none."
+        ),
+    ] = None,
+    directory_id: Annotated[
+        str | None, typer.Option(help="The storage UUID. Default: a random one.")
+    ] = None,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", help="Form a quorum of this node alone.")
+    ] = False,
+    initial_voters: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID-UUID@HOST:PORT,…",
+            help="Form a quorum of these; the same list and --cluster-id on every one of them.",
+        ),
+    ] = None,
+) -> None:
+    """Format an empty directory, once; a formatted one is never changed.
+
+    Without --standalone and --initial-voters the node waits for form or join, or, with
+    --cluster-id, observes that cluster.
+    """
+    with reporting():
+        given = _directory_id(directory_id)
+        latch: Latch | None = None
+        if standalone and initial_voters:
+            raise usage("give --standalone or --initial-voters, not both")
+        if standalone:
+            given = given or random_directory_id()
+            own = Voter(ReplicaKey(NodeId(node_id), given))
+            latch = Latch(cluster_id or random_id(), VoterSet.of([own]))
+        elif initial_voters:
+            if cluster_id is None:
+                raise usage("--initial-voters needs --cluster-id, the same on every voter")
+            voters = parse_voters(initial_voters)
+            given = _listed(voters, NodeId(node_id), given)
+            latch = Latch(cluster_id, voters)
+        if log_dir.parent.is_dir() and not log_dir.exists():
+            log_dir.mkdir(mode=0o700)
+        key = format_storage(log_dir, NodeId(node_id), directory_id=given, latch=latch)
+        if cluster_id is not None and latch is None:
+            directory = DataDirectory.open(log_dir, NodeId(node_id))
+            try:
+                directory.set_cluster_id(cluster_id)
+            finally:
+                directory.close()
+        belongs = latch.cluster_id if latch else cluster_id
+        typer.echo(f"formatted {log_dir} as {key}, cluster id {belongs or 'not known yet'}")
+
+
+@app.command("random-uuid")
+def random_uuid() -> None:
+    """Print a random UUID, for --directory-id or --cluster-id."""
+    typer.echo(random_id())
+
+
+@app.command()
+def info(
+    *,
+    log_dir: LogDir,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Print who a data directory is; changes nothing, also while the node runs."""
+    with reporting():
+        if not log_dir.is_dir():
+            raise ConfigurationError(f"--log-dir: {log_dir} is not a directory")
+        files = Files()
+        found = read_identity(files, log_dir)
+        latch = formation.read_latch(files, log_dir / formation.FILE_NAME)
+        state = found.stored.state
+        fields: dict[str, object] = {
+            "node_id": int(found.meta.node_id),
+            "directory_id": format_directory_id(found.meta.directory_id),
+            "cluster_id": found.meta.cluster_id,
+            "incarnation": incarnation.read_incarnation(files, log_dir / incarnation.FILE_NAME),
+            "epoch": int(state.epoch),
+            "leader": str(state.leader) if state.leader else None,
+            "voted": str(state.voted) if state.voted else None,
+            "formed_with": [str(key) for key in latch.voters] if latch else None,
+        }
+    if as_json:
+        print_json(fields)
+    else:
+        print_fields(list(fields.items()))
+
+
+def random_id() -> str:
+    """Make a random id in Kafka's 22 characters that may also be a cluster id."""
+    while not (text := format_directory_id(uuid.uuid4()))[0].isalnum():
+        pass
+    return text
+
+
+def parse_voters(text: str) -> VoterSet:
+    """Read `id-uuid@host:port,…`.
+
+    Raises:
+        ConfigurationError: one of them has another form, or two are the same.
+    """
+    voters: list[Voter] = []
+    for part in text.split(","):
+        key, at, endpoint = part.strip().rpartition("@")
+        try:
+            if not at:
+                msg = f"not a voter: {part.strip()!r}; expected <id>-<uuid>@<host>:<port>"
+                raise ValueError(msg)  # noqa: TRY301 - joins the errors of the parts
+            voters.append(Voter(ReplicaKey.parse(key), Endpoint.parse(endpoint)))
+        except ValueError as error:
+            raise ConfigurationError(f"--initial-voters: {error}") from None
+    found = VoterSet.of(voters)
+    if len(found) != len(voters):
+        raise ConfigurationError("--initial-voters: a voter is listed twice")
+    return found
+
+
+def _directory_id(text: str | None) -> uuid.UUID | None:
+    try:
+        return parse_directory_id(text) if text is not None else None
+    except ValueError as error:
+        raise ConfigurationError(f"--directory-id: {error}") from None
+
+
+def _listed(voters: VoterSet, node_id: NodeId, given: uuid.UUID | None) -> uuid.UUID:
+    """Find this node's own storage UUID in the list of initial voters."""
+    own = voters.with_id(node_id)
+    if given is None and len(own) == 1:
+        return own[0].directory_id
+    if given is None or ReplicaKey(node_id, given) not in voters:
+        raise ConfigurationError(f"--initial-voters: does not list this node, {node_id}")
+    return given

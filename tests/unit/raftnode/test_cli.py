@@ -1,0 +1,255 @@
+"""The program: what it prints, on which stream, and with which exit code it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from typer.testing import CliRunner, Result
+
+from raftnode.api.errors import refusal
+from raftnode.api.server import ApiServer, make_app
+from raftnode.cli import GROUPS, documents_spelling
+from raftnode.cli import make_app as make_cli
+from raftnode.commands.output import EXIT_CODE_MEANINGS, CommandExitCode
+from raftnode.commands.storage import random_id
+from raftnode.core.types import Endpoint, NodeId, ReplicaKey, format_directory_id
+from raftnode.errors import ExitCode
+from raftnode.settings import NodeSettings
+from raftnode.testing.memoryservice import MemoryService
+
+OTHER = ReplicaKey(NodeId(2), uuid.UUID(int=2 << 64 | 7))
+OTHER_UUID = format_directory_id(OTHER.directory_id)
+CLI = make_cli()
+
+
+class Node:
+    """A node in a thread of its own, since commands run a loop of theirs."""
+
+    def __init__(self) -> None:
+        self.service = MemoryService()
+        self._stop: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self._thread.start()
+        assert self._started.wait(10)
+
+    async def _serve(self) -> None:
+        app = make_app(self.service, registry=CollectorRegistry(), version="1")
+        server = ApiServer(app, shutdown_grace_ms=0)
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self.service.api_endpoint = await server.start(Endpoint("127.0.0.1", 0))
+        self._started.set()
+        await self._stop.wait()
+        await server.stop()
+
+    def stop(self) -> None:
+        assert self._loop is not None
+        assert self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    one = Node()
+    yield one
+    one.stop()
+
+
+def run(*arguments: str, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(CLI, list(arguments), input=stdin)
+
+
+def ask(node: Node, *arguments: str, stdin: bytes | None = None) -> Result:
+    server = str(node.service.api_endpoint)
+    return run(*arguments, "--bootstrap-server", server, "--timeout-ms", "2000", stdin=stdin)
+
+
+def test_keys_are_written_read_listed_and_deleted(node: Node):
+    assert ask(node, "kv", "put", "Europe/Berlin", "one").exit_code == 0
+    assert ask(node, "kv", "put", "raw", stdin=b"\x00\xff").exit_code == 0
+    assert ask(node, "kv", "get", "raw").stdout_bytes == b"\x00\xff"
+    listed = ask(node, "kv", "list", "Europe/").stdout.split("\t")
+    assert listed[1:] == ["3", "Europe/Berlin\n"]
+    assert json.loads(ask(node, "kv", "list", "--json").stdout.splitlines()[1])["key"] == "raw"
+    assert "committed at" in ask(node, "kv", "delete", "raw").stdout
+    missing = ask(node, "kv", "get", "raw")
+    assert missing.exit_code == CommandExitCode.NOT_FOUND
+    assert missing.stderr == "raftnode: 'raw' has no value\n"
+
+
+def test_log_is_appended_and_read(node: Node):
+    assert ask(node, "log", "append", "a", "b\n").exit_code == 0
+    lines = ask(node, "log", "read").stdout.splitlines()
+    assert "LeaderChange" in lines[0]
+    assert [line.split("\t")[-1] for line in lines[-2:]] == ["a", "b\\n"]
+    (last,) = ask(
+        node, "log", "read", "--offset", "4", "--limit", "1", "--json"
+    ).stdout.splitlines()
+    assert json.loads(last)["value"] == "YQ=="
+
+
+def test_status_has_the_fields_of_the_documents(node: Node):
+    node.service.observe_replica(OTHER)
+    shown = ask(node, "metadata-quorum", "describe", "--status").stdout
+    names = [line.partition(":")[0] for line in shown.splitlines()]
+    assert (
+        names
+        == ["ClusterId", "LeaderId", "LeaderEpoch", "HighWatermark", "MaxFollowerLag", "MaxFollowerLagTimeMs", "CurrentVoters", "CouldBeVoters", "CurrentObservers"]
+    )
+    could_be = next(line for line in shown.splitlines() if line.startswith("CouldBeVoters"))
+    assert json.loads(could_be.partition(":")[2]) == [{"id": 2, "uuid": OTHER_UUID}]
+
+
+def test_replication_has_the_columns_of_kafkas_tool(node: Node):
+    node.service.observe_replica(OTHER)
+    lines = ask(node, "metadata-quorum", "describe", "--replication").stdout.splitlines()
+    assert (
+        lines[0].split()
+        == ["NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status"]
+    )
+    assert [line.split()[-1] for line in lines[1:]] == ["Leader", "Observer"]
+    assert lines[2].split()[1] == OTHER_UUID
+
+
+def test_voters_are_added_and_removed_also_in_the_documents_spelling(node: Node):
+    node.service.observe_replica(OTHER)
+    added = ask(
+        node, "metadata-quorum", "add-voter", "--replicaId", "2", "--replicaUuid", OTHER_UUID
+    )
+    assert (added.exit_code, str(OTHER) in added.stdout) == (0, True)
+    arguments = ("metadata-quorum", "remove-voter", "-i", "2", "-d", OTHER_UUID)
+    stale = ask(node, *arguments, "--expected", "0:0")
+    assert stale.exit_code == CommandExitCode.REFUSED
+    assert stale.stderr.startswith("raftnode: STALE_VOTER_RECORD: ")
+    assert stale.stderr.count("\n") == 1
+    assert ask(node, *arguments, "--json").exit_code == 0
+
+
+def test_unknown_outcome_and_nobody_there_have_their_own_exit_codes(node: Node):
+    node.service.fail_next(refusal("LEADERSHIP_LOST", "gone"))
+    unknown = ask(node, "kv", "put", "a", "b")
+    assert unknown.exit_code == CommandExitCode.OUTCOME_UNKNOWN
+    assert "outcome unknown" in unknown.stderr
+    nobody = run("kv", "put", "a", "b", "--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "50")
+    assert nobody.exit_code == CommandExitCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["kv", "get", "a", "--bootstrap-server", "nowhere"], "not an endpoint: 'nowhere'"),
+        (["kv", "get", "a", "--bootstrap-server", ","], "at least one host:port"),
+        (["kv", "put", "a", "b", "--file", "c"], "not both"),
+        (["kv", "put", "a", "--file", "/no/such"], "--file: "),
+        (["metadata-quorum", "describe"], "give one of --status and --replication"),
+        (["metadata-quorum", "add-voter", "-i", "1", "-d", "x"], "--replica-uuid: not a dir"),
+        (["run", "--fetch-timeout-ms", "x"], "fetch_timeout_ms: Input should be a valid integer"),
+        (["run", "--config", "/no/such"], "/no/such: cannot be read"),
+        (["run"], "node_id: Field required; set it by --node-id or RAFTNODE_NODE_ID"),
+    ],
+)
+def test_wrong_flags_are_one_line_and_a_usage_error(arguments: list[str], says: str):
+    result = run(*arguments)
+    assert result.exit_code == ExitCode.USAGE
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_standalone_format_gives_a_directory_that_info_describes(tmp_path: Path):
+    directory = tmp_path / "data"
+    made = run("storage", "format", "--log-dir", str(directory), "--node-id", "7", "--standalone")
+    assert made.exit_code == 0, made.stderr
+    info = json.loads(run("storage", "info", "--log-dir", str(directory), "--json").stdout)
+    assert info["node_id"] == 7
+    assert info["formed_with"] == [f"7-{info['directory_id']}"]
+    assert info["cluster_id"]
+    again = run("storage", "format", "--log-dir", str(directory), "--node-id", "7")
+    assert again.exit_code == ExitCode.USAGE
+    assert "not empty" in again.stderr
+    assert "node_id:" in run("storage", "info", "--log-dir", str(directory)).stdout
+
+
+def test_format_for_a_cluster_without_voters_makes_an_observer(tmp_path: Path):
+    where = ["--log-dir", str(tmp_path)]
+    assert run("storage", "format", *where, "--node-id", "7", "--cluster-id", "c").exit_code == 0
+    info = json.loads(run("storage", "info", *where, "--json").stdout)
+    assert (info["cluster_id"], info["formed_with"]) == ("c", None)
+
+
+def test_initial_voters_must_list_this_node_and_name_the_cluster(tmp_path: Path):
+    base = ["storage", "format", "--log-dir", str(tmp_path), "--node-id", "1"]
+    one, two = random_id(), random_id()
+    voters = f"1-{one}@a:9093,2-{two}@b:9093"
+    for extra, says in (
+        (["--initial-voters", voters], "needs --cluster-id"),
+        (["--initial-voters", f"2-{two}@b:1", "--cluster-id", "c"], "does not list this node"),
+        (["--initial-voters", "2", "--cluster-id", "c"], "not a voter: '2'"),
+        (["--initial-voters", f"{voters},2-{two}@c:1", "--cluster-id", "c"], "listed twice"),
+        (["--initial-voters", voters, "--standalone"], "not both"),
+        (["--directory-id", "x"], "--directory-id: not a directory id"),
+    ):
+        result = run(*base, *extra)
+        assert (result.exit_code, says in result.stderr) == (ExitCode.USAGE, True), result.stderr
+    assert not any(tmp_path.iterdir())
+    assert run(*base, "--initial-voters", voters, "--cluster-id", "c").exit_code == 0
+    info = json.loads(run("storage", "info", "--log-dir", str(tmp_path), "--json").stdout)
+    assert (info["directory_id"], len(info["formed_with"])) == (one, 2)
+
+
+def test_random_uuid_can_be_a_cluster_id():
+    for _ in range(200):
+        assert random_id()[0].isalnum()
+    assert len(run("storage", "random-uuid").stdout.strip()) == 22
+
+
+def test_run_has_a_flag_for_every_setting():
+    shown = run("run", "--help").stdout
+    for name in NodeSettings.model_fields:
+        assert f"--{name.replace('_', '-')}"[:24] in shown
+
+
+def test_every_exit_code_has_a_meaning():
+    assert set(EXIT_CODE_MEANINGS) == {*ExitCode, *CommandExitCode}
+    assert len({int(code) for code in EXIT_CODE_MEANINGS}) == len(EXIT_CODE_MEANINGS)
+
+
+def test_documents_spelling_becomes_commands():
+    for given, meant in (
+        ("--describe", "describe --status"),
+        ("--describe replication --bootstrap-server a:1", "describe --replication"),
+        ("--add-voter --replicaId 1", "add-voter --replicaId 1"),
+        ("describe --status", "describe --status"),
+    ):
+        found = documents_spelling(["metadata-quorum", *given.split()])
+        assert " ".join(found).startswith(f"metadata-quorum {meant}")
+    assert documents_spelling([]) == []
+
+
+def test_each_group_is_imported_by_itself():
+    for name in GROUPS:
+        app = make_cli(name)
+        assert [group.name for group in app.registered_groups] == [name]
+        assert not app.registered_commands
+
+
+def test_program_starts_prints_its_version_and_imports_no_server():
+    code = "import sys; from raftnode.cli import main\nsys.argv = ['raftnode', '--version']\n"
+    code += "try:\n main()\nfinally:\n print(sorted({'aiohttp', 'pydantic'} & set(sys.modules)))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    first, last = done.stdout.splitlines()
+    assert first.startswith("raftnode 0.")
+    assert last == "[]"

@@ -53,15 +53,9 @@ def _take_in(replica: Replica, request_id: int, change: PendingChange) -> None:
 
 def _refusal(replica: Replica, role: Leader, change: PendingChange) -> tuple[Refusal, str] | None:
     log = replica.log
-    committed = log.voter_record.offset < replica.high_watermark
-    present = change.key in log.voters
-    if change.kind == "add" and present and committed:
-        return Refusal.VOTER_ALREADY_ADDED, f"{change.key} is already a committed voter"
-    if change.kind == "remove" and not present and committed:
-        return (
-            Refusal.VOTER_ALREADY_REMOVED,
-            f"{change.key} is not a voter; the voters are {log.voters}",
-        )
+    without_effect = _without_effect(replica, change)
+    if without_effect is not None:
+        return without_effect
     if change.expected != log.voter_record:
         return Refusal.STALE_VOTER_RECORD, _stale(replica, change)
     if change.kind == "add" and change.key not in role.progress:
@@ -75,6 +69,22 @@ def _refusal(replica: Replica, role: Leader, change: PendingChange) -> tuple[Ref
         return Refusal.LAST_VOTER, f"{change.key} is the last voter and cannot be removed"
     if len(role.changes) >= replica.config.pending_changes_max:
         return Refusal.TOO_MANY_CHANGES, f"{len(role.changes)} voter changes wait already"
+    return None
+
+
+def _without_effect(replica: Replica, change: PendingChange) -> tuple[Refusal, str] | None:
+    """Said of a committed set only: an uncommitted one may yet be reverted (S11)."""
+    log = replica.log
+    if log.voter_record.offset >= replica.high_watermark:
+        return None
+    present = change.key in log.voters
+    if change.kind == "add" and present:
+        return Refusal.VOTER_ALREADY_ADDED, f"{change.key} is already a committed voter"
+    if change.kind == "remove" and not present:
+        return (
+            Refusal.VOTER_ALREADY_REMOVED,
+            f"{change.key} is not a voter; the voters are {log.voters}",
+        )
     return None
 
 
@@ -94,6 +104,8 @@ def abandon(replica: Replica, request_id: int) -> None:
         return
     role.confirmations = [c for c in role.confirmations if c.request_id != request_id]
     for change in list(role.changes):
+        if request_id not in change.request_ids:
+            continue  # nor a removal that this leader wants by itself (S23)
         change.request_ids.discard(request_id)
         if not change.request_ids and change.appended is None:
             role.changes.remove(change)
@@ -109,6 +121,9 @@ def advance(replica: Replica, role: Leader) -> None:
             continue
         if change.expected != replica.log.voter_record:
             _drop(replica, role, change, Refusal.STALE_VOTER_RECORD, _stale(replica, change))
+        elif (without_effect := _without_effect(replica, change)) is not None:
+            # The record that it was compared with was not committed then: its own twin.
+            _drop(replica, role, change, *without_effect)
         elif replica.now_ms >= change.deadline_ms:
             message = f"not begun in time; it waited for: {change.waiting_for}"
             _drop(replica, role, change, Refusal.WAITING, message)

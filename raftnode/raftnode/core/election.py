@@ -138,7 +138,9 @@ def handle_vote_response(
     if request.pre_vote != isinstance(role, Prospective):
         return
     if isinstance(role, Prospective) and not response.granted:
-        role.leader_hint = response.leader
+        hint = response.leader  # the own address leads nowhere else, whatever the UUID (S1)
+        own = hint is not None and hint.node_id == replica.key.node_id
+        role.leader_hint = None if own else hint
     if source != request.voter or source not in replica.log.voters:
         return
     (role.granted if response.granted else role.denied).add(source)

@@ -112,12 +112,20 @@ def handle_fetch_failure(replica: Replica, request: FetchRequest) -> None:
     if not isinstance(replica.role, Follower):
         wait = min(wait, config.fetch_timeout_ms // 10)  # somebody else is asked each time
     fetching.next_at_ms = replica.now_ms + wait
-    if isinstance(replica.role, Follower) and not replica.may_stand:
-        # P23: an observer has no election to wait for; it asks others instead.
-        if replica.now_ms >= replica.role.election_at_ms:
-            replica.become_unattached(replica.epoch)
-    elif isinstance(replica.role, Prospective):
+    if isinstance(replica.role, Prospective):
         replica.role.leader_hint = None
+    _lose_patience(replica)
+
+
+def _lose_patience(replica: Replica) -> None:
+    """P23: an observer has no election to wait for; it leaves a leader that is none any more."""
+    role = replica.role
+    if (
+        isinstance(role, Follower)
+        and not replica.may_stand
+        and replica.now_ms >= role.election_at_ms
+    ):
+        replica.become_unattached(replica.epoch)
 
 
 def handle_fetch_response(
@@ -150,6 +158,7 @@ def _try_later(replica: Replica, fetching: Fetching) -> None:
     fetching.next_at_ms = replica.now_ms + replica.config.retry_backoff_ms * min(
         fetching.failures, 5
     )
+    _lose_patience(replica)
 
 
 def _learn_leader(
@@ -158,14 +167,19 @@ def _learn_leader(
     leader = response.leader
     if leader is not None and (response.epoch > replica.epoch or replica.leader != leader):
         if isinstance(replica.role, Prospective) and response.epoch == replica.epoch:
-            replica.role.leader_hint = leader
+            own = leader.node_id == replica.key.node_id  # S1
+            replica.role.leader_hint = None if own else leader
         else:
             endpoint = response.leader_endpoint
             replica.become_follower(response.epoch, leader, endpoint, heard=leader == source)
     elif response.epoch > replica.epoch or (leader is None and replica.leader == source):
         # A higher epoch without a leader, or the leader itself says that it leads no more.
-        deadline = replica.sooner(response.epoch, replica.first_election_deadline())
-        replica.become_unattached(response.epoch, election_at_ms=deadline)
+        # An observer does not take such an epoch: if the candidate died, nobody would ever
+        # lead it, and an observer cannot stand to free itself.
+        epoch = response.epoch if replica.may_stand else replica.epoch
+        if epoch > replica.epoch or replica.leader is not None:
+            deadline = replica.sooner(epoch, replica.first_election_deadline())
+            replica.become_unattached(epoch, election_at_ms=deadline)
     # Hearsay may go round in circles: each turn without a good Fetch waits longer.
     current = fetching_of(replica)
     if current is not None:
@@ -199,6 +213,8 @@ def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> N
     batches = _fitting(replica, response.batches)
     if batches:
         replica.append(batches)
+    elif response.batches:
+        _try_later(replica, role.fetching)  # damaged: asking again at once would spin
     if replica.log.end >= response.high_watermark:
         role.caught_up_at_ms = replica.now_ms
     replica.raise_high_watermark(min(response.high_watermark, replica.log.end))
@@ -271,12 +287,14 @@ def handle_end(
     if error == ErrorCode.NONE:
         place = request.preferred_successors.index(replica.key)
         wait = 0
-        if place:
+        if replica.disk_low:
+            wait = replica.first_election_deadline() - replica.now_ms  # S30: the next may
+        elif place:
             config = replica.config
             wait = min(config.retry_backoff_max_ms, config.retry_backoff_ms << min(place + 1, 16))
         replica.become_unattached(request.epoch, election_at_ms=replica.now_ms + wait)
         if isinstance(replica.role, Unattached):
-            replica.role.transfer = place == 0
+            replica.role.transfer = place == 0 and not replica.disk_low
     elif error == ErrorCode.INCONSISTENT_VOTER_SET:
         replica.become_unattached(request.epoch)
     replica.respond(request_id, EndQuorumEpochResponse(error, replica.epoch, replica.leader))
@@ -292,8 +310,8 @@ def _judge_end(replica: Replica, source: ReplicaKey, request: EndQuorumEpochRequ
     if request.epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     known = replica.state.leader if request.epoch == replica.epoch else None
-    if request.leader is not None and known not in {None, request.leader}:
-        return ErrorCode.INVALID_REQUEST
+    if known not in {None, request.leader}:
+        return ErrorCode.INVALID_REQUEST  # a candidate's (leader None) too: another has won
     if replica.state.leader == replica.key and request.epoch == replica.epoch:
         return ErrorCode.INVALID_REQUEST
     if replica.key not in request.preferred_successors:

@@ -39,6 +39,8 @@ def become_leader(replica: Replica, granted: frozenset[ReplicaKey]) -> None:
     state = replica.state
     replica.persist(QuorumState(state.epoch, replica.key, state.voted))
     role = Leader(replica.epoch, replica.now_ms, epoch_start=replica.log.end)
+    if replica.disk_low:
+        role.hand_over_at_ms = replica.now_ms + replica.config.hand_over_again_ms
     replica.become(role)
     log = replica.log
     records: list[ControlRecord] = [
@@ -104,14 +106,22 @@ def handle_fetch(
         lower = request.epoch < replica.epoch
         code = ErrorCode.FENCED_LEADER_EPOCH if lower else ErrorCode.UNKNOWN_LEADER_EPOCH
         replica.respond(request_id, _response(replica, role, code))
+        if not lower and source in replica.log.voters:
+            # It has persisted that epoch in an election that failed, and can never again
+            # follow a lower one. Only a voter may cause this (S9).
+            replica.become_unattached(
+                request.epoch, election_at_ms=replica.first_election_deadline()
+            )
         return
-    if request.replica != source:
+    if request.replica != source or source == replica.key:
         replica.respond(request_id, _response(replica, role, ErrorCode.INVALID_REQUEST))
         return
     progress = _progress_of(replica, role, source)
     if request.incarnation <= progress.incarnation and request.sequence <= progress.sequence:
-        # Overtaken by a later one: it says nothing about what the replica has now.
-        replica.respond(request_id, _response(replica, role, ErrorCode.NONE))
+        # Overtaken by a later one, or a duplicate: it says nothing about what the replica
+        # has now. No good answer either: the logs are not compared, so a high watermark
+        # in it would commit a diverged tail (KAFKA-14704).
+        replica.respond(request_id, _response(replica, role, ErrorCode.INVALID_REQUEST))
         return
     if _is_fenced(replica, progress, request, source):
         replica.respond(request_id, _response(replica, role, ErrorCode.FENCED_REPLICA))

@@ -314,7 +314,11 @@ class RaftCore:
         changing.advance(replica, role)
         if replica.role is not role:
             return
-        if replica.disk_low and changing.caught_up_voters(replica, role, replica.log.voters):
+        if (
+            replica.disk_low
+            and replica.now_ms >= role.hand_over_at_ms
+            and changing.caught_up_voters(replica, role, replica.log.voters)
+        ):
             replica.fact("disk_low_leadership_handed_over")
             leading.resign(replica, role)
             return

@@ -117,6 +117,9 @@ class Leader:
     round_token: int = 0
     confirmations: list[Confirmation] = field(default_factory=list[Confirmation])
     changes: list[PendingChange] = field(default_factory=list[PendingChange])
+    hand_over_at_ms: int = 0
+    """Not before this does it hand over for want of disk space (S30): a leader that was elected
+    without space is likely the best there is, and a hand-over in circles would fill all disks."""
 
 
 @dataclass(slots=True)

@@ -241,7 +241,17 @@ class Playbook:
         raise AssertionError(f"{name} does not stand: it is {self.seats[name].role}")
 
     def elect(self, name: str) -> None:
-        """Let everybody miss the leader just long enough, and `name` be the first to stand."""
+        """Make `name` leader: by the present leader's hand, or because that is not heard.
+
+        Without a leader in reach everybody misses it just long enough, and `name` stands first.
+        """
+        handing = [leader for leader in self.leaders if leader not in self.isolated]
+        if handing and name not in self.isolated:
+            self.run(self.config.fetch_max_wait_ms * 2)
+            self.transfer(handing[0], name)
+            self.settle()
+            assert self.leaders == [name], self.describe()
+            return
         for seat in self.seats.values():
             role = seat.core.replica.role if seat.core else None
             if isinstance(role, Follower) and role.heard_at_ms is not None:

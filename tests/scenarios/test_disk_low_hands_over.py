@@ -1,0 +1,52 @@
+"""S30: a leader without disk space hands leadership over before it refuses writes."""
+
+from raftnode.core.effects import AppendAccepted, Refusal, Refused
+from raftnode.testing.playbook import Playbook
+
+
+def test_leader_without_disk_space_hands_over():
+    """Taking the `disk_low` branch out of `RaftCore._settle_leader` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    book.disk_space("1", low=True)
+    book.run(1000)
+    [leader] = book.leaders
+    assert leader != "1"
+    accepted = book.append(leader, b"goes on")
+    book.settle()
+    assert isinstance(book.answer(accepted), AppendAccepted)
+
+
+def test_leader_without_disk_space_and_without_a_successor_refuses_writes():
+    """Taking the `disk_low` branch out of `leading.handle_append` makes this fail."""
+    book = Playbook.formed("1")
+    book.disk_space("1", low=True)
+    refused = book.answer(book.append("1", b"no room"))
+    assert isinstance(refused, Refused)
+    assert refused.refusal is Refusal.STORAGE_FULL
+    assert book.leaders == ["1"]
+
+
+def test_replicas_that_are_all_without_disk_space_do_not_hand_over_in_circles():
+    """Every hand-over writes a record, which is the last thing that full disks want.
+
+    Letting `Leader.hand_over_at_ms` be the start of the epoch makes this fail.
+    """
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    for name in ("1", "2", "3"):
+        book.disk_space(name, low=True)
+    before = book["1"].replica.epoch
+    book.run(30_000)
+    assert len(book.leaders) == 1
+    assert book[book.leaders[0]].replica.epoch <= before + 4
+
+
+def test_successor_without_disk_space_leaves_it_to_the_next():
+    """Obeying every first place in `following.handle_end` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    book.disk_space("2", low=True)
+    book.disk_space("1", low=True)
+    book.run(2000)
+    assert book.leaders == ["3"]

@@ -75,7 +75,11 @@ class NodeSettings(BaseSettings):
     """All settings of one node."""
 
     model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX, extra="forbid", frozen=True, populate_by_name=True
+        env_prefix=ENV_PREFIX,
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        enable_decoding=False,
     )
 
     # Who it is.
@@ -291,15 +295,15 @@ def _cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
     yield (
         settings.election_timeout_ms >= 2 * settings.retry_backoff_ms,
         (
-            f"election_timeout_ms ({settings.election_timeout_ms}) is shorter than a request's round "
-            f"trip with one retry: at least twice retry_backoff_ms ({settings.retry_backoff_ms})"
+            f"election_timeout_ms ({settings.election_timeout_ms}) is shorter than a request's "
+            f"round trip with one retry: at least twice retry_backoff_ms ({settings.retry_backoff_ms})"
         ),
     )
     yield (
         settings.fetch_timeout_ms >= 2 * settings.fetch_max_wait_ms,
         (
-            f"fetch_timeout_ms ({settings.fetch_timeout_ms}) must be at least twice fetch_max_wait_ms "
-            f"({settings.fetch_max_wait_ms}): an idle leader answers only that often"
+            f"fetch_timeout_ms ({settings.fetch_timeout_ms}) must be at least twice "
+            f"fetch_max_wait_ms ({settings.fetch_max_wait_ms}): an idle leader answers only that often"
         ),
     )
     yield (
@@ -314,8 +318,8 @@ def _cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
         yield (
             advertised is None or advertised.host not in _WILDCARDS,
             (
-                f"{name}_advertised ({advertised}) is an address to listen on, not one to connect to; "
-                "name the host that others reach this node by"
+                f"{name}_advertised ({advertised}) is an address to listen on, not one to connect "
+                "to; name the host that others reach this node by"
             ),
         )
     peer, api = settings.peer_listen, settings.api_listen

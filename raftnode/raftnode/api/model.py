@@ -72,7 +72,7 @@ Role = Literal[
 class ApiModel(BaseModel):
     """Unknown fields in a request are an error; in an answer they are skipped by the client."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Replica(ApiModel):

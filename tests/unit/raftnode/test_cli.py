@@ -104,10 +104,17 @@ def test_status_has_the_fields_of_the_documents(node: Node):
     node.service.observe_replica(OTHER)
     shown = ask(node, "metadata-quorum", "describe", "--status").stdout
     names = [line.partition(":")[0] for line in shown.splitlines()]
-    assert (
-        names
-        == ["ClusterId", "LeaderId", "LeaderEpoch", "HighWatermark", "MaxFollowerLag", "MaxFollowerLagTimeMs", "CurrentVoters", "CouldBeVoters", "CurrentObservers"]
-    )
+    assert names == [
+        "ClusterId",
+        "LeaderId",
+        "LeaderEpoch",
+        "HighWatermark",
+        "MaxFollowerLag",
+        "MaxFollowerLagTimeMs",
+        "CurrentVoters",
+        "CouldBeVoters",
+        "CurrentObservers",
+    ]
     could_be = next(line for line in shown.splitlines() if line.startswith("CouldBeVoters"))
     assert json.loads(could_be.partition(":")[2]) == [{"id": 2, "uuid": OTHER_UUID}]
 
@@ -115,10 +122,15 @@ def test_status_has_the_fields_of_the_documents(node: Node):
 def test_replication_has_the_columns_of_kafkas_tool(node: Node):
     node.service.observe_replica(OTHER)
     lines = ask(node, "metadata-quorum", "describe", "--replication").stdout.splitlines()
-    assert (
-        lines[0].split()
-        == ["NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status"]
-    )
+    assert lines[0].split() == [
+        "NodeId",
+        "DirectoryId",
+        "LogEndOffset",
+        "Lag",
+        "LastFetchTimestamp",
+        "LastCaughtUpTimestamp",
+        "Status",
+    ]
     assert [line.split()[-1] for line in lines[1:]] == ["Leader", "Observer"]
     assert lines[2].split()[1] == OTHER_UUID
 

@@ -17,7 +17,22 @@ from raftnode.api.model import ApiError
 from raftnode.api.server import make_app
 from raftnode.testing.memoryservice import MemoryService
 
-NAMES = ["records", "value", "voter", "voters", "node_id", "directory_id", "endpoint", "expected", "offset", "epoch", "cluster_id", "preferred", "timeout_ms", "x"]
+NAMES = [
+    "records",
+    "value",
+    "voter",
+    "voters",
+    "node_id",
+    "directory_id",
+    "endpoint",
+    "expected",
+    "offset",
+    "epoch",
+    "cluster_id",
+    "preferred",
+    "timeout_ms",
+    "x",
+]
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=30),
     lambda inner: (
@@ -26,10 +41,28 @@ JSON_VALUES = st.recursive(
     max_leaves=12,
 )
 BODIES = st.binary(max_size=60) | JSON_VALUES.map(lambda value: json.dumps(value).encode())
-POSTS = ["/v1/log", "/v1/form", "/v1/join", "/v1/quorum/resign", "/v1/quorum/voters", "/v1/quorum/voters/remove"]
+POSTS = [
+    "/v1/log",
+    "/v1/form",
+    "/v1/join",
+    "/v1/quorum/resign",
+    "/v1/quorum/voters",
+    "/v1/quorum/voters/remove",
+]
 ESCAPED = st.binary(max_size=20).map(lambda raw: "".join(f"%{byte:02X}" for byte in raw))
 PARAMETERS = st.sampled_from(
-    ["offset", "max_bytes", "max_wait_ms", "limit", "prefix", "after", "consistency", "confirmed", "timeout_ms", "other"]
+    [
+        "offset",
+        "max_bytes",
+        "max_wait_ms",
+        "limit",
+        "prefix",
+        "after",
+        "consistency",
+        "confirmed",
+        "timeout_ms",
+        "other",
+    ]
 )
 
 

@@ -178,7 +178,7 @@ async def test_hosts_file_gives_addresses_and_is_read_again(tmp_path: Path):
     hosts = tmp_path / "hosts"
     async with node(MemoryService()) as at:
         named = Endpoint("node-0.quorum.default.svc", at.port)
-        async with quick(named, hosts_file=hosts, timeout_ms=300) as client:
+        async with quick(named, hosts_file=hosts) as client:
             hosts.write_text("127.99.99.99 node-0.quorum.default.svc\n")
             with pytest.raises(UnavailableError):
                 await client.describe_node(named)
@@ -275,8 +275,8 @@ async def test_refusals_that_may_pass_are_retried():
 
 async def test_deadline_with_nobody_there_says_what_each_said():
     nobody = closed_port()
-    async with quick(nobody, timeout_ms=50) as client:
-        with pytest.raises(UnavailableError, match="not reached: Connect") as caught:
+    async with quick(nobody, timeout_ms=200) as client:
+        with pytest.raises(UnavailableError, match="not reached: ") as caught:
             await client.put("a", b"1")
     assert isinstance(caught.value, NotDoneError)
     assert list(caught.value.attempts) == [nobody]

@@ -1,0 +1,261 @@
+"""Write docs/reference/ from the code; with --check, say whether it is current.
+
+Pages: http-api, node-settings, node-cli, node-metrics, exit-codes. What a page says of
+one thing stands beside that thing in the code.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from typer.main import get_command
+
+from raftnode.api.errors import ERRORS
+from raftnode.api.http import ApiLimits, Route
+from raftnode.api.metrics import DOCUMENT_NAMES as METRIC_NAMES
+from raftnode.api.metrics import HttpMetrics, NodeMetrics
+from raftnode.api.openapi import openapi, route_errors
+from raftnode.api.server import all_routes
+from raftnode.cli import make_app
+from raftnode.commands.output import EXIT_CODE_MEANINGS
+from raftnode.settings import DOCUMENT_NAMES as SETTING_NAMES
+from raftnode.settings import ENV_PREFIX, NodeSettings
+from raftnode.testing.memoryservice import MemoryService
+
+REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+MADE = "<!-- Made by tools/generate_reference.py; do not edit. -->\n"
+
+
+def http_api() -> Iterator[str]:
+    """Describe every route, error and model."""
+    routes = all_routes(MemoryService(), ApiLimits(), CollectorRegistry())
+    document: dict[str, Any] = openapi(routes, version="0")
+    yield "# HTTP API\n"
+    yield (
+        "JSON unless said otherwise; the same as OpenAPI 3.1 is at `/openapi.json`. Requests are "
+        "read strictly: an unknown field or parameter is an error. Answers may grow fields: skip "
+        "those that you do not know. Replicas are `node_id` with `directory_id`, the storage UUID "
+        "in 22 characters of URL-safe base64.\n"
+    )
+    yield (
+        "A put is a record with key and value, a delete one with key and null, a raw append one "
+        "without key: the log is a change log. An offset above the high watermark waits, then "
+        "reads as empty. Bytes that are not HTTP at all are answered by the HTTP layer with a "
+        "plain 400 or a closed connection.\n"
+    )
+    for route in routes:
+        yield from _route(route, document["paths"][route.path][route.method.lower()])
+    yield "## Errors\n"
+    yield (
+        "Every answer that is not 2xx is an `ApiError`. With outcome `not_done` and status 421, "
+        "429 or 503 the same request may succeed later or at another node (`NOT_LEADER` names the "
+        "leader; it is 421, not a redirect, since HTTP clients follow redirects in ways that "
+        "repeat writes). With another status it will be refused again. With outcome `unknown` a "
+        "write may have been done or still may be: look before you repeat it.\n"
+    )
+    yield "| Error | Status | Outcome | Ask again? | Meaning |\n|---|---|---|---|---|"
+    for name, kind in sorted(ERRORS.items()):
+        again = "yes" if kind.retriable else "no"
+        yield f"| `{name}` | {kind.status} | `{kind.outcome}` | {again} | {_cell(kind.meaning)} |"
+    yield "\n## Models\n"
+    for name, schema in document["components"]["schemas"].items():
+        yield from _model(name, schema)
+
+
+def node_settings() -> Iterator[str]:
+    """Describe every setting."""
+    yield "# Settings of the node\n"
+    yield (
+        "Each is a flag of `raftnode run`, a variable of the environment and a line of the "
+        "properties file (`--config`), in this order of strength. The file takes the names here, "
+        "those of the environment, and those of the documents and of Kafka.\n"
+    )
+    for name, field in NodeSettings.model_fields.items():
+        yield f"## `{name}`\n"
+        yield f"{field.description}\n"
+        if field.is_required():
+            yield "- Required."
+        elif isinstance(field.default, tuple):
+            yield "- Default: empty."
+        else:
+            yield f"- Default: `{field.default}`."
+        limits = [
+            f"{word} {bound}"
+            for attribute, word in (("ge", "at least"), ("le", "at most"))
+            for bound in (getattr(rule, attribute, None) for rule in field.metadata)
+            if bound is not None
+        ]
+        if limits:
+            yield f"- Allowed: {', '.join(limits)}."
+        yield f"- Flag: `--{name.replace('_', '-')}`; environment: `{ENV_PREFIX}{name.upper()}`."
+        if name in SETTING_NAMES:
+            yield f"- In the documents: {', '.join(f'`{one}`' for one in SETTING_NAMES[name])}."
+        yield ""
+
+
+def node_cli() -> Iterator[str]:
+    """Describe every command and flag."""
+    yield "# The `raftnode` program\n"
+    yield (
+        "Results go to stdout; a failure is one line on stderr and an [exit code](exit-codes.md). "
+        "The documents' spelling `metadata-quorum --describe [status|replication]`, `--add-voter`, "
+        "`--remove-voter` is taken too.\n"
+    )
+    root: Any = get_command(make_app())
+    for name, command in root.commands.items():
+        for path, one in _commands(name, command):
+            yield from _command(path, one)
+
+
+def node_metrics() -> Iterator[str]:
+    """Describe every metric."""
+    registry = CollectorRegistry()
+    NodeMetrics(registry)
+    HttpMetrics(registry)
+    yield "# Metrics of the node\n"
+    yield (
+        "At `/metrics`, for Prometheus. Where the documents have a maximum and an average, there "
+        "is a histogram; where a rate, a counter.\n"
+    )
+    yield "| Metric | Type | In the documents | Meaning |\n|---|---|---|---|"
+    for metric in sorted(registry.collect(), key=lambda one: one.name):
+        theirs = METRIC_NAMES.get(metric.name, "")
+        yield (
+            f"| `{metric.name}` | {metric.type} | {f'`{theirs}`' if theirs else ''} "
+            f"| {_cell(metric.documentation)} |"
+        )
+
+
+def exit_codes() -> Iterator[str]:
+    """Describe every exit code."""
+    yield "# Exit codes\n"
+    yield (
+        "Of `raftnode`. `raftnode run` also writes the code's name and the reason as JSON to the "
+        "termination message, which Kubernetes shows in the pod's status.\n"
+    )
+    yield "| Code | Name | Meaning |\n|---|---|---|"
+    for code, meaning in sorted(EXIT_CODE_MEANINGS.items(), key=lambda item: int(item[0])):
+        yield f"| {int(code)} | `{code.name}` | {_cell(meaning)} |"
+
+
+PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "http-api.md": http_api,
+    "node-settings.md": node_settings,
+    "node-cli.md": node_cli,
+    "node-metrics.md": node_metrics,
+    "exit-codes.md": exit_codes,
+}
+
+
+def render() -> dict[str, str]:
+    """Make every page, by file name."""
+    return {name: MADE + "\n" + "\n".join(page()).rstrip() + "\n" for name, page in PAGES.items()}
+
+
+def _route(route: Route, operation: dict[str, Any]) -> Iterator[str]:
+    yield f"## `{route.method} {route.path}`\n"
+    yield f"{route.summary}\n"
+    for parameter in operation.get("parameters", []):
+        yield f"- {parameter['in']} `{parameter['name']}`: {parameter['description']}" + (
+            _shape(parameter["schema"]) if parameter["in"] == "query" else ""
+        )
+    if route.json_body is not None:
+        yield f"- body, `application/json`: {_link(route.json_body.__name__)}"
+    if route.binary_body is not None:
+        yield f"- body, `application/octet-stream`: {route.binary_body}"
+    answer = (
+        f"`{route.response}`" if isinstance(route.response, str) else _link(route.response.__name__)
+    )
+    headers = f", headers {', '.join(f'`{one}`' for one in route.headers)}" if route.headers else ""
+    yield f"- answer: {answer}{headers}"
+    yield f"- errors: {', '.join(f'`{one}`' for one in route_errors(route))}\n"
+
+
+def _model(name: str, schema: dict[str, Any]) -> Iterator[str]:
+    yield f"### {name}\n"
+    yield f"{_words(schema.get('description', ''))}\n"
+    required = schema.get("required", [])
+    for field, shape in schema.get("properties", {}).items():
+        need = "" if field in required else ", optional"
+        about = f": {_words(shape['description'])}" if "description" in shape else ""
+        yield f"- `{field}` ({_type(shape)}{need}){about}"
+    yield ""
+
+
+def _type(shape: dict[str, Any]) -> str:
+    if "$ref" in shape:
+        return _link(shape["$ref"].rpartition("/")[2])
+    if "anyOf" in shape:
+        return " or ".join(_type(one) for one in shape["anyOf"])
+    if "enum" in shape:
+        return ", ".join(f"`{one}`" for one in shape["enum"])
+    if "const" in shape:
+        return f"`{shape['const']}`"
+    if shape.get("type") == "array":
+        return f"list of {_type(shape.get('items', {}))}"
+    return str(shape.get("type", "any"))
+
+
+def _shape(schema: dict[str, Any]) -> str:
+    facts = [_type(schema)]
+    facts += [f"at least {schema['minimum']}"] if "minimum" in schema else []
+    facts += [f"at most {schema['maximum']}"] if "maximum" in schema else []
+    facts += [f"default `{schema['default']}`"] if schema.get("default") not in {None, ""} else []
+    return f" ({', '.join(facts)})"
+
+
+def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield path, command
+        return
+    for name, child in children.items():
+        yield from _commands(f"{path} {name}", child)
+
+
+def _command(path: str, command: Any) -> Iterator[str]:
+    yield f"## `raftnode {path}`\n"
+    yield f"{_words(command.help or '')}\n"
+    for parameter in command.params:
+        names = parameter.opts if parameter.param_type_name == "option" else [parameter.metavar]
+        shown = ", ".join(f"`{name}`" for name in names if name) or f"`{parameter.name}`"
+        text = _words(getattr(parameter, "help", "") or "")
+        need = " Required." if parameter.required else ""
+        yield f"- {shown}: {text}{need}"
+    yield ""
+
+
+def _link(model: str) -> str:
+    return f"[{model}](#{model.lower()})"
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _cell(text: str) -> str:
+    return _words(text).replace("|", "\\|")
+
+
+def main() -> int:
+    """Write the pages, or with --check compare them."""
+    stale = [
+        name
+        for name, text in render().items()
+        if not (REFERENCE / name).exists() or (REFERENCE / name).read_text() != text
+    ]
+    if "--check" in sys.argv[1:]:
+        print("\n".join(f"stale: {name}" for name in stale) or "current")
+        return 1 if stale else 0
+    for name, text in render().items():
+        (REFERENCE / name).write_text(text)
+    print(f"wrote {', '.join(stale)}" if stale else "all were current")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -296,14 +296,16 @@ def _cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
         settings.election_timeout_ms >= 2 * settings.retry_backoff_ms,
         (
             f"election_timeout_ms ({settings.election_timeout_ms}) is shorter than a request's "
-            f"round trip with one retry: at least twice retry_backoff_ms ({settings.retry_backoff_ms})"
+            "round trip with one retry: at least twice retry_backoff_ms "
+            f"({settings.retry_backoff_ms})"
         ),
     )
     yield (
         settings.fetch_timeout_ms >= 2 * settings.fetch_max_wait_ms,
         (
             f"fetch_timeout_ms ({settings.fetch_timeout_ms}) must be at least twice "
-            f"fetch_max_wait_ms ({settings.fetch_max_wait_ms}): an idle leader answers only that often"
+            f"fetch_max_wait_ms ({settings.fetch_max_wait_ms}): an idle leader answers only "
+            "that often"
         ),
     )
     yield (

@@ -95,7 +95,7 @@ class Applier:
                     record.offset,
                     record.epoch,
                     record.timestamp_ms,
-                    record.key,
-                    record.value,
+                    None if record.is_control else record.key,
+                    None if record.is_control else record.value,
                     record.control,
                 )

@@ -1,0 +1,23 @@
+"""Quorums of real processes: each test gets addresses of its own."""
+
+import hashlib
+
+import pytest
+
+from raftnode.testing.localquorum import LocalQuorum
+
+
+@pytest.fixture
+def network(request: pytest.FixtureRequest) -> str:
+    """Second and third part of the loopback addresses, another for each test."""
+    digest = hashlib.blake2b(request.node.nodeid.encode(), digest_size=2).digest()
+    return f"{96 + digest[0] % 96}.{digest[1]}"
+
+
+@pytest.fixture
+async def quorum(request, tmp_path, network):
+    """Up to five nodes; the marker `quorum_settings(**settings)` sets more of the environment."""
+    marker = request.node.get_closest_marker("quorum_settings")
+    settings = marker.kwargs if marker else {}
+    async with LocalQuorum(tmp_path, 5, network, settings) as made:
+        yield made

@@ -1,0 +1,70 @@
+"""The layout that the design promises, where no linter looks."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {
+    "operator": "kraftquorum_operator",
+    "raftnode": "raftnode",
+    "devcluster": "kraftquorum_devcluster",
+}
+
+
+def test_no_top_level_folder_is_a_package():
+    assert [str(p) for p in ROOT.glob("*/__init__.py")] == []
+
+
+def test_the_operator_folder_does_not_replace_the_standard_library():
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "import operator; operator.itemgetter"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("folder", "package"), PACKAGES.items())
+def test_each_package_lies_one_level_in_and_is_typed(folder, package):
+    assert (ROOT / folder / package / "__init__.py").is_file()
+    assert (ROOT / folder / package / "py.typed").is_file()
+
+
+def test_no_module_has_grown_past_what_can_be_read():
+    lengths = {
+        path.relative_to(ROOT): len(path.read_text().splitlines())
+        for folder in PACKAGES
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    assert {path: length for path, length in lengths.items() if length > 600} == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs/start.md"]
+)
+def test_a_newcomer_finds(name):
+    assert (ROOT / name).stat().st_size > 200
+
+
+def test_no_requirement_names_a_registry():
+    for path in (ROOT / "requirements").glob("*.txt"):
+        text = path.read_text()
+        assert "://" not in text
+        assert "--hash=" in text
+
+
+def test_links_between_pages_lead_somewhere():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
+        if "://" not in target and not (page.parent / target).exists()
+    ]
+    assert broken == []

@@ -126,18 +126,16 @@ def admit(case: Case, ordinal: int, *, replaces: Replica | None) -> Action | Wai
         return leaving
     if node.blank:
         return JoinNode(node.replica, quorum.cluster_id)
-    wait = first_block(
-        subject,
-        guards.replica_silent_for_grace_period,
-        guards.claim_bound_and_unshared,
-        guards.new_replica_caught_up,
-    )
+    wait = first_block(subject, guards.claim_bound_and_unshared, guards.new_replica_caught_up)
     if wait is not None:
         return wait
     if replaces is not None:
-        probe = _probe(case, subject, node)
-        if probe is not None:
-            return probe
+        # The probe comes first, so that it takes place within the grace period.
+        wait = _probe(case, subject, node) or first_block(
+            subject, guards.replica_silent_for_grace_period
+        )
+        if wait is not None:
+            return wait
         if case.spec.replacement.order == "RemoveFirst":
             return remove(case, ordinal, replaces)
     wait = first_block(

@@ -1,0 +1,196 @@
+"""The operator as a process of its own, on devcluster's real API server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kraftquorum_devcluster import DevCluster
+from kraftquorum_operator.model.crd import render
+
+OPERATOR = Path(sys.executable).parent / "kraftquorum-operator"
+LEASE_S = 2
+
+
+class Operators:
+    """Operator processes of one test; all of them end with it."""
+
+    def __init__(self, cluster: DevCluster, namespace: str, logs: Path) -> None:
+        self.cluster, self.namespace, self.logs = cluster, namespace, logs
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, **settings: object) -> subprocess.Popen[bytes]:
+        """Start one; settings are KRAFTQUORUM_* variables."""
+        number = len(self.processes)
+        environment = os.environ | {
+            "KRAFTQUORUM_IDENTITY": f"operator-{number}",
+            "KRAFTQUORUM_LEASE_DURATION_S": str(LEASE_S),
+            "KRAFTQUORUM_RECONCILE_BUSY_S": "0.3",
+            "KRAFTQUORUM_RECONCILE_IDLE_S": "2",
+        }
+        environment |= {f"KRAFTQUORUM_{k.upper()}": str(v) for k, v in settings.items()}
+        with (self.logs / f"operator-{number}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    OPERATOR,
+                    "run",
+                    "--namespace",
+                    self.namespace,
+                    "--kubeconfig",
+                    self.cluster.kubeconfig,
+                ],
+                env=environment,
+                stdout=log,
+                stderr=log,
+            )
+        self.processes.append(process)
+        return process
+
+    def stop(self, process: subprocess.Popen[bytes]) -> None:
+        """End one; by SIGKILL if SIGTERM does not."""
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def actions(self) -> list[str]:
+        """What all of them did, as `Action what`."""
+        done = []
+        for path in sorted(self.logs.glob("operator-*.log")):
+            for line in path.read_text().splitlines():
+                if line.startswith("{") and (entry := json.loads(line)).get("event") == "action":
+                    done.append(f"{entry['action']} {entry['what']} {entry['result']}")
+        return done
+
+    def log(self) -> str:
+        """The last lines of all logs."""
+        return "\n".join(
+            f"--- {path.name}\n" + "\n".join(path.read_text().splitlines()[-25:])
+            for path in sorted(self.logs.glob("operator-*.log"))
+        )
+
+
+class Krq:
+    """One KRaftQuorum named `demo`, and what a person does to it."""
+
+    def __init__(self, cluster: DevCluster, namespace: str, operators: Operators) -> None:
+        self.cluster, self.namespace, self.operators = cluster, namespace, operators
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return self.cluster.kubectl("-n", self.namespace, *arguments, stdin=stdin)
+
+    def apply(self, **spec: Any) -> None:
+        body = {
+            "apiVersion": "kraftquorum.io/v1alpha1",
+            "kind": "KRaftQuorum",
+            "metadata": {"name": "demo"},
+            "spec": spec,
+        }
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+
+    def get(self, kind: str = "krq", name: str = "demo") -> dict[str, Any]:
+        return json.loads(self.kubectl("get", kind, name, "-o", "json"))
+
+    def list(self, kind: str) -> list[dict[str, Any]]:
+        return json.loads(self.kubectl("get", kind, "-o", "json"))["items"]
+
+    def status(self) -> dict[str, Any]:
+        return self.get().get("status", {})
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        found = [c for c in self.status().get("conditions", []) if c["type"] == kind]
+        return found[0] if found else {}
+
+    def voters(self) -> list[tuple[int, str]]:
+        return [(v["nodeId"], v["directoryId"]) for v in self.status().get("voters", [])]
+
+    def until(self, what: str, holds: Callable[[], bool], timeout_s: float = 60) -> float:
+        """Wait until something holds; returns after how many seconds."""
+        started = time.monotonic()
+        while not holds():
+            if time.monotonic() - started > timeout_s:
+                status = json.dumps(self.get() if self.list("krq") else None, indent=1)
+                raise AssertionError(f"not {what}:\n{status}\n{self.operators.log()}")
+            time.sleep(0.1)
+        return time.monotonic() - started
+
+    def is_ready(self, voters: int) -> bool:
+        body = self.get()
+        status = body.get("status", {})
+        ready = [c["status"] for c in status.get("conditions", []) if c["type"] == "Ready"]
+        return (
+            status.get("observedGeneration") == body["metadata"]["generation"]
+            and ready == ["True"]
+            and status["replicas"] == len(status["voters"]) == voters
+        )
+
+    def ready(self, voters: int, timeout_s: float = 60) -> float:
+        return self.until(f"{voters} voters and ready", lambda: self.is_ready(voters), timeout_s)
+
+    def replaced(self, node_id: int, old: str, voters: int = 3, timeout_s: float = 60) -> float:
+        """Wait until one replica has another storage and all is well."""
+
+        def is_replaced() -> bool:
+            now = dict(self.voters())
+            return now.get(node_id, old) != old and self.is_ready(voters)
+
+        return self.until(f"replica {node_id} replaced", is_replaced, timeout_s)
+
+    def wipe(self, ordinal: int) -> None:
+        """Empty a volume under its running process (S4)."""
+        folder = self.cluster.volume_dir(self.namespace, f"data-demo-{ordinal}")
+        for entry in list(folder.iterdir()):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+    def delete(self) -> None:
+        self.kubectl("delete", "krq", "demo", "--timeout=30s")
+
+    def labelled(self) -> set[str]:
+        return {
+            pod["metadata"]["name"]
+            for pod in self.list("pods")
+            if pod["metadata"]["labels"].get("kraftquorum.io/voter") == "true"
+        }
+
+
+@pytest.fixture(scope="session")
+def crd(devcluster: DevCluster) -> None:
+    """The CRD, as generated, established."""
+    devcluster.kubectl("apply", "-f", "-", stdin=render())
+    devcluster.kubectl("wait", "--for=condition=Established", "crd/kraftquorums.kraftquorum.io")
+
+
+@pytest.fixture
+def operators(
+    devcluster: DevCluster, crd: None, namespace: str, tmp_path: Path
+) -> Iterator[Operators]:
+    """Starts operators, ends them."""
+    started = Operators(devcluster, namespace, tmp_path)
+    yield started
+    for process in started.processes:
+        started.stop(process)
+
+
+@pytest.fixture
+def krq(devcluster: DevCluster, namespace: str, operators: Operators) -> Iterator[Krq]:
+    """The KRaftQuorum of a test; removed with its finalizer at the end."""
+    quorum = Krq(devcluster, namespace, operators)
+    yield quorum
+    for body in quorum.list("krq"):
+        name = body["metadata"]["name"]
+        quorum.kubectl("patch", "krq", name, "--type=merge", "-p", '{"metadata":{"finalizers":[]}}')
+        quorum.kubectl("delete", "krq", name, "--wait=false", "--ignore-not-found")

@@ -1,0 +1,79 @@
+"""The operator killed or stopped between any two steps."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def test_killed_before_every_action_from_formation_to_a_replacement(krq, operators) -> None:
+    """SIGKILL before each action in turn; its successor derives the step again."""
+    krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
+    killed = 0
+
+    def keep_one_running() -> bool:
+        nonlocal killed
+        current = operators.processes[-1] if operators.processes else None
+        if current is None or current.poll() is not None:
+            killed += current is not None
+            # The second action: the first is the one that its predecessor died before.
+            operators.start(exit_before_action=2, lease_duration_s=1)
+        return krq.list("krq") != [] and krq.is_ready(3)
+
+    krq.until("formed", keep_one_running, 240)
+    formed_after = killed
+    old = dict(krq.voters())[2]
+    krq.wipe(2)
+
+    def is_replaced() -> bool:
+        keep_one_running()
+        return dict(krq.voters()).get(2, old) != old and krq.is_ready(3)
+
+    krq.until("replaced", is_replaced, 240)
+    assert formed_after >= 4
+    assert killed - formed_after >= 3
+    done = operators.actions()
+    assert sum(a.startswith("CreateLatch") for a in done) == 1
+    assert sum(a.startswith("AddVoter") and a.endswith(" done") for a in done) == 1
+    assert not [a for a in done if a.startswith("RemoveVoter")]  # the leader's own (S23)
+    assert len(krq.voters()) == 3
+
+
+def test_an_operator_that_was_stopped_before_a_delete_spares_the_new_disk(krq, operators) -> None:
+    """S21: its late DELETE meets a namesake with another UID."""
+    first = operators.start()
+    krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
+    krq.ready(3)
+    operators.stop(first)
+
+    for delete in (1, 2, 3):
+        stopped = operators.start(stop_before_delete=delete)
+        old = dict(krq.voters())[1]
+        folder = krq.cluster.volume_dir(krq.namespace, "data-demo-1")
+        next(folder.rglob("meta.properties")).unlink()
+        krq.kubectl("delete", "pod", "demo-1", "--wait=false")
+        krq.until("stopped", lambda stopped=stopped: _state(stopped.pid) == "T", 60)
+        second = operators.start()
+        krq.replaced(1, old, timeout_s=90)
+        claim = krq.get("pvc", "data-demo-1")["metadata"]["uid"]
+        pod = krq.get("pod", "demo-1")["metadata"]["uid"]
+        voters = krq.voters()
+
+        stopped.send_signal(signal.SIGCONT)
+        time.sleep(3)
+        assert krq.get("pvc", "data-demo-1")["metadata"]["uid"] == claim
+        assert "deletionTimestamp" not in krq.get("pvc", "data-demo-1")["metadata"]
+        assert krq.get("pod", "demo-1")["metadata"]["uid"] == pod
+        assert krq.voters() == voters
+        assert [a for a in operators.actions() if "another one by now" in a]
+        operators.stop(stopped)
+        operators.stop(second)
+
+
+def _state(pid: int) -> str:
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0]

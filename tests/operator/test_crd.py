@@ -1,0 +1,115 @@
+"""The CRD on a real API server: what is refused, with which path; columns; scale."""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+from kraftquorum_devcluster import DevCluster
+from kraftquorum_devcluster.errors import CommandError
+
+pytestmark = pytest.mark.cluster
+
+
+def body(**spec: Any) -> str:
+    return json.dumps(
+        {
+            "apiVersion": "kraftquorum.io/v1alpha1",
+            "kind": "KRaftQuorum",
+            "metadata": {"name": "demo"},
+            "spec": spec,
+        }
+    )
+
+
+def refusal(cluster: DevCluster, namespace: str, text: str) -> str:
+    with pytest.raises(CommandError) as caught:
+        cluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=text)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"voters": 0}, r"spec\.voters.*greater than or equal to 1"),
+        ({"voters": 10}, r"spec\.voters.*less than or equal to 9"),
+        ({"voters": "three"}, r"spec\.voters.*must be of type integer"),
+        ({"votters": 3}, r'unknown field "spec\.votters"'),
+        ({"storage": {"sise": "1Gi"}}, r'unknown field "spec\.storage\.sise"'),
+        ({"storage": {"size": "big"}}, r"spec\.storage\.size.*should match"),
+        (
+            {"replacement": {"policy": "Sometimes"}},
+            r'spec\.replacement\.policy.*supported values: "Automatic", "Manual", "Off"',
+        ),
+        (
+            {"replacement": {"gracePeriodSeconds": 1}},
+            r"spec\.replacement\.gracePeriodSeconds.*must be at least nodeSettings",
+        ),
+        (
+            {"nodeSettings": {"electionTimeoutMs": 3000}},
+            r"spec\.nodeSettings\.electionTimeoutMs.*must not be larger than fetchTimeoutMs",
+        ),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
+)
+def test_bad_input_is_refused_at_apply_with_its_path_and_what_is_allowed(
+    devcluster: DevCluster, crd: None, namespace: str, spec: dict[str, Any], says: str
+) -> None:
+    assert re.search(says, refusal(devcluster, namespace, body(**spec)))
+
+
+def test_a_name_that_is_no_service_name_is_refused(
+    devcluster: DevCluster, crd: None, namespace: str
+) -> None:
+    text = body().replace('"demo"', '"1demo"')
+    assert "DNS label that begins with a letter" in refusal(devcluster, namespace, text)
+
+
+def test_unknown_fields_are_refused_for_any_caller_that_asks_for_strict_validation(
+    devcluster: DevCluster, crd: None, namespace: str
+) -> None:
+    context = ssl.create_default_context(cafile=str(devcluster.ca_file))
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+    )
+    request = urllib.request.Request(
+        f"{devcluster.server_url}/apis/kraftquorum.io/v1alpha1/namespaces/{namespace}"
+        "/kraftquorums?fieldValidation=Strict",
+        data=body(votters=3).encode(),
+        headers={
+            "Authorization": f"Bearer {devcluster.token}",
+            "Content-Type": "application/json",
+        },
+    )
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        opener.open(request)
+    assert caught.value.code == 400
+    assert 'unknown field "spec.votters"' in json.load(caught.value)["message"]
+
+
+def test_storage_is_immutable(devcluster: DevCluster, crd: None, namespace: str) -> None:
+    devcluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=body())
+    says = refusal(devcluster, namespace, body(storage={"size": "2Gi"}))
+    assert re.search(r"spec\.storage.*storage is immutable", says)
+
+
+def test_columns_scale_and_short_name(devcluster: DevCluster, crd: None, namespace: str) -> None:
+    devcluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=body(voters=3))
+    header = devcluster.kubectl("-n", namespace, "get", "krq").splitlines()[0].split()
+    assert header == ["NAME", "VOTERS", "ACTUAL", "LEADER", "EPOCH", "READY", "ACTION"] + [
+        "WAITING",
+        "AGE",
+    ]
+    devcluster.kubectl("-n", namespace, "scale", "krq", "demo", "--replicas=5")
+    found = devcluster.kubectl(
+        "-n", namespace, "get", "krq", "demo", "-o", "jsonpath={.spec.voters}"
+    )
+    assert found == "5"
+    with pytest.raises(CommandError, match="less than or equal to 9"):
+        devcluster.kubectl("-n", namespace, "scale", "krq", "demo", "--replicas=10")

@@ -1,0 +1,103 @@
+"""Lost disks and old claims, with the real node."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def test_lost_disks_are_replaced_one_after_the_other(krq, operators) -> None:
+    operators.start()
+    krq.apply(voters=3)
+    krq.ready(3)
+
+    # The disk of a follower, then of the leader (S1), each wiped under the process (S4).
+    leader = krq.status()["leader"]["nodeId"]
+    follower = (leader + 1) % 3
+    for ordinal in (follower, leader):
+        old = dict(krq.voters())[ordinal]
+        krq.wipe(ordinal)
+        assert krq.replaced(ordinal, old) < 30
+
+    # A claim that somebody deletes under a well voter.
+    old = dict(krq.voters())[2]
+    uid = krq.get("pvc", "data-demo-2")["metadata"]["uid"]
+    krq.kubectl("delete", "pvc", "data-demo-2", "--wait=false")
+    krq.replaced(2, old)
+    assert krq.get("pvc", "data-demo-2")["metadata"]["uid"] != uid
+
+    # A log that is damaged: the node asks to be replaced, the operator deletes claim, then pod.
+    ordinal = 1
+    old = dict(krq.voters())[ordinal]
+    uid = krq.get("pvc", "data-demo-1")["metadata"]["uid"]
+    folder = krq.cluster.volume_dir(krq.namespace, "data-demo-1")
+    identity = next(folder.rglob("meta.properties"))
+    identity.unlink()
+    krq.kubectl("delete", "pod", "demo-1", "--wait=false")
+    krq.replaced(ordinal, old)
+    assert krq.get("pvc", "data-demo-1")["metadata"]["uid"] != uid
+    kinds = [action.split()[0] for action in operators.actions()]
+    assert kinds.index("DeleteClaim") < len(kinds)
+    assert krq.labelled() == {"demo-0", "demo-1", "demo-2"}
+    assert len(krq.voters()) == 3
+
+
+def test_old_claims_are_adopted_never_formed_over(krq, operators) -> None:
+    operators.start()
+    krq.apply(voters=3)
+    krq.ready(3)
+    cluster_id, voters = krq.status()["clusterId"], krq.voters()
+    krq.delete()
+    krq.until("pods gone", lambda: not krq.list("pods"), 40)
+
+    krq.apply(voters=3)
+    krq.ready(3)
+    assert krq.status()["clusterId"] == cluster_id
+    assert krq.voters() == voters
+    latches = [c for c in krq.list("configmaps") if "latch" in c["metadata"]["name"]]
+    assert sorted(latch["data"]["origin"] for latch in latches) == ["adopted", "formed"]
+
+
+def test_old_claims_without_a_quorum_wait_for_a_person(krq, operators) -> None:
+    operators.start()
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data-demo-4"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    krq.kubectl("apply", "-f", "-", stdin=json.dumps(claim))
+    krq.apply(voters=1)
+    krq.until(
+        "waiting for a person", lambda: krq.status().get("waitingFor") == "no_earlier_claims", 40
+    )
+    assert "data-demo-4" in krq.status()["message"]
+    assert krq.condition("FormationBlocked")["status"] == "True"
+    assert not [c for c in krq.list("configmaps") if "latch" in c["metadata"]["name"]]
+
+
+def test_more_wiped_disks_than_a_majority_survives_form_nothing_new(krq, operators) -> None:
+    operators.start()
+    krq.apply(voters=3)
+    krq.ready(3)
+    cluster_id = krq.status()["clusterId"]
+    krq.wipe(0)
+    krq.wipe(1)
+    krq.until("quorum lost", lambda: krq.status().get("phase") == "QuorumLost", 60)
+    status = krq.status()
+    assert status["waitingFor"] == "never_rebootstrap"
+    assert "a person must decide" in status["message"]
+    held = {node["nodeId"]: node for node in status["nodes"]}
+    assert held[2]["logEndOffset"] > 0
+    assert held[2]["epoch"] >= 1
+    assert held[0]["role"] == held[1]["role"] == "blank"
+    assert status["clusterId"] == cluster_id
+    assert krq.condition("QuorumLost")["status"] == "True"
+    joined = [a for a in operators.actions() if a.startswith(("JoinNode", "CreateLatch"))]
+    assert len(joined) == 1, "nothing but the first latch"

@@ -6,10 +6,23 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from raftnode.core.effects import AppendAccepted, Refused, VoterChangeCompleted
-from raftnode.core.events import AddVoterRequested, AppendRequested, RemoveVoterRequested
+from raftnode.core.effects import (
+    AppendAccepted,
+    Confirmed,
+    Done,
+    Refused,
+    VoterChangeCompleted,
+)
+from raftnode.core.events import (
+    AddVoterRequested,
+    AppendRequested,
+    ConfirmRequested,
+    RemoveVoterRequested,
+    RequestAbandoned,
+    ResignRequested,
+)
 from raftnode.core.roles import Leader
-from raftnode.core.types import ReplicaKey, Voter
+from raftnode.core.types import FIRST_OFFSET, NO_OFFSET, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.testing.simulator.node import Answer, PendingWrite, SimNode
 
 if TYPE_CHECKING:
@@ -23,6 +36,8 @@ class Writer:
     world: World
     outcomes: dict[bytes, str] = field(default_factory=dict[bytes, str])
     written: int = 0
+    acknowledged_end: Offset = FIRST_OFFSET
+    """One past the last acknowledged record: what every later read must see."""
 
     def write(self) -> None:
         """Send one value to some node that believes it leads."""
@@ -36,24 +51,49 @@ class Writer:
 
         def answered(answer: Answer) -> None:
             if isinstance(answer, AppendAccepted):
-                pending = PendingWrite(
-                    answer.last_offset, lambda outcome: self._end(value, outcome)
+                last = answer.last_offset
+                node.writes.append(
+                    PendingWrite(last, lambda outcome: self._end(value, outcome, last))
                 )
-                node.writes.append(pending)
             else:
                 unknown = isinstance(answer, Refused) and answer.outcome == "unknown"
                 self._end(value, "unknown" if unknown else "refused")
 
         node.ask(lambda request_id: AppendRequested(request_id, value, 1), answered)
 
-    def _end(self, value: bytes, outcome: str) -> None:
+    def _end(self, value: bytes, outcome: str, last: Offset = NO_OFFSET) -> None:
         self.outcomes[value] = outcome
         if outcome == "acknowledged":
             self.world.acknowledged_now(value)
+            self.acknowledged_end = max(self.acknowledged_end, Offset(last + 1))
 
     def count(self, outcome: str) -> int:
         """How many writes ended so."""
         return sum(found == outcome for found in self.outcomes.values())
+
+
+@dataclass(slots=True)
+class Reader:
+    """Asks for confirmed answers, which must cover every write acknowledged before (S11)."""
+
+    world: World
+    rng: random.Random
+    answered: int = 0
+
+    def read(self) -> None:
+        """Ask some node that believes it leads."""
+        leaders = self.world.believed_leaders()
+        if not leaders:
+            return
+        node = self.rng.choice(leaders)
+        required = max(self.world.writer.acknowledged_end, self.world.administrator.completed_end)
+
+        def answered(answer: Answer) -> None:
+            if isinstance(answer, Confirmed):
+                self.answered += 1
+                self.world.checker.confirmed(node, answer.high_watermark, required)
+
+        node.ask(lambda request_id: ConfirmRequested(request_id, for_read=True), answered)
 
 
 @dataclass(slots=True)
@@ -63,7 +103,11 @@ class Administrator:
     world: World
     rng: random.Random
     voters_max: int = 5
-    changes: dict[str, int] = field(default_factory=lambda: {"add": 0, "remove": 0})
+    changes: dict[str, int] = field(
+        default_factory=lambda: {"add": 0, "remove": 0, "hand_over": 0, "given_up": 0}
+    )
+    completed_end: Offset = FIRST_OFFSET
+    """One past the last voter record that was reported as committed."""
 
     def act(self) -> None:
         """Ask some believed leader for one sensible change."""
@@ -76,9 +120,14 @@ class Administrator:
         if not isinstance(replica.role, Leader):
             return
         voters = replica.log.voters
+        if self.rng.random() < 0.1:
+            self._hand_over(node, voters)
+            return
         dead = [key for key in voters if self.world.is_lost(key)]
         fresh = [
-            key for key in replica.role.progress if key not in voters and self.world.is_live(key)
+            key
+            for key in replica.role.progress
+            if key not in voters and self.world.is_live(key) and not self.world.is_lost(key)
         ]
         repaired = [key for key in fresh if any(old.node_id == key.node_id for old in dead)]
         replaced = [
@@ -99,12 +148,18 @@ class Administrator:
         old = next((k for k in log.voters.with_id(key.node_id) if self.world.is_lost(k)), None)
         expected, deadline = log.voter_record, self.world.now_ms + self.rng.randint(50, 5000)
         replaces = old if with_removal else None
-        node.ask(
+        request = node.ask(
             lambda request_id: AddVoterRequested(
                 request_id, Voter(key), expected, deadline, replaces
             ),
             lambda answer: self._count("add", answer),
         )
+        if self.rng.random() < 0.1:
+            self.changes["given_up"] += 1
+            self.world.after(
+                self.rng.randint(0, 500),
+                lambda: node.deliver(node.life, RequestAbandoned(request)),
+            )
 
     def _remove(self, node: SimNode, key: ReplicaKey) -> None:
         assert node.core is not None
@@ -115,6 +170,16 @@ class Administrator:
             lambda answer: self._count("remove", answer),
         )
 
+    def _hand_over(self, node: SimNode, voters: VoterSet) -> None:
+        preferred = self.rng.choice([None, *voters])
+        node.ask(
+            lambda request_id: ResignRequested(request_id, preferred),
+            lambda answer: self._count("hand_over", answer),
+        )
+
     def _count(self, kind: str, answer: Answer) -> None:
         if isinstance(answer, VoterChangeCompleted):
+            self.changes[kind] += 1
+            self.completed_end = max(self.completed_end, Offset(answer.voter_record.offset + 1))
+        elif isinstance(answer, Done):
             self.changes[kind] += 1

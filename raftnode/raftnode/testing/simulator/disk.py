@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import bisect
 import random
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import FIRST_OFFSET, NodeId, Offset, ReplicaKey, VoterSet
+
+
+def _base_offset(batch: Batch) -> Offset:
+    return batch.base_offset
 
 
 @dataclass(slots=True)
@@ -29,6 +34,8 @@ class SimDisk:
     durable: list[Batch] = field(default_factory=list[Batch])
     ever_flushed: set[int] = field(default_factory=set[int])
     """Identities of all batches that were ever durable here: what acknowledgements rest on."""
+    checked: int = 0
+    """How many batches from the start the checker has found committed; see `Checker.committed`."""
 
     @classmethod
     def fresh(cls, node_id: NodeId, rng: random.Random) -> SimDisk:
@@ -43,11 +50,29 @@ class SimDisk:
         """Cut the log, not yet durably."""
         while self.log and self.log[-1].base_offset >= end:
             self.log.pop()
+        self.checked = min(self.checked, len(self.log))
 
     def flush(self, up_to: Offset) -> None:
         """Make what was written before the flush began durable."""
-        self.durable = [batch for batch in self.log if batch.end_offset <= up_to]
-        self.ever_flushed.update(id(batch) for batch in self.durable)
+        self.durable = self.log[: self.position(up_to)]
+        for batch in reversed(self.durable):
+            if id(batch) in self.ever_flushed:
+                break  # and so is all before it: flushes cover prefixes
+            self.ever_flushed.add(id(batch))
+
+    def position(self, offset: Offset) -> int:
+        """Index in `log` of the first batch that begins at or after an offset."""
+        return bisect.bisect_left(self.log, offset, key=_base_offset)
+
+    def saved(self) -> SimDisk:
+        """A copy of the volume, to be put back later (S3)."""
+        return replace(
+            self,
+            log=list(self.log),
+            durable=list(self.durable),
+            ever_flushed=set(self.ever_flushed),
+            checked=0,
+        )
 
     def crash(self, rng: random.Random) -> None:
         """Lose unsynced writes: all, none, or all but a prefix; a truncation may be undone."""
@@ -61,6 +86,7 @@ class SimDisk:
             self.log = list(self.durable)
         else:
             self.log = self.log[: rng.randint(common, len(self.log))]
+        self.checked = 0
         self.flush(self.end)
 
     @property

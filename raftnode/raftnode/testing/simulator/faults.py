@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from raftnode.core.events import DiskSpaceChanged
 from raftnode.core.types import ReplicaKey, VoterSet
 from raftnode.testing.simulator.network import NetworkSettings
 
@@ -41,8 +42,14 @@ class FaultPlan:
                 "heal",
                 "wipe",
                 "weather",
+                "eio",
+                "save",
+                "put_back",
+                "twice",
+                "end_ghosts",
+                "disk_space",
             ],
-            [4, 4, 10, 2, 3, 1, 5, 2, 2],
+            [4, 4, 10, 2, 3, 1, 5, 2, 2, 1, 1, 2, 1, 1, 1],
         )[0]
         if getattr(self, f"_{fault}")():
             self.counts[fault] += 1
@@ -113,12 +120,59 @@ class FaultPlan:
         return True
 
     def _wipe(self) -> bool:
-        candidates = [node for node in self.world.nodes if self._affordable(node.key)]
+        candidates = [node for node in self.world.nodes if self.affordable(node.key)]
         if candidates:
             self.world.wipe(self.rng.choice(candidates))
         return bool(candidates)
 
-    def _affordable(self, key: ReplicaKey) -> bool:
+    def _eio(self) -> bool:
+        """The next flush fails: the process ends, the disk is replaced."""
+        up = self._up()
+        if up:
+            self.rng.choice(up).next_flush_fails = True
+        return bool(up)
+
+    def _save(self) -> bool:
+        """Take a snapshot of a volume behind the back of its process."""
+        node = self.rng.choice(self.world.nodes)
+        if node.disk.cluster_id is None:
+            return False
+        node.saved = node.disk.saved()
+        node.saved.log = list(node.saved.durable)
+        return True
+
+    def _put_back(self) -> bool:
+        """Put an old volume back (S3).
+
+        Only an observer's: a stale voter has forgotten votes, which nobody can detect.
+        """
+        deciding = {key for voters in self._sets_in_force() for key in voters}
+        stale = [n for n in self.world.nodes if n.saved and n.key not in deciding]
+        if stale:
+            self.world.put_back(self.rng.choice(stale))
+        return bool(stale)
+
+    def _twice(self) -> bool:
+        """A node gets a new disk and process while the old process runs on."""
+        up = [node for node in self._up() if self.affordable(node.key)]
+        if up and not self.world.ghosts:
+            self.world.replace_beside(self.rng.choice(up))
+            return True
+        return False
+
+    def _end_ghosts(self) -> bool:
+        had = bool(self.world.ghosts)
+        self.world.end_ghosts()
+        return had
+
+    def _disk_space(self) -> bool:
+        up = self._up()
+        if up:
+            self.rng.choice(up).take(DiskSpaceChanged(self.rng.random() < 0.5))
+        return bool(up)
+
+    def affordable(self, key: ReplicaKey) -> bool:
+        """Whether every set in force keeps a majority of disks that were never lost."""
         lost = self.world.lost | {key}
         return all(
             sum(voter in lost for voter in voters) <= len(voters) - voters.majority
@@ -128,7 +182,7 @@ class FaultPlan:
     def _sets_in_force(self) -> list[VoterSet]:
         """Every set that some replica may yet decide with, and the committed one."""
         sets: list[VoterSet] = []
-        for node in self.world.nodes:
+        for node in self.world.everybody:
             index = node.core.replica.log if node.core else node.disk.index()
             mark = node.core.replica.high_watermark if node.core else index.start
             sets.extend(at.voters for at in index.voter_sets_since(mark) if at.voters)

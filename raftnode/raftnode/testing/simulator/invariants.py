@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from raftnode.core.effects import Halt
+from raftnode.core.effects import Halt, HaltReason
 from raftnode.core.records import AddVoter, Batch, RemoveVoter
 from raftnode.core.roles import Leader, Resigned
 from raftnode.core.state import QuorumState
@@ -17,6 +17,23 @@ from raftnode.core.types import NO_EPOCH, Epoch, Offset, ReplicaKey, VoterRecord
 
 if TYPE_CHECKING:
     from raftnode.testing.simulator.node import SimNode
+
+
+REQUESTS_AT_ONCE_MAX = 60
+"""More than every election and Fetch of seven nodes needs."""
+OVERDUE_IN_A_ROW_MAX = 3
+
+
+def _applied(voters: VoterSet, batch: Batch) -> VoterSet:
+    for control in batch.control:
+        match control:
+            case AddVoter(voter):
+                voters = voters.with_added(voter)
+            case RemoveVoter(key):
+                voters = voters.without(key)
+            case _:
+                pass
+    return voters
 
 
 class InvariantError(AssertionError):
@@ -48,7 +65,15 @@ class Checker:
         default_factory=dict[ReplicaKey, VoterRecordId]
     )
     committed_log: list[Batch] = field(default_factory=list[Batch])
+    committed_data: set[bytes] = field(default_factory=set[bytes])
+    voters_after: dict[int, VoterSet] = field(default_factory=dict[int, VoterSet])
+    """Batch identity → the set in force after it; one batch has one predecessor (LogMatching)."""
     flushed: dict[ReplicaKey, set[int]] = field(default_factory=dict[ReplicaKey, set[int]])
+    stale: set[ReplicaKey] = field(default_factory=set[ReplicaKey])
+    requests: dict[ReplicaKey, tuple[int, int]] = field(
+        default_factory=dict[ReplicaKey, tuple[int, int]]
+    )
+    overdue: dict[ReplicaKey, int] = field(default_factory=dict[ReplicaKey, int])
     checks: int = 0
 
     def fail(self, name: str, detail: str) -> None:
@@ -82,14 +107,21 @@ class Checker:
                 self.fail(
                     "LogMatching", f"{node.key}: {batch} follows another batch than elsewhere"
                 )
+            if id(batch) not in self.voters_after:
+                self.voters_after[id(batch)] = _applied(
+                    self.voters_after.get(before, VoterSet()), batch
+                )
             before = id(batch)
 
     def committed(self, node: SimNode, high_watermark: Offset) -> None:
         """CommittedPrefix: everybody commits the same batches, and a majority holds them."""
         self.checks += 1
-        for position, batch in enumerate(node.disk.log):
+        log = node.disk.log
+        for position in range(node.disk.checked, len(log)):
+            batch = log[position]
             if batch.end_offset > high_watermark:
                 break
+            node.disk.checked = position + 1
             if position < len(self.committed_log):
                 if self.committed_log[position] is not batch:
                     self.fail(
@@ -112,27 +144,47 @@ class Checker:
                 )
         before = self._voters_of(self.committed_log)
         self.committed_log.append(batch)
+        self.committed_data.add(batch.data)
         after = self._voters_of(self.committed_log)
         if before and len(set(before) ^ set(after)) > 1:
             self.fail("AdjacentVoterSets", f"{before} then {after}")
 
-    @staticmethod
-    def _voters_of(log: list[Batch]) -> VoterSet:
-        voters = VoterSet()
-        for batch in log:
-            for control in batch.control:
-                match control:
-                    case AddVoter(voter):
-                        voters = voters.with_added(voter)
-                    case RemoveVoter(key):
-                        voters = voters.without(key)
-                    case _:
-                        pass
-        return voters
+    def _voters_of(self, log: list[Batch]) -> VoterSet:
+        return self.voters_after[id(log[-1])] if log else VoterSet()
 
     def halted(self, node: SimNode, halt: Halt) -> None:
-        """NoHalt: within the fault budget no core ever has to give up."""
-        self.fail("NoHalt", f"{node.key}: {halt}")
+        """NoHalt: no core gives up within the fault budget, but one on a stale volume (S3)."""
+        if halt.reason is not HaltReason.FENCED_STORAGE or node.key not in self.stale:
+            self.fail("NoHalt", f"{node.key}: {halt}")
+
+    def forget(self, key: ReplicaKey) -> None:
+        """A stale volume is put back: what it had promised since is forgotten (S3)."""
+        self.stale.add(key)
+        self.epochs.pop(key, None)
+        for promised in [vote for vote in self.votes if vote[0] == key]:
+            del self.votes[promised]
+
+    def confirmed(self, node: SimNode, high_watermark: Offset, required: Offset) -> None:
+        """ConfirmedReads: an answer covers all that was acknowledged before it was asked for."""
+        self.checks += 1
+        if high_watermark < required:
+            self.fail("ConfirmedReads", f"{node.key}: {high_watermark}, acknowledged {required}")
+
+    def asked(self, node: SimNode, now_ms: int) -> None:
+        """NoStorm: nobody asks on and on without time passing."""
+        at_ms, count = self.requests.get(node.key, (now_ms, 0))
+        count = count + 1 if at_ms == now_ms else 1
+        self.requests[node.key] = (now_ms, count)
+        if count > REQUESTS_AT_ONCE_MAX:
+            self.fail("NoStorm", f"{node.key}: {count} requests within one millisecond")
+
+    def woken(self, node: SimNode, deadline_ms: int | None, now_ms: int) -> None:
+        """NoBusyLoop: nobody wants to be woken in the past again and again."""
+        late = deadline_ms is not None and deadline_ms <= now_ms
+        self.overdue[node.key] = self.overdue.get(node.key, 0) + 1 if late else 0
+        if self.overdue[node.key] > OVERDUE_IN_A_ROW_MAX:
+            assert node.core is not None
+            self.fail("NoBusyLoop", f"{node.key}: {deadline_ms} at {now_ms}: {node.core.replica}")
 
     def after_event(self, node: SimNode) -> None:
         """Everything that can be seen from one replica at any time."""

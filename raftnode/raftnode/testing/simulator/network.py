@@ -33,13 +33,10 @@ class SimNetwork:
     carried: int = 0
 
     def carry(self, source: NodeId, target: NodeId, deliver: Callable[[], None]) -> bool:
-        """Deliver later, once, twice or never; says whether it was sent at all."""
-        if (source, target) in self.cut:
+        """Deliver later, once, twice or never; says whether it was carried at all."""
+        if (source, target) in self.cut or self.rng.random() < self.settings.loss:
             self.lost += 1
             return False
-        if self.rng.random() < self.settings.loss:
-            self.lost += 1
-            return True
         copies = 2 if self.rng.random() < self.settings.duplication else 1
         for _ in range(copies):
             self.carried += 1

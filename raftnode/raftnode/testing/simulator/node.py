@@ -38,7 +38,6 @@ from raftnode.core.events import (
 )
 from raftnode.core.messages import FetchResponse, Request, Response
 from raftnode.core.raft import RaftCore
-from raftnode.core.records import Batch
 from raftnode.core.types import Offset, ReplicaKey
 from raftnode.testing.simulator.disk import SimDisk
 
@@ -69,9 +68,10 @@ class SimNode:
     paused_until_ms: int = -1
     flush_scheduled: bool = False
     alarm_at_ms: int | None = None
-    replies: dict[int, Callable[[Response], None]] = field(
-        default_factory=dict[int, Callable[[Response], None]]
+    replies: dict[int, Callable[[Response | None], None]] = field(
+        default_factory=dict[int, Callable[[Response | None], None]]
     )
+    """How to answer each request; None: the connection broke."""
     answers: dict[int, Callable[[Answer], None]] = field(
         default_factory=dict[int, Callable[[Answer], None]]
     )
@@ -79,6 +79,9 @@ class SimNode:
     next_request: int = 0
     die_after_effects: int | None = None
     halted: Halt | None = None
+    next_flush_fails: bool = False
+    saved: SimDisk | None = None
+    """The volume as it once was."""
 
     @property
     def key(self) -> ReplicaKey:
@@ -91,6 +94,7 @@ class SimNode:
         """Start the process on what its disk holds."""
         self.life += 1
         self.disk.incarnation += 1
+        self.next_flush_fails = False
         self.core = RaftCore(
             self.disk.key,
             log=self.disk.index(),
@@ -110,7 +114,9 @@ class SimNode:
         if self.core is None:
             return
         self.core = None
-        self.replies.clear()
+        replies, self.replies = self.replies, {}
+        for respond in replies.values():
+            respond(None)
         self.flush_scheduled = False
         self.alarm_at_ms = None
         self.die_after_effects = None
@@ -145,15 +151,18 @@ class SimNode:
         self.world.checker.after_event(self)
         self._set_alarm()
 
-    def ask(self, make: Callable[[int], Event], answered: Callable[[Answer], None]) -> None:
-        """Put a client's or an administrator's request to the core."""
+    def ask(self, make: Callable[[int], Event], answered: Callable[[Answer], None]) -> int:
+        """Put a client's or an administrator's request to the core; returns its id."""
         self.next_request += 1
-        self.answers[self.next_request] = answered
-        self.take(make(self.next_request))
+        request_id = self.next_request
+        self.answers[request_id] = answered
+        self.take(make(request_id))
+        return request_id
 
     def _set_alarm(self) -> None:
         assert self.core is not None
         deadline = self.core.next_deadline_ms()
+        self.world.checker.woken(self, deadline, self.world.now_ms)
         if deadline is None:
             return
         at = max(deadline, self.world.now_ms + 1)
@@ -224,12 +233,8 @@ class SimNode:
                     answered(effect)
 
     def _fill(self, effect: ServeFetch) -> FetchResponse:
-        batches: list[Batch] = []
-        for batch in self.disk.log:
-            if batch.base_offset >= effect.start_offset:
-                batches.append(batch)
-            if len(batches) >= self.world.fetch_batches:
-                break
+        start = self.disk.position(effect.start_offset)
+        batches = self.disk.log[start : start + self.world.fetch_batches]
         return replace(effect.response, batches=tuple(batches))
 
     def _acknowledge(self, high_watermark: Offset) -> None:
@@ -250,6 +255,10 @@ class SimNode:
         if life != self.life or self.core is None:
             return
         self.flush_scheduled = False
+        if self.next_flush_fails:
+            self.next_flush_fails = False
+            self.world.flush_failed(self)
+            return
         if self.core.replica.log.truncations == truncations:
             self.disk.flush(end)
         self.deliver(life, LogFlushed(end, truncations))
@@ -268,24 +277,31 @@ class SimNode:
             return
         there, there_life = node, node.life
 
-        def respond(response: Response) -> None:
+        def too_late() -> None:
+            # The transport's own time-out: whatever was lost on the way is reported some day.
+            self.world.after(self.rng.randint(1, self.world.config.request_timeout_ms), failed)
+
+        def respond(response: Response | None) -> None:
             source = there.key
-            self.world.network.carry(
+            if response is None or not self.world.network.carry(
                 there.key.node_id,
                 self.key.node_id,
                 lambda: self.deliver(life, ResponseReceived(source, request, response)),
-            )
+            ):
+                too_late()
 
         def arrive() -> None:
             if there.core is None or there.life != there_life:
+                too_late()
                 return
             there.next_request += 1
             there.replies[there.next_request] = respond
             event = RequestReceived(there.next_request, self.key, request)
             there.deliver(there_life, event)
 
+        self.world.checker.asked(self, self.world.now_ms)
         if not self.world.network.carry(self.key.node_id, there.key.node_id, arrive):
-            self.world.after(self.rng.randint(1, 200), failed)
+            too_late()
 
     def _reply(self, request_id: int, response: Response) -> None:
         respond = self.replies.pop(request_id, None)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
+from raftnode.core.events import DiskSpaceChanged
 from raftnode.core.roles import Follower, Leader
 from raftnode.testing.simulator.invariants import InvariantError
 from raftnode.testing.simulator.world import World
@@ -28,6 +29,7 @@ class Outcome:
     refused: int
     epochs: int
     changes: dict[str, int]
+    reads: int
     faults: Counter[str] = field(default_factory=Counter[str])
 
 
@@ -56,6 +58,7 @@ def run_seed(seed: int, *, trace: bool = False) -> Outcome:
         writer.count("refused"),
         len(world.checker.leaders),
         world.administrator.changes,
+        world.reader.answered,
         world.faults.counts,
     )
 
@@ -75,6 +78,7 @@ def _live_through_faults(world: World) -> None:
     world.every(20, 400, end, world.tell_blank)
     world.every(5, 120, end, world.writer.write)
     world.every(100, 1500, end, world.administrator.act)
+    world.every(50, 600, end, world.reader.read)
     world.after(world.rng.choice([0, 3000]), lambda: world.every(50, 900, end, world.faults.act))
     world.run_until(end)
 
@@ -82,13 +86,20 @@ def _live_through_faults(world: World) -> None:
 def _heal_and_check(world: World) -> None:
     """After healing: a leader, progress, and every log the same (eventual progress)."""
     world.network.heal()
+    world.end_ghosts()
     end = world.now_ms + HEALED_MS
     for node in world.nodes:
         node.die_after_effects = None
+        node.next_flush_fails = False
+        if node.halted:  # S3: its storage went back in time; the operator replaces it
+            world.wipe(node)
     world.start_all()
+    for node in world.nodes:
+        node.take(DiskSpaceChanged(low=False))
     world.every(20, 200, end, world.tell_blank)
     world.every(200, 600, end, world.writer.write)
     world.every(100, 1000, end, world.administrator.act)
+    world.every(200, 900, end, world.reader.read)
     before = world.writer.count("acknowledged")
     world.run_until(end)
     world.run_until(end + 5_000)
@@ -103,9 +114,14 @@ def _check_end(world: World, before: int) -> None:
         checker.fail("EventualLeader", f"{len(leaders)} leaders: {states}")
     if world.writer.count("acknowledged") <= before:
         checker.fail("EventualProgress", f"nothing was acknowledged after healing ({before})")
-    end = leaders[0].disk.end
+    leader, end = leaders[0], leaders[0].disk.end
     for node in world.nodes:
-        if node.core and isinstance(node.core.replica.role, Follower) and node.disk.end != end:
+        if node is leader or node.core is None or node.halted:
+            continue
+        role = node.core.replica.role
+        if not isinstance(role, Follower) or role.leader != leader.key:
+            checker.fail("EventualAttachment", f"{node.key} does not follow {leader.key}: {role}")
+        if node.disk.end != end:
             checker.fail("EventualReplication", f"{node.key} ends at {node.disk.end}, not {end}")
     _check_writes(world)
 

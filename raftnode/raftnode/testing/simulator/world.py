@@ -13,7 +13,7 @@ from raftnode.core.events import ClusterJoined, LatchReceived
 from raftnode.core.roles import Leader
 from raftnode.core.state import Latch
 from raftnode.core.types import NodeId, ReplicaKey, Voter, VoterSet
-from raftnode.testing.simulator.clients import Administrator, Writer
+from raftnode.testing.simulator.clients import Administrator, Reader, Writer
 from raftnode.testing.simulator.disk import SimDisk
 from raftnode.testing.simulator.faults import FaultPlan
 from raftnode.testing.simulator.invariants import Checker
@@ -47,6 +47,7 @@ class World:
         self.events = 0
         self.trace: list[str] | None = [] if trace else None
         self.lost: set[ReplicaKey] = set()
+        self.ghosts: list[SimNode] = []
         self._queue: list[_Scheduled] = []
         self._order = 0
         self.checker = Checker()
@@ -58,10 +59,16 @@ class World:
         self.latch = Latch(CLUSTER_ID, VoterSet.of(Voter(node.key) for node in self.nodes[:voters]))
         self.writer = Writer(self)
         self.administrator = Administrator(self, self._child())
+        self.reader = Reader(self, self._child())
         self.faults = FaultPlan(self, self._child())
 
     def _child(self) -> random.Random:
         return random.Random(self.rng.getrandbits(64))
+
+    @property
+    def everybody(self) -> list[SimNode]:
+        """All processes, also those that were replaced and run on."""
+        return [*self.nodes, *self.ghosts] if self.ghosts else self.nodes
 
     # -- time --------------------------------------------------------------------------
 
@@ -117,14 +124,44 @@ class World:
         node.crash()
         self.lost.add(node.key)
         node.disk = SimDisk.fresh(node.key.node_id, self.rng)
+        node.saved = node.halted = None
+
+    def replace_beside(self, node: SimNode) -> None:
+        """Another disk and process under the same id, while the old one goes on (same id twice)."""
+        self.lost.add(node.key)
+        reborn = SimNode(self, SimDisk.fresh(node.key.node_id, self.rng), self._child())
+        self.nodes[self.nodes.index(node)] = reborn
+        self.ghosts.append(node)
+        reborn.start()
+
+    def end_ghosts(self) -> None:
+        """The operator ends old processes whose replicas were replaced."""
+        for ghost in self.ghosts:
+            ghost.crash()
+        self.ghosts.clear()
+
+    def flush_failed(self, node: SimNode) -> None:
+        """EIO: the process ends; its disk is replaced, if that can be afforded."""
+        if self.faults.affordable(node.key):
+            self.wipe(node)
+        else:
+            node.crash()
+
+    def put_back(self, node: SimNode) -> None:
+        """Start a replica on its volume as it once was (S3)."""
+        assert node.saved is not None
+        node.crash()
         node.halted = None
+        node.disk, node.saved = node.saved, None
+        self.checker.forget(node.key)
+        node.start()
 
     def find(self, asker: SimNode, target: ReplicaKey | None) -> SimNode | None:
         """Who answers at a replica's address, if it is that replica (S6)."""
         if target is None:
-            others = [node for node in self.nodes if node is not asker and node.core is not None]
+            others = [n for n in self.everybody if n is not asker and n.core is not None]
             return self.rng.choice(others) if others else None
-        node = next((node for node in self.nodes if node.key == target), None)
+        node = next((node for node in self.everybody if node.key == target), None)
         return node if node is not None and node.core is not None else None
 
     def is_lost(self, key: ReplicaKey) -> bool:
@@ -139,7 +176,7 @@ class World:
         """Nodes that think that they lead."""
         return [
             node
-            for node in self.nodes
+            for node in self.everybody
             if node.core is not None and isinstance(node.core.replica.role, Leader)
         ]
 
@@ -153,5 +190,5 @@ class World:
 
     def acknowledged_now(self, value: bytes) -> None:
         """An acknowledged write is committed at this very moment."""
-        if not any(batch.data == value for batch in reversed(self.checker.committed_log)):
+        if value not in self.checker.committed_data:
             self.checker.fail("AcknowledgedIsCommitted", repr(value))

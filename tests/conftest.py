@@ -1,3 +1,18 @@
 """Fixtures for all tests."""
 
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
 pytest_plugins = ["kraftquorum_devcluster.pytest_plugin"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loop_that_pytest_asyncio_finds() -> Iterator[None]:
+    """Before its first test pytest-asyncio asks for the current loop, and never closes the one
+    that asyncio then makes; some later test would fail with its ResourceWarning."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    loop.close()

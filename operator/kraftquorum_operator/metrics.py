@@ -103,6 +103,28 @@ class Metrics:
         result = "wait" if guard else "done" if isinstance(decision, Done) else "action"
         self.reconciles.labels(*key, result).inc()
 
+    def labels_of(self) -> dict[str, tuple[str, ...]]:
+        """The labels of each metric, for the reference page."""
+        named: dict[str, tuple[str, ...]] = {
+            "kraftquorum_reconciles": (*QUORUM, "result"),
+            "kraftquorum_actions": (*QUORUM, "action", "result"),
+            "kraftquorum_blocked": (*QUORUM, "guard"),
+            "kraftquorum_operator_active": (),
+        }
+        return named | dict.fromkeys(
+            (
+                "kraftquorum_reconcile_seconds",
+                "kraftquorum_voters_wanted",
+                "kraftquorum_voters",
+                "kraftquorum_voters_caught_up",
+                "kraftquorum_fault_tolerance",
+                "kraftquorum_quorum_lost",
+                "kraftquorum_leader_epoch",
+                "kraftquorum_last_reconcile_timestamp_seconds",
+            ),
+            QUORUM,
+        )
+
     def forget(self, namespace: str, quorum: str) -> None:
         """Drop the gauges of a quorum that is gone."""
         key = (namespace, quorum)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from kraftquorum_devcluster import DevCluster
+from kraftquorum_devcluster.errors import CommandError
 from kraftquorum_operator.model.crd import render
 
 OPERATOR = Path(sys.executable).parent / "kraftquorum-operator"
@@ -69,12 +70,17 @@ class Operators:
 
     def actions(self) -> list[str]:
         """What all of them did, as `Action what`."""
-        done = []
-        for path in sorted(self.logs.glob("operator-*.log")):
-            for line in path.read_text().splitlines():
-                if line.startswith("{") and (entry := json.loads(line)).get("event") == "action":
-                    done.append(f"{entry['action']} {entry['what']} {entry['result']}")
-        return done
+        lines = [
+            json.loads(line)
+            for path in sorted(self.logs.glob("operator-*.log"))
+            for line in path.read_text().splitlines()
+            if line.startswith("{")
+        ]
+        return [
+            f"{line['action']} {line['what']} {line['result']}"
+            for line in lines
+            if line["event"] == "action"
+        ]
 
     def log(self) -> str:
         """The last lines of all logs."""
@@ -171,7 +177,16 @@ class Krq:
 def crd(devcluster: DevCluster) -> None:
     """The CRD, as generated, established."""
     devcluster.kubectl("apply", "-f", "-", stdin=render())
-    devcluster.kubectl("wait", "--for=condition=Established", "crd/kraftquorums.kraftquorum.io")
+    deadline = time.monotonic() + 20
+    while True:
+        # `kubectl wait` fails on a CRD that has no conditions yet.
+        try:
+            devcluster.kubectl("get", "krq", "--all-namespaces")
+        except CommandError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            return
 
 
 @pytest.fixture

@@ -1,0 +1,514 @@
+"""Every flow, step by step: an observation and what is decided on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kraftquorum_operator.observe.snapshot import (
+    PendingChange,
+    Progress,
+    Replica,
+    StatefulSet,
+    VoterRecord,
+)
+from kraftquorum_operator.plan import actions as act
+from kraftquorum_operator.plan.actions import Done, Wait, describe
+from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.plan.guards import GUARDS
+from kraftquorum_operator.testing.snapshots import (
+    CLUSTER,
+    NOW_MS,
+    UID,
+    blank,
+    claim,
+    healthy,
+    latch,
+    node,
+    pod,
+    quorum,
+    replica,
+    spec,
+    voter,
+    with_claim,
+    with_node,
+    with_pod,
+    with_quorum,
+    without_node,
+)
+
+SPEC = spec(voters=3)
+RECORD = VoterRecord(7, 2)
+OBSERVER = Progress(replica(2, "b"), caught_up=True, silent_since_ms=NOW_MS)
+
+
+def decided(seen, wanted=SPEC):
+    return decide(wanted, seen, NOW_MS)
+
+
+def blocked_by(seen, wanted=SPEC) -> str:
+    decision = decided(seen, wanted)
+    assert isinstance(decision, Wait), decision
+    assert decision.guard in GUARDS
+    assert decision.why
+    return decision.guard
+
+
+def empty():
+    return replace(blank(), statefulset=None, pods=(), claims=(), nodes=())
+
+
+def replaced(**changes):
+    """Voter 2 has lost its disk; a blank one with another UUID runs in its place."""
+    seen = with_node(healthy(), node(2, "b", **changes))
+    return with_quorum(seen, voters=(*healthy().quorum.voters[:2], voter(2, silent_ms=20_000)))
+
+
+def caught_up(**changes):
+    """The same once the new replica has caught up."""
+    return with_quorum(replaced(), observers=(OBSERVER,), **changes)
+
+
+# --- formation -----------------------------------------------------------------------------------
+
+
+def test_a_healthy_quorum_is_done() -> None:
+    assert isinstance(decided(healthy()), Done)
+
+
+def test_missing_objects_come_before_the_statefulset() -> None:
+    seen = replace(empty(), outdated=("Service/demo",))
+    assert decided(seen) == act.ApplyObjects(("Service/demo",))
+
+
+def test_the_statefulset_starts_with_all_first_voters() -> None:
+    assert decided(empty()) == act.CreateStatefulSet(3)
+
+
+def test_the_statefulset_starts_with_a_pod_for_every_old_claim() -> None:
+    assert decided(replace(empty(), claims=(claim(4),))) == act.CreateStatefulSet(5)
+
+
+def test_replicas_follow_the_spec_before_formation() -> None:
+    assert decided(blank(), spec(voters=5)) == act.SetReplicas("sts-1", "42", 5)
+
+
+def test_the_latch_names_every_blank_first_voter_by_its_storage() -> None:
+    decision = decided(blank())
+    assert isinstance(decision, act.CreateLatch)
+    assert [v.replica for v in decision.voters] == [replica(0), replica(1), replica(2)]
+
+
+def test_the_latch_is_sent_only_to_blank_nodes_that_it_lists() -> None:
+    seen = replace(blank(), latch=latch())
+    assert decided(seen) == act.SendLatch(replica(0), latch())
+    other_disks = replace(seen, nodes=tuple(node(n, "b", blank=True) for n in range(3)))
+    assert blocked_by(other_disks) == "never_rebootstrap"
+
+
+def test_the_latch_is_not_sent_to_a_replica_that_was_removed_since() -> None:
+    seen = with_node(healthy(), node(2, blank=True))
+    seen = with_quorum(seen, voters=healthy().quorum.voters[:2], committed=(replica(0), replica(1)))
+    assert decided(with_pod(seen, pod(2, voter=False))) == act.JoinNode(replica(2), CLUSTER)
+
+
+def test_a_disk_lost_after_the_latch_does_not_hang_the_formation() -> None:
+    """S19: a majority forms; the blank node with another UUID joins as an observer."""
+    formed = [node(0), node(1), node(2, "b", blank=True)]
+    seen = replace(healthy(), nodes=tuple(formed))
+    seen = replace(seen, quorum=quorum([voter(0), voter(1), voter(2, silent_ms=20_000)]))
+    seen = with_quorum(seen, formation_completed=False)
+    assert decided(replace(seen, pods=(pod(0), pod(1), pod(2, voter=False)))) == act.JoinNode(
+        replica(2, "b"), CLUSTER
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "guard"),
+    [
+        (without_node(blank(), 1), "all_blank_before_formation"),
+        (with_claim(blank(), replace(claim(2), owner_uid="resource-0")), "no_earlier_claims"),
+        (with_claim(blank(), replace(claim(0), owner_uid=None)), "no_earlier_claims"),
+        (replace(blank(), remembered_cluster_id="x"), "never_rebootstrap"),
+        (with_node(blank(), node(0)), "never_rebootstrap"),
+        (replace(blank(), latch=latch(), nodes=()), "majority_reachable"),
+        (replace(healthy(), quorum=None), "leader_elected"),
+    ],
+)
+def test_what_holds_formation_back(seen, guard: str) -> None:
+    assert blocked_by(seen) == guard
+
+
+def test_a_quorum_that_is_there_is_adopted_not_formed_again() -> None:
+    old = tuple(replace(claim(n), owner_uid="resource-0") for n in range(3))
+    seen = replace(healthy(), latch=None, claims=old)
+    decision = decided(seen)
+    assert isinstance(decision, act.AdoptQuorum)
+    assert decision.cluster_id == CLUSTER
+    assert decided(replace(seen, latch=latch())) == act.SetClaimOwner("data-demo-0", "claim-0")
+
+
+def test_an_unconfirmed_quorum_is_not_adopted() -> None:
+    seen = with_quorum(replace(healthy(), latch=None), confirmed=False)
+    assert blocked_by(seen) == "confirmed_voters_required"
+
+
+# --- the order of things -------------------------------------------------------------------------
+
+
+def test_pause_holds_everything_back() -> None:
+    assert blocked_by(empty(), spec(pause=True)) == "not_paused"
+
+
+def test_a_statefulset_of_an_earlier_resource_is_left_alone() -> None:
+    other = StatefulSet("sts-0", "1", 3, owner_uid="resource-0")
+    assert blocked_by(replace(blank(), statefulset=other)) == "objects_are_ours"
+
+
+def test_a_quorum_with_another_cluster_id_is_left_alone() -> None:
+    assert blocked_by(with_quorum(healthy(), cluster_id="other")) == "latch_and_quorum_agree"
+
+
+def test_repair_comes_before_a_scale_up_that_is_stuck() -> None:
+    """S24: the pod of the fourth voter waits for a volume while another disk dies."""
+    stuck = replace(pod(3, voter=False), phase="Pending", ready=False)
+    seen = with_pod(replaced(blank=True), stuck)
+    seen = replace(seen, statefulset=StatefulSet("sts-1", "42", 4, "r1", UID))
+    seen = with_pod(seen, pod(2, voter=False))
+    assert decided(seen, spec(voters=5)) == act.JoinNode(replica(2, "b"), CLUSTER)
+
+
+def test_a_replica_that_is_to_be_removed_is_not_healed_first() -> None:
+    seen = with_node(healthy(4), node(3, "b", blank=True))
+    seen = with_pod(seen, pod(3, voter=False))
+    voters = (*healthy(4).quorum.voters[:3], voter(3, silent_ms=20_000))
+    seen = with_quorum(seen, voters=voters)
+    assert decided(seen) == act.RemoveVoter(replica(3), RECORD)
+
+
+def test_a_scale_up_can_be_given_up_before_its_record() -> None:
+    seen = healthy(3, replicas=4)
+    assert decided(seen) == act.SetReplicas("sts-1", "42", 3)
+
+
+# --- growing -------------------------------------------------------------------------------------
+
+
+def test_growing_adds_one_pod_at_a_time() -> None:
+    assert decided(healthy(), spec(voters=5)) == act.SetReplicas("sts-1", "42", 4)
+
+
+def test_a_blank_node_joins_then_becomes_a_voter() -> None:
+    four, seen = spec(voters=4), healthy(3, replicas=4)
+    new = with_node(seen, node(3, blank=True))
+    assert decided(new, four) == act.JoinNode(replica(3), CLUSTER)
+    assert blocked_by(seen, four) == "new_replica_caught_up"
+    ready = with_quorum(seen, observers=(voter(3),))
+    assert decided(ready, four) == act.AddVoter(replica(3), "demo-3.peers:9093", RECORD)
+
+
+def test_a_committed_voter_gets_its_label_and_no_other() -> None:
+    seen = with_pod(healthy(), pod(2, voter=False))
+    assert decided(seen) == act.SetVoterLabel("demo-2", "pod-2", voter=True)
+    assert not isinstance(decided(with_quorum(seen, record_committed=False)), act.SetVoterLabel)
+    observer = with_pod(healthy(3, replicas=4), pod(3, voter=True))
+    assert decided(observer) == act.SetVoterLabel("demo-3", "pod-3", voter=False)
+
+
+def test_foreign_data_never_joins() -> None:
+    seen = with_node(healthy(3, replicas=4), replace(node(3), cluster_id="other"))
+    assert blocked_by(seen, spec(voters=4)) == "no_foreign_data"
+
+
+# --- shrinking -----------------------------------------------------------------------------------
+
+
+def test_shrinking_goes_label_off_remove_then_pod() -> None:
+    seen = healthy(5)
+    assert decided(seen) == act.SetVoterLabel("demo-4", "pod-4", voter=False)
+    seen = with_pod(seen, pod(4, voter=False))
+    assert decided(seen) == act.RemoveVoter(replica(4), RECORD)
+    removed = healthy(3, replicas=5)
+    assert decided(removed) == act.SetReplicas("sts-1", "42", 4)
+
+
+def test_a_leader_that_is_to_go_hands_over_first() -> None:
+    seen = with_quorum(healthy(4), leader=replica(3))
+    assert decided(seen) == act.MoveLeadership(replica(3), replica(0))
+
+
+def test_shrinking_waits_for_the_pod_before_the_next() -> None:
+    seen = replace(healthy(3, replicas=5), statefulset=StatefulSet("sts-1", "42", 4, "r1", UID))
+    assert blocked_by(seen) == "pod_gone_before_next_step"
+
+
+def test_shrinking_waits_until_the_others_are_healed() -> None:
+    seen = with_quorum(healthy(5), voters=(voter(0), voter(1, silent_ms=100), voter(2), voter(3)))
+    assert blocked_by(seen) == "node_catches_up"
+
+
+def test_a_lost_voter_that_is_not_wanted_goes_before_a_well_one() -> None:
+    voters = (voter(0), voter(1, silent_ms=20_000), voter(2))
+    seen = with_pod(with_quorum(healthy(), voters=voters), pod(1, voter=False))
+    assert decided(seen, spec(voters=1)) == act.RemoveVoter(replica(1), RECORD)
+
+
+def test_the_last_wanted_voter_is_added_before_the_last_unwanted_goes() -> None:
+    seen = replace(healthy(2), quorum=quorum([voter(1)], observers=[voter(0)]))
+    seen = with_pod(seen, pod(0, voter=False))
+    decision = decided(seen, spec(voters=1))
+    assert isinstance(decision, act.AddVoter)
+
+
+def test_claims_of_replicas_that_are_gone_are_kept_unless_told_otherwise() -> None:
+    seen = with_claim(healthy(), claim(3))
+    assert isinstance(decided(seen), Done)
+    told = spec(voters=3, claimRetention="Delete")
+    assert isinstance(decided(seen, told), act.DeleteClaim)
+    foreign = with_claim(healthy(), replace(claim(3), owner_uid="resource-0"))
+    assert isinstance(decided(foreign, told), Done)
+
+
+def test_replicas_that_somebody_lowered_are_raised_for_every_voter() -> None:
+    low = StatefulSet("sts-1", "42", 1, "r1", UID)
+    assert decided(replace(healthy(), statefulset=low)) == act.SetReplicas("sts-1", "42", 3)
+    silent = replace(healthy(), statefulset=low, quorum=None, nodes=(), pods=())
+    assert decided(silent) == act.SetReplicas("sts-1", "42", 3)
+
+
+# --- repair --------------------------------------------------------------------------------------
+
+
+def test_a_lost_disk_is_replaced_join_probe_add() -> None:
+    unlabelled = pod(2, voter=False)
+    assert decided(replaced(blank=True)) == act.SetVoterLabel("demo-2", "pod-2", voter=False)
+    joining = with_pod(replaced(blank=True), unlabelled)
+    assert decided(joining) == act.JoinNode(replica(2, "b"), CLUSTER)
+    assert blocked_by(with_pod(replaced(), unlabelled)) == "new_replica_caught_up"
+    young = with_node(caught_up(), node(2, "b", incarnation=1))
+    decision = decided(with_pod(young, unlabelled))
+    assert isinstance(decision, act.DeletePod)
+    assert "probe" in decision.reason
+    assert decided(with_pod(caught_up(), unlabelled)) == act.AddVoter(
+        replica(2, "b"), "demo-2.peers:9093", RECORD, replaces=replica(2)
+    )
+
+
+def test_remove_first_is_a_setting() -> None:
+    wanted = spec(replacement={"order": "RemoveFirst"})
+    seen = with_pod(caught_up(), pod(2, voter=False))
+    assert decided(seen, wanted) == act.RemoveVoter(replica(2), RECORD)
+
+
+def test_the_old_replica_goes_once_the_new_one_is_a_voter() -> None:
+    """When the leader that was asked with `replaces` died before it removed the old one."""
+    voters = (voter(0), voter(1), voter(2, silent_ms=20_000), voter(2, "b"))
+    seen = with_node(replace(healthy(), quorum=quorum(voters)), node(2, "b"))
+    assert decided(seen) == act.RemoveVoter(replica(2), RECORD)
+
+
+def test_a_replacement_that_lost_its_disk_as_an_observer_changes_no_voter() -> None:
+    seen = with_pod(with_node(caught_up(), node(2, "c", blank=True)), pod(2, voter=False))
+    assert decided(seen) == act.JoinNode(replica(2, "c"), CLUSTER)
+
+
+def test_two_lost_storages_of_one_id_are_removed_one_by_one() -> None:
+    voters = tuple(voter(n) for n in range(4))
+    lost = (voter(4, silent_ms=20_000), voter(4, "b", silent_ms=20_000))
+    seen = with_node(replace(healthy(5), quorum=quorum((*voters, *lost))), node(4, "c"))
+    seen = with_pod(seen, pod(4, voter=False))
+    assert decided(seen, spec(voters=5)) == act.RemoveVoter(replica(4), RECORD)
+
+
+def broken(exit_code: int, restarts: int):
+    """Voter 2's node ends again and again."""
+    seen = without_node(healthy(), 2)
+    seen = with_quorum(seen, voters=(*healthy().quorum.voters[:2], voter(2, silent_ms=20_000)))
+    ended = replace(pod(2), phase="Running", ready=False, exit_code=exit_code, restarts=restarts)
+    return with_pod(seen, ended)
+
+
+def test_a_node_that_asks_to_be_replaced_loses_its_claim_first_then_its_pod() -> None:
+    seen = broken(12, 2)
+    decision = decided(seen)
+    assert isinstance(decision, act.DeleteClaim)
+    assert (decision.claim, decision.uid) == ("data-demo-2", "claim-2")
+    decision = decided(with_claim(seen, replace(claim(2), terminating=True)))
+    assert isinstance(decision, act.DeletePod)
+    assert decision.uid == "pod-2"
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted", "guard"),
+    [
+        (broken(12, 1), SPEC, "node_answers"),
+        (broken(1, 500), SPEC, "node_answers"),
+        (broken(10, 4), SPEC, "node_answers"),
+        (broken(13, 2), spec(replacement={"policy": "Manual"}), "deletion_policy_allows"),
+        (broken(13, 2), spec(replacement={"policy": "Off"}), "deletion_policy_allows"),
+        (with_quorum(broken(13, 2), confirmed=False), SPEC, "confirmed_voters_required"),
+        (
+            with_quorum(broken(13, 2), voters=(voter(0), voter(1), voter(2, silent_ms=4_000))),
+            SPEC,
+            "replica_silent_for_grace_period",
+        ),
+        (
+            with_quorum(
+                broken(13, 2), voters=(voter(0), voter(1, silent_ms=10), voter(2, silent_ms=9_000))
+            ),
+            SPEC,
+            "node_catches_up",
+        ),
+    ],
+)
+def test_what_holds_the_deletion_of_a_broken_disk_back(seen, wanted, guard: str) -> None:
+    assert blocked_by(seen, wanted) in {guard, "survivors_caught_up"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted", "guard"),
+    [
+        (with_quorum(caught_up(), confirmed=False), SPEC, "confirmed_voters_required"),
+        (caught_up(epoch_committed=False), SPEC, "epoch_committed"),
+        (caught_up(record_committed=False), SPEC, "one_voter_change_at_a_time"),
+        (
+            caught_up(
+                pending=PendingChange("add", replica(1), appended=True, waiting_for="commit")
+            ),
+            SPEC,
+            "one_voter_change_at_a_time",
+        ),
+        (
+            caught_up(voters=(voter(0), voter(1), voter(2, silent_ms=4_000))),
+            SPEC,
+            "replica_silent_for_grace_period",
+        ),
+        (caught_up(), spec(replacement={"policy": "Off"}), "replacement_policy_allows"),
+        (
+            with_claim(caught_up(), replace(claim(2), phase="Pending")),
+            SPEC,
+            "claim_bound_and_unshared",
+        ),
+        (
+            with_claim(caught_up(), replace(claim(2), shared=True)),
+            SPEC,
+            "claim_bound_and_unshared",
+        ),
+        (
+            with_node(caught_up(), replace(node(2, "b"), durable_end_offset=1)),
+            SPEC,
+            "new_replica_survived_probe",
+        ),
+    ],
+)
+def test_what_holds_a_replacement_back(seen, wanted, guard: str) -> None:
+    assert blocked_by(with_pod(seen, pod(2, voter=False)), wanted) == guard
+
+
+def test_survivors_must_be_fresh_before_a_replacement_is_added() -> None:
+    five = replace(healthy(5), nodes=(*healthy(5).nodes[:4], node(4, "b")))
+    late = (voter(0), voter(1), voter(2), voter(3, silent_ms=100), voter(4, silent_ms=20_000))
+    observer = Progress(replica(4, "b"), caught_up=True, silent_since_ms=NOW_MS)
+    seen = replace(five, quorum=quorum(late, observers=[observer]))
+    assert blocked_by(with_pod(seen, pod(4, voter=False)), spec(voters=5)) in {
+        "survivors_caught_up",
+        "node_catches_up",
+    }
+
+
+def test_an_addition_that_could_not_commit_is_not_asked_for() -> None:
+    gone = 20_000
+    voters = (voter(0), voter(1), voter(2, silent_ms=gone), voter(3, silent_ms=gone))
+    observer = Progress(replica(3, "b"), caught_up=True, silent_since_ms=NOW_MS)
+    seen = replace(healthy(4), quorum=quorum(voters, observers=[observer]))
+    seen = with_pod(with_node(without_node(seen, 2), node(3, "b")), pod(3, voter=False))
+    decision = decided(seen, spec(voters=4))
+    assert isinstance(decision, act.AddVoter) is False or decision.replica == replica(3, "b")
+
+
+def test_a_claim_that_somebody_deletes_under_a_well_voter_is_retired_in_good_order() -> None:
+    seen = with_claim(healthy(), replace(claim(1), terminating=True))
+    decision = decided(seen)
+    assert isinstance(decision, act.DeletePod)
+    assert decision.uid == "pod-1"
+    leads = with_claim(healthy(), replace(claim(0), terminating=True))
+    assert decided(leads) == act.MoveLeadership(replica(0), replica(1))
+    two = with_claim(healthy(2), replace(claim(1), terminating=True))
+    assert blocked_by(two, spec(voters=2)) == "majority_survives_loss"
+    assert decided(two, SPEC) == act.SetReplicas("sts-1", "42", 3)
+
+
+def test_a_claim_that_is_deleted_under_an_observer_gets_its_pod_a_new_one() -> None:
+    seen = with_claim(healthy(3, replicas=4), replace(claim(3), terminating=True))
+    assert isinstance(decided(seen, spec(voters=4)), act.DeletePod)
+
+
+def test_an_observer_with_a_broken_disk_gets_a_new_one() -> None:
+    seen = without_node(healthy(3, replicas=4), 3)
+    ended = replace(pod(3, voter=False), ready=False, exit_code=13, restarts=2)
+    assert isinstance(decided(with_pod(seen, ended), spec(voters=4)), act.DeleteClaim)
+
+
+def test_a_pod_that_is_just_away_is_waited_for() -> None:
+    seen = with_quorum(
+        without_node(healthy(), 2),
+        voters=(*healthy().quorum.voters[:2], voter(2, silent_ms=600_000)),
+    )
+    assert blocked_by(seen) == "node_answers"
+    assert blocked_by(replace(seen, pods=seen.pods[:2])) == "node_answers"
+
+
+# --- rolling -------------------------------------------------------------------------------------
+
+
+def outdated(*ordinals: int):
+    seen = healthy()
+    for ordinal in ordinals:
+        seen = with_pod(seen, replace(pod(ordinal), revision="r0"))
+    return seen
+
+
+def test_outdated_pods_are_restarted_followers_first_the_leader_last() -> None:
+    decision = decided(outdated(0, 1, 2))
+    assert isinstance(decision, act.DeletePod)
+    assert decision.pod == "demo-2"
+    assert decided(outdated(0)) == act.MoveLeadership(replica(0), replica(1))
+
+
+def test_rolling_waits_until_all_are_caught_up() -> None:
+    seen = with_quorum(
+        outdated(2), voters=(voter(0), voter(1), Progress(replica(2), caught_up=False))
+    )
+    assert blocked_by(seen) in {"node_catches_up", "all_voters_caught_up"}
+
+
+# --- deleting ------------------------------------------------------------------------------------
+
+
+def test_deletion_keeps_claims_and_never_waits_for_nodes() -> None:
+    seen = replace(healthy(), deleting=True, quorum=None, nodes=())
+    assert decided(seen) == act.DeleteStatefulSet("sts-1")
+    assert isinstance(decided(replace(seen, statefulset=None)), Done)
+
+
+def test_deletion_takes_the_claims_and_the_latch_if_told_to() -> None:
+    told = spec(deletion={"claims": "Delete"})
+    seen = replace(healthy(), deleting=True, statefulset=None)
+    decision = decided(seen, told)
+    assert isinstance(decision, act.DeleteClaim)
+    going = tuple(replace(claim(n), terminating=True) for n in range(3))
+    assert decided(replace(seen, claims=going), told) == act.DeleteLatch(UID)
+    assert isinstance(decided(replace(seen, claims=going, latch=None), told), Done)
+
+
+def test_deletion_leaves_what_belongs_to_another_resource() -> None:
+    other = StatefulSet("sts-0", "1", 3, owner_uid="resource-0")
+    assert isinstance(decided(replace(healthy(), deleting=True, statefulset=other)), Done)
+
+
+def test_every_action_has_a_description() -> None:
+    assert describe(act.AddVoter(Replica(1, "x"), "e:1", RECORD, Replica(1, "y"))) == (
+        "AddVoter 1-x replacing 1-y"
+    )
+    assert describe(act.CreateLatch(())) == "CreateLatch"

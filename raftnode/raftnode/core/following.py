@@ -57,7 +57,8 @@ def fetch_if_due(replica: Replica) -> None:
         round_token=replica.round_token_of(target),
         incarnation=replica.incarnation,
         max_bytes=replica.config.fetch_max_bytes,
-        max_wait_ms=replica.config.fetch_max_wait_ms,
+        # Whoever looks for the leader wants its answer at once, not its news.
+        max_wait_ms=replica.config.fetch_max_wait_ms if isinstance(replica.role, Follower) else 0,
         sequence=replica.fetch_sequence,
         endpoint=replica.endpoint,
     )

@@ -31,7 +31,9 @@ T = TypeVar("T")
 
 
 class MiddleRandom(random.Random):
-    """No chance at all: the middle of every range, the first of every choice."""
+    """No chance at all: the middle of every range; choices go round."""
+
+    turn = -1
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         """The middle of the range."""
@@ -39,8 +41,9 @@ class MiddleRandom(random.Random):
         return low + (high - low) // 2 // step * step
 
     def choice(self, seq: Sequence[T]) -> T:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The first."""
-        return seq[0]
+        """The next."""
+        self.turn += 1
+        return seq[self.turn % len(seq)]
 
 
 @dataclass(slots=True)

@@ -81,13 +81,12 @@ class Reader:
     answered: int = 0
 
     def read(self) -> None:
-        """Ask some node that believes it leads."""
-        leaders = self.world.believed_leaders()
-        if not leaders:
-            return
-        node = self.rng.choice(leaders)
+        """Ask every node that believes it leads: a deposed one must not answer."""
         required = max(self.world.writer.acknowledged_end, self.world.administrator.completed_end)
+        for node in self.world.believed_leaders():
+            self._read_from(node, required)
 
+    def _read_from(self, node: SimNode, required: Offset) -> None:
         def answered(answer: Answer) -> None:
             if isinstance(answer, Confirmed):
                 self.answered += 1

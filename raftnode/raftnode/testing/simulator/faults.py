@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from raftnode.core.events import DiskSpaceChanged
+from raftnode.core.roles import Leader
 from raftnode.core.types import ReplicaKey, VoterSet
 from raftnode.testing.simulator.network import NetworkSettings
 
@@ -181,9 +182,13 @@ class FaultPlan:
 
     def _sets_in_force(self) -> list[VoterSet]:
         """Every set that some replica may yet decide with, and the committed one."""
-        sets: list[VoterSet] = []
+        # Until a first record is committed the latch decides, whether or not it has arrived.
+        sets = [] if self.world.checker.committed_log else [self.world.latch.voters]
         for node in self.world.everybody:
             index = node.core.replica.log if node.core else node.disk.index()
             mark = node.core.replica.high_watermark if node.core else index.start
             sets.extend(at.voters for at in index.voter_sets_since(mark) if at.voters)
+            role = node.core.replica.role if node.core else None
+            if isinstance(role, Leader):  # what it may append next
+                sets.extend(change.applied_to(index.voters) for change in role.changes)
         return sets

@@ -1,0 +1,161 @@
+"""Take one rule out of the core at a time: the simulator must notice.
+
+A mutant is a function of the core with a piece of its text replaced. Rules that no
+seed can miss for want of the right accident have a named scenario instead; see the
+docstrings in `tests/scenarios`.
+"""
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from raftnode.core import changing, election, following, leading
+from raftnode.core.log_index import LogIndex
+from raftnode.core.raft import RaftCore
+from raftnode.core.replica import Replica
+from raftnode.testing.simulator.run import run_seed
+
+SEEDS_MAX = 60
+"""Within this many seeds each mutant must be found."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    function: Callable[..., Any]
+    old: str
+    new: str
+    seed: int = 0
+    """Where to begin: a seed that found it once."""
+
+
+def getter(property_: Any) -> Callable[..., Any]:
+    return property_.fget
+
+
+MUTANTS = [
+    Mutant(
+        "P7-votes-twice",
+        election._judge_vote,
+        "if state.voted is not None or state.leader is not None:",
+        "if False:",
+    ),
+    Mutant(
+        "P8-votes-for-a-shorter-log",
+        election._judge_vote,
+        "if request.last < replica.log.position:",
+        "if False:",
+    ),
+    Mutant("P44-forgets-its-vote", Replica.persist, "self.emit(PersistQuorumState(state))", "pass"),
+    Mutant(
+        "S8-counts-itself-outside-the-set",
+        leading._acknowledged,
+        "for voter in replica.log.voters:",
+        "for voter in {*replica.log.voters, replica.key}:",
+    ),
+    Mutant(
+        "S10-counts-what-the-leader-has-not-flushed",
+        leading._acknowledged,
+        "yield replica.log.durable_end",
+        "yield replica.log.end",
+    ),
+    Mutant(
+        "S10-acknowledges-what-is-not-flushed",
+        following.fetch_if_due,
+        "or replica.log.durable_end < replica.log.end",
+        "",
+    ),
+    Mutant(
+        "S10-applies-what-is-not-flushed",
+        Replica.raise_high_watermark,
+        "min(self.high_watermark, self.log.durable_end)",
+        "self.high_watermark",
+    ),
+    Mutant(
+        "P42-commits-without-an-entry-of-its-own-epoch",
+        leading.after_progress,
+        "offset > role.epoch_start and ",
+        "",
+    ),
+    Mutant("P21-does-not-compare-logs", LogIndex.diverges_at, "if known.epoch", "if True or known"),
+    Mutant(
+        "P32-applies-voters-late",
+        getter(LogIndex.voters),
+        "self.history[-1].voters",
+        "self.history[max(len(self.history) - 2, 0)].voters",
+    ),
+    Mutant(
+        "P32-keeps-voters-of-truncated-records",
+        LogIndex.truncate,
+        "while len(self.history) > 1 and",
+        "while False and",
+    ),
+    Mutant(
+        "P31-two-changes-at-a-time",
+        changing.obstacle,
+        "if replica.log.voter_record.offset >= replica.high_watermark:",
+        "if False:",
+    ),
+    Mutant(
+        "S10-believes-a-flush-from-before-a-truncation",
+        RaftCore._dispatch,
+        "if event.truncations == replica.log.truncations:",
+        "if True:",
+    ),
+    Mutant(
+        "S11-confirms-without-a-round",
+        leading.answer_confirmations,
+        "confirmation.token <= echoed and settled",
+        "settled",
+    ),
+    Mutant(
+        "S11-reads-before-its-epoch-is-committed",
+        leading.answer_confirmations,
+        "confirmation.token <= echoed and settled",
+        "confirmation.token <= echoed",
+    ),
+    Mutant(
+        "observers-take-epochs-that-nobody-leads",
+        following._learn_leader,
+        "response.epoch if replica.may_stand else replica.epoch",
+        "response.epoch",
+    ),
+    Mutant(
+        "P40-never-stands-again",
+        election._back_off,
+        "replica.now_ms + replica.backoff(role.retries)",
+        "10**12",
+    ),
+]
+
+
+def mutate(monkeypatch: pytest.MonkeyPatch, mutant: Mutant) -> None:
+    function = mutant.function
+    assert isinstance(function, FunctionType)
+    source = textwrap.dedent(inspect.getsource(function)).removeprefix("@property\n")
+    assert mutant.old in source, f"{mutant.name}: the core no longer says {mutant.old!r}"
+    names: dict[str, Any] = {}
+    code = compile(
+        "from __future__ import annotations\n" + source.replace(mutant.old, mutant.new),
+        mutant.name,
+        "exec",
+    )
+    exec(code, function.__globals__, names)
+    monkeypatch.setattr(function, "__code__", names[function.__name__].__code__)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_simulator_finds_a_core_without(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
+    mutate(monkeypatch, mutant)
+    for seed in range(mutant.seed, mutant.seed + SEEDS_MAX):
+        try:
+            run_seed(seed)
+        except AssertionError as found:
+            print(f"found by seed {seed}: {type(found).__name__} {str(found)[:300]}")  # noqa: T201
+            return
+    pytest.fail(f"{SEEDS_MAX} seeds did not miss the rule")

@@ -1,0 +1,151 @@
+"""Status, conditions, events and metrics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.plan.actions import Done, JoinNode, Wait
+from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.plan.guards import GUARDS
+from kraftquorum_operator.report.conditions import NEEDS_PERSON, Stamp, camel, conditions
+from kraftquorum_operator.report.events import EventLog
+from kraftquorum_operator.report.status import build_status, steady
+from kraftquorum_operator.testing.snapshots import (
+    NOW_MS,
+    blank,
+    healthy,
+    latch,
+    node,
+    replica,
+    spec,
+    voter,
+    with_quorum,
+)
+
+STAMP = Stamp("2026-01-01T00:00:00Z", 4)
+LATER = Stamp("2026-01-01T00:00:09Z", 5)
+
+
+def status(seen, wanted=None, decision=None):
+    wanted = wanted or spec(voters=3)
+    return build_status(
+        wanted,
+        seen,
+        decision or decide(wanted, seen, NOW_MS),
+        current_action=None,
+        before=(),
+        stamp=STAMP,
+    )
+
+
+def held(found, name: str) -> str:
+    return next(c.status for c in found.conditions if c.type == name)
+
+
+def test_a_healthy_quorum_is_ready_and_available() -> None:
+    found = status(healthy())
+    assert (found.phase, found.replicas, found.fault_tolerance) == ("Running", 3, 1)
+    assert held(found, "Ready") == held(found, "Available") == "True"
+    assert held(found, "Degraded") == held(found, "QuorumLost") == "False"
+    assert found.leader.pod == "demo-0"
+
+
+def test_a_lost_quorum_says_who_holds_what() -> None:
+    seen = replace(
+        healthy(),
+        quorum=None,
+        nodes=(node(0, "b", blank=True), node(1, "b", blank=True), node(2)),
+    )
+    found = status(seen)
+    assert found.phase == "QuorumLost"
+    assert found.waiting_for == "never_rebootstrap"
+    assert "2-a2 holds epoch 3 to offset 100" in found.message
+    assert held(found, "QuorumLost") == "True"
+    assert found.nodes[2].log_end_offset == 100
+
+
+def test_a_lost_voter_lowers_the_tolerance() -> None:
+    seen = with_quorum(healthy(), voters=(voter(0), voter(1), voter(2, silent_ms=9_000)))
+    found = status(seen)
+    assert (found.fault_tolerance, found.ready_voters) == (0, 2)
+    assert held(found, "Degraded") == "True"
+    assert held(found, "Available") == "True"
+
+
+def test_forming_is_not_blocked_until_a_person_is_needed() -> None:
+    found = status(replace(blank(), nodes=()))
+    assert found.phase == "Forming"
+    assert held(found, "FormationBlocked") == "False"
+    blocked = status(replace(blank(), remembered_cluster_id="x"))
+    assert held(blocked, "FormationBlocked") == "True"
+    assert status(replace(blank(), latch=latch())).phase == "Forming"
+
+
+def test_the_time_of_a_condition_moves_only_when_it_turns() -> None:
+    first = conditions(healthy(), 3, Done("well"), (), STAMP)
+    second = conditions(healthy(), 3, Wait("node_answers", "away"), first, LATER)
+    times = {c.type: c.last_transition_time for c in second}
+    assert times["Ready"] == LATER.now
+    assert times["QuorumLost"] == STAMP.now
+
+
+def test_offsets_alone_are_no_news() -> None:
+    first = status(healthy()).model_dump(by_alias=True)
+    moved = status(with_quorum(healthy(), high_watermark=500)).model_dump(by_alias=True)
+    led = status(with_quorum(healthy(), epoch=9)).model_dump(by_alias=True)
+    assert first != moved
+    assert steady(first) == steady(moved)
+    assert steady(first) != steady(led)
+
+
+def test_a_guard_is_told_once_it_lasts_and_then_now_and_then() -> None:
+    log, wait = EventLog(), Wait("new_replica_caught_up", "far behind")
+    told = [bool(log.of(wait, at, 60_000)) for at in (0, 4_000, 6_000, 7_000, 50_000, 67_000)]
+    assert told == [False, False, True, False, False, True]
+
+
+def test_what_needs_a_person_is_told_at_once_as_a_warning() -> None:
+    event = EventLog().of(Wait("no_earlier_claims", "data-demo-0"), 0, 60_000)[0]
+    assert (event.type, event.reason) == ("Warning", "NoEarlierClaims")
+    assert event.message == "no_earlier_claims: data-demo-0"
+
+
+def test_every_action_is_an_event() -> None:
+    event = EventLog().of(JoinNode(replica(1), "c"), 0, 60_000)[0]
+    assert (event.type, event.reason, event.message) == ("Normal", "JoinNode", "JoinNode 1-a1")
+
+
+def test_an_even_number_is_warned_of_once_per_generation() -> None:
+    log = EventLog()
+    assert log.of_spec(spec(voters=4), 2, 1)
+    assert not log.of_spec(spec(voters=4), 2, 1)
+    assert not EventLog().of_spec(spec(voters=4), 2, 2)
+    assert not log.of_spec(spec(voters=3), 3, 2)
+    assert log.of_spec(spec(voters=6), 4, 3)
+
+
+def test_guards_that_need_a_person_exist() -> None:
+    assert set(GUARDS) >= NEEDS_PERSON
+    assert camel("one_voter_change_at_a_time") == "OneVoterChangeAtATime"
+
+
+def test_only_the_guard_that_blocks_now_is_in_the_metric() -> None:
+    metrics = Metrics()
+
+    def blocked() -> dict[str, float]:
+        return {
+            sample.labels["guard"]: sample.value
+            for metric in metrics.registry.collect()
+            for sample in metric.samples
+            if sample.name == "kraftquorum_blocked"
+        }
+
+    metrics.observe(healthy(), 3, Wait("node_answers", "x"), 0)
+    metrics.observe(healthy(), 3, Wait("never_rebootstrap", "x"), 0)
+    assert blocked() == {"never_rebootstrap": 1}
+    metrics.observe(healthy(), 3, Done("x"), 0)
+    assert blocked() == {}
+    metrics.forget("test", "demo")
+    named = {metric.name for metric in metrics.registry.collect()}
+    assert named == set(metrics.labels_of())

@@ -1,0 +1,85 @@
+"""Bodies of the objects: what they must have, whatever the spec."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraftquorum_operator import names
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.observe.snapshot import LatchVoter, Replica
+from kraftquorum_operator.resources.build import build
+from kraftquorum_operator.resources.latch import latch, read_latch
+from kraftquorum_operator.resources.metadata import Owner
+
+OWNER = Owner("space", "demo", "uid-1")
+
+
+def bodies(in_force: int = 3, **spec: object):
+    return build(OWNER, QuorumSpec.model_validate(spec), in_force)
+
+
+def test_the_statefulset_is_parallel_and_on_delete_and_retains_claims() -> None:
+    spec = bodies()["StatefulSet/demo"]["spec"]
+    assert spec["podManagementPolicy"] == "Parallel"
+    assert spec["updateStrategy"] == {"type": "OnDelete"}
+    assert set(spec["persistentVolumeClaimRetentionPolicy"].values()) == {"Retain"}
+    assert "replicas" not in spec, "replicas are changed one by one, with a resourceVersion (S21)"
+
+
+def test_claims_carry_the_uid_of_their_resource() -> None:
+    template = bodies()["StatefulSet/demo"]["spec"]["volumeClaimTemplates"][0]
+    assert template["metadata"]["labels"][names.LABEL_OWNER_UID] == "uid-1"
+    assert "ownerReferences" not in template["metadata"]
+
+
+def test_pods_are_made_without_the_voter_label() -> None:
+    template = bodies()["StatefulSet/demo"]["spec"]["template"]
+    assert names.LABEL_VOTER not in template["metadata"]["labels"]
+
+
+def test_pods_find_each_other_before_they_are_ready() -> None:
+    spec = bodies()["Service/demo-peers"]["spec"]
+    assert spec["publishNotReadyAddresses"] is True
+    assert spec["clusterIP"] == "None"
+
+
+@pytest.mark.parametrize(
+    ("voters", "target", "least"),
+    [(3, 3, 2), (3, 5, 3), (5, 3, 3), (4, 3, 3), (1, 1, 1), (0, 3, 2)],
+)
+def test_the_disruption_budget_keeps_a_majority_of_the_larger_set(
+    voters: int, target: int, least: int
+) -> None:
+    spec = bodies(voters, voters=target)["PodDisruptionBudget/demo"]["spec"]
+    assert spec["minAvailable"] == least
+    assert spec["selector"]["matchLabels"][names.LABEL_VOTER] == "true"
+
+
+def test_an_unchanged_spec_gives_the_same_digest_and_another_one_another() -> None:
+    def digest(**spec: object) -> str:
+        body = bodies(**spec)["StatefulSet/demo"]
+        return body["metadata"]["annotations"][names.ANNOTATION_HASH]
+
+    assert digest() == digest(voters=5)
+    assert digest() != digest(image="other:1")
+
+
+def test_the_latch_is_immutable_unowned_and_named_by_uid() -> None:
+    voters = (LatchVoter(Replica(0, "a" * 22), "demo-0:9093"), LatchVoter(Replica(1, "b"), None))
+    body = latch(OWNER, "cluster", voters, adopted=False)
+    assert body["immutable"] is True
+    assert "ownerReferences" not in body["metadata"]
+    assert body["metadata"]["name"] == "kraftquorum-latch-uid-1"
+    found = read_latch(body)
+    assert (found.cluster_id, found.voters, found.adopted) == ("cluster", voters, False)
+
+
+def test_a_latch_that_could_be_changed_is_none() -> None:
+    body = latch(OWNER, "cluster", (), adopted=False) | {"immutable": False}
+    with pytest.raises(ValueError, match="not an immutable formation latch"):
+        read_latch(body)
+
+
+def test_all_other_objects_go_with_their_resource() -> None:
+    for body in bodies().values():
+        assert body["metadata"]["ownerReferences"][0]["uid"] == "uid-1"

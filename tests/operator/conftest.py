@@ -30,7 +30,7 @@ class Operators:
         self.cluster, self.namespace, self.logs = cluster, namespace, logs
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, **settings: object) -> subprocess.Popen[bytes]:
+    def start(self, kubeconfig: Path | None = None, **settings: object) -> subprocess.Popen[bytes]:
         """Start one; settings are KRAFTQUORUM_* variables."""
         number = len(self.processes)
         environment = os.environ | {
@@ -48,7 +48,7 @@ class Operators:
                     "--namespace",
                     self.namespace,
                     "--kubeconfig",
-                    self.cluster.kubeconfig,
+                    kubeconfig or self.cluster.kubeconfig,
                 ],
                 env=environment,
                 stdout=log,

@@ -87,9 +87,13 @@ async def observe(
     )
     bodies = build(owner, spec, _voters_in_force(seen))
     found = [body for body in (statefulset, *others) if body is not None]
+    outdated = _outdated(bodies, found)
+    if quorum is None and others[0] is not None:
+        # Without a leader the number of voters is a guess: the budget stays as it is (S22).
+        outdated = tuple(key for key in outdated if not key.startswith("PodDisruptionBudget/"))
     return Observed(
         spec=spec,
-        seen=replace(seen, outdated=_outdated(bodies, found)),
+        seen=replace(seen, outdated=outdated),
         owner=owner,
         resource=resource,
         bodies=bodies,

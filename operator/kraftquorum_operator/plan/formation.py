@@ -48,8 +48,6 @@ def raise_replicas(case: Case) -> SetReplicas | None:
     else:
         known = [replica.node_id + 1 for replica in case.seen.known_voters()]
         floor = max(known) if known else first_replicas(case)
-        if not case.seen.nodes:
-            floor = max(floor, first_replicas(case))
     if statefulset.replicas < floor:
         return SetReplicas(statefulset.uid, statefulset.resource_version, floor)
     return None

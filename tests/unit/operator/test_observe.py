@@ -15,7 +15,7 @@ from raftnode.api.model import NodeInfo, QuorumInfo, ReplicaProgress, VoterRecor
 from raftnode.api.model import Replica as ApiReplica
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
-IDS = ["AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBA", "CCCCCCCCCCCCCCCCCCCCCA"]
+IDS = ["DDDDDDDDDDDDDDDDDDDDDA", "BBBBBBBBBBBBBBBBBBBBBA", "CCCCCCCCCCCCCCCCCCCCCA"]
 
 
 def pod_body(name: str, **status: object) -> dict:

@@ -208,10 +208,12 @@ class LocalQuorum:
         """Wait until the nodes answer."""
 
         async def look(node: LocalNode) -> NodeInfo:
+            if node.process is not None and node.process.poll() is not None:
+                raise NotInTimeError(f"node {node.node_id} ended: {node.output()[-2000:]}")
             return await self.info(node)
 
         return [
-            await eventually(lambda n=node: look(n), within_s=15, what=f"node {node.node_id}")
+            await eventually(lambda n=node: look(n), within_s=30, what=f"node {node.node_id}")
             for node in nodes
         ]
 

@@ -16,13 +16,12 @@ FROM ?= 0
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-$(READY): requirements/uv.txt requirements/dev.txt pyproject.toml
+$(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"$(PYTHON) is Python {v[0]}.{v[1]}; kraftquorum needs 3.11 or later: make PYTHON=/path/to/python3.11 …")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "no venv: on Debian, apt-get install python3-venv" >&2; exit 1; }
 	@echo "installing the locked dependencies into $(VENV) (about a minute the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 venv: $(READY) ## Install the locked dependencies into .venv
@@ -65,7 +64,6 @@ reference: $(READY) ## Write docs/reference/ from the code
 
 lock: $(READY) ## Compute the locked requirements anew
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --extra dev pyproject.toml -o requirements/dev.txt
-	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 requirements/uv.in -o requirements/uv.txt
 
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from raftnode.client import NotDoneError, OutcomeUnknownError, QuorumClient
 
+from .beside import together
 from .plan import Plan
 from .record import Outcome, Record, Write
 
@@ -35,19 +36,30 @@ class Writers:
         self._record = record
         self._plan = plan
         self._clock = clock
-        self.stopped = asyncio.Event()
-        """Set it to let every writer end after its write."""
+        self._begun = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    def begin(self) -> None:
+        """Let `write_on` write."""
+        self._begun.set()
+
+    async def end(self) -> None:
+        """Let every writer end after its write, and wait for that."""
+        self._stopped.set()
+        if self._begun.is_set():
+            await self._ended.wait()
 
     async def write_on(self) -> None:
-        """Write unique numbered values, several writers at once, until `stopped`."""
-        async with asyncio.TaskGroup() as group:
-            for number in range(self._plan.writers):
-                group.create_task(self._writer(f"w{number}"), name=f"writer {number}")
+        """Write unique numbered values, several writers at once, from `begin` to `end`."""
+        await self._begun.wait()
+        await together(*(self._writer(f"w{number}") for number in range(self._plan.writers)))
+        self._ended.set()
 
     async def _writer(self, name: str) -> None:
         pause_s = self._plan.writers / self._plan.writes_per_s
         number = 0
-        while not self.stopped.is_set():
+        while not self._stopped.is_set():
             due_s = self._clock() + pause_s
             value = numbered_value(name, number, self._plan.value_bytes)
             if number % _RAW_EVERY == _RAW_EVERY - 1:
@@ -62,17 +74,12 @@ class Writers:
         if seconds > 0:
             try:
                 async with asyncio.timeout(seconds):
-                    await self.stopped.wait()
+                    await self._stopped.wait()
             except TimeoutError:
                 pass
 
-    async def load(self, files: Mapping[str, bytes], done: Callable[[], None]) -> None:
-        """Write every file once under its name; one that was refused is written again.
-
-        Args:
-            files: By key.
-            done: Called for each file.
-        """
+    async def load(self, files: Mapping[str, bytes]) -> None:
+        """Write every file once under its key; one that was refused is written again."""
         waiting = deque(files.items())
 
         async def loader(name: str) -> None:
@@ -81,12 +88,8 @@ class Writers:
                 write = await self.write(name, key, value)
                 if write.outcome is Outcome.REFUSED:
                     waiting.append((key, value))
-                else:
-                    done()
 
-        async with asyncio.TaskGroup() as group:
-            for number in range(self._plan.loaders):
-                group.create_task(loader(f"load{number}"), name=f"loader {number}")
+        await together(*(loader(f"load{number}") for number in range(self._plan.loaders)))
 
     async def write(self, writer: str, key: str | None, value: bytes) -> Write:
         """Send one write and note what becomes of it."""

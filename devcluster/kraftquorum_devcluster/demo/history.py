@@ -1,0 +1,116 @@
+"""What the demo remembers of its course: who voted and led when, steps, faults.
+
+Pure bookkeeping; times are seconds since the demo began and come as arguments.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from raftnode.api.model import QuorumInfo, Replica
+
+
+class Seat(NamedTuple):
+    """A replica: a node id with the UUID of its storage. A new disk is a new seat."""
+
+    node_id: int
+    directory_id: str
+
+    @classmethod
+    def of(cls, replica: Replica) -> "Seat":
+        """The seat of a replica as the API names it."""
+        return cls(replica.node_id, replica.directory_id)
+
+    def __str__(self) -> str:
+        return f"{self.node_id} ({self.directory_id[:8]}…)"
+
+
+@dataclass(slots=True)
+class Span:
+    """A stretch of time; open while `until_s` is None."""
+
+    from_s: float
+    until_s: float | None = None
+
+
+@dataclass(slots=True)
+class Reign:
+    """One leader in one epoch."""
+
+    seat: Seat
+    epoch: int
+    span: Span
+
+
+@dataclass(slots=True)
+class Act:
+    """One step of the script as it went."""
+
+    title: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that the demo did to the quorum, or asked of it: a line in the picture."""
+
+    at_s: float
+    title: str
+    violent: bool
+
+
+@dataclass(slots=True)
+class History:
+    """All of it."""
+
+    voters: dict[Seat, list[Span]] = field(default_factory=dict[Seat, list[Span]])
+    """In order of first appearance."""
+    reigns: list[Reign] = field(default_factory=list[Reign])
+    acts: list[Act] = field(default_factory=list[Act])
+    faults: list[Fault] = field(default_factory=list[Fault])
+
+    def observe(self, quorum: QuorumInfo | None, now_s: float) -> list[str]:
+        """Take in what the leader says, None if nobody leads; returns what changed, in words."""
+        if quorum is None:
+            return self._without_leader(now_s)
+        return [*self._led_by(quorum, now_s), *self._voted_by(quorum, now_s)]
+
+    def _without_leader(self, now_s: float) -> list[str]:
+        if not self.reigns or self.reigns[-1].span.until_s is not None:
+            return []
+        self.reigns[-1].span.until_s = now_s
+        return [f"nobody leads since {self.reigns[-1].seat}"]
+
+    def _led_by(self, quorum: QuorumInfo, now_s: float) -> list[str]:
+        seat = Seat.of(quorum.leader)
+        last = self.reigns[-1] if self.reigns else None
+        if last is not None and (last.seat, last.epoch) == (seat, quorum.epoch):
+            resumed = last.span.until_s is not None
+            last.span.until_s = None
+            return [f"{seat} leads again"] if resumed else []
+        if last is not None and last.span.until_s is None:
+            last.span.until_s = now_s
+        self.reigns.append(Reign(seat, quorum.epoch, Span(now_s)))
+        return [f"{seat} leads in epoch {quorum.epoch}"]
+
+    def _voted_by(self, quorum: QuorumInfo, now_s: float) -> list[str]:
+        seats = [Seat.of(voter) for voter in quorum.voters]
+        said: list[str] = []
+        for seat in seats:
+            spans = self.voters.setdefault(seat, [])
+            if not spans or spans[-1].until_s is not None:
+                spans.append(Span(now_s))
+                said.append(f"{seat} is a voter")
+        for seat, spans in self.voters.items():
+            if seat not in seats and spans[-1].until_s is None:
+                spans[-1].until_s = now_s
+                said.append(f"{seat} is a voter no longer")
+        return said
+
+    def close(self, now_s: float) -> None:
+        """End what is still open."""
+        spans = [span for found in self.voters.values() for span in found]
+        spans += [reign.span for reign in self.reigns]
+        spans += [act.span for act in self.acts]
+        for span in spans:
+            if span.until_s is None:
+                span.until_s = now_s

@@ -1,0 +1,50 @@
+"""What to play with while the demo is left running."""
+
+import shlex
+import sys
+from pathlib import Path
+
+from kraftquorum_devcluster.paths import binaries_dir
+from kraftquorum_operator import names
+
+from .stage import NAMESPACE, Stage
+
+_NODES_SHOWN = 3
+ENV_FILE = "env"
+
+
+def write_env(stage: Stage) -> Path:
+    """Write the file that sets a shell up for this cluster; returns it."""
+    path = stage.places.out / ENV_FILE
+    servers = ",".join(_api(stage, node) for node in range(_NODES_SHOWN))
+    programs = f"{Path(sys.executable).parent}:{binaries_dir()}"
+    lines = [
+        f"export PATH={shlex.quote(programs)}:$PATH",
+        f"export KUBECONFIG={shlex.quote(str(stage.cluster.kubeconfig))}",
+        f"export KRAFTQUORUM_HOSTS_FILE={shlex.quote(str(stage.cluster.hosts_file))}",
+        f"export RAFTNODE_BOOTSTRAP_SERVER={servers}",
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def commands(stage: Stage, env: Path) -> list[str]:
+    """Lines to copy into another terminal."""
+    return [
+        f". {env}",
+        f"kubectl --kubeconfig {stage.cluster.kubeconfig} get krq,pods",
+        f"kubectl describe krq {stage.name}",
+        f"kubectl scale krq/{stage.name} --replicas=5",
+        "raftnode metadata-quorum describe --status",
+        "raftnode metadata-quorum describe --replication",
+        "raftnode kv get Europe/Berlin | tail -1",
+        "raftnode kv put hello world",
+        f"curl -s {stage.operator.metrics_url} | grep ^kraftquorum",
+        f"curl -s http://{_api(stage, 0)}/metrics | grep ^raft",
+        f"rm -rf {stage.volume(0)}/*      # a disk, under its running process",
+    ]
+
+
+def _api(stage: Stage, node_id: int) -> str:
+    address = stage.cluster.pod_address(NAMESPACE, stage.pod(node_id))
+    return f"{address}:{names.API_PORT}"

@@ -1,0 +1,75 @@
+"""What there is to be seen at a moment: read by the views, written by the script."""
+
+from dataclasses import dataclass, field
+
+from raftnode.api.model import QuorumInfo
+
+from .history import History, Seat
+from .record import Outcome, Record, Stall
+from .resource import Resource
+
+
+@dataclass(slots=True)
+class Scene:
+    """The state of the demo, in parts that each have one writer."""
+
+    record: Record = field(default_factory=Record)
+    history: History = field(default_factory=History)
+    quorum: QuorumInfo | None = None
+    resource: Resource = field(default_factory=Resource)
+    steps_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One replica in the table: what the leader knows of it."""
+
+    seat: Seat
+    role: str
+    lag: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The writes at a moment."""
+
+    acknowledged: int
+    unknown: int
+    refused: int
+    stalled_s: float
+    longest: Stall
+
+    @classmethod
+    def of(cls, record: Record, now_s: float) -> "Figures":
+        """Take them from the account."""
+        return cls(
+            acknowledged=record.count(Outcome.ACKNOWLEDGED),
+            unknown=record.count(Outcome.UNKNOWN),
+            refused=record.count(Outcome.REFUSED),
+            stalled_s=record.stalled_s(now_s),
+            longest=record.longest_stall(now_s),
+        )
+
+
+def rows(quorum: QuorumInfo | None) -> list[Row]:
+    """The table of replicas, voters first."""
+    if quorum is None:
+        return []
+    leader = Seat.of(quorum.leader)
+    committed = {Seat.of(voter) for voter in quorum.committed_voters}
+    found: list[Row] = []
+    for voter in quorum.voters:
+        seat = Seat.of(voter)
+        role = "leader" if seat == leader else "voter"
+        notes = [] if seat in committed else ["not committed yet"]
+        if seat != leader and not voter.caught_up:
+            notes.append("not caught up")
+        found.append(Row(seat, role, voter.lag, ", ".join(notes)))
+    voting = {row.seat for row in found}
+    for observer in quorum.observers:
+        seat = Seat.of(observer)
+        if seat not in voting:
+            note = "caught up" if observer.caught_up else "catching up"
+            found.append(Row(seat, "observer", observer.lag, note))
+    return sorted(found, key=lambda row: (row.role == "observer", row.seat))

@@ -1,0 +1,291 @@
+"""The script: what happens, in order, and what each step waits for before the next."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from raftnode.api.model import QuorumInfo
+from raftnode.client import ClientError
+
+from .beside import together
+from .data import tzdata_version, zone_files
+from .errors import DeadlineError, DemoError, StepFailedError
+from .faults import is_alive, kill, wipe
+from .history import Act, Fault, Seat, Span
+from .plan import Plan
+from .readback import ReadBack, read_back
+from .scene import Scene
+from .stage import Stage
+from .verify import Verdict, compare
+from .view import View
+from .watching import Watcher
+from .writers import Writers
+
+_LOOK_S = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the script."""
+
+    title: str
+    why: str
+    run: Callable[[], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Play:
+    """The script with all that it acts on; `script` lists the steps, `run` goes through them.
+
+    Attributes:
+        seconds: The figures that steps measure.
+        leader_kill: What was under way when the leader was killed.
+        verdict: The comparison at the end.
+    """
+
+    stage: Stage
+    plan: Plan
+    scene: Scene
+    view: View
+    watcher: Watcher
+    writers: Writers
+    clock: Callable[[], float]
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    leader_kill: dict[str, object] = field(default_factory=dict[str, object])
+    verdict: Verdict | None = None
+    back: ReadBack | None = None
+
+    def script(self) -> tuple[Step, ...]:
+        """The steps, in order."""
+        voters = self.stage.wanted
+        return (
+            Step(
+                "Apply the quorum",
+                f"{voters} nodes start blank; the operator reads their storage UUIDs, fixes them "
+                "in a latch, and they form the quorum once",
+                self._apply,
+            ),
+            Step(
+                "Write",
+                f"the time zone files of tzdata {tzdata_version()}, and numbered values from now "
+                "on until the end",
+                self._load,
+            ),
+            Step(
+                f"Scale {voters} → {voters + 2}",
+                "new nodes observe until they have caught up; then AddVoter, one at a time",
+                self._scale_up,
+            ),
+            Step(
+                f"Scale {voters + 2} → {voters}, and kill the leader in the middle of it",
+                "SIGKILL as soon as the first removal is in its log; the others elect a leader "
+                "and the operator goes on from what it finds",
+                self._scale_down,
+            ),
+            Step(
+                "Destroy a follower's disk under its running process",
+                "the node notices and stops; its replacement has a new storage UUID, so it "
+                "cannot pretend to remember what it promised",
+                lambda: self._lose_disk("follower"),
+            ),
+            Step(
+                "Destroy the leader's disk",
+                "the same, and a new leader first",
+                lambda: self._lose_disk("leader"),
+            ),
+            Step(
+                "Read everything back",
+                "the whole log and the whole store, compared byte by byte with what the clients "
+                "were told",
+                self._verify,
+            ),
+        )
+
+    async def run(self) -> None:
+        """Go through the script.
+
+        Raises:
+            StepFailedError: A step failed.
+        """
+        steps = self.script()
+        self.scene.steps_total = len(steps)
+        for number, step in enumerate(steps, start=1):
+            act = Act(step.title, Span(self.clock()))
+            self.scene.history.acts.append(act)
+            self.view.step(number, step.title, step.why)
+            try:
+                await step.run()
+            except (DemoError, ClientError, OSError) as error:
+                raise StepFailedError(step.title, error) from error
+            finally:
+                act.span.until_s = self.clock()
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    async def _apply(self) -> None:
+        began_s = self.clock()
+        await self._kubectl("apply", "-f", str(self.stage.places.manifest))
+        await self.watcher.until(
+            lambda: self.watcher.quorum is not None,
+            within_s=self.plan.formation_s,
+            what="a first leader",
+        )
+        self.seconds["first_leader"] = self.clock() - began_s
+        await self._settle(self.stage.wanted, self.plan.formation_s)
+        self.seconds["formation"] = self.clock() - began_s
+
+    async def _load(self) -> None:
+        began_s = self.clock()
+        files = zone_files(self.plan.zones)
+        self.writers.begin()
+        try:
+            async with asyncio.timeout(self.plan.load_s):
+                await self.writers.load(files)
+        except TimeoutError:
+            what = f"{len(files)} zone files written"
+            raise DeadlineError(what, self.plan.load_s, self.watcher.describe()) from None
+        self.seconds["load"] = self.clock() - began_s
+        size = sum(map(len, files.values()))
+        self.view.say(
+            f"{len(files)} zones, {size} bytes, written in {self.seconds['load']:.1f} s; "
+            f"{self.plan.writers} writers go on"
+        )
+        await self._linger()
+
+    async def _scale_up(self) -> None:
+        await self._scale(self.stage.wanted + 2, "scale_up")
+        await self._linger()
+
+    async def _scale_down(self) -> None:
+        """Scale down and kill the leader once a removal is in its log (S7)."""
+        before = self.stage.wanted + 2
+        async with asyncio.timeout(self.plan.scale_s + self.plan.fault_s):
+            pids = {n: await asyncio.to_thread(self.stage.pid, n) for n in range(before)}
+            await together(
+                self._kill_amid_removal(before, pids), self._scale(self.stage.wanted, "scale_down")
+            )
+        await self._linger()
+
+    async def _kill_amid_removal(self, before: int, pids: dict[int, int | None]) -> None:
+        try:
+            async with asyncio.timeout(self.plan.fault_s):
+                quorum = await self._removal_begun(before)
+        except TimeoutError:
+            raise DeadlineError(
+                "a removal in the leader's log", self.plan.fault_s, self.watcher.describe()
+            ) from None
+        leader = Seat.of(quorum.leader)
+        pid = pids[leader.node_id]
+        if pid is None:
+            raise DemoError(f"node {leader.node_id} leads, but has no process")
+        kill(pid)
+        state = "committed" if quorum.voter_record_committed else "appended, not yet committed"
+        self._note(f"SIGKILL of the leader {leader}: a removal is {state}", violent=True)
+        self.leader_kill = {
+            "node_id": leader.node_id,
+            "directory_id": leader.directory_id,
+            "epoch": quorum.epoch,
+            "voters_in_force": len(quorum.voters),
+            "removal_committed": quorum.voter_record_committed,
+        }
+
+    async def _removal_begun(self, before: int) -> QuorumInfo:
+        """Ask the leader until a removal is in its log; its own word is enough here."""
+        while True:
+            try:
+                quorum = await self.watcher.client.describe_quorum(timeout_ms=1000)
+                if len(quorum.voters) < before:
+                    return quorum
+            except ClientError:
+                pass
+            await asyncio.sleep(_LOOK_S)
+
+    async def _lose_disk(self, whose: str) -> None:
+        quorum = self.watcher.quorum
+        if quorum is None:
+            raise DemoError("nobody leads")
+        leader = Seat.of(quorum.leader)
+        followers = [Seat.of(voter) for voter in quorum.voters if Seat.of(voter) != leader]
+        seat = leader if whose == "leader" else followers[-1]
+        pid = await asyncio.to_thread(self.stage.pid, seat.node_id)
+        began_s = self.clock()
+        deleted = wipe(self.stage.volume(seat.node_id))
+        self._note(f"disk of the {whose} {seat} wiped, {deleted} entries deleted", violent=True)
+        if pid is not None:
+            await self._await_end(pid, seat)
+            self.view.say(f"node {seat.node_id} stopped {self.clock() - began_s:.1f} s after it")
+        await self.watcher.until(
+            lambda: self.watcher.without(seat, self.stage.wanted),
+            within_s=self.plan.redundancy_s,
+            what=f"{self.stage.wanted} voters without {seat}",
+        )
+        seconds = self.clock() - began_s
+        self.seconds[f"{whose}_disk"] = seconds
+        self.view.say(f"full redundancy again, {seconds:.1f} s after the disk was wiped")
+        await self._settle(self.stage.wanted, self.plan.redundancy_s)
+        await self._linger()
+
+    async def _await_end(self, pid: int, seat: Seat) -> None:
+        try:
+            async with asyncio.timeout(self.plan.fault_s):
+                while is_alive(pid):  # noqa: ASYNC110 - another's process tells nobody
+                    await asyncio.sleep(_LOOK_S * 4)
+        except TimeoutError:
+            raise DeadlineError(
+                f"node {seat.node_id} notices that its disk is gone", self.plan.fault_s, "it runs"
+            ) from None
+
+    async def _verify(self) -> None:
+        await self.writers.end()
+        self.scene.record.close(self.clock())
+        await self._settle(self.stage.wanted, self.plan.settle_s)
+        await self.watcher.until(
+            self.watcher.level, within_s=self.plan.settle_s, what="no voter lags"
+        )
+        began_s = self.clock()
+        try:
+            async with asyncio.timeout(self.plan.read_s):
+                self.back = await read_back(self.watcher.client)
+        except TimeoutError:
+            raise DeadlineError(
+                "everything read back", self.plan.read_s, self.watcher.describe()
+            ) from None
+        self.seconds["read_back"] = self.clock() - began_s
+        self.verdict = compare(self.scene.record.writes, self.back.log, self.back.kv)
+        self.view.say(
+            f"{len(self.back.log)} records and {len(self.back.kv)} keys read and compared"
+        )
+
+    # -- helpers ---------------------------------------------------------------------------------
+
+    async def _scale(self, voters: int, figure: str) -> None:
+        began_s = self.clock()
+        await self._kubectl("scale", f"krq/{self.stage.name}", f"--replicas={voters}")
+        self._note(f"scale to {voters}", violent=False)
+        await self._settle(voters, self.plan.scale_s)
+        self.seconds[figure] = self.clock() - began_s
+        self.view.say(f"{voters} voters, all caught up, after {self.seconds[figure]:.1f} s")
+
+    async def _settle(self, voters: int, within_s: float) -> None:
+        """Wait until the quorum is redundant and the operator has nothing left to do."""
+        await self.watcher.until(
+            lambda: (
+                self.watcher.redundant(voters)
+                and self.watcher.resource.settled
+                and self.watcher.resource.replicas == voters
+            ),
+            within_s=within_s,
+            what=f"{voters} voters, caught up, and nothing left to do",
+        )
+
+    async def _kubectl(self, *arguments: str) -> None:
+        self.view.tell(f"    $ kubectl {' '.join(arguments)}")
+        for line in (await self.stage.cluster.kubectl_async(*arguments)).splitlines():
+            self.view.tell(f"    {line}")
+
+    async def _linger(self) -> None:
+        await asyncio.sleep(self.plan.linger_s)
+
+    def _note(self, text: str, *, violent: bool) -> None:
+        self.scene.history.faults.append(Fault(self.clock(), text, violent))
+        self.view.say(f"!! {text}" if violent else text)

@@ -1,0 +1,150 @@
+"""Looks at the quorum and at the resource, several times a second, and waits for what should come.
+
+What the resource's status says is what any user of `kubectl` sees; who votes and who
+leads is asked of the quorum itself, confirmed by a majority.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from kraftquorum_devcluster.apiclient import ApiClient
+from kraftquorum_devcluster.errors import ApiError
+from raftnode.api.model import QuorumInfo
+from raftnode.client import ClientError, QuorumClient
+
+from .errors import DeadlineError
+from .history import Seat
+from .resource import Resource
+from .scene import Scene
+
+_QUORUM_EVERY_S = 0.1
+_RESOURCE_EVERY_S = 0.15
+_ASK_MS = 1000
+_SILENT_S = 0.5
+"""One question that fails is not yet a quorum without a leader."""
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Keeps the scene's quorum and resource up to date; `until` waits on them.
+
+    Attributes:
+        path: Of the resource at the API server.
+    """
+
+    client: QuorumClient
+    api: ApiClient
+    path: str
+    scene: Scene
+    clock: Callable[[], float]
+    say: Callable[[str], None]
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def quorum(self) -> QuorumInfo | None:
+        """What the leader says; None while none answers."""
+        return self.scene.quorum
+
+    @property
+    def resource(self) -> Resource:
+        """What the API server says."""
+        return self.scene.resource
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch_quorum(), name="watch quorum")
+            group.create_task(self._watch_resource(), name="watch resource")
+
+    async def _watch_quorum(self) -> None:
+        answered_s = self.clock()
+        while True:
+            try:
+                found = await self.client.describe_quorum(confirmed=True, timeout_ms=_ASK_MS)
+            except ClientError:
+                found = None
+            now_s = self.clock()
+            if found is not None:
+                answered_s = now_s
+            if found is not None or now_s - answered_s > _SILENT_S:
+                self.scene.quorum = found
+                for text in self.scene.history.observe(found, now_s):
+                    self.say(text)
+            self._tell()
+            await asyncio.sleep(_QUORUM_EVERY_S)
+
+    async def _watch_resource(self) -> None:
+        said = ""
+        while True:
+            try:
+                found = Resource.of(await self.api.get(self.path))
+            except (ApiError, aiohttp.ClientError, TimeoutError):
+                found = self.resource
+            self.scene.resource = found
+            doing = found.waiting_for or found.action or found.phase
+            if doing and doing != said:
+                said = doing
+                self.say(f"operator: {found.doing}")
+            self._tell()
+            await asyncio.sleep(_RESOURCE_EVERY_S)
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def until(self, check: Callable[[], bool], *, within_s: float, what: str) -> None:
+        """Wait until something is so.
+
+        Raises:
+            DeadlineError: it is not, within the time given.
+        """
+        try:
+            async with asyncio.timeout(within_s):
+                while not check():
+                    await self._changed.wait()
+        except TimeoutError:
+            raise DeadlineError(what, within_s, self.describe()) from None
+
+    def describe(self) -> str:
+        """The newest state in a line."""
+        found = self.resource
+        parts = [f"phase {found.phase or 'none'}, {found.replicas} voters, operator {found.doing}"]
+        if self.quorum is None:
+            parts.append("no leader answers")
+        else:
+            voters = ", ".join(str(Seat.of(voter)) for voter in self.quorum.voters)
+            parts.append(f"{Seat.of(self.quorum.leader)} leads voters {voters}")
+        return "; ".join(parts)
+
+    def redundant(self, voters: int) -> bool:
+        """Whether so many voters are committed, caught up, and no change is under way."""
+        quorum = self.quorum
+        return (
+            quorum is not None
+            and quorum.voter_record_committed
+            and quorum.pending_change is None
+            and len(quorum.voters) == len(quorum.committed_voters) == voters
+            and len({voter.node_id for voter in quorum.voters}) == voters
+            and all(voter.caught_up for voter in quorum.voters)
+        )
+
+    def without(self, seat: Seat, voters: int) -> bool:
+        """Whether the quorum is redundant again, and without this seat."""
+        quorum = self.quorum
+        return (
+            quorum is not None
+            and self.redundant(voters)
+            and seat not in {Seat.of(voter) for voter in quorum.voters}
+        )
+
+    def level(self) -> bool:
+        """Whether every voter has acknowledged all there is."""
+        quorum = self.quorum
+        return (
+            quorum is not None
+            and quorum.high_watermark == quorum.log_end_offset
+            and all(voter.lag == 0 for voter in quorum.voters)
+        )

@@ -126,7 +126,7 @@ class _Runner:
 
     def _quorum(self, words: list[str]) -> None:
         self.book.latch(*words)
-        self.book.stand(words[0])
+        self.book.impatient(words[0])
         self.book.settle()
         self.said = self.book.describe()
 

@@ -119,7 +119,7 @@ class Playbook:
         """A quorum of `names`, formed and quiet, led by `leader` in epoch 1."""
         book = cls(config or CoreConfig())
         book.latch(*names)
-        book.stand(leader)
+        book.impatient(leader)
         book.settle()
         assert book.seats[leader].replica.log.formation_completed
         return book

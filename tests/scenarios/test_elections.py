@@ -1,0 +1,282 @@
+"""S7, S8, S9, S17 and the named scenarios about elections and pre-votes."""
+
+from raftnode.core.effects import AppendBatches, PersistQuorumState, SendResponse
+from raftnode.core.events import RequestReceived, ResponseReceived
+from raftnode.core.messages import (
+    EndQuorumEpochRequest,
+    ErrorCode,
+    VoteRequest,
+    VoteResponse,
+)
+from raftnode.core.roles import Candidate
+from raftnode.core.types import Epoch, LogPosition, Offset
+from raftnode.testing.playbook import Playbook
+from raftnode.testing.playbook.table import key_of
+
+
+def vote(book: Playbook, source: str, target: str, epoch: int, end: int = 99, *, pre: bool = False):
+    """Ask for a vote with a log that is as long as can be; the answer."""
+    request = VoteRequest(
+        Epoch(epoch),
+        key_of(source),
+        key_of(target),
+        LogPosition(Epoch(epoch), Offset(end)),
+        pre,
+    )
+    effects = book.give(target, RequestReceived(book.number(), key_of(source), request))
+    [answer] = [effect.response for effect in effects if isinstance(effect, SendResponse)]
+    assert isinstance(answer, VoteResponse)
+    return answer
+
+
+def removed_uncommitted() -> Playbook:
+    """Only 4 has its own removal; leader 1 is gone."""
+    book = Playbook.formed("1", "2", "3", "4")
+    book.run(1000)
+    book.remove("1", "4")
+    book.deliver("fetch-answer", "1", "4")
+    book["4"].flush(book.now_ms)
+    book.crash("1")
+    book.drop()
+    return book
+
+
+def test_removed_uncommitted_must_stand():
+    """S7. Letting only `is_voter` stand in `Replica.may_stand` makes this fail."""
+    book = removed_uncommitted()
+    book.run(15_000)
+    assert len(book.leaders) == 1
+    assert book.leaders[0] in {"2", "3"}
+    assert book.voters("2") == book.voters("3") == "{1,2,3}"
+
+
+def test_removed_candidate_does_not_vote_for_itself():
+    """S7, S8. Voting for oneself in any case in `election.campaign` makes this fail."""
+    book = removed_uncommitted()
+    book.run(15_000)
+    voted = [e.state.voted for e in book["4"].effects if isinstance(e, PersistQuorumState)]
+    assert key_of("4") not in voted
+
+
+def test_hw_assumes_leader_in_set():
+    """KAFKA-16530, S8: a leader outside the set does not count itself.
+
+    Yielding the leader's own end for every leader in `leading._acknowledged` makes this fail.
+    """
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    book.isolate("3")
+    book.remove("1", "1")
+    book.settle()
+    # {2, 3}: 2 has it, 3 has not. With the leader's own copy it would be two.
+    assert book["2"].replica.log.end == 7
+    assert book["1"].high_watermark == 6
+    assert book["1"].role == "leader"
+    book.heal()
+    book.run(6000)
+    assert book.leaders in (["2"], ["3"])
+
+
+def test_leader_outside_the_set_is_not_its_own_majority():
+    """S8, P41. Taking `is_voter` out of `leading.majority_lost_at` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    book.isolate("1")
+    book.remove("1", "1")
+    book["1"].replica.log.history[-1] = book["1"].replica.log.history[-1]
+    book.heal()
+    book.isolate("3")
+    book.run(3500)
+    assert "1" not in book.leaders
+
+
+def test_voter_with_a_fresh_leader_ignores_votes_and_their_epochs():
+    """S9, `removed-voter-disrupts`. Taking `has_fresh_leader` out of `election._judge` fails this."""
+    book = Playbook.formed("1", "2", "3")
+    answer = vote(book, "9", "2", 50)
+    assert not answer.granted
+    assert answer.leader == key_of("1")
+    assert not vote(book, "9", "1", 50).granted
+    assert (book["1"].replica.epoch, book["2"].replica.epoch) == (1, 1)
+    assert book.leaders == ["1"]
+
+
+def test_pre_vote_of_a_stranger_moves_no_epoch():
+    """S9. Taking the membership out of `election._judge_pre_vote` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    assert not vote(book, "9", "1", 50, pre=True).granted
+    assert book.leaders == ["1"]
+    assert book["1"].replica.epoch == 1
+
+
+def test_zombie_leader_no_fetch():
+    """KAFKA-15489, P41. Returning None from `leading.majority_lost_at` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    book.isolate("1")
+    book.run(book.config.leader_timeout_ms + 600)
+    assert "1" not in book.leaders
+
+
+def test_prevote_counted_as_vote():
+    """canonical/raft #196. Taking the kind out of `election.handle_vote_response` fails this."""
+    book = Playbook.formed("1", "2", "3")
+    book.crash("1")
+    book.run(2100)
+    book.impatient("2")
+    book.deliver("pre-vote", "2", "3")
+    [granted] = [m for m in book.pending if m.kind == "pre-vote-answer" and m.target == "2"]
+    book.deliver("pre-vote-answer", "3", "2")
+    role = book["2"].replica.role
+    assert isinstance(role, Candidate)
+    late = VoteRequest(
+        book["2"].replica.epoch,
+        key_of("2"),
+        key_of("3"),
+        LogPosition(Epoch(1), Offset(6)),
+        pre_vote=True,
+    )
+    assert granted.response is not None
+    answer = VoteResponse(ErrorCode.NONE, book["2"].replica.epoch, None, granted=True)
+    book.give("2", ResponseReceived(key_of("3"), late, answer))
+    assert book["2"].role == "candidate"
+    assert role.granted == {key_of("2")}
+
+
+def test_prevote_changes_nothing_on_disk():
+    """KIP-996: neither epoch nor vote nor timers move for a question.
+
+    Answering pre-votes by `_judge_vote` makes this fail.
+    """
+    book = Playbook.formed("1", "2", "3")
+    book.crash("1")
+    book.run(2100)
+    before = (book["2"].disk.state, book["2"].replica.role.election_at_ms)
+    assert vote(book, "3", "2", 1, pre=True).granted
+    assert (book["2"].disk.state, book["2"].replica.role.election_at_ms) == before
+
+
+def test_prevote_ping_pong():
+    """Kafka #17807: a voter that lost patience with a healthy leader comes back at once.
+
+    Letting it wait for news, as `fetch_max_wait_ms` says, makes this fail.
+    """
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    book.impatient("2")
+    assert book["2"].role == "prospective"
+    book.run(100)
+    assert book["2"].role == "follower"
+    assert book["2"].replica.epoch == 1
+
+
+def test_prevote_blocks_transfer():
+    """canonical/raft #203, P18: the chosen successor asks for no pre-vote.
+
+    Taking `transfer` out of `election.on_election_time` makes this fail.
+    """
+    book = Playbook.formed("1", "2", "3", "4", "5")
+    book.run(1000)
+    book.transfer("1", "4")
+    book.deliver("end", "1", "4")
+    assert book["4"].role == "candidate"
+    book.settle()
+    assert book.leaders == ["4"]
+
+
+def test_demoted_leader_never_votes():
+    """scylla #10618, P9: a leader that removed itself votes for its successors.
+
+    Refusing candidates for want of membership in `election._judge` makes this fail.
+    """
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    book.remove("1", "1")
+    book.run(1000)
+    assert book["1"].role == "follower"
+    book.crash(book.leaders[0])
+    book.run(1900)
+    book.now_ms += 200
+    assert vote(book, "3", "1", 99).granted
+
+
+def test_removed_replica_outside_the_set_votes():
+    """P9 (B wins). Refusing replicas that are not in the own set makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(500)
+    book.crash("1")
+    book.run(2500)
+    assert vote(book, "2", "4", 9).granted
+
+
+def test_leader_reinit_same_epoch():
+    """KAFKA-10527, P39. Starting as leader again in `RaftCore._attach` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    book["1"].flushes = False
+    book.append("1", b"lost by 1")
+    book.deliver()
+    book.crash("1")
+    book.restart("1")
+    assert book["1"].role == "resigned"
+    assert not [e for e in book["1"].effects if isinstance(e, AppendBatches)]
+    book["1"].flushes = True
+    book.run(5000)
+    assert len(book.leaders) == 1
+    assert book[book.leaders[0]].replica.epoch > 1
+    assert book["1"].records == book["2"].records == book["3"].records
+
+
+def test_end_of_a_candidate_is_accepted_in_its_epoch():
+    """S17: leader -1. Demanding a leader in `following._judge_end` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    request = EndQuorumEpochRequest(Epoch(2), None, key_of("2"), (key_of("2"), key_of("3")))
+    effects = book.give("2", RequestReceived(book.number(), key_of("3"), request))
+    [answer] = [effect.response for effect in effects if isinstance(effect, SendResponse)]
+    assert answer.error is ErrorCode.NONE
+    assert book["2"].replica.epoch > 2
+
+
+def test_end_of_a_candidate_does_not_depose_the_winner():
+    """S17. Accepting leader -1 whatever leader is known makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    request = EndQuorumEpochRequest(Epoch(1), None, key_of("2"), (key_of("2"), key_of("3")))
+    effects = book.give("2", RequestReceived(book.number(), key_of("3"), request))
+    [answer] = [effect.response for effect in effects if isinstance(effect, SendResponse)]
+    assert answer.error is ErrorCode.INVALID_REQUEST
+    assert book["2"].replica.leader == key_of("1")
+
+
+def test_successors_are_counted_from_zero():
+    """S17, P18: the first stands now, the second a little later.
+
+    Counting places from one in `following.handle_end` makes this fail.
+    """
+    book = Playbook.formed("1", "2", "3")
+    for name, place in (("2", 0), ("3", 1)):
+        request = EndQuorumEpochRequest(
+            Epoch(1), key_of("1"), key_of(name), (key_of("2"), key_of("3"))
+        )
+        book.give(name, RequestReceived(book.number(), key_of("1"), request))
+        assert (book[name].role == "candidate") == (place == 0)
+    wait = book["3"].replica.role.election_at_ms - book.now_ms
+    assert 0 < wait <= book.config.retry_backoff_max_ms
+
+
+def test_end_is_sent_once_and_begin_until_it_is_heard():
+    """S17, P14. Taking the retry out of `leading.handle_begin_response` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    book.isolate("3")
+    book.transfer("1", "2")
+    book.settle()
+    assert book.leaders == ["2"]
+    begins = sum(m.kind == "begin" for m in book.pending)
+    for _ in range(4):
+        book.wait(300, "2")
+        begins += book.deliver("begin", "2", "3")
+    assert begins >= 3
+    ends = sum(
+        type(getattr(effect, "request", None)) is EndQuorumEpochRequest
+        for effect in book["1"].effects
+    )
+    assert ends == 2

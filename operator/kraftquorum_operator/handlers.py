@@ -23,6 +23,9 @@ CHILDREN = (
     ("apps", "v1", "statefulsets"),
 )
 
+STOP_CHECK_S = 1.0
+"""How long a pausing daemon may take to notice that it is to stop."""
+
 
 def configure(settings: kopf.OperatorSettings) -> None:
     """Set kopf up: own names in the cluster, watches that end, short retries."""
@@ -96,7 +99,11 @@ class _Handlers:
                 break
             _post(body, outcome)
             # A pause of nothing would keep others from their turn when an action repeats.
-            await self._wakeups.pause(namespace, name, max(outcome.pause_s, 0.05))
+            left_s = max(outcome.pause_s, 0.05)
+            while left_s > 0 and not stopped:
+                if await self._wakeups.pause(namespace, name, min(left_s, STOP_CHECK_S)):
+                    break
+                left_s -= STOP_CHECK_S
 
     async def delete(
         self, *, namespace: str, name: str, uid: str, body: kopf.Body, **_: object

@@ -18,13 +18,15 @@ class Wakeups:
         if event is not None:
             event.set()
 
-    async def pause(self, namespace: str, name: str, seconds: float) -> None:
-        """Wait until something changed, at most so long."""
+    async def pause(self, namespace: str, name: str, seconds: float) -> bool:
+        """Wait until something changed, at most so long; returns whether something did."""
         event = self._events.setdefault((namespace, name), asyncio.Event())
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await event.wait()
+        woken = event.is_set()
         event.clear()
+        return woken
 
     def forget(self, namespace: str, name: str) -> None:
         """Drop a quorum that is gone."""

@@ -4,6 +4,8 @@ A guard is a function of a `Case` that returns None or why it blocks. Its name
 is what people see: in the log, the status (`waitingFor`, the condition's
 reason), the event, the metric's label and docs/reference/guards.md, which is
 generated from the docstrings here.
+
+Longer than most modules: it is one table, and a rule is found in one place.
 """
 
 from __future__ import annotations

@@ -6,18 +6,16 @@ the operator die with this process even if it is killed.
 """
 
 import argparse
-import signal
 import sys
 import time
 from pathlib import Path
-from types import FrameType
 
 import structlog
 from rich.console import Console
 
 from kraftquorum_devcluster.errors import DevClusterError
 
-from .director import Director
+from .director import Director, catch_signals
 from .errors import DemoError, SetupError
 from .plan import FULL, SHORT
 from .stage import Places, Stage, locked
@@ -30,8 +28,7 @@ def main() -> int:
     """Run the demo; returns the exit code."""
     began_s = time.monotonic()
     arguments = _arguments()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+    catch_signals()
     structlog.configure(processors=[_drop])
     console = Console(soft_wrap=True)
     if not console.is_terminal:
@@ -73,10 +70,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="where to leave everything (build/demo)")
     parser.add_argument("--root", type=Path, default=Path(), help="the repository (here)")
     return parser.parse_args()
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _drop(_logger: object, _name: str, _event: object) -> str:

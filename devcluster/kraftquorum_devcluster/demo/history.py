@@ -3,6 +3,7 @@
 Pure bookkeeping; times are seconds since the demo began and come as arguments.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -64,21 +65,33 @@ class History:
 
     voters: dict[Seat, list[Span]] = field(default_factory=dict[Seat, list[Span]])
     """In order of first appearance."""
+    observers: dict[Seat, list[Span]] = field(default_factory=dict[Seat, list[Span]])
     reigns: list[Reign] = field(default_factory=list[Reign])
     acts: list[Act] = field(default_factory=list[Act])
     faults: list[Fault] = field(default_factory=list[Fault])
 
     def observe(self, quorum: QuorumInfo | None, now_s: float) -> list[str]:
-        """Take in what the leader says, None if nobody leads; returns what changed, in words."""
+        """Take in what the leader says; returns what changed, in words.
+
+        Args:
+            quorum: None if nobody leads.
+            now_s: When it was said; if nobody leads, since when that is so.
+        """
         if quorum is None:
             return self._without_leader(now_s)
-        return [*self._led_by(quorum, now_s), *self._voted_by(quorum, now_s)]
+        voters = [Seat.of(voter) for voter in quorum.voters]
+        observers = [Seat.of(observer) for observer in quorum.observers]
+        said = self._led_by(quorum, now_s)
+        came, went = _seated(self.voters, voters, now_s)
+        _seated(self.observers, [seat for seat in observers if seat not in voters], now_s)
+        said += [f"{seat} is a voter" for seat in came]
+        return said + [f"{seat} is a voter no longer" for seat in went]
 
-    def _without_leader(self, now_s: float) -> list[str]:
+    def _without_leader(self, since_s: float) -> list[str]:
         if not self.reigns or self.reigns[-1].span.until_s is not None:
             return []
-        self.reigns[-1].span.until_s = now_s
-        return [f"nobody leads since {self.reigns[-1].seat}"]
+        self.reigns[-1].span.until_s = since_s
+        return [f"nobody answers as leader, {self.reigns[-1].seat} did last"]
 
     def _led_by(self, quorum: QuorumInfo, now_s: float) -> list[str]:
         seat = Seat.of(quorum.leader)
@@ -92,25 +105,28 @@ class History:
         self.reigns.append(Reign(seat, quorum.epoch, Span(now_s)))
         return [f"{seat} leads in epoch {quorum.epoch}"]
 
-    def _voted_by(self, quorum: QuorumInfo, now_s: float) -> list[str]:
-        seats = [Seat.of(voter) for voter in quorum.voters]
-        said: list[str] = []
-        for seat in seats:
-            spans = self.voters.setdefault(seat, [])
-            if not spans or spans[-1].until_s is not None:
-                spans.append(Span(now_s))
-                said.append(f"{seat} is a voter")
-        for seat, spans in self.voters.items():
-            if seat not in seats and spans[-1].until_s is None:
-                spans[-1].until_s = now_s
-                said.append(f"{seat} is a voter no longer")
-        return said
-
     def close(self, now_s: float) -> None:
         """End what is still open."""
-        spans = [span for found in self.voters.values() for span in found]
+        seated = [*self.voters.values(), *self.observers.values()]
+        spans = [span for found in seated for span in found]
         spans += [reign.span for reign in self.reigns]
         spans += [act.span for act in self.acts]
         for span in spans:
             if span.until_s is None:
                 span.until_s = now_s
+
+
+def _seated(
+    known: dict[Seat, list[Span]], seats: Sequence[Seat], now_s: float
+) -> tuple[list[Seat], list[Seat]]:
+    """Open and close spans; returns who came and who went."""
+    came: list[Seat] = []
+    for seat in seats:
+        spans = known.setdefault(seat, [])
+        if not spans or spans[-1].until_s is not None:
+            spans.append(Span(now_s))
+            came.append(seat)
+    went = [s for s, spans in known.items() if s not in seats and spans[-1].until_s is None]
+    for seat in went:
+        known[seat][-1].until_s = now_s
+    return came, went

@@ -19,6 +19,10 @@ class Scene:
     resource: Resource = field(default_factory=Resource)
     steps_total: int = 0
 
+    def voters(self) -> list[int]:
+        """Node ids of the voters, as far as known."""
+        return sorted(voter.node_id for voter in self.quorum.voters) if self.quorum else []
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

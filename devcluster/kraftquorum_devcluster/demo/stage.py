@@ -27,7 +27,7 @@ from .errors import SetupError
 from .processes import OperatorProcess
 
 NAMESPACE = "default"
-LEFT_BEHIND = ("state", "data", "logs", "report.json", "writes.jsonl", "timeline.png")
+LEFT_BEHIND = ("state", "data", "logs", "report.json", "writes.jsonl", "timeline.png", "env")
 _METRICS_PORT = 9180
 _FIRST_ENDPOINTS = 3
 _PROBE_ADDRESS = "127.76.0.1"
@@ -53,6 +53,11 @@ class Places:
         return self.out / "state"
 
     @property
+    def data(self) -> Path:
+        """Each replica's directory as it ended."""
+        return self.out / "data"
+
+    @property
     def logs(self) -> Path:
         """Logs of the operator and of the nodes."""
         return self.out / "logs"
@@ -61,6 +66,12 @@ class Places:
     def owner(self) -> str:
         """Mark on the operator's process."""
         return f"{self.out}/operator"
+
+    @staticmethod
+    def shown(path: Path) -> Path:
+        """A path as people want to read it: from here, if it lies below."""
+        here = Path.cwd()
+        return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 @contextlib.contextmanager

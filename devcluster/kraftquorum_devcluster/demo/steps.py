@@ -11,17 +11,18 @@ from .beside import together
 from .data import tzdata_version, zone_files
 from .errors import DeadlineError, DemoError, StepFailedError
 from .faults import is_alive, kill, wipe
+from .finale import Proof
 from .history import Act, Fault, Seat, Span
 from .plan import Plan
-from .readback import ReadBack, read_back
+from .readback import read_back
 from .scene import Scene
 from .stage import Stage
-from .verify import Verdict, compare
+from .verify import compare
 from .view import View
 from .watching import Watcher
 from .writers import Writers
 
-_LOOK_S = 0.005
+_LOOK_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Play:
     Attributes:
         seconds: The figures that steps measure.
         leader_kill: What was under way when the leader was killed.
-        verdict: The comparison at the end.
+        proof: What the last step found.
     """
 
     stage: Stage
@@ -52,8 +53,7 @@ class Play:
     clock: Callable[[], float]
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     leader_kill: dict[str, object] = field(default_factory=dict[str, object])
-    verdict: Verdict | None = None
-    back: ReadBack | None = None
+    proof: Proof | None = None
 
     def script(self) -> tuple[Step, ...]:
         """The steps, in order."""
@@ -101,8 +101,8 @@ class Play:
             ),
         )
 
-    async def run(self) -> None:
-        """Go through the script.
+    async def run(self) -> Proof:
+        """Go through the script; returns what its last step found.
 
         Raises:
             StepFailedError: A step failed.
@@ -119,12 +119,15 @@ class Play:
                 raise StepFailedError(step.title, error) from error
             finally:
                 act.span.until_s = self.clock()
+        assert self.proof is not None, "the last step makes it"  # noqa: S101
+        return self.proof
 
     # -- steps -----------------------------------------------------------------------------------
 
     async def _apply(self) -> None:
         began_s = self.clock()
-        await self._kubectl("apply", "-f", str(self.stage.places.manifest))
+        manifest = self.stage.places.shown(self.stage.places.manifest)
+        await self._kubectl("apply", "-f", str(manifest))
         await self.watcher.until(
             lambda: self.watcher.quorum is not None,
             within_s=self.plan.formation_s,
@@ -229,7 +232,7 @@ class Play:
         try:
             async with asyncio.timeout(self.plan.fault_s):
                 while is_alive(pid):  # noqa: ASYNC110 - another's process tells nobody
-                    await asyncio.sleep(_LOOK_S * 4)
+                    await asyncio.sleep(_LOOK_S * 20)
         except TimeoutError:
             raise DeadlineError(
                 f"node {seat.node_id} notices that its disk is gone", self.plan.fault_s, "it runs"
@@ -245,16 +248,20 @@ class Play:
         began_s = self.clock()
         try:
             async with asyncio.timeout(self.plan.read_s):
-                self.back = await read_back(self.watcher.client)
+                back = await read_back(self.watcher.client)
         except TimeoutError:
             raise DeadlineError(
                 "everything read back", self.plan.read_s, self.watcher.describe()
             ) from None
         self.seconds["read_back"] = self.clock() - began_s
-        self.verdict = compare(self.scene.record.writes, self.back.log, self.back.kv)
-        self.view.say(
-            f"{len(self.back.log)} records and {len(self.back.kv)} keys read and compared"
+        self.proof = Proof(
+            verdict=compare(self.scene.record.writes, back.log, back.kv),
+            back=back,
+            voters=self.scene.voters(),
+            leader_kill=self.leader_kill,
+            short=self.plan.zones is not None,
         )
+        self.view.say(f"{len(back.log)} records and {len(back.kv)} keys read and compared")
 
     # -- helpers ---------------------------------------------------------------------------------
 

@@ -17,6 +17,8 @@ from .record import Stall
 _VOTER, _LEADER, _FAULT, _WISH, _RATE = "#56B4E9", "#0072B2", "#D55E00", "#555555", "#009E73"
 _STALL = "#E69F00"
 _BIN_S = 0.5
+_MARK_SHARE = 0.018
+"""Of the width: two marks nearer than this cover each other."""
 STALL_SHOWN_S = 0.4
 
 
@@ -55,8 +57,8 @@ def draw(
     )
     _draw_voters(above, history, seats, end_s)
     _draw_writes(below, acknowledged_at, stalls, end_s)
-    _draw_faults(above, below, history.faults)
     below.set_xlim(min(act.span.from_s for act in history.acts), end_s)
+    _draw_faults(above, below, history.faults)
     below.set_xlabel("seconds since the demo began")
     figure.suptitle("A quorum through scaling, a killed leader and two destroyed disks", x=0.5)
     figure.text(0.01, -0.01, _key(history.faults), va="top", fontsize=9)
@@ -71,23 +73,29 @@ def _draw_voters(axes: Any, history: History, seats: Sequence[Seat], end_s: floa
             until_s = span.until_s if span.until_s is not None else end_s
             bar = [(span.from_s, until_s - span.from_s)]
             axes.broken_barh(bar, (rows[seat] - 0.3, 0.6), facecolors=_VOTER)
+    for seat, spans in history.observers.items():
+        for span in spans if seat in rows else ():
+            until_s = span.until_s if span.until_s is not None else end_s
+            axes.hlines(rows[seat], span.from_s, until_s, color=_VOTER, linewidth=2.5)
     for reign in history.reigns:
         if reign.seat not in rows:
             continue
         from_s, until_s = reign.span.from_s, reign.span.until_s or end_s
         bar = [(from_s, until_s - from_s)]
         axes.broken_barh(bar, (rows[reign.seat] - 0.42, 0.84), facecolors=_LEADER)
-        if until_s - from_s > end_s / 30:
-            where = (from_s + until_s) / 2, rows[reign.seat]
+        if until_s - from_s > end_s / 14:
+            where = (from_s + min(until_s, end_s)) / 2, rows[reign.seat]
             text = f"leads, epoch {reign.epoch}"
-            axes.text(*where, text, color="white", ha="center", va="center", fontsize=8)
+            axes.text(
+                *where, text, color="white", ha="center", va="center", fontsize=8, clip_on=True
+            )
     axes.set_yticks(list(rows.values()), [_label(seat) for seat in seats])
     axes.tick_params(axis="y", labelfontfamily="monospace", labelsize=9)
     axes.set_ylim(-0.7, len(seats) - 0.1)
-    axes.set_title("voters, a row for each storage UUID", loc="left", fontsize=10)
+    axes.set_title("voters, a row for each storage UUID", loc="left", fontsize=10, pad=16)
     axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
-    _legend(axes, [(_LEADER, "leader"), (_VOTER, "voter")])
+    _legend(axes, [(_LEADER, "leader"), (_VOTER, "voter (thin: observer)")])
 
 
 def _draw_writes(
@@ -115,14 +123,19 @@ def _draw_writes(
 
 
 def _draw_faults(above: Any, below: Any, faults: Sequence[Fault]) -> None:
+    width_s = below.get_xlim()[1] - below.get_xlim()[0]
+    last_s, height = -width_s, 1.0
     for number, fault in enumerate(faults, start=1):
+        # A mark that would cover the one before it stands lower.
+        height = height - 0.07 if fault.at_s - last_s < width_s * _MARK_SHARE else 1.0
+        last_s = fault.at_s
         colour = _FAULT if fault.violent else _WISH
         style = "-" if fault.violent else "--"
         for axes in (above, below):
             axes.axvline(fault.at_s, color=colour, linestyle=style, linewidth=1.4)
         above.annotate(
             str(number),
-            (fault.at_s, 1),
+            (fault.at_s, height),
             xycoords=("data", "axes fraction"),
             ha="center",
             va="center",
@@ -139,7 +152,7 @@ def _legend(axes: Any, entries: Sequence[tuple[str, str]]) -> None:
     axes.legend(
         handles=handles,
         loc="lower right",
-        bbox_to_anchor=(1, 1.0),
+        bbox_to_anchor=(1, 1.01),
         ncols=len(entries),
         fontsize=8,
         frameon=False,

@@ -71,7 +71,7 @@ class Watcher:
                 answered_s = now_s
             if found is not None or now_s - answered_s > _SILENT_S:
                 self.scene.quorum = found
-                for text in self.scene.history.observe(found, now_s):
+                for text in self.scene.history.observe(found, answered_s):
                     self.say(text)
             self._tell()
             await asyncio.sleep(_QUORUM_EVERY_S)

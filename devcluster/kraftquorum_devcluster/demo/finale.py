@@ -1,0 +1,156 @@
+"""After the last step: what is kept, what is written down, what is said at the end."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kraftquorum_devcluster.files import remove_tree
+
+from . import keeping, report, timeline
+from .data import tzdata_version
+from .offline import Agreement, compare_logs, read_log
+from .readback import ReadBack
+from .scene import Scene
+from .stage import Stage
+from .verify import Verdict
+from .view import View
+
+_TAIL_LINES = 15
+
+
+@dataclass(slots=True)
+class Proof:
+    """What the script's last step found.
+
+    Attributes:
+        voters: Node ids of the voters at the end.
+        leader_kill: What was under way when the leader was killed.
+        short: Whether the run was shortened.
+    """
+
+    verdict: Verdict
+    back: ReadBack
+    voters: list[int]
+    leader_kill: dict[str, object] = field(default_factory=dict[str, object])
+    short: bool = False
+
+    def lines(self) -> list[str]:
+        """For people."""
+        return [
+            "\nWhat the clients were told, against what was read back:\n",
+            *report.verdict_lines(self.verdict),
+            "\nVoter changes in the log:\n",
+            *report.control_lines(report.control_records(self.back.log)),
+        ]
+
+
+@dataclass(slots=True)
+class Finale:
+    """Everything that comes after the script, whether it went well or not."""
+
+    stage: Stage
+    scene: Scene
+    view: View
+    clock: Callable[[], float]
+
+    def save_evidence(self) -> None:
+        """Keep what explains a failure and only the living cluster can tell; show its end."""
+        places = self.stage.places
+        described = keeping.keep_description(self.stage.cluster, places.logs)
+        keeping.keep_logs(self.stage.cluster, places.logs)
+        self.view.tell("\n--- kubectl describe krq")
+        self.view.tell(described)
+        pods = sorted((places.logs / "cluster" / "pods").glob("**/*.log"))
+        for path in (places.logs / "operator.log", *pods):
+            self.view.tell(f"--- the end of {places.shown(path)}")
+            self.view.tell(keeping.tail(path, _TAIL_LINES))
+        self.view.tell(f"\nmore of it in {places.shown(places.logs)}\n")
+
+    def keep(self) -> None:
+        """Move data and logs out of the cluster's state directory, and remove that.
+
+        The cluster must have stopped.
+        """
+        places = self.stage.places
+        keeping.keep_data(places.state, places.data)
+        keeping.keep_logs(self.stage.cluster, places.logs)
+        keeping.keep_writes(self.scene.record.writes, places.out / "writes.jsonl")
+        remove_tree(places.state)
+
+    def conclude(self, proof: Proof, *, held: bool) -> int:
+        """Compare the replicas' files, write the report, say how it went.
+
+        Returns:
+            The exit code.
+        """
+        names = [self.stage.pod(node_id) for node_id in proof.voters]
+        logs = {name: read_log(self.stage.places.data / name) for name in names}
+        agreement = compare_logs(logs, proof.back.high_watermark)
+        ok = proof.verdict.ok and agreement.ok
+        self._draw()
+        seconds = self.stage.seconds
+        if not held:
+            seconds["whole_demo"] = self.clock() - seconds.get("build", 0.0)
+        self._write_report(proof, agreement, ok=ok)
+        for line in () if held else proof.lines():
+            self.view.tell(line)
+        self._tell_end(agreement, ok=ok)
+        return 0 if ok else 1
+
+    def _draw(self) -> None:
+        history, record = self.scene.history, self.scene.record
+        end_s = history.acts[-1].span.until_s or self.clock()
+        history.close(end_s)
+        self.stage.seconds["longest_write_stall"] = record.longest_stall(end_s).seconds
+        timeline.draw(
+            self.stage.places.out / "timeline.png",
+            history,
+            record.acknowledged_at(),
+            record.stalls(timeline.STALL_SHOWN_S),
+            end_s,
+        )
+
+    def _write_report(self, proof: Proof, agreement: Agreement, *, ok: bool) -> None:
+        found = report.make_report(
+            ok=ok,
+            verdict=proof.verdict,
+            seconds=self.stage.seconds,
+            history=self.scene.history,
+            stall=self.scene.record.longest_stall(self.clock()),
+            controls=report.control_records(proof.back.log),
+            agreement=agreement,
+            facts={
+                "short": proof.short,
+                "tzdata": tzdata_version(),
+                "log_records": len(proof.back.log),
+                "keys": len(proof.back.kv),
+                "leader_kill": proof.leader_kill,
+            },
+        )
+        text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+        (self.stage.places.out / "report.json").write_text(text, encoding="utf-8")
+
+    def _tell_end(self, agreement: Agreement, *, ok: bool) -> None:
+        tell, places = self.view.tell, self.stage.places
+        tell("\nTimes:\n")
+        for line in report.timing_lines(self.stage.seconds):
+            tell(line)
+        names = ", ".join(agreement.end_offsets)
+        tell(
+            f"\nThe files of {names} agree byte by byte up to offset {agreement.common_end} "
+            f"({agreement.bytes_compared} bytes each)."
+            if agreement.ok
+            else "\nThe replicas' files do not agree:\n  " + "\n  ".join(agreement.differences)
+        )
+        tell("\nEvery promise was kept." if ok else "\nA PROMISE WAS BROKEN: see above.")
+        out = places.shown(places.out)
+        tell("\nLook next at\n")
+        for path, what in (
+            (f"{out}/timeline.png", "the run as a picture"),
+            (f"{out}/report.json", "all figures"),
+            (f"{out}/data/", "each replica's directory as it ended"),
+            (f"{out}/logs/", "what operator and nodes said"),
+            ("make demo HOLD=1", "the same, left running to play with"),
+            ("docs/start.md", "what each step shows"),
+        ):
+            tell(f"  {path:<26}  {what}")

@@ -188,9 +188,9 @@ class NodeSettings(BaseSettings):
     max_batch_bytes: int = Field(
         default=1 << 20,
         ge=1024,
-        le=64 << 20,
+        le=8 << 20,
         description="The largest batch that the leader writes, bytes of keys and values; also "
-        "the largest append.",
+        "the largest append. With all overhead it must fit into a frame between peers, 16 MiB.",
     )
     append_queue_bytes: int = Field(
         default=64 << 20,
@@ -202,7 +202,7 @@ class NodeSettings(BaseSettings):
     record_max_bytes: int = Field(
         default=1 << 20,
         ge=1,
-        le=64 << 20,
+        le=8 << 20,
         description="The largest record, bytes of key and value; larger ones are refused with "
         "RECORD_TOO_LARGE.",
     )

@@ -23,7 +23,10 @@ from raftnode.core.types import (
 
 
 def _directory_id(text: str) -> str:
-    return format_directory_id(parse_directory_id(text))
+    directory_id = parse_directory_id(text)
+    if not directory_id.int:
+        raise ValueError("a directory id of zeros stands for none")
+    return format_directory_id(directory_id)
 
 
 def _base64(text: str) -> str:

@@ -90,7 +90,8 @@ class Appends:
             RequestError: with outcome `unknown` once the core has them.
         """
         size = sum(record.size_bytes + RECORD_OVERHEAD_BYTES for record in records)
-        if self.queued_bytes + size > self._queue_bytes_max:
+        # One write always fits into an empty queue, whatever its overhead.
+        if self._queue and self.queued_bytes + size > self._queue_bytes_max:
             raise refusal("QUEUE_FULL", f"{self.queued_bytes} bytes wait to be written")
         write = _Write(records, size, asyncio.get_running_loop().create_future())
         self._queue.append(write)
@@ -102,6 +103,8 @@ class Appends:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await asyncio.shield(write.future)
         except TimeoutError:
+            if write.future.done():  # in the very turn in which the time ran out
+                return write.future.result()
             if self._withdraw(write):
                 raise refusal("NOT_COMMITTED", f"not begun within {timeout_ms} ms") from None
             raise refusal("TIMED_OUT", f"not committed within {timeout_ms} ms") from None
@@ -111,6 +114,11 @@ class Appends:
         finally:
             # Nobody may be left to hear of a failure that comes later.
             write.future.add_done_callback(_retrieve)
+
+    @property
+    def idle(self) -> bool:
+        """Whether every write has its outcome."""
+        return not (self._queue or self._asked or self._appended)
 
     def _withdraw(self, write: _Write) -> bool:
         if write not in self._queue:
@@ -133,9 +141,16 @@ class Appends:
             write.base = len(records)
             records.extend(Record(record.key, record.value) for record in write.records)
             writes.append(write)
+        try:
+            data = encode_data_batch(records, clock.wall_ms())
+        except ValueError as error:
+            # Nothing of it has left: the next batch must not wait for it.
+            for write in writes:
+                _fail(write, refusal("INVALID_REQUEST", f"the records make no batch: {error}"))
+            asyncio.get_running_loop().call_soon(self.pump)
+            return
         request_id = self._next_id()
         self._asked[request_id] = _Batch(writes)
-        data = encode_data_batch(records, clock.wall_ms())
         self._post(AppendRequested(request_id, data, len(records)))
 
     def accepted(self, accepted: AppendAccepted) -> None:

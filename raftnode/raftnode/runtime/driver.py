@@ -97,6 +97,16 @@ class Driver:
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._dead = False
 
+    @property
+    def dead(self) -> bool:
+        """Whether it has been told to handle nothing more."""
+        return self._dead
+
+    @property
+    def backlog(self) -> int:
+        """How many events wait."""
+        return len(self._events)
+
     def post(self, event: Event) -> None:
         """Queue an event; from the loop's thread."""
         self._events.append(event)
@@ -110,13 +120,15 @@ class Driver:
             ProtocolHaltError: the core refuses to go on.
         """
         self.post(TimePassed())
-        while True:
+        while not self._dead:
             await self._wait(parts.core)
             for _ in range(TURN_EVENTS_MAX):
                 if self._dead:
                     return
                 event = self._events.popleft() if self._events else TimePassed()
                 for effect in parts.core.handle(event, clock.now_ms()):
+                    if self._dead:  # an effect may wait for the disk
+                        return
                     await self._carry_out(parts, effect)
                 if isinstance(event, LogFlushed):
                     parts.appends.pump()
@@ -151,7 +163,11 @@ class Driver:
             case PersistClusterId(cluster_id):
                 await self._on_disk(lambda: directory.set_cluster_id(cluster_id))
             case AppendBatches(batches):
-                parts.log.append([_stamped(batch) for batch in batches])
+                stamped = [_stamped(batch) for batch in batches]
+                if parts.log.append_syncs(stamped):
+                    await self._on_disk(lambda: parts.log.append(stamped))
+                else:
+                    parts.log.append(stamped)
                 parts.flusher.flush_if_needed()
             case TruncateLog(end):
                 await self._on_disk(lambda: parts.log.truncate(end))

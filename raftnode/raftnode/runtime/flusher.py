@@ -42,13 +42,17 @@ class Flusher:
         self._loop = asyncio.get_running_loop()
         self.in_flight = False
         self._stopped = False
+        self._flushed = LogFlushed(index.durable_end, index.truncations)
 
     def flush_if_needed(self) -> None:
         """Begin an fsync if something is not durable and none is under way."""
-        if self.in_flight or self._stopped or self._index.durable_end >= self._index.end:
+        index = self._index
+        truncations, end = index.truncations, index.end
+        # The core has yet to hear of the last flush: what that covered needs no other.
+        told = self._flushed.end_offset if self._flushed.truncations == truncations else 0
+        if self.in_flight or self._stopped or max(index.durable_end, told) >= end:
             return
         self.in_flight = True
-        truncations = self._index.truncations
         started = time.monotonic()
         future = self._loop.run_in_executor(self._thread, self._log.flush)
 
@@ -62,7 +66,10 @@ class Flusher:
                 self._on_error(error)
                 return
             self._on_seconds(time.monotonic() - started)
-            self._on_flushed(LogFlushed(finished.result(), truncations))
+            # Never past the end of then: a truncation that the core had decided may not
+            # have reached the storage, whose end is then one that is about to go.
+            self._flushed = LogFlushed(Offset(min(finished.result(), end)), truncations)
+            self._on_flushed(self._flushed)
             self.flush_if_needed()
 
         future.add_done_callback(done)

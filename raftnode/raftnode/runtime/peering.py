@@ -14,6 +14,9 @@ from raftnode.transport.server import Respond
 UNANSWERED_MAX = 4096
 """Peers' requests that the core has not answered; the oldest is forgotten."""
 
+BACKLOG_MAX = 4096
+"""Events that wait for the core; above it peers' requests are dropped, as a network would."""
+
 API_ENDPOINTS_MAX = 256
 
 
@@ -25,6 +28,7 @@ class Peering:
         next_id: makes request ids.
         addresses: learns where leaders are.
         timeout_ms: how long an answer may take, a Fetch's own wait not counted.
+        backlog: how many events wait for the core.
     """
 
     def __init__(
@@ -34,8 +38,10 @@ class Peering:
         addresses: AddressBook,
         *,
         timeout_ms: int,
+        backlog: Callable[[], int],
     ) -> None:
         self._post = post
+        self._backlog = backlog
         self._next_id = next_id
         self._addresses = addresses
         self._timeout_ms = timeout_ms
@@ -48,6 +54,8 @@ class Peering:
 
     def on_request(self, source: ReplicaKey, request: Request, respond: Respond) -> None:
         """A peer asks."""
+        if self._backlog() >= BACKLOG_MAX:
+            return
         request_id = self._next_id()
         self._unanswered[request_id] = respond
         if len(self._unanswered) > UNANSWERED_MAX:

@@ -10,6 +10,7 @@ import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version as package_version
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import structlog
@@ -26,7 +27,13 @@ from raftnode.core.log_index import LogIndex
 from raftnode.core.raft import RaftCore
 from raftnode.core.roles import Leader, Resigned
 from raftnode.core.types import Endpoint, NodeId, VoterSet
-from raftnode.errors import ConfigurationError, ExitCode, RaftnodeError, StorageIdentityError
+from raftnode.errors import (
+    ConfigurationError,
+    ExitCode,
+    RaftnodeError,
+    StorageError,
+    StorageIdentityError,
+)
 from raftnode.runtime import clock
 from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
@@ -40,6 +47,7 @@ from raftnode.runtime.tasks import Tasks
 from raftnode.runtime.watch import watch_storage
 from raftnode.storage.batch import decode_batches
 from raftnode.storage.directory import DataDirectory
+from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
 from raftnode.transport import (
     AddressBook,
@@ -66,59 +74,117 @@ def run(settings: NodeSettings) -> ExitCode:
     Returns:
         Why it ended; the same code and a message stand in the termination message.
     """
+    signals = _StopSignals()
     try:
-        asyncio.run(_run(settings))
+        return _report(settings, *_outcome(settings, signals))
+    finally:
+        signals.ignore()
+
+
+def _outcome(settings: NodeSettings, signals: _StopSignals) -> tuple[ExitCode, str]:
+    try:
+        asyncio.run(_run(settings, signals))
     except RaftnodeError as error:
-        _report(settings, error)
-        return error.exit_code
-    return ExitCode.OK
+        _log.error("node_ended", reason=error.exit_code.name, message=str(error))
+        return error.exit_code, str(error)
+    except Exception as error:  # noqa: BLE001 - whatever it was, the message says so
+        _log.exception("node_ended", reason=ExitCode.UNEXPECTED.name)
+        return ExitCode.UNEXPECTED, f"{type(error).__name__}: {error}"
+    return ExitCode.OK, "stopped on request"
 
 
-async def _run(settings: NodeSettings) -> None:
-    await Node(settings).run()
+async def _run(settings: NodeSettings, signals: _StopSignals) -> None:
+    node = Node(settings)
+    signals.connect(node.request_stop)
+    await node.run()
 
 
-def _report(settings: NodeSettings, error: RaftnodeError) -> None:
-    _log.error("node_ended", reason=error.exit_code.name, message=str(error))
+class _StopSignals:
+    """SIGTERM and SIGINT, from now to the end of the process.
+
+    Not the loop's own handlers: with the loop they end, and then a second SIGTERM would
+    kill a process that is about to exit cleanly.
+    """
+
+    def __init__(self) -> None:
+        self._come = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: Callable[[], None] | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._take)
+
+    def connect(self, stop: Callable[[], None]) -> None:
+        """Call `stop` on the running loop at each signal, one that has come before included."""
+        self._loop, self._stop = asyncio.get_running_loop(), stop
+        if self._come:
+            stop()
+
+    def ignore(self) -> None:
+        """The process is about to exit: Python would let go of the handlers before that."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+
+    def _take(self, _number: int, _frame: FrameType | None) -> None:
+        self._come = True
+        if self._loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: it is stopping
+                self._loop.call_soon_threadsafe(self._stop)
+
+
+def _report(settings: NodeSettings, code: ExitCode, message: str) -> ExitCode:
+    """Write the termination message; returns the exit code."""
     path = settings.termination_path
     if path is None:
-        return
-    text = json.dumps({"reason": error.exit_code.name, "message": str(error)})
+        return code
+    text = json.dumps({"reason": code.name, "message": message})
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as problem:
         _log.warning("termination_message_not_written", path=str(path), problem=str(problem))
+    return code
 
 
 class Node:
-    """One node; `run` is called once, on a running loop."""
+    """One node; `run` is called once, on a running loop.
 
-    def __init__(self, settings: NodeSettings) -> None:
+    Args:
+        settings: the node's.
+        files: the file layer; None: the operating system's.
+    """
+
+    def __init__(self, settings: NodeSettings, files: Files | None = None) -> None:
         self.settings = settings
-        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._files = files
+        self._wanted = asyncio.Event()
+        """Set when it is to end, on request or not."""
+        self._error: BaseException | None = None
+        self._running: _Running | None = None
+        self._given_up = False
 
     def request_stop(self) -> None:
         """Ask `run` to hand leadership over and end."""
-        if not self._ended.done():
-            self._ended.set_result(None)
+        self._wanted.set()
 
     def _fail(self, error: BaseException) -> None:
-        if not self._ended.done():
-            self._ended.set_exception(error)
+        """The first failure counts, even while stopping; nobody is answered after it."""
+        if self._given_up and not isinstance(error, StorageError):
+            _log.warning("failed_while_being_taken_apart", problem=repr(error))
+            return
+        if self._error is None:
+            self._error = error
+        self._wanted.set()
+        if self._running is not None:
+            self._running.die()
 
     async def run(self) -> None:
-        """Run until SIGTERM, SIGINT or `request_stop`.
+        """Run until `request_stop`.
 
         Raises:
             RaftnodeError: the node cannot go on; it answers nobody any more.
         """
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self.request_stop)
         settings = self.settings
         directory = await asyncio.to_thread(
-            DataDirectory.open, settings.log_dir, NodeId(settings.node_id)
+            DataDirectory.open, settings.log_dir, NodeId(settings.node_id), self._files
         )
         try:
             log = await asyncio.to_thread(
@@ -126,9 +192,11 @@ class Node:
             )
             try:
                 await self._run_on(directory, log)
-            finally:
+            except BaseException:
                 with contextlib.suppress(RaftnodeError):
                     log.close()
+                raise
+            log.close()
         finally:
             directory.close()
 
@@ -136,14 +204,17 @@ class Node:
         tasks = Tasks(self._fail)
         try:
             async with _running(self.settings, directory, log, tasks, self._fail) as running:
-                # Waited for, not awaited: its failure is raised once all is taken apart.
-                await asyncio.wait({self._ended})
-                if self._ended.exception() is None:
+                self._running = running
+                await self._wanted.wait()
+                if self._error is None:
                     await running.hand_over(self.settings.shutdown_grace_ms // 2)
+                self._given_up = True
                 running.give_up()
         finally:
             await tasks.cancel_all()
-        self._ended.result()
+        # Raised only now that all is taken apart.
+        if self._error is not None:
+            raise self._error
 
 
 class _Running:
@@ -161,15 +232,27 @@ class _Running:
         self._turned.set()
 
     async def hand_over(self, grace_ms: int) -> None:
-        """Give leadership up and wait at most so long for a voter to take it."""
+        """Finish the writes begun, give leadership up and let a voter take it, if time allows."""
         self._service.stopping = True
-        was_leader = isinstance(self._core.replica.role, Leader)
+        await self._until(lambda: self._parts.appends.idle, grace_ms // 2)
+        replica = self._core.replica
+        was_leader = isinstance(replica.role, Leader)
         self._driver.post(ShutdownRequested())
+        if was_leader and any(key != replica.key for key in replica.log.voters):
+            await self._until(lambda: not isinstance(replica.role, Leader | Resigned), grace_ms)
+
+    async def _until(self, condition: Callable[[], bool], limit_ms: int) -> None:
+        """Wait for a condition, but not for ever and not on a dead driver."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(grace_ms / 1000):
-                while was_leader and isinstance(self._core.replica.role, Leader | Resigned):
+            async with asyncio.timeout(limit_ms / 1000):
+                while not (condition() or self._driver.dead):
                     self._turned.clear()
                     await self._turned.wait()
+
+    def die(self) -> None:
+        """Something failed: the core handles nothing more."""
+        self._driver.die()
+        self._turned.set()
 
     def give_up(self) -> None:
         """Handle nothing more and tell everybody who waits."""
@@ -196,10 +279,15 @@ async def _running(
         {"node_id": str(settings.node_id), "directory_id": str(directory.key).partition("-")[2]}
     )
     addresses = AddressBook(settings.bootstrap_servers)
+    known = VoterSet()
 
     def changed() -> None:
+        nonlocal known
         gauges.watch_elections()
-        addresses.set_voters(core.replica.log.voters)
+        voters = core.replica.log.voters
+        if voters is not known:
+            known = voters
+            addresses.set_voters(voters)
         running.turned()
 
     driver = Driver(changed)
@@ -207,7 +295,7 @@ async def _running(
         log,
         core.replica.log,
         on_flushed=driver.post,
-        on_error=lambda error: failed(error),  # noqa: PLW0108 - defined below
+        on_error=fail,
         on_seconds=metrics.fsync_seconds.observe,
     )
     inquiries = Inquiries(driver.post, lambda: service.leader())  # noqa: PLW0108
@@ -224,7 +312,11 @@ async def _running(
     applier = Applier(log)
     gauges = Gauges(metrics, core.replica, appends)
     peering = Peering(
-        driver.post, inquiries.next_id, addresses, timeout_ms=settings.request_timeout_ms
+        driver.post,
+        inquiries.next_id,
+        addresses,
+        timeout_ms=settings.request_timeout_ms,
+        backlog=lambda: driver.backlog,
     )
     service = Service(
         core,
@@ -284,10 +376,6 @@ async def _running(
     api_listener = ApiServer(app, shutdown_grace_ms=500)
     parts = Parts(core, directory, log, flusher, appends, inquiries, applier, peering)
     running = _Running(core, parts, driver, service)
-
-    def failed(error: BaseException) -> None:
-        driver.die()
-        fail(error)
 
     try:
         peer = await _listen(peer_listener, settings.peer_listen, "peer_listen")

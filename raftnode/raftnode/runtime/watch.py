@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from raftnode.errors import StorageLostError
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.log import Log
 
@@ -34,20 +36,26 @@ async def watch_storage(
         StorageLostError: the directory is not the one that was opened.
     """
     low = False
-    while True:
-        await asyncio.sleep(interval_ms / 1000)
-        await asyncio.to_thread(_check, directory, log)
-        free = await asyncio.to_thread(_free_bytes, path)
-        if free < reserve_bytes if not low else free > 2 * reserve_bytes:
-            low = not low
-            on_space(low)
+    loop = asyncio.get_running_loop()
+    # A thread of its own: in the common pool it would wait for names that are being resolved.
+    thread = ThreadPoolExecutor(1, thread_name_prefix="storage-watch")
+    try:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            free = await loop.run_in_executor(thread, _check, directory, log, path)
+            if free < reserve_bytes if not low else free > 2 * reserve_bytes:
+                low = not low
+                on_space(low)
+    finally:
+        thread.shutdown(wait=False)
 
 
-def _check(directory: DataDirectory, log: Log) -> None:
+def _check(directory: DataDirectory, log: Log, path: Path) -> int:
+    """Check the identity; returns the free bytes."""
     directory.check_identity()
     log.check_identity()
-
-
-def _free_bytes(path: Path) -> int:
-    status = os.statvfs(path)
+    try:
+        status = os.statvfs(path)
+    except OSError as error:
+        raise StorageLostError(f"{path} cannot be reached: {error}") from error
     return status.f_bavail * status.f_frsize

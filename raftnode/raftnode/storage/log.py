@@ -132,6 +132,12 @@ class Log:
         """Where each epoch starts."""
         return self._epochs.entries
 
+    def append_syncs(self, batches: Sequence[Batch]) -> bool:
+        """Whether `append` will wait for the disk: it begins an epoch or perhaps a segment."""
+        size = sum(len(batch.data) for batch in batches)
+        full = self._segments[-1].size + size > self._settings.segment_bytes
+        return full or any(batch.epoch != self._epochs.last_epoch for batch in batches)
+
     def append(self, batches: Sequence[Batch]) -> None:
         """Write batches at the end; `flush` makes them durable.
 

@@ -59,7 +59,9 @@ ERRORS: dict[str, ErrorKind] = {
     "NOT_LEADER": ErrorKind(
         421, "This node does not lead; `leader` and `leader_api` say who does, if known."
     ),
-    "NODE_BLANK": ErrorKind(409, "This node has no cluster id yet; it waits for form or join."),
+    "NODE_BLANK": ErrorKind(
+        421, "This node has no cluster id yet and waits for form or join; another may serve."
+    ),
     "FORMATION_INCOMPLETE": ErrorKind(
         503, "Not all voters hold the first voter records yet; client writes wait for that."
     ),

@@ -254,6 +254,19 @@ async def test_refused_connections_are_passed_over():
     assert service.appends == 5
 
 
+async def test_blank_node_is_passed_over():
+    service = MemoryService()
+    async with (
+        node(MemoryService(2, cluster_id=None)) as blank,
+        node(service) as at,
+        quick(blank, at) as client,
+    ):
+        for _ in range(5):
+            await client.put("a", b"1")
+            client._forget(at)
+    assert service.appends == 5
+
+
 async def test_write_waits_for_a_node_that_is_not_up_yet():
     service = MemoryService()
     later = closed_port()

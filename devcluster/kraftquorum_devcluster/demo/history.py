@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from raftnode.api.model import QuorumInfo, Replica
+from raftnode.api.model import QuorumInfo, Replica, ReplicaProgress
+
+_OBSERVER_GONE_MS = 2000
 
 
 class Seat(NamedTuple):
@@ -80,10 +82,9 @@ class History:
         if quorum is None:
             return self._without_leader(now_s)
         voters = [Seat.of(voter) for voter in quorum.voters]
-        observers = [Seat.of(observer) for observer in quorum.observers]
         said = self._led_by(quorum, now_s)
         came, went = _seated(self.voters, voters, now_s)
-        _seated(self.observers, [seat for seat in observers if seat not in voters], now_s)
+        _seated(self.observers, [Seat.of(found) for found in living_observers(quorum)], now_s)
         said += [f"{seat} is a voter" for seat in came]
         return said + [f"{seat} is a voter no longer" for seat in went]
 
@@ -114,6 +115,18 @@ class History:
         for span in spans:
             if span.until_s is None:
                 span.until_s = now_s
+
+
+def living_observers(quorum: QuorumInfo) -> list[ReplicaProgress]:
+    """Observers that fetch; the leader also remembers those that are gone."""
+    voters = {Seat.of(voter) for voter in quorum.voters}
+    return [
+        found
+        for found in quorum.observers
+        if Seat.of(found) not in voters
+        and found.last_fetch_age_ms is not None
+        and found.last_fetch_age_ms < _OBSERVER_GONE_MS
+    ]
 
 
 def _seated(

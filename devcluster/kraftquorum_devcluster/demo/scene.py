@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from raftnode.api.model import QuorumInfo
 
-from .history import History, Seat
+from .history import History, Seat, living_observers
 from .record import Outcome, Record, Stall
 from .resource import Resource
 
@@ -70,10 +70,7 @@ def rows(quorum: QuorumInfo | None) -> list[Row]:
         if seat != leader and not voter.caught_up:
             notes.append("not caught up")
         found.append(Row(seat, role, voter.lag, ", ".join(notes)))
-    voting = {row.seat for row in found}
-    for observer in quorum.observers:
-        seat = Seat.of(observer)
-        if seat not in voting:
-            note = "caught up" if observer.caught_up else "catching up"
-            found.append(Row(seat, "observer", observer.lag, note))
+    for observer in living_observers(quorum):
+        note = "caught up" if observer.caught_up else "catching up"
+        found.append(Row(Seat.of(observer), "observer", observer.lag, note))
     return sorted(found, key=lambda row: (row.role == "observer", row.seat))

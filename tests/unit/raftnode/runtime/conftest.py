@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,5 @@ def storage() -> Storage:
 @pytest.fixture
 def replica_key() -> ReplicaKey:
     """Somebody."""
-    import uuid  # noqa: PLC0415
 
     return ReplicaKey(NodeId(1), uuid.UUID(int=7))

@@ -44,7 +44,7 @@ class Core:
         self, *values: bytes, key: bytes | None = None, timeout_ms: int = 5000
     ) -> asyncio.Task[Appended]:
         records = [NewRecord(key, value) for value in values]
-        return asyncio.create_task(self.appends.append(records, timeout_ms))
+        return asyncio.get_running_loop().create_task(self.appends.append(records, timeout_ms))
 
     def accept(self, request: AppendRequested) -> None:
         last = self.end + request.record_count - 1

@@ -1,0 +1,114 @@
+"""The store follows what is committed and durable; readers wait for it and leave no trace."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from raftnode.core.types import Offset
+from raftnode.errors import RequestError
+from raftnode.runtime import applier as module
+from raftnode.runtime.applier import Applier
+
+
+@pytest.fixture
+async def applier(storage):
+    made = Applier(storage.log)
+    task = asyncio.get_running_loop().create_task(made.run())
+    yield made
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_only_what_is_applicable_is_applied_in_order(applier, storage):
+    storage.append(b"old", b"new")
+    storage.append(b"newer")
+    applier.committed(Offset(3), Offset(2))
+    assert await applier.wait_applied(Offset(2), timeout_ms=2000)
+    entry = applier.kv.get(b"key")
+    assert (entry.value, entry.offset) == (b"new", 1)
+    assert not await applier.wait_applied(Offset(3), timeout_ms=5)
+    applier.committed(Offset(3), Offset(3))
+    assert await applier.wait_applied(Offset(3), timeout_ms=2000)
+    assert applier.kv.get(b"key").value == b"newer"
+
+
+async def test_control_records_are_skipped_and_deletes_delete(applier, storage, replica_key):
+    storage.append_control(replica_key)
+    storage.append(b"value", None)
+    applier.committed(Offset(3), Offset(3))
+    assert await applier.wait_applied(Offset(3), timeout_ms=2000)
+    assert applier.kv.get(b"key") is None
+
+
+async def test_a_batch_of_many_records_lets_others_have_their_turn(applier, storage):
+    storage.append(*([b"x"] * 3000))
+    applier.committed(Offset(3000), Offset(3000))
+    seen = set()
+    while applier.kv.next_offset < 3000:
+        seen.add(applier.kv.next_offset)
+        await asyncio.sleep(0)
+    assert len(seen) >= 3000 // 256
+
+
+async def test_a_read_waits_for_news_and_returns_it(applier, storage):
+    reading = asyncio.get_running_loop().create_task(
+        applier.read(Offset(0), max_bytes=1000, max_wait_ms=5000)
+    )
+    await asyncio.sleep(0)
+    storage.append(b"news")
+    applier.committed(Offset(1), Offset(1))
+    found = await reading
+    assert [record.value for record in found.records] == [b"news"]
+    assert (found.next_offset, found.high_watermark, found.log_start_offset) == (1, 1, 0)
+
+
+async def test_a_read_without_news_comes_back_empty_in_time(applier):
+    found = await applier.read(Offset(0), max_bytes=1000, max_wait_ms=1)
+    assert found.records == ()
+    assert found.next_offset == 0
+
+
+async def test_a_read_shows_nothing_that_is_not_applicable(applier, storage):
+    storage.append(b"1")
+    storage.append(b"2")
+    applier.committed(Offset(2), Offset(1))
+    found = await applier.read(Offset(0), max_bytes=1000, max_wait_ms=0)
+    assert [record.value for record in found.records] == [b"1"]
+    beyond = await applier.read(Offset(1), max_bytes=1000, max_wait_ms=0)
+    assert beyond.records == ()
+    assert beyond.next_offset == 1
+
+
+async def test_a_read_begins_within_a_batch_and_ends_after_so_many_records(
+    applier, storage, monkeypatch
+):
+    monkeypatch.setattr(module, "READ_RECORDS_MAX", 3)
+    storage.append(*(b"%d" % number for number in range(10)))
+    applier.committed(Offset(10), Offset(10))
+    found = await applier.read(Offset(4), max_bytes=1_000_000, max_wait_ms=0)
+    assert [record.offset for record in found.records] == [4, 5, 6]
+    assert found.next_offset == 7
+
+
+async def test_a_read_below_the_log_start_is_refused(applier):
+    with pytest.raises(RequestError) as caught:
+        await applier.read(Offset(-1), max_bytes=1, max_wait_ms=0)
+    assert caught.value.error == "OFFSET_OUT_OF_RANGE"
+
+
+async def test_waiters_whose_time_ran_out_or_who_left_are_forgotten(applier):
+    """A quiet quorum wakes nobody, and clients poll it all day."""
+    await asyncio.sleep(0)
+    before = len(applier._waiters)
+    for _ in range(20):
+        await applier.read(Offset(0), max_bytes=1, max_wait_ms=0)
+        await applier.wait_applied(Offset(1), timeout_ms=0)
+    gone = asyncio.get_running_loop().create_task(
+        applier.read(Offset(0), max_bytes=1, max_wait_ms=60_000)
+    )
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    assert len(applier._waiters) == before == 1

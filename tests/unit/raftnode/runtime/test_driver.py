@@ -1,0 +1,343 @@
+"""Effects are carried out in order, what must be durable is, and after a failure nothing is."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from raftnode.api.service import NewRecord
+from raftnode.core.effects import (
+    AppendAccepted,
+    AppendBatches,
+    Done,
+    Effect,
+    Fact,
+    Halt,
+    HaltReason,
+    HighWatermarkAdvanced,
+    LeadershipLost,
+    PersistClusterId,
+    PersistLatch,
+    PersistQuorumState,
+    Refusal,
+    Refused,
+    SendRequest,
+    SendResponse,
+    ServeFetch,
+    TruncateLog,
+)
+from raftnode.core.events import AppendRequested, ConfirmRequested, LogFlushed, TimePassed
+from raftnode.core.log_index import LogIndex
+from raftnode.core.messages import (
+    BeginQuorumEpochRequest,
+    ErrorCode,
+    FetchResponse,
+    VoteResponse,
+)
+from raftnode.core.records import Batch
+from raftnode.core.state import Latch, QuorumState
+from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, Voter, VoterSet
+from raftnode.errors import ProtocolHaltError, StorageCorruptError, StorageFailedError
+from raftnode.runtime.appends import Appends
+from raftnode.runtime.applier import Applier
+from raftnode.runtime.driver import Driver, Parts
+from raftnode.runtime.flusher import Flusher
+from raftnode.runtime.inquiries import Inquiries
+from raftnode.storage.batch import Record, encode_data_batch
+from raftnode.storage.directory import DataDirectory
+from raftnode.storage.files import Files
+from raftnode.testing.faultdisk import Fault, FaultDisk
+
+ROOT = Path("/data")
+RECORD = NewRecord(b"k", b"v")
+VOTE = VoteResponse(ErrorCode.NONE, Epoch(4), None, granted=True)
+
+
+class ScriptedCore:
+    """Returns the effects that the test has written down, whatever the event is."""
+
+    def __init__(self) -> None:
+        self.events = []
+        self.script: list[Sequence[Effect]] = []
+        self.deadline: int | None = None
+
+    def handle(self, event, now_ms):
+        self.events.append(event)
+        if isinstance(event, TimePassed | LogFlushed):
+            return []
+        return list(self.script.pop(0)) if self.script else []
+
+    def next_deadline_ms(self):
+        return self.deadline
+
+
+class Post:
+    """Remembers what was to be sent, and what the disk held then."""
+
+    def __init__(self, directory: DataDirectory) -> None:
+        self.directory = directory
+        self.sent = []
+        self.epochs_on_disk = []
+
+    def send(self, target, request) -> None:
+        self.sent.append((target, request))
+        self.epochs_on_disk.append(self.directory.quorum_state.epoch)
+
+    def respond(self, request_id, response) -> None:
+        self.sent.append((request_id, response))
+        self.epochs_on_disk.append(self.directory.quorum_state.epoch)
+
+
+class Bench:
+    """A driver with a scripted core and all else real, on a disk in memory."""
+
+    def __init__(self) -> None:
+        self.disk = FaultDisk(random.Random(0))
+        self.disk.make_directory(ROOT)
+        self.directory = DataDirectory.open(ROOT, NodeId(1), Files(self.disk))
+        self.log = self.directory.open_log()
+        self.core = ScriptedCore()
+        self.index = LogIndex()
+        self.turns = 0
+        self.turned = asyncio.Event()
+        self.driver = Driver(self._turn)
+        self.errors = []
+        self.flusher = Flusher(
+            self.log,
+            self.index,
+            on_flushed=self.driver.post,
+            on_error=self.errors.append,
+            on_seconds=lambda _: None,
+        )
+        self.inquiries = Inquiries(self.driver.post, lambda: (None, None))
+        self.appends = Appends(
+            self.driver.post,
+            self.inquiries.next_id,
+            self.inquiries.error_of,
+            queue_bytes_max=10_000,
+            batch_bytes_max=1000,
+            linger_ms=0,
+            is_flushing=lambda: self.flusher.in_flight,
+            on_commit=lambda _: None,
+        )
+        self.applier = Applier(self.log)
+        self.post = Post(self.directory)
+        self.parts = Parts(
+            self.core,
+            self.directory,
+            self.log,
+            self.flusher,
+            self.appends,
+            self.inquiries,
+            self.applier,
+            self.post,
+        )
+        self.task = asyncio.get_running_loop().create_task(self.driver.run(self.parts))
+
+    def _turn(self) -> None:
+        self.turns += 1
+        self.turned.set()
+
+    async def play(self, *effects: Effect) -> None:
+        """Let the core return these effects for one event; wait until they are carried out."""
+        self.core.script.append(effects)
+        self.driver.post(ConfirmRequested(99, False))
+        while self.core.script or ConfirmRequested(99, False) not in self.core.events:
+            await self._turn_or_end()
+        self.core.events.remove(ConfirmRequested(99, False))
+        await asyncio.sleep(0)
+
+    async def _turn_or_end(self) -> None:
+        self.turned.clear()
+        waiting = asyncio.get_running_loop().create_task(self.turned.wait())
+        await asyncio.wait({waiting, self.task}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self.task.done():
+            self.task.result()
+            raise AssertionError("the driver has ended")
+
+    def batch(self, base: int, epoch: int = 4) -> Batch:
+        data = encode_data_batch([Record(b"k", b"v")], 1)
+        self.index.append(Batch(Offset(base), Offset(base), Epoch(epoch), data))
+        return Batch(Offset(base), Offset(base), Epoch(epoch), data)
+
+    async def close(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        await asyncio.to_thread(self.flusher.stop)
+        self.driver.close()
+
+
+@pytest.fixture
+async def bench():
+    made = Bench()
+    yield made
+    await made.close()
+
+
+async def test_a_vote_is_on_disk_before_it_is_sent(bench, replica_key):
+    state = QuorumState(Epoch(4), None, replica_key)
+    await bench.play(PersistQuorumState(state), SendResponse(7, VOTE))
+    assert bench.post.sent == [(7, VOTE)]
+    assert bench.post.epochs_on_disk == [4]
+    bench.disk.crash()
+    assert DataDirectory.open(ROOT, NodeId(1), Files(bench.disk)).quorum_state == state
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fsync", "rename"])
+async def test_a_vote_that_could_not_be_written_is_never_sent(bench, replica_key, call):
+    bench.disk.faults.append(Fault(call, path_part="quorum-state"))
+    state = QuorumState(Epoch(4), None, replica_key)
+    with pytest.raises(StorageFailedError):
+        await bench.play(PersistQuorumState(state), SendResponse(7, VOTE))
+    assert bench.post.sent == []
+    assert bench.task.done()
+
+
+async def test_a_driver_that_dies_in_the_middle_of_an_event_does_not_finish_it(
+    bench, replica_key, monkeypatch
+):
+    begun, go_on = asyncio.Event(), threading.Event()
+    loop, write = asyncio.get_running_loop(), bench.directory.write_quorum_state
+
+    def slow(state: QuorumState) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert go_on.wait(5)
+        write(state)
+
+    monkeypatch.setattr(bench.directory, "write_quorum_state", slow)
+    state = QuorumState(Epoch(4), None, replica_key)
+    bench.core.script.append([PersistQuorumState(state), SendResponse(7, VOTE)])
+    bench.driver.post(ConfirmRequested(1, False))
+    await begun.wait()
+    bench.driver.die()
+    go_on.set()
+    await bench.task
+    assert bench.post.sent == []
+
+
+async def test_a_dead_driver_handles_no_event(bench):
+    bench.driver.die()
+    bench.driver.post(ConfirmRequested(1, False))
+    await bench.task
+    assert bench.driver.dead
+    assert not any(isinstance(event, ConfirmRequested) for event in bench.core.events)
+
+
+async def test_a_latch_and_a_cluster_id_are_on_disk_before_the_answer(bench):
+    latch = Latch("cluster", VoterSet.of([Voter(bench.directory.key, Endpoint("h", 1))]))
+    answer = asyncio.get_running_loop().create_task(
+        bench.inquiries.ask(lambda n: ConfirmRequested(n, False), timeout_ms=5000, late="INTERNAL")
+    )
+    bench.core.script.append([PersistLatch(latch), Done(1)])
+    assert await answer == Done(1)
+    assert bench.directory.latch == latch
+    await bench.play(PersistClusterId("cluster"))  # the same again is fine
+    assert bench.directory.cluster_id == "cluster"
+
+
+async def test_a_client_s_batch_gets_its_place_and_a_fetched_one_keeps_its_bytes(bench):
+    await bench.play(AppendBatches((bench.batch(0),)))
+    stored = bench.log.read(Offset(0), 1000, Offset(1))
+    await bench.play(TruncateLog(Offset(0)))
+    assert bench.log.end_offset == 0
+    await bench.play(AppendBatches((Batch(Offset(0), Offset(0), Epoch(4), stored),)))
+    assert bench.log.read(Offset(0), 1000, Offset(1)) == stored
+
+
+async def test_an_append_is_flushed_soon_and_that_is_an_event(bench):
+    await bench.play(AppendBatches((bench.batch(0),)))
+    while not any(isinstance(event, LogFlushed) for event in bench.core.events):
+        await bench._turn_or_end()
+    assert bench.log.flushed_offset == 1
+
+
+async def test_an_append_that_begins_an_epoch_or_segment_waits_off_the_loop(bench, monkeypatch):
+    threads, append = [], bench.log.append
+
+    def noted(batches) -> None:
+        threads.append(threading.current_thread() is threading.main_thread())
+        append(batches)
+
+    monkeypatch.setattr(bench.log, "append", noted)
+    await bench.play(AppendBatches((bench.batch(0),)), SendResponse(1, VOTE))
+    await bench.play(AppendBatches((bench.batch(1),)))
+    await bench.play(AppendBatches((bench.batch(2, epoch=5),)))
+    assert threads == [False, True, False]
+    assert bench.log.end_offset == 3
+
+
+async def test_what_is_served_is_the_log_s_bytes_with_the_response_of_the_core(bench, replica_key):
+    await bench.play(AppendBatches((bench.batch(0), bench.batch(1))))
+    response = FetchResponse(ErrorCode.NONE, Epoch(4), replica_key, high_watermark=Offset(1))
+    await bench.play(ServeFetch(5, response, Offset(0), 10_000))
+    await bench.play(ServeFetch(6, response, Offset(2), 10_000))
+    (_, full), (_, empty) = bench.post.sent
+    assert b"".join(batch.data for batch in full.batches) == bench.log.read(
+        Offset(0), 10_000, Offset(2)
+    )
+    assert (full.high_watermark, empty.batches) == (1, ())
+
+
+async def test_writes_are_answered_by_what_the_core_says(bench):
+    write = asyncio.get_running_loop().create_task(bench.appends.append([RECORD], 5000))
+    bench.core.script.append([AppendAccepted(1, Offset(0), Offset(0), Epoch(4))])
+    while not any(isinstance(event, AppendRequested) for event in bench.core.events):
+        await bench._turn_or_end()
+    await bench.play(HighWatermarkAdvanced(Offset(1), Offset(0)))
+    assert (await write).base_offset == 0
+    assert (bench.applier.high_watermark, bench.applier.applicable) == (1, 0)
+
+
+async def test_refusals_and_lost_leadership_reach_their_writes(bench):
+    write = asyncio.get_running_loop().create_task(bench.appends.append([RECORD], 5000))
+    bench.core.script.append([Refused(1, Refusal.STORAGE_FULL, "full")])
+    [outcome] = await asyncio.gather(write, return_exceptions=True)
+    assert outcome.error == "STORAGE_FULL"
+    other = asyncio.get_running_loop().create_task(bench.appends.append([RECORD], 5000))
+    bench.core.script.append(
+        [AppendAccepted(2, Offset(0), Offset(0), Epoch(4)), LeadershipLost(Epoch(4))]
+    )
+    [outcome] = await asyncio.gather(other, return_exceptions=True)
+    assert (outcome.error, outcome.outcome) == ("LEADERSHIP_LOST", "unknown")
+
+
+async def test_requests_are_sent_and_facts_break_nothing(bench, replica_key):
+    request = BeginQuorumEpochRequest(Epoch(4), replica_key, replica_key, None)
+    await bench.play(Fact("role_changed", (("epoch", 4),)), SendRequest(replica_key, request))
+    assert bench.post.sent == [(replica_key, request)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [
+        (HaltReason.FENCED_STORAGE, StorageCorruptError),
+        (HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK, ProtocolHaltError),
+    ],
+)
+async def test_a_halt_ends_everything_at_once(bench, reason, error):
+    with pytest.raises(error, match="because"):
+        await bench.play(Halt(reason, "because"), SendResponse(1, VOTE))
+    assert bench.post.sent == []
+
+
+async def test_a_deadline_brings_time_and_a_past_one_does_not_spin(bench):
+    bench.core.deadline = 0
+    bench.driver.post(TimePassed())
+    for _ in range(3):
+        await bench._turn_or_end()
+    before = len(bench.core.events)
+    await asyncio.sleep(0.05)
+    assert len(bench.core.events) - before <= 60
+
+
+async def test_the_backlog_is_what_waits(bench):
+    assert bench.driver.backlog <= 1
+    for _ in range(5):
+        bench.driver.post(TimePassed())
+    assert bench.driver.backlog >= 5

@@ -1,0 +1,83 @@
+"""Each request to the core has one answer; one that nobody waits for is given up."""
+
+import asyncio
+
+import pytest
+
+from raftnode.api.errors import refusal
+from raftnode.core.effects import Done, Refusal, Refused
+from raftnode.core.events import ConfirmRequested, RequestAbandoned
+from raftnode.core.types import Endpoint
+from raftnode.errors import RequestError
+from raftnode.runtime.inquiries import Inquiries
+
+
+@pytest.fixture
+def posted():
+    return []
+
+
+@pytest.fixture
+def inquiries(posted, replica_key):
+    return Inquiries(posted.append, lambda: (replica_key, Endpoint("h", 1)))
+
+
+def ask(inquiries, timeout_ms=5000):
+    return asyncio.get_running_loop().create_task(
+        inquiries.ask(lambda n: ConfirmRequested(n, True), timeout_ms=timeout_ms, late="TIMED_OUT")
+    )
+
+
+async def test_an_answer_reaches_who_asked(inquiries, posted):
+    first, second = ask(inquiries), ask(inquiries)
+    await asyncio.sleep(0)
+    one, two = (event.request_id for event in posted)
+    assert one != two
+    inquiries.answered(Done(two))
+    inquiries.answered(Done(one))
+    assert (await first, await second) == (Done(one), Done(two))
+    assert all(isinstance(event, ConfirmRequested) for event in posted)
+
+
+async def test_a_refusal_reaches_who_asked_with_its_name_and_outcome(inquiries, posted):
+    task = ask(inquiries)
+    await asyncio.sleep(0)
+    inquiries.refused(Refused(posted[0].request_id, Refusal.LEADERSHIP_LOST, "lost", "unknown"))
+    with pytest.raises(RequestError) as caught:
+        await task
+    assert (caught.value.error, caught.value.outcome) == ("LEADERSHIP_LOST", "unknown")
+
+
+@pytest.mark.parametrize("kind", list(Refusal))
+def test_every_refusal_of_the_core_has_its_error_in_the_api(inquiries, kind):
+    assert inquiries.error_of(Refused(1, kind, "why")).error == kind.value
+
+
+def test_who_leads_is_said_to_who_asked_the_wrong_node(inquiries, replica_key):
+    error = inquiries.error_of(Refused(1, Refusal.NOT_LEADER, ""))
+    assert (error.leader, error.leader_api) == (replica_key, Endpoint("h", 1))
+
+
+async def test_a_request_that_takes_too_long_is_abandoned(inquiries, posted):
+    with pytest.raises(RequestError) as caught:
+        await ask(inquiries, timeout_ms=1)
+    assert caught.value.error == "TIMED_OUT"
+    assert posted[1:] == [RequestAbandoned(posted[0].request_id)]
+    inquiries.answered(Done(posted[0].request_id))  # late, and nobody's
+
+
+async def test_a_request_whose_client_left_is_abandoned(inquiries, posted):
+    task = ask(inquiries)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert posted[1:] == [RequestAbandoned(posted[0].request_id)]
+    assert inquiries._waiting == {}
+
+
+async def test_when_the_node_stops_nobody_waits_any_longer(inquiries):
+    task = ask(inquiries)
+    await asyncio.sleep(0)
+    inquiries.fail_all(refusal("SHUTTING_DOWN", "stop"))
+    with pytest.raises(RequestError):
+        await task

@@ -1,8 +1,10 @@
 """Take one rule out of the core at a time: the simulator must notice.
 
-A mutant is a function of the core with a piece of its text replaced. Rules that no
-seed can miss for want of the right accident have a named scenario instead; see the
-docstrings in `tests/scenarios`.
+A mutant is a function of the core with a piece of its text replaced. Some rules are
+missed only after accidents that are too rare for a few seeds; each of them has a named
+scenario that fails without it, as the docstrings in `tests/scenarios` say: an entry of
+the own epoch before anything is committed (P42) or changed (P28), a flush from before a
+truncation (S10), the epoch of a failed candidate, fences (S3), blank votes (S18).
 """
 
 import inspect
@@ -44,12 +46,14 @@ MUTANTS = [
         election._judge_vote,
         "if state.voted is not None or state.leader is not None:",
         "if False:",
+        seed=10,
     ),
     Mutant(
         "P8-votes-for-a-shorter-log",
         election._judge_vote,
         "if request.last < replica.log.position:",
         "if False:",
+        seed=10,
     ),
     Mutant("P44-forgets-its-vote", Replica.persist, "self.emit(PersistQuorumState(state))", "pass"),
     Mutant(
@@ -76,12 +80,6 @@ MUTANTS = [
         "min(self.high_watermark, self.log.durable_end)",
         "self.high_watermark",
     ),
-    Mutant(
-        "P42-commits-without-an-entry-of-its-own-epoch",
-        leading.after_progress,
-        "offset > role.epoch_start and ",
-        "",
-    ),
     Mutant("P21-does-not-compare-logs", LogIndex.diverges_at, "if known.epoch", "if True or known"),
     Mutant(
         "P32-applies-voters-late",
@@ -102,28 +100,17 @@ MUTANTS = [
         "if False:",
     ),
     Mutant(
-        "S10-believes-a-flush-from-before-a-truncation",
-        RaftCore._dispatch,
-        "if event.truncations == replica.log.truncations:",
-        "if True:",
-    ),
-    Mutant(
         "S11-confirms-without-a-round",
         leading.answer_confirmations,
         "confirmation.token <= echoed and settled",
         "settled",
+        seed=10,
     ),
     Mutant(
         "S11-reads-before-its-epoch-is-committed",
         leading.answer_confirmations,
         "confirmation.token <= echoed and settled",
         "confirmation.token <= echoed",
-    ),
-    Mutant(
-        "observers-take-epochs-that-nobody-leads",
-        following._learn_leader,
-        "response.epoch if replica.may_stand else replica.epoch",
-        "response.epoch",
     ),
     Mutant(
         "P40-never-stands-again",

@@ -60,7 +60,7 @@ def summary(outcomes: list[Outcome], failed: int, seconds: float) -> str:
         "confirmed_reads": sum(o.reads for o in outcomes),
         "crashes": faults["crash"] + faults["crash_inside"],
         "wipes": faults["wipe"],
-        "cuts": faults["cut"] + faults["bridge"],
+        "cuts": faults["cut"] + faults["cut_leader"] + faults["bridge"],
         "flushes_failed": faults["eio"],
         "volumes_put_back": faults["put_back"],
         "same_id_twice": faults["twice"],

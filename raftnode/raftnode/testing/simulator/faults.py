@@ -22,6 +22,27 @@ if TYPE_CHECKING:
     from raftnode.testing.simulator.world import World
 
 
+WEIGHTS = {
+    "crash": 4.0,
+    "crash_inside": 4.0,
+    "restart": 6.0,
+    "pause": 2.0,
+    "cut": 4.0,
+    "cut_leader": 8.0,
+    "bridge": 2.0,
+    "heal": 3.0,
+    "wipe": 2.0,
+    "weather": 2.0,
+    "eio": 1.0,
+    "save": 1.0,
+    "put_back": 2.0,
+    "twice": 1.0,
+    "end_ghosts": 1.0,
+    "disk_space": 1.0,
+}
+"""How often each fault strikes, relative to the others, in a seed without a mood."""
+
+
 @dataclass(slots=True)
 class FaultPlan:
     """Chooses the next fault."""
@@ -29,29 +50,19 @@ class FaultPlan:
     world: World
     rng: random.Random
     counts: Counter[str] = field(default_factory=Counter[str])
+    weights: dict[str, float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Each seed has its own weather: some faults come often, some never.
+        self.weights = {
+            fault: weight * self.rng.choice([0, 0.3, 1, 1, 3]) for fault, weight in WEIGHTS.items()
+        }
+        self.weights["heal"] = WEIGHTS["heal"]
+        self.weights["restart"] = WEIGHTS["restart"]
 
     def act(self) -> None:
         """Do one thing to the world."""
-        fault = self.rng.choices(
-            [
-                "crash",
-                "crash_inside",
-                "restart",
-                "pause",
-                "cut",
-                "bridge",
-                "heal",
-                "wipe",
-                "weather",
-                "eio",
-                "save",
-                "put_back",
-                "twice",
-                "end_ghosts",
-                "disk_space",
-            ],
-            [4, 4, 10, 2, 3, 1, 5, 2, 2, 1, 1, 2, 1, 1, 1],
-        )[0]
+        fault = self.rng.choices(list(self.weights), list(self.weights.values()))[0]
         if getattr(self, f"_{fault}")():
             self.counts[fault] += 1
 
@@ -93,6 +104,18 @@ class FaultPlan:
                     self.world.network.cut.add((a, b))
                     if both:
                         self.world.network.cut.add((b, a))
+        return True
+
+    def _cut_leader(self) -> bool:
+        """Leave a leader with a minority, so that another is elected beside it."""
+        leaders = self.world.believed_leaders()
+        if not leaders:
+            return False
+        leader = self.rng.choice(leaders).key.node_id
+        for node in self.world.nodes:
+            if node.key.node_id != leader and self.rng.random() < 0.9:
+                self.world.network.cut.add((leader, node.key.node_id))
+                self.world.network.cut.add((node.key.node_id, leader))
         return True
 
     def _bridge(self) -> bool:

@@ -127,6 +127,13 @@ class SimNode:
         for answer in answers.values():
             answer(Refused(-1, Refusal.NOT_LEADER, "crashed", "unknown"))
         self.disk.crash(self.rng)
+        life = self.life
+        self.world.after(self.rng.randint(100, 5000), lambda: self._restart(life))
+
+    def _restart(self, life: int) -> None:
+        """What the kubelet does some time after a crash."""
+        if life == self.life and self.core is None and self in self.world.nodes:
+            self.start()
 
     def _is_down(self) -> bool:
         return self.core is None

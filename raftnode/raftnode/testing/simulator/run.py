@@ -79,7 +79,9 @@ def _live_through_faults(world: World) -> None:
     world.every(5, 120, end, world.writer.write)
     world.every(100, 1500, end, world.administrator.act)
     world.every(50, 600, end, world.reader.read)
-    world.after(world.rng.choice([0, 3000]), lambda: world.every(50, 900, end, world.faults.act))
+    # Fault upon fault in some seeds; time to get into subtler trouble in others.
+    low, high = world.rng.choice([(50, 900), (300, 3000), (500, 6000)])
+    world.after(world.rng.choice([0, 3000]), lambda: world.every(low, high, end, world.faults.act))
     world.run_until(end)
 
 

@@ -18,7 +18,6 @@ import pytest
 
 from raftnode.core import changing, election, following, leading
 from raftnode.core.log_index import LogIndex
-from raftnode.core.raft import RaftCore
 from raftnode.core.replica import Replica
 from raftnode.testing.simulator.run import run_seed
 

@@ -1,0 +1,173 @@
+"""`LogIndex` against an oracle that keeps every record and looks through all of them."""
+
+import uuid
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftnode.core.log_index import LogIndex
+from raftnode.core.records import (
+    AddVoter,
+    Batch,
+    ControlRecord,
+    FormationCompleted,
+    LeaderChange,
+    RaftVersion,
+    RemoveVoter,
+)
+from raftnode.core.types import Epoch, LogPosition, NodeId, Offset, ReplicaKey, Voter, VoterSet
+
+KEYS = [ReplicaKey(NodeId(n), uuid.UUID(int=n + 1)) for n in range(4)]
+BASE = VoterSet.of(Voter(key) for key in KEYS[:2])
+
+
+@dataclass
+class Oracle:
+    batches: list[Batch] = field(default_factory=list)
+
+    def records(self) -> list[tuple[int, int, ControlRecord | None]]:
+        return [
+            (offset, batch.epoch, batch.control[at] if batch.control else None)
+            for batch in self.batches
+            for at, offset in enumerate(range(batch.base_offset, batch.end_offset))
+        ]
+
+    def end(self) -> int:
+        return len(self.records())
+
+    def voters(self, below: int | None = None) -> set[ReplicaKey]:
+        voters = set(BASE)
+        for offset, _, control in self.records():
+            if below is not None and offset >= below:
+                break
+            match control:
+                case AddVoter(voter):
+                    voters.add(voter.key)
+                case RemoveVoter(key):
+                    voters.discard(key)
+                case _:
+                    pass
+        return voters
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        upto = [(e, offset + 1) for offset, e, _ in self.records() if e <= epoch]
+        return max(upto, default=(-1, 0))
+
+
+one_control = st.one_of(
+    st.sampled_from(KEYS).map(lambda key: AddVoter(Voter(key))),
+    st.sampled_from(KEYS).map(RemoveVoter),
+    st.just(LeaderChange(KEYS[0], (), ())),
+    st.just(FormationCompleted()),
+    st.just(RaftVersion(2)),
+)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("data"), st.integers(1, 4), st.integers(0, 2)),
+        st.tuples(st.just("control"), one_control, st.integers(0, 2)),
+        st.tuples(st.just("truncate"), st.floats(0, 1), st.just(0)),
+        st.tuples(st.just("flush"), st.just(0), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+def replay(script: list) -> tuple[LogIndex, Oracle]:
+    index, oracle, epoch = LogIndex(BASE), Oracle(), 1
+    for kind, what, jump in script:
+        epoch += jump
+        base = index.end
+        match kind:
+            case "data":
+                batch = Batch(base, Offset(base + what - 1), Epoch(epoch), b"x")
+            case "control":
+                batch = Batch(base, base, Epoch(epoch), b"", (what,))
+            case "truncate":
+                kept = oracle.batches[: int(len(oracle.batches) * what)]
+                oracle.batches = kept
+                index.truncate(kept[-1].end_offset if kept else Offset(0))
+                continue
+            case _:
+                index.durable_end = index.end
+                continue
+        index.append(batch)
+        oracle.batches.append(batch)
+    return index, oracle
+
+
+@given(steps)
+def test_ends_epochs_and_voters_are_those_of_the_records(script: list):
+    index, oracle = replay(script)
+    records = oracle.records()
+    assert index.end == oracle.end()
+    assert index.durable_end <= index.end
+    assert index.last_epoch == (records[-1][1] if records else -1)
+    assert set(index.voters) == oracle.voters()
+    assert all(index.epoch_at(Offset(offset)) == epoch for offset, epoch, _ in records)
+    completed = [o for o, _, control in records if isinstance(control, FormationCompleted)]
+    assert index.formation_completed == bool(completed)
+    if completed:
+        assert index.formation_completed_at == completed[0]
+
+
+@given(steps, st.integers(0, 60))
+def test_committed_voters_are_those_below_the_high_watermark(script: list, mark: int):
+    index, oracle = replay(script)
+    high_watermark = Offset(min(mark, index.end))
+    assert set(index.committed_voters(high_watermark).voters) == oracle.voters(high_watermark)
+    since = index.voter_sets_since(high_watermark)
+    assert since[0] == index.committed_voters(high_watermark)
+    assert since[-1].voters == index.voters
+
+
+@given(steps, st.integers(-1, 70))
+def test_end_of_epoch_is_that_of_the_largest_epoch_not_above(script: list, epoch: int):
+    index, oracle = replay(script)
+    found = index.end_of_epoch(Epoch(epoch))
+    assert (found.epoch, found.end_offset) == oracle.end_of_epoch(epoch)
+
+
+@given(steps, steps, st.floats(0, 1))
+def test_two_logs_agree_after_a_few_rounds_and_drop_nothing_that_they_share(
+    leader_script: list, follower_script: list, share: float
+):
+    """P21, P22: DivergingEpoch and truncation end, and end at the last common batch or later."""
+    leader, leads = replay(leader_script)
+    common = leads.batches[: int(len(leads.batches) * share)]
+    follower, follows = LogIndex(BASE), Oracle(list(common))
+    for batch in common:
+        follower.append(batch)
+    # An epoch has one leader: what the follower has alone is of epochs that the leader has not.
+    taken = {batch.epoch for batch in leads.batches}
+    epoch = follower.last_epoch
+    for kind, what, jump in follower_script:
+        epoch = max(epoch + jump, 1)
+        while epoch in taken:
+            epoch += 1
+        if kind == "data":
+            base = follower.end
+            batch = Batch(base, Offset(base + what - 1), Epoch(epoch), b"y")
+            follower.append(batch)
+            follows.batches.append(batch)
+    shared_end = common[-1].end_offset if common else 0
+    for _ in range(50):
+        diverging = leader.diverges_at(LogPosition(follower.last_epoch, follower.end))
+        if diverging is None:
+            break
+        end = follower.truncation_point(diverging)
+        assert shared_end <= end < follower.end
+        follower.truncate(end)
+    else:
+        raise AssertionError("the two logs never agree")
+    kept = [record for record in follows.records() if record[0] < follower.end]
+    assert [record[:2] for record in kept] == [r[:2] for r in leads.records()[: len(kept)]]
+
+
+def test_truncating_the_first_batch_keeps_the_base():
+    """S19."""
+    index, _ = replay([("control", AddVoter(Voter(KEYS[3])), 0)])
+    assert KEYS[3] in index.voters
+    index.truncate(Offset(0))
+    assert index.voters == BASE
+    assert not index.has_voter_record

@@ -1,0 +1,58 @@
+"""What a leader knows of a replica: acknowledgements and catch-up rounds (S10, S13)."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftnode.core.progress import Progress
+from raftnode.core.types import Offset
+
+
+def fetched(progress: Progress, acknowledged: int, log_end: int, now_ms: int) -> None:
+    progress.last_fetch_ms = now_ms
+    progress.fetched(Offset(acknowledged), Offset(log_end), now_ms)
+
+
+@given(st.lists(st.integers(0, 100)))
+def test_acknowledged_never_falls(offsets: list[int]):
+    progress, most = Progress(), -1
+    for now_ms, offset in enumerate(offsets):
+        fetched(progress, offset, 100, now_ms)
+        most = max(most, offset)
+        assert progress.acknowledged == most
+
+
+def test_round_ends_at_the_log_end_of_its_beginning():
+    """S13: a replica that is always a little behind a moving end keeps up all the same."""
+    progress = Progress()
+    for step in range(20):
+        fetched(progress, step * 10, step * 10 + 10, step * 100)
+    assert progress.round_ms is not None
+    assert progress.round_ms <= 200
+    assert progress.is_caught_up(1900, 2000, 1000)
+
+
+def test_replica_that_falls_behind_is_not_caught_up():
+    progress = Progress()
+    fetched(progress, 10, 10, 0)
+    fetched(progress, 10, 10, 100)
+    assert progress.is_caught_up(200, 2000, 1000)
+    for now_ms in range(200, 1500, 100):
+        fetched(progress, 10, 10_000, now_ms)
+    assert not progress.is_caught_up(1500, 2000, 1000)
+
+
+def test_silent_replica_is_not_caught_up():
+    progress = Progress()
+    fetched(progress, 10, 10, 0)
+    fetched(progress, 10, 10, 100)
+    assert progress.is_caught_up(2100, 2000, 1000)
+    assert not progress.is_caught_up(2101, 2000, 1000)
+
+
+def test_replica_that_never_fetched_and_a_fenced_one_are_not_caught_up():
+    progress = Progress()
+    assert not progress.is_caught_up(0, 2000, 1000)
+    fetched(progress, 10, 10, 0)
+    fetched(progress, 10, 10, 0)
+    progress.fenced = True
+    assert not progress.is_caught_up(0, 2000, 1000)

@@ -1,0 +1,113 @@
+"""The metrics show the core's state, whatever its role."""
+
+import random
+import uuid
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from raftnode.api.metrics import NodeMetrics
+from raftnode.core.config import CoreConfig
+from raftnode.core.log_index import LogIndex
+from raftnode.core.progress import Progress
+from raftnode.core.replica import Replica
+from raftnode.core.roles import (
+    Blank,
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Unattached,
+)
+from raftnode.core.state import QuorumState
+from raftnode.core.types import Epoch, NodeId, ReplicaKey, Voter, VoterSet
+from raftnode.runtime import description
+from raftnode.runtime.gauges import Gauges
+
+OWN = ReplicaKey(NodeId(1), uuid.UUID(int=1))
+OTHER = ReplicaKey(NodeId(2), uuid.UUID(int=2))
+
+
+class Queue:
+    """As much of the appends as the gauges look at."""
+
+    queued_bytes = 7
+    appended_records = 3
+
+
+def make(role, voters=(OWN, OTHER)):
+    log = LogIndex(VoterSet.of([Voter(key, None) for key in voters]))
+    replica = Replica(
+        OWN, CoreConfig(), random.Random(0), log, QuorumState(Epoch(5), None, OTHER), "c"
+    )
+    replica.role = role
+    return replica
+
+
+@pytest.fixture
+def registry():
+    return CollectorRegistry()
+
+
+ROLES = {
+    "blank": Blank(),
+    "unattached": Unattached(0),
+    "prospective": Prospective(0, 0),
+    "candidate": Candidate(0, 0),
+    "follower": Follower(OTHER, 0),
+    "leader": Leader(
+        Epoch(5),
+        0,
+        progress={OTHER: Progress(), ReplicaKey(NodeId(3), uuid.UUID(int=3)): Progress()},
+    ),
+    "resigned": Resigned(0),
+}
+
+
+@pytest.mark.parametrize("name", list(ROLES))
+def test_every_role_can_be_shown(registry, name):
+    replica = make(ROLES[name])
+    gauges = Gauges(NodeMetrics(registry), replica, Queue())
+    gauges.refresh()
+    gauges.refresh()
+    value = registry.get_sample_value
+    assert description.role_of(replica) == name
+    assert value("raftnode_current_state", {"raftnode_current_state": name}) == 1
+    assert value("raftnode_current_epoch") == 5
+    assert value("raftnode_current_vote") == 2
+    assert value("raftnode_current_leader") == {"follower": 2, "leader": 1}.get(name, -1)
+    assert value("raftnode_observers") == (1 if name == "leader" else 0)
+    assert value("raftnode_voters") == 2
+    assert value("raftnode_unknown_voter_connections") == 2
+    assert value("raftnode_append_queue_bytes") == 7
+    assert 0 <= value("raftnode_poll_idle_ratio") <= 1
+
+
+def test_appended_records_are_counted_once(registry):
+    gauges = Gauges(NodeMetrics(registry), make(Unattached(0)), Queue())
+    gauges.refresh()
+    gauges.refresh()
+    assert registry.get_sample_value("raftnode_appended_records_total") == 3
+
+
+def test_a_replica_outside_the_voters_observes(registry):
+    assert description.role_of(make(Follower(OTHER, 0), voters=(OTHER,))) == "observer"
+    assert description.role_of(make(Unattached(0), voters=(OTHER,))) == "observer"
+    assert description.role_of(make(Leader(Epoch(5), 0), voters=(OTHER,))) == "leader"
+
+
+def test_an_election_is_measured_from_standing_to_knowing_the_leader(registry):
+    replica = make(Unattached(0))
+    gauges = Gauges(NodeMetrics(registry), replica, Queue())
+    gauges.watch_elections()
+    for role in (Prospective(0, 0), Candidate(0, 0), Candidate(0, 0), Unattached(0)):
+        replica.role = role
+        gauges.watch_elections()
+    count = "raftnode_election_latency_seconds_count"
+    assert registry.get_sample_value(count) == 0
+    replica.role = Follower(OTHER, 0)
+    gauges.watch_elections()
+    gauges.watch_elections()
+    assert registry.get_sample_value(count) == 1
+    assert registry.get_sample_value("raftnode_elections_total") == 1

@@ -1,0 +1,288 @@
+"""A whole node in this process, on a disk in memory that fails when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from raftnode.api.model import FormRequest, RemoveVoterRequest, Replica, ResignRequest, VoterSpec
+from raftnode.api.service import NewRecord
+from raftnode.core.types import Offset
+from raftnode.errors import (
+    ConfigurationError,
+    RequestError,
+    StorageFailedError,
+    StorageIdentityError,
+    StorageLostError,
+)
+from raftnode.runtime.server import Node
+from raftnode.settings import NodeSettings
+from raftnode.storage.files import Files
+from raftnode.testing.faultdisk import Fault, FaultDisk
+
+RECORD = NewRecord(b"key", b"value")
+
+
+class Machine:
+    """A node, its disk, and what became of it."""
+
+    def __init__(self, path, **settings) -> None:
+        self.disk = FaultDisk(random.Random(0))
+        self.disk.make_directory(path)
+        self.settings = NodeSettings(
+            node_id=1,
+            log_dir=path,
+            peer_listen="127.0.0.1:0",
+            api_listen="127.0.0.1:0",
+            disk_reserve_bytes=0,
+            election_timeout_ms=100,
+            fetch_timeout_ms=200,
+            fetch_max_wait_ms=50,
+            storage_check_interval_ms=20,
+            **settings,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Machine]:
+        self.node = Node(self.settings, Files(self.disk))
+        self.task = asyncio.get_running_loop().create_task(self.node.run())
+        try:
+            while self.node._running is None:
+                await asyncio.sleep(0.001)
+                if self.task.done():
+                    self.task.result()
+            yield self
+        finally:
+            self.node.request_stop()
+            with contextlib.suppress(StorageFailedError, StorageLostError):
+                await self.task
+
+    @property
+    def service(self):
+        return self.node._running._service
+
+    async def form(self) -> None:
+        info = self.service.describe_node()
+        own = VoterSpec(node_id=1, directory_id=info.directory_id)
+        await self.service.form(FormRequest(cluster_id="c", voters=(own,)))
+        await self.until_writable()
+
+    async def until_writable(self) -> None:
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    return await self.service.append([NewRecord(b"first", b"1")], timeout_ms=1000)
+                except RequestError:
+                    await asyncio.sleep(0.005)
+
+    def write(self, value: bytes = b"value", timeout_ms: int = 3000):
+        return asyncio.get_running_loop().create_task(
+            self.service.append([NewRecord(b"key", value)], timeout_ms=timeout_ms)
+        )
+
+    async def died(self) -> BaseException:
+        async with asyncio.timeout(5):
+            [error] = await asyncio.gather(self.task, return_exceptions=True)
+        return error
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+async def test_a_blank_node_says_so_and_stops(machine):
+    async with machine.running():
+        health = machine.service.health()
+        assert not health.ready
+        assert "blank" in health.reason
+        for ask in (
+            machine.service.append([RECORD], timeout_ms=100),
+            machine.service.read(Offset(0), max_bytes=1, max_wait_ms=0),
+            machine.service.read_barrier(timeout_ms=100),
+            machine.service.describe_quorum(confirmed=False, timeout_ms=100),
+        ):
+            with pytest.raises(RequestError) as caught:
+                await ask
+            assert caught.value.error == "NODE_BLANK"
+    assert machine.task.result() is None
+
+
+async def test_one_node_forms_writes_reads_and_describes(machine):
+    async with machine.running():
+        await machine.form()
+        done = await machine.write()
+        offset = await machine.service.read_barrier(timeout_ms=2000)
+        assert offset > done.last_offset
+        assert machine.service.kv.get(b"key").value == b"value"
+        info = await machine.service.describe_quorum(confirmed=True, timeout_ms=2000)
+        assert [voter.node_id for voter in info.voters] == [1]
+        assert info.confirmed
+        assert machine.service.health().ready
+        own = machine.service.describe_node()
+        assert (own.role, own.leader_api) == ("leader", own.api_endpoint)
+        last = Replica(node_id=1, directory_id=own.directory_id)
+        for ask, name in (
+            (machine.service.resign(ResignRequest()), "WAITING"),
+            (
+                machine.service.remove_voter(
+                    RemoveVoterRequest(voter=last, expected=info.voter_record, timeout_ms=500)
+                ),
+                "LAST_VOTER",
+            ),
+        ):
+            with pytest.raises(RequestError) as caught:
+                await ask
+            assert caught.value.error == name
+
+
+async def test_a_leader_without_other_voters_stops_at_once_and_keeps_what_it_acknowledged(machine):
+    async with machine.running():
+        await machine.form()
+        done = await machine.write(b"kept")
+        started = asyncio.get_running_loop().time()
+        machine.node.request_stop()
+        await machine.task
+        assert (
+            asyncio.get_running_loop().time() - started < machine.settings.shutdown_grace_ms / 4e3
+        )
+    machine.disk.crash()
+    async with machine.running():
+        await machine.until_writable()
+        await machine.service.read_barrier(timeout_ms=2000)
+        entry = machine.service.kv.get(b"key")
+        assert (entry.value, entry.offset) == (b"kept", done.last_offset)
+
+
+async def test_writes_begun_before_the_stop_are_finished(machine):
+    async with machine.running():
+        await machine.form()
+        writes = [machine.write(b"%d" % number) for number in range(20)]
+        await asyncio.sleep(0)
+        machine.node.request_stop()
+        outcomes = await asyncio.gather(*writes)
+        assert len({done.base_offset for done in outcomes}) == 20
+        await machine.task
+
+
+async def test_a_stopping_node_takes_nothing_on(machine):
+    async with machine.running():
+        await machine.form()
+        machine.service.stopping = True
+        for ask in (machine.write(), machine.service.read_barrier(timeout_ms=100)):
+            with pytest.raises(RequestError) as caught:
+                await ask
+            assert caught.value.error == "SHUTTING_DOWN"
+        assert not machine.service.health().ready
+
+
+async def test_after_a_failed_fsync_nothing_is_acknowledged_and_nothing_retried(machine):
+    async with machine.running():
+        await machine.form()
+        machine.disk.faults.append(Fault("fdatasync"))
+        syncs = counted(machine.disk, "fdatasync")
+        first, second = machine.write(b"lost"), machine.write(b"later")
+        error = await machine.died()
+        assert isinstance(error, StorageFailedError)
+        assert len(syncs) == 1
+        for write in (first, second):
+            with pytest.raises(RequestError) as caught:
+                await write
+            assert caught.value.error in {"LEADERSHIP_LOST", "SHUTTING_DOWN"}
+    machine.disk.crash()
+    async with machine.running():  # what was acknowledged before is there
+        await machine.until_writable()
+        await machine.service.read_barrier(timeout_ms=2000)
+        assert machine.service.kv.get(b"first") is not None
+
+
+async def test_a_full_disk_ends_the_node_and_harms_nothing(machine):
+    async with machine.running():
+        await machine.form()
+        await machine.write(b"kept")
+        machine.disk.faults.append(Fault("pwrite", errno.ENOSPC, path_part=".log"))
+        refused = machine.write(b"x" * 1000)
+        assert isinstance(await machine.died(), StorageFailedError)
+        with pytest.raises(RequestError) as caught:
+            await refused
+        assert caught.value.outcome == "unknown"
+    machine.disk.kill()
+    async with machine.running():
+        await machine.until_writable()
+        await machine.service.read_barrier(timeout_ms=2000)
+        assert machine.service.kv.get(b"key").value == b"kept"
+
+
+async def test_a_disk_that_fails_while_the_node_stops_is_no_clean_end(machine):
+    async with machine.running():
+        await machine.form()
+        machine.disk.faults.append(Fault("fdatasync"))
+        write = machine.write()
+        machine.node.request_stop()
+        assert isinstance(await machine.died(), StorageFailedError)
+        with pytest.raises(RequestError):
+            await write
+
+
+@pytest.mark.parametrize("how", ["wipe", "swap_directory"])
+async def test_a_directory_that_is_lost_ends_the_node(machine, how):
+    async with machine.running():
+        await machine.form()
+        getattr(machine.disk, how)(machine.settings.log_dir)
+        assert isinstance(await machine.died(), StorageLostError)
+
+
+async def test_a_failed_vote_ends_the_node_before_anything_is_said(machine):
+    async with machine.running():
+        machine.disk.faults.append(Fault("fsync", path_part="quorum-state"))
+        with contextlib.suppress(RequestError):
+            info = machine.service.describe_node()
+            own = VoterSpec(node_id=1, directory_id=info.directory_id)
+            await machine.service.form(FormRequest(cluster_id="c", voters=(own,)))
+        assert isinstance(await machine.died(), StorageFailedError)
+
+
+async def test_a_log_ahead_of_the_votes_is_refused(machine):
+    """S2: whoever forgot its votes may have voted for another in the epochs that it forgot."""
+    state = machine.settings.log_dir / "__cluster_metadata-0" / "quorum-state"
+    async with machine.running():
+        blank = machine.disk.content(state)
+        await machine.form()
+    machine.disk.kill()
+    machine.disk.overwrite(state, blank)
+    with pytest.raises(StorageIdentityError, match="votes were forgotten"):
+        async with machine.running():
+            pass
+
+
+async def test_a_port_that_is_taken_is_named(machine, tmp_path):
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        taken = Machine(tmp_path)
+        taken.settings = taken.settings.model_copy(
+            update={"api_listen": type(taken.settings.api_listen)("127.0.0.1", port)}
+        )
+        with pytest.raises(ConfigurationError, match="api_listen"):
+            async with taken.running():
+                pass
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+def counted(disk: FaultDisk, name: str) -> list[str]:
+    calls, call = [], getattr(disk, name)
+
+    def wrapped(*args):
+        calls.append(name)
+        return call(*args)
+
+    setattr(disk, name, wrapped)
+    return calls

@@ -1,0 +1,106 @@
+"""A lost disk ends the watch; free space is told when it crosses the limits, once each."""
+
+import asyncio
+import os
+import random
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from raftnode.core.types import NodeId
+from raftnode.errors import StorageLostError
+from raftnode.runtime import watch
+from raftnode.runtime.watch import watch_storage
+from raftnode.storage.directory import DataDirectory
+from raftnode.storage.files import Files
+from raftnode.testing.faultdisk import FaultDisk
+
+
+class Watched:
+    """A watch with a disk in memory and free space as told."""
+
+    def __init__(self, path, monkeypatch) -> None:
+        self.path = path
+        self.disk = FaultDisk(random.Random(0))
+        self.disk.make_directory(path)
+        self.directory = DataDirectory.open(path, NodeId(1), Files(self.disk))
+        self.log = self.directory.open_log()
+        self.told = []
+        self.free = iter([])
+        self.done = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+        monkeypatch.setattr(watch.os, "statvfs", self.statvfs)
+
+    def statvfs(self, _path):
+        free = next(self.free, None)
+        if free is None:
+            self.loop.call_soon_threadsafe(self.done.set)
+            return SimpleNamespace(f_bavail=10**9, f_frsize=1)
+        return SimpleNamespace(f_bavail=free, f_frsize=1)
+
+    async def run(self, reserve_bytes: int = 100) -> None:
+        await watch_storage(
+            self.directory,
+            self.log,
+            self.path,
+            interval_ms=1,
+            reserve_bytes=reserve_bytes,
+            on_space=self.told.append,
+        )
+
+
+@pytest.fixture
+async def watched(tmp_path, monkeypatch):
+    return Watched(tmp_path, monkeypatch)
+
+
+async def test_low_begins_below_the_reserve_and_ends_above_twice_as_much(watched):
+    watched.free = iter([100, 99, 50, 150, 200, 201, 300, 99])
+    task = watched.loop.create_task(watched.run())
+    await watched.done.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert watched.told == [True, False, True]
+
+
+async def test_a_reserve_of_nothing_is_never_low(watched):
+    watched.free = iter([0, 0, 0])
+    task = watched.loop.create_task(watched.run(reserve_bytes=0))
+    await watched.done.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert watched.told == []
+
+
+@pytest.mark.parametrize("how", ["wipe", "swap_directory"])
+async def test_a_directory_that_is_another_one_ends_the_watch(watched, how):
+    getattr(watched.disk, how)(watched.path)
+    async with asyncio.timeout(5):
+        with pytest.raises(StorageLostError):
+            await watched.run()
+
+
+async def test_a_path_that_is_gone_is_a_lost_disk_too(watched, monkeypatch):
+    def gone(_path) -> os.statvfs_result:
+        raise FileNotFoundError(2, "gone")
+
+    monkeypatch.setattr(watch.os, "statvfs", gone)
+    async with asyncio.timeout(5):
+        with pytest.raises(StorageLostError, match="cannot be reached"):
+            await watched.run()
+
+
+async def test_the_watch_does_not_wait_for_those_who_wait_for_names(watched):
+    """Names are resolved in the common threads; a dead DNS server can hold them all."""
+    stuck = threading.Event()
+    for _ in range(64):
+        watched.loop.run_in_executor(None, stuck.wait)
+    task = watched.loop.create_task(watched.run())
+    try:
+        async with asyncio.timeout(5):
+            await watched.done.wait()
+    finally:
+        stuck.set()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

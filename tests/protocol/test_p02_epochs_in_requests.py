@@ -1,0 +1,59 @@
+"""P2, P23: requests carry the leader's epoch; answers carry the leader and the epoch known.
+
+KIP-595: "FENCED_LEADER_EPOCH: if the leader epoch in the request is smaller than the
+latest known to the target broker" and "UNKNOWN_LEADER_EPOCH: if ... larger".
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from raftnode.core.effects import SendResponse
+from raftnode.core.events import RequestReceived
+from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse, Response
+from raftnode.core.types import Epoch
+from raftnode.testing.playbook import Playbook
+from raftnode.testing.playbook.table import key_of
+
+
+def fetch(book: Playbook, target: str, **changes: object) -> Response:
+    parked = next(iter(book["1"].replica.role.parked.values())).request
+    request = replace(parked, sequence=10**9, **changes)
+    assert isinstance(request, FetchRequest)
+    effects = book.give(target, RequestReceived(book.number(), request.replica, request))
+    [answer] = [effect.response for effect in effects if isinstance(effect, SendResponse)][-1:]
+    return answer
+
+
+@pytest.mark.parametrize("target", ["1", "2"])
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [(0, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+def test_fetch_of_another_epoch_is_told_the_leader(target: str, epoch: int, error: ErrorCode):
+    book = Playbook.formed("1", "2", "3")
+    answer = fetch(book, target, epoch=Epoch(epoch), replica=key_of("9"))
+    if target == "2":
+        assert answer.error is error
+        assert (answer.epoch, answer.leader) == (1, key_of("1"))
+    else:
+        # On a leader the connection must prove who fetches; the epoch is looked at first.
+        assert answer.error is error
+        assert (answer.epoch, answer.leader) == (1, key_of("1"))
+
+
+def test_follower_names_the_leader_to_a_fetcher():
+    """P23: "NOT_LEADER_FOR_PARTITION ... the response contains the leader if known"."""
+    book = Playbook.formed("1", "2", "3")
+    answer = fetch(book, "2")
+    assert isinstance(answer, FetchResponse)
+    assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert answer.leader == key_of("1")
+
+
+def test_fetch_in_anothers_name_is_refused():
+    book = Playbook.formed("1", "2", "3")
+    parked = next(iter(book["1"].replica.role.parked.values())).request
+    effects = book.give("1", RequestReceived(book.number(), key_of("9"), parked))
+    [answer] = [effect.response for effect in effects if isinstance(effect, SendResponse)]
+    assert answer.error is ErrorCode.INVALID_REQUEST

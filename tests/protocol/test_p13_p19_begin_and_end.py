@@ -1,0 +1,131 @@
+"""P12-P19: BeginQuorumEpoch and EndQuorumEpoch.
+
+KIP-595, EndQuorumEpoch: "the first [preferred successor] ... immediately"; the others wait
+`min(retryBackoffMaxMs, retryBackoffMs * 2^(N - 1))`.
+"""
+
+from raftnode.core.effects import SendResponse
+from raftnode.core.events import RequestReceived, ShutdownRequested
+from raftnode.core.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    ErrorCode,
+    Request,
+)
+from raftnode.core.types import Epoch
+from raftnode.testing.playbook import Playbook
+from raftnode.testing.playbook.table import key_of
+
+
+def ask(book: Playbook, target: str, source: str, request: Request):
+    effects = book.give(target, RequestReceived(book.number(), key_of(source), request))
+    [answer] = [effect.response for effect in effects if isinstance(effect, SendResponse)]
+    return answer
+
+
+def begin(epoch: int, leader: str, voter: str) -> BeginQuorumEpochRequest:
+    return BeginQuorumEpochRequest(Epoch(epoch), key_of(leader), key_of(voter), None)
+
+
+def end(epoch: int, leader: str, voter: str, *successors: str) -> EndQuorumEpochRequest:
+    order = tuple(key_of(name) for name in successors)
+    return EndQuorumEpochRequest(Epoch(epoch), key_of(leader), key_of(voter), order)
+
+
+def test_p13_begin_of_a_higher_epoch_makes_a_follower():
+    book = Playbook.formed("1", "2", "3")
+    answer = ask(book, "2", "3", begin(4, "3", "2"))
+    assert answer.error is ErrorCode.NONE
+    assert (book["2"].disk.state.epoch, book["2"].disk.state.leader) == (4, key_of("3"))
+
+
+def test_p13_begin_of_a_lower_epoch_is_fenced():
+    book = Playbook.formed("1", "2", "3")
+    ask(book, "2", "3", begin(4, "3", "2"))
+    answer = ask(book, "2", "1", begin(1, "1", "2"))
+    assert answer.error is ErrorCode.FENCED_LEADER_EPOCH
+    assert (answer.epoch, answer.leader) == (4, key_of("3"))
+
+
+def test_p14_leader_that_is_fenced_follows():
+    book = Playbook.formed("1", "2", "3")
+    book.isolate("1")
+    book.run(200)
+    book.elect("2")
+    book.heal()
+    book.run(4000)
+    assert book["1"].role == "follower"
+    assert book["1"].replica.leader == key_of("2")
+
+
+def test_p14_begin_never_goes_to_observers():
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    book.crash("1")
+    seen: list[str | None] = []
+    book.on_delivery = lambda m: seen.append(m.target) if m.kind == "begin" else None
+    book.run(5000)
+    assert seen
+    assert "4" not in seen
+
+
+def test_p15_begin_for_another_storage_is_refused():
+    book = Playbook.formed("1", "2", "3")
+    assert ask(book, "2", "3", begin(4, "3", "2'")).error is ErrorCode.INVALID_VOTER_KEY
+
+
+def test_p15_voter_that_does_not_know_that_it_is_one_says_so():
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    assert ask(book, "4", "1", begin(1, "1", "4")).error is ErrorCode.NOT_VOTER
+
+
+def test_p17_leader_that_shuts_down_tells_each_voter_once():
+    book = Playbook.formed("1", "2", "3")
+    book.give("1", ShutdownRequested())
+    assert [(m.kind, m.target) for m in book.pending if m.kind == "end"] == [
+        ("end", "2"),
+        ("end", "3"),
+    ]
+    book.settle()
+    assert book.leaders == ["2"]
+
+
+def test_p18_end_of_a_lower_epoch_or_of_another_leader_is_refused():
+    book = Playbook.formed("1", "2", "3")
+    assert ask(book, "2", "3", end(1, "3", "2", "2")).error is ErrorCode.INVALID_REQUEST
+    assert ask(book, "2", "1", end(0, "1", "2", "2")).error is ErrorCode.FENCED_LEADER_EPOCH
+    assert book["2"].replica.leader == key_of("1")
+
+
+def test_p18_voter_that_is_not_listed_says_so():
+    book = Playbook.formed("1", "2", "3")
+    answer = ask(book, "2", "1", end(1, "1", "2", "3"))
+    assert answer.error is ErrorCode.INCONSISTENT_VOTER_SET
+
+
+def test_p18_successors_stand_in_their_order():
+    book = Playbook.formed("1", "2", "3", "4", "5")
+    order = ("2", "3", "4", "5")
+    waits: list[int] = []
+    for name in order:
+        ask(book, name, "1", end(1, "1", name, *order))
+        role = book[name].replica.role
+        waits.append(getattr(role, "election_at_ms", book.now_ms) - book.now_ms)
+    assert book["2"].role == "candidate"
+    assert waits == sorted(waits)
+    assert len(set(waits)) == 4
+    assert waits[-1] <= book.config.retry_backoff_max_ms
+
+
+def test_p16_best_successor_comes_first():
+    book = Playbook.formed("1", "2", "3")
+    book["2"].flushes = False
+    book.append("1", b"x")
+    book.settle()
+    book.give("1", ShutdownRequested())
+    [first, *_] = [m.request for m in book.pending if m.kind == "end"]
+    assert isinstance(first, EndQuorumEpochRequest)
+    assert first.preferred_successors == (key_of("3"), key_of("2"))

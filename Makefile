@@ -10,6 +10,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 JOBS ?= auto
+# Clusters side by side for the tests that need one: they mostly wait.
+CLUSTERS ?= 3
 SEEDS ?= 1000
 FROM ?= 0
 
@@ -32,7 +34,7 @@ demo: $(READY) ## Show the whole promise on this machine (HOLD=1 leaves it runni
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
 	@$(BIN)/python -m kraftquorum_devcluster.cli build
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster" -q
-	$(BIN)/pytest -m cluster -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m cluster -q
 	@$(MAKE) --no-print-directory demo SHORT=1
 
 unit: $(READY) ## Run the tests that need no cluster
@@ -61,6 +63,7 @@ crds: $(READY) ## Write crds/ from the operator's model
 
 reference: $(READY) ## Write docs/reference/ from the code
 	@$(BIN)/python tools/generate_reference.py
+	@$(BIN)/python -m kraftquorum_operator.reference docs/reference/
 
 lock: $(READY) ## Compute the locked requirements anew
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --extra dev pyproject.toml -o requirements/dev.txt

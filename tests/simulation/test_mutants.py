@@ -31,6 +31,7 @@ class Mutant:
     function: Callable[..., Any]
     old: str
     new: str
+    also: tuple[str, str] = ("\n", "\n")
     seed: int = 0
     """Where to begin: a seed that found it once."""
 
@@ -72,6 +73,7 @@ MUTANTS = [
         following.fetch_if_due,
         "or replica.log.durable_end < replica.log.end",
         "",
+        also=("acknowledged_offset=replica.log.durable_end", "acknowledged_offset=replica.log.end"),
     ),
     Mutant(
         "S10-applies-what-is-not-flushed",
@@ -127,7 +129,8 @@ def mutate(monkeypatch: pytest.MonkeyPatch, mutant: Mutant) -> None:
     assert mutant.old in source, f"{mutant.name}: the core no longer says {mutant.old!r}"
     names: dict[str, Any] = {}
     code = compile(
-        "from __future__ import annotations\n" + source.replace(mutant.old, mutant.new),
+        "from __future__ import annotations\n"
+        + source.replace(mutant.old, mutant.new).replace(*mutant.also),
         mutant.name,
         "exec",
     )

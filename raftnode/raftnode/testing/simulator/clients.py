@@ -85,6 +85,7 @@ class Reader:
         required = max(self.world.writer.acknowledged_end, self.world.administrator.completed_end)
         for node in self.world.believed_leaders():
             self._read_from(node, required)
+            self._describe(node, self.world.administrator.completed_end)
 
     def _read_from(self, node: SimNode, required: Offset) -> None:
         def answered(answer: Answer) -> None:
@@ -93,6 +94,16 @@ class Reader:
                 self.world.checker.confirmed(node, answer.high_watermark, required)
 
         node.ask(lambda request_id: ConfirmRequested(request_id, for_read=True), answered)
+
+    def _describe(self, node: SimNode, required: Offset) -> None:
+        """A confirmed description knows every voter change that was completed before (S11)."""
+
+        def answered(answer: Answer) -> None:
+            if isinstance(answer, Confirmed) and node.core is not None:
+                record = node.core.replica.log.voter_record
+                self.world.checker.confirmed(node, Offset(record.offset + 1), required)
+
+        node.ask(lambda request_id: ConfirmRequested(request_id, for_read=False), answered)
 
 
 @dataclass(slots=True)

@@ -1,9 +1,11 @@
 """S10, P42, P44: what counts is what is flushed; `single-node-lost-write`, `pause-then-stale-read`."""
 
+from dataclasses import replace
+
 import pytest
 
 from raftnode.core.effects import Confirmed, HighWatermarkAdvanced, Refused
-from raftnode.core.events import LogFlushed
+from raftnode.core.events import LogFlushed, RequestReceived
 from raftnode.core.types import Offset
 from raftnode.testing.playbook import Playbook
 from raftnode.testing.playbook.table import key_of
@@ -40,10 +42,6 @@ def test_follower_acknowledges_what_it_has_flushed():
 
 def test_pipelined_fetch_offset_is_no_acknowledgement():
     """S10. Counting `fetch_offset` in `leading.handle_fetch` makes this fail."""
-    from dataclasses import replace  # noqa: PLC0415
-
-    from raftnode.core.events import RequestReceived  # noqa: PLC0415
-
     book = Playbook.formed("1", "2", "3")
     book.isolate("3")
     book.append("1", b"x")

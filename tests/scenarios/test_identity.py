@@ -6,7 +6,7 @@ import typing
 import pytest
 
 from raftnode.core import messages
-from raftnode.core.effects import HaltReason, Refusal, Refused
+from raftnode.core.effects import HaltReason, Refusal, Refused, SendResponse
 from raftnode.core.events import ClusterJoined, LatchReceived, RequestReceived
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
@@ -26,8 +26,6 @@ from raftnode.testing.playbook.table import key_of
 
 def asked(book: Playbook, name: str, source: str, request: Request):
     """What a replica answers to a request."""
-    from raftnode.core.effects import SendResponse  # noqa: PLC0415
-
     effects = book.give(name, RequestReceived(book.number(), key_of(source), request))
     [response] = [effect.response for effect in effects if isinstance(effect, SendResponse)]
     return response

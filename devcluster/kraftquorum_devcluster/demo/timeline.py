@@ -108,7 +108,7 @@ def _draw_writes(
     rates = [count / _BIN_S for count in counts]
     axes.fill_between(bins, rates, step="post", color=_RATE, alpha=0.35, linewidth=0)
     axes.step(bins, rates, where="post", color=_RATE, linewidth=1.2)
-    top = max(rates, default=1) * 1.3
+    top = max(1.0, *rates) * 1.3
     for stall in stalls:
         axes.axvspan(stall.from_s, stall.until_s, color=_STALL, alpha=0.45, linewidth=0)
         where = (stall.from_s + stall.until_s) / 2, top * 0.97

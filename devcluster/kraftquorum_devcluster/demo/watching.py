@@ -22,9 +22,9 @@ from .scene import Scene
 
 _QUORUM_EVERY_S = 0.1
 _RESOURCE_EVERY_S = 0.15
-_ASK_MS = 1000
-_SILENT_S = 0.5
-"""One question that fails is not yet a quorum without a leader."""
+_ASK_MS = 1500
+_SILENT_S = 1.0
+"""An idle quorum takes half a second to confirm its leader; longer, and there is none."""
 
 
 @dataclass(slots=True)

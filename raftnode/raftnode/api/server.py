@@ -6,6 +6,7 @@ a route means; each concern has a `*_routes.py` of its own.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from typing import Protocol
@@ -88,15 +89,41 @@ def make_app(
     return app
 
 
-class ApiServer:
-    """An application on a listener."""
+class _TurnedAway(asyncio.Protocol):
+    """A connection too many."""
 
-    def __init__(self, app: web.Application, *, shutdown_grace_ms: int = 2000) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it without a word: one that waits would still hold a file descriptor."""
+        if isinstance(transport, asyncio.Transport):
+            transport.abort()
+
+
+class ApiServer:
+    """An application on a listener.
+
+    Args:
+        app: what is served.
+        shutdown_grace_ms: how long requests may take after `stop`.
+        connections_max: clients beyond so many are turned away: without a limit they
+            would use up the file descriptors, and then the disk could not be written to.
+    """
+
+    def __init__(
+        self,
+        app: web.Application,
+        *,
+        shutdown_grace_ms: int = 2000,
+        connections_max: int = 10_000,
+    ) -> None:
+        self._connections_max = connections_max
+        self._listener: asyncio.Server | None = None
         self._runner = web.AppRunner(
             app,
             access_log=None,
             shutdown_timeout=shutdown_grace_ms / 1000,
             lingering_time=_LINGERING_S,
+            # Whoever has gone waits for nothing: long polls, confirmations, queued writes.
+            handler_cancellation=True,
         )
 
     async def start(self, listen: Endpoint) -> Endpoint:
@@ -111,13 +138,23 @@ class ApiServer:
             OSError: the address cannot be bound.
         """
         await self._runner.setup()
-        site = web.TCPSite(self._runner, listen.host, listen.port, reuse_address=True)
-        await site.start()
-        host, port = self._runner.addresses[0][:2]
+        server = self._runner.server
+        assert server is not None, "set up above"  # noqa: S101
+
+        def accept() -> asyncio.BaseProtocol:
+            return server() if len(server.connections) < self._connections_max else _TurnedAway()
+
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(
+            accept, listen.host, listen.port, reuse_address=True, backlog=128
+        )
+        host, port = self._listener.sockets[0].getsockname()[:2]
         return Endpoint(host, port)
 
     async def stop(self) -> None:
         """Close the listener, let requests end for the grace period, cut the rest."""
+        if self._listener is not None:
+            self._listener.close()
         await self._runner.cleanup()
 
 

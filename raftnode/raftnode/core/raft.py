@@ -56,6 +56,11 @@ from raftnode.core.roles import Blank, Follower, Leader, Resigned, Unattached
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Endpoint, Epoch, ReplicaKey
 
+EPOCH_JUMP_MAX = 1 << 24
+"""An epoch further ahead than this is no epoch but damage: at one election a second it
+would have taken half a year. Taken over, it would soon leave no epoch to go on to (the
+wire and the files have 32 bits), and the quorum would never elect a leader again."""
+
 
 class RaftCore:
     """One replica's Raft.
@@ -197,6 +202,8 @@ class RaftCore:
 
     def _request(self, event: RequestReceived) -> None:
         replica, request_id, source = self.replica, event.request_id, event.source
+        if self._is_absurd(event.request.epoch, source):
+            return
         match event.request:
             case VoteRequest() as request:
                 election.handle_vote(replica, request_id, source, request)
@@ -210,8 +217,17 @@ class RaftCore:
                 else:
                     following.refuse_fetch(replica, request_id, request)
 
+    def _is_absurd(self, epoch: Epoch, source: ReplicaKey) -> bool:
+        if epoch <= self.replica.epoch + EPOCH_JUMP_MAX:
+            return False
+        self.replica.fact("epoch_is_absurd", claimed=epoch, source=str(source))
+        return True
+
     def _response(self, event: ResponseReceived) -> None:
         replica, source = self.replica, event.source
+        if self._is_absurd(event.response.epoch, source):
+            self._failure(RequestFailed(source, event.request))
+            return
         match event.request, event.response:
             case VoteRequest() as request, VoteResponse() as response:
                 election.handle_vote_response(replica, source, request, response)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import random
+import resource
 import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -67,6 +68,12 @@ _log = structlog.get_logger("raftnode")
 
 GAUGES_INTERVAL_S = 0.5
 
+FILES_WANTED = 16_384
+"""Open files to ask the system for, if it lets this process have so many."""
+
+FILES_RESERVED = 512
+"""Of these, kept from clients: peers both ways, segments, and files that are replaced."""
+
 
 def run(settings: NodeSettings) -> ExitCode:
     """Run a node until it is told to stop or cannot go on.
@@ -97,6 +104,25 @@ async def _run(settings: NodeSettings, signals: _StopSignals) -> None:
     node = Node(settings)
     signals.connect(node.request_stop)
     await node.run()
+
+
+def raise_file_limit() -> int:
+    """Allow this process more open files if the system does; returns how many it may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return FILES_WANTED if soft == resource.RLIM_INFINITY else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as problem:
+        _log.warning("file_limit_not_raised", limit=soft, problem=str(problem))
+        return soft
+    return wanted
+
+
+def descriptors_for_clients(limit: int) -> int:
+    """How many connections clients may hold, of so many open files."""
+    return max(limit - FILES_RESERVED, limit // 2)
 
 
 class _StopSignals:
@@ -373,7 +399,9 @@ async def _running(
         limits=limits,
         observer=HttpMetrics(registry),
     )
-    api_listener = ApiServer(app, shutdown_grace_ms=500)
+    api_listener = ApiServer(
+        app, shutdown_grace_ms=500, connections_max=descriptors_for_clients(raise_file_limit())
+    )
     parts = Parts(core, directory, log, flusher, appends, inquiries, applier, peering)
     running = _Running(core, parts, driver, service)
 

@@ -21,6 +21,7 @@ from raftnode.errors import (
     StorageIdentityError,
     StorageLostError,
 )
+from raftnode.runtime import server
 from raftnode.runtime.server import Node
 from raftnode.settings import NodeSettings
 from raftnode.storage.files import Files
@@ -262,8 +263,8 @@ async def test_a_log_ahead_of_the_votes_is_refused(machine):
 
 
 async def test_a_port_that_is_taken_is_named(machine, tmp_path):
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
+    other = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
     try:
         taken = Machine(tmp_path)
         taken.settings = taken.settings.model_copy(
@@ -273,8 +274,45 @@ async def test_a_port_that_is_taken_is_named(machine, tmp_path):
             async with taken.running():
                 pass
     finally:
-        server.close()
-        await server.wait_closed()
+        other.close()
+        await other.wait_closed()
+
+
+async def test_connections_too_many_are_turned_away_and_the_rest_served(machine, monkeypatch):
+    """Without a limit clients would use up the descriptors, and then the disk "fails"."""
+    monkeypatch.setattr(server, "descriptors_for_clients", lambda _: 3)
+    async with machine.running():
+        api = machine.service.api_endpoint
+        held = [await asyncio.open_connection(api.host, api.port) for _ in range(3)]
+        reader, writer = await asyncio.open_connection(api.host, api.port)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        reader, kept = held[0]
+        kept.write(b"GET /healthz/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        for _, other in held:
+            other.close()
+
+
+async def test_a_client_that_leaves_takes_its_waiting_with_it(machine):
+    async with machine.running():
+        await machine.form()
+        waiters = machine.node._running._parts.applier._waiters
+        api = machine.service.api_endpoint
+        _, writer = await asyncio.open_connection(api.host, api.port)
+        writer.write(b"GET /v1/log?offset=9999&max_wait_ms=60000 HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(5):
+            while len(waiters) < 2:  # noqa: ASYNC110 - the applier itself waits, too
+                await asyncio.sleep(0.001)
+            writer.close()
+            while len(waiters) > 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize(("limit", "clients"), [(16_384, 15_872), (1024, 512), (64, 32)])
+def test_some_descriptors_are_kept_from_clients(limit, clients):
+    assert server.descriptors_for_clients(limit) == clients
 
 
 def counted(disk: FaultDisk, name: str) -> list[str]:

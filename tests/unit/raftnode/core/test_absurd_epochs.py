@@ -1,0 +1,69 @@
+"""An epoch from nowhere must not take the quorum to the end of all epochs."""
+
+import random
+import uuid
+
+import pytest
+
+from raftnode.core.effects import Fact, PersistQuorumState
+from raftnode.core.events import RequestReceived, ResponseReceived
+from raftnode.core.log_index import LogIndex
+from raftnode.core.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    ErrorCode,
+    FetchResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from raftnode.core.raft import EPOCH_JUMP_MAX, RaftCore
+from raftnode.core.state import QuorumState
+from raftnode.core.types import Epoch, LogPosition, NodeId, Offset, ReplicaKey, Voter, VoterSet
+
+OWN, PEER = (ReplicaKey(NodeId(n), uuid.UUID(int=n)) for n in (1, 2))
+LAST = LogPosition(Epoch(2**31 - 1), Offset(10**9))
+
+
+def make() -> RaftCore:
+    voters = VoterSet.of([Voter(OWN, None), Voter(PEER, None)])
+    return RaftCore(
+        OWN,
+        log=LogIndex(voters),
+        state=QuorumState(Epoch(5)),
+        cluster_id="c",
+        rng=random.Random(0),
+        now_ms=0,
+    )
+
+
+def requests(epoch: int):
+    at = Epoch(epoch)
+    yield VoteRequest(at, PEER, OWN, LAST, False)
+    yield VoteRequest(at, PEER, OWN, LAST, True)
+    yield BeginQuorumEpochRequest(at, PEER, OWN, None)
+    yield EndQuorumEpochRequest(at, PEER, OWN, (OWN,))
+
+
+@pytest.mark.parametrize("request_", list(requests(5 + EPOCH_JUMP_MAX + 1)), ids=repr)
+def test_a_request_of_an_absurd_epoch_changes_nothing(request_):
+    core = make()
+    effects = core.handle(RequestReceived(1, PEER, request_), 1)
+    assert core.replica.epoch == 5
+    assert not any(isinstance(effect, PersistQuorumState) for effect in effects)
+    assert any(isinstance(e, Fact) and e.name == "epoch_is_absurd" for e in effects)
+
+
+@pytest.mark.parametrize("request_", list(requests(5 + EPOCH_JUMP_MAX)), ids=repr)
+def test_an_epoch_that_a_long_absence_can_explain_is_taken(request_):
+    core = make()
+    core.handle(RequestReceived(1, PEER, request_), 1)
+    assert core.replica.epoch >= 5 + EPOCH_JUMP_MAX
+
+
+def test_a_response_of_an_absurd_epoch_is_no_answer():
+    core = make()
+    absurd = Epoch(2**31 - 1)
+    asked = VoteRequest(Epoch(5), OWN, PEER, LAST, True)
+    core.handle(ResponseReceived(PEER, asked, VoteResponse(ErrorCode.NONE, absurd, None, True)), 1)
+    core.handle(ResponseReceived(PEER, asked, FetchResponse(ErrorCode.NONE, absurd, PEER)), 2)
+    assert core.replica.epoch == 5

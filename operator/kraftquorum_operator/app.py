@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
+from typing import Any, cast
 
 import kopf
 import prometheus_client
@@ -69,6 +70,8 @@ async def _run(
         try:
             await kopf.operator(
                 registry=registry,
+                # kopf would look the user up, and a container's has no entry in passwd.
+                identity=cast("Any", settings.identity),
                 standalone=True,
                 clusterwide=settings.namespace is None,
                 namespaces=[settings.namespace] if settings.namespace else [],

@@ -18,6 +18,9 @@ def network(request: pytest.FixtureRequest) -> str:
 async def quorum(request, tmp_path, network):
     """Up to five nodes; the marker `quorum_settings(**settings)` sets more of the environment."""
     marker = request.node.get_closest_marker("quorum_settings")
-    settings = marker.kwargs if marker else {}
+    # kio imports hypothesis where it is installed, which then computes a table for a second
+    # of each process's start unless it finds one.
+    cache = str(request.config.rootpath / ".hypothesis")
+    settings = {"HYPOTHESIS_STORAGE_DIRECTORY": cache} | (marker.kwargs if marker else {})
     async with LocalQuorum(tmp_path, 5, network, settings) as made:
         yield made

@@ -19,7 +19,7 @@ _CHUNK_BYTES = 256 * 1024
 _TURN_RECORDS = 256
 """Applied in one go; then others have their turn on the loop. A few milliseconds."""
 
-READ_RECORDS_MAX = 4096
+READ_RECORDS_MAX = 2048
 """In one answer, however small they are: each costs the loop some ten microseconds."""
 
 

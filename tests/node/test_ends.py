@@ -1,0 +1,118 @@
+"""How a process ends: the exit code and the termination message say why, whatever happens."""
+
+import asyncio
+import json
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from raftnode.errors import ExitCode
+from raftnode.testing.localquorum import API_PORT, LocalNode, LocalQuorum
+
+pytestmark = pytest.mark.timeout(90)
+
+
+async def end_of(node: LocalNode) -> tuple[int, str]:
+    """The exit code, and the message with its reason checked against the code."""
+    code = await asyncio.to_thread(node.wait, 30)
+    message = json.loads(node.termination_message.read_text())
+    assert message["reason"] == ExitCode(code).name
+    return code, message["message"]
+
+
+def command(*words: str) -> int:
+    return subprocess.run(words, check=False, capture_output=True).returncode
+
+
+async def test_a_second_signal_does_not_spoil_a_clean_end(quorum):
+    await quorum.form(1)
+    node = quorum.nodes[0]
+    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+        node.signal(number)
+        await asyncio.sleep(0.01)
+    assert await end_of(node) == (ExitCode.OK, "stopped on request")
+
+
+async def test_a_port_that_is_taken_is_named(quorum):
+    node = quorum.nodes[0]
+    with socket.create_server((node.host, API_PORT)):
+        node.start()
+        code, message = await end_of(node)
+    assert code == ExitCode.USAGE
+    assert "api_listen" in message
+
+
+async def test_a_directory_in_use_is_left_alone(quorum):
+    await quorum.form(1)
+    first, second = quorum.nodes[0], quorum.nodes[1]
+    second.environment["RAFTNODE_LOG_DIR"] = str(first.directory)
+    second.start()
+    code, message = await end_of(second)
+    assert code == ExitCode.STORAGE_LOCKED
+    assert str(first.directory) in message
+    await quorum.client.put("still", b"served")
+
+
+async def test_a_fault_of_the_program_is_told_too(quorum, tmp_path):
+    """Here: a termination message for what nobody foresaw, through a module put in between."""
+    node = quorum.nodes[0]
+    (tmp_path / "sitecustomize.py").write_text(
+        "import raftnode.runtime.applier as module\n"
+        "async def run(self):\n"
+        "    raise LookupError('nobody foresaw this')\n"
+        "module.Applier.run = run\n"
+    )
+    node.environment["PYTHONPATH"] = str(tmp_path)
+    node.start()
+    assert await end_of(node) == (ExitCode.UNEXPECTED, "LookupError: nobody foresaw this")
+
+
+async def test_clients_cannot_use_up_the_descriptors(quorum):
+    """A node without descriptors would take its disk for lost and ask to be replaced."""
+    await quorum.form(1)
+    node = quorum.nodes[0]
+    assert node.process is not None
+    limits = Path(f"/proc/{node.process.pid}/limits")
+    if not limits.exists():
+        pytest.skip("needs /proc to see the limit of another process")
+    [line] = [line for line in limits.read_text().splitlines() if line.startswith("Max open")]
+    shown = line.split()[3:5]
+    soft, hard = (int(limit) if limit.isdecimal() else 1 << 30 for limit in shown)
+    assert soft >= min(hard, 16_384)
+
+
+@pytest.mark.skipif(shutil.which("mount") is None, reason="needs mount")
+async def test_a_full_disk_ends_the_node_and_more_room_brings_it_back(tmp_path, network):
+    directory = tmp_path / "node-0"
+    directory.mkdir()
+    if command("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(directory)):
+        pytest.skip("may not mount")
+    try:
+        settings = {"RAFTNODE_DISK_RESERVE_BYTES": "0"}
+        async with LocalQuorum(tmp_path, 1, network, settings) as quorum:
+            await quorum.form(1)
+            [node], kept = quorum.nodes, 0
+            assert node.process is not None
+            while node.process.poll() is None:
+                try:
+                    await quorum.client.put(f"key-{kept}", bytes(500_000), timeout_ms=3000)
+                except Exception:  # noqa: BLE001 - the last one, whatever it is told
+                    break
+                kept += 1
+            code, message = await end_of(node)
+            assert code == ExitCode.STORAGE_FAILED
+            assert "No space left" in message
+            assert kept > 5
+            assert not command("mount", "-o", "remount,size=64m", str(directory))
+            node.start()
+            await quorum.leader()
+            for number in range(kept):
+                assert await quorum.client.get(f"key-{number}") is not None
+            await quorum.client.put("after", b"all")
+            node.kill()
+    finally:
+        command("umount", "-l", str(directory))

@@ -41,7 +41,7 @@ def commands(stage: Stage, env: Path) -> list[str]:
         "raftnode kv put hello world",
         f"curl -s {stage.operator.metrics_url} | grep ^kraftquorum",
         f"curl -s http://{_api(stage, 0)}/metrics | grep ^raft",
-        f"rm -rf {stage.volume(0)}/*      # a disk, under its running process",
+        f"find {stage.volume(0)} -mindepth 1 -delete   # a disk, under its running process",
     ]
 
 

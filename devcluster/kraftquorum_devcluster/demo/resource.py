@@ -1,6 +1,7 @@
 """The KRaftQuorum as the API server has it: what any user of `kubectl` sees."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 
@@ -29,7 +30,7 @@ class Resource:
             replicas=int(status.get("replicas", 0)),
             action=str(status.get("currentAction") or ""),
             waiting_for=str(status.get("waitingFor") or ""),
-            message=str(status.get("message", "")),
+            message=_from_here(str(status.get("message", ""))),
         )
 
     @property
@@ -43,3 +44,8 @@ class Resource:
     def settled(self) -> bool:
         """Whether the operator has seen the newest spec and has nothing left to do."""
         return self.phase == "Running" and self.observed_generation == self.generation
+
+
+def _from_here(text: str) -> str:
+    """Paths in a text as people want to read them: from here, if they lie below."""
+    return text.replace(f"{Path.cwd()}/", "")

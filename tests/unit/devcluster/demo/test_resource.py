@@ -30,3 +30,8 @@ def test_settled_means_about_the_newest_spec():
     assert Resource.of(body()).settled
     assert not Resource.of(body(generation=2)).settled
     assert not Resource.of(body(phase="Waiting")).settled
+
+
+def test_paths_in_messages_are_shown_from_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Resource.of(body(message=f"{tmp_path}/build/x is gone")).doing == "build/x is gone"

@@ -120,3 +120,18 @@ async def test_a_full_disk_ends_the_node_and_more_room_brings_it_back(tmp_path, 
             node.kill()
     finally:
         command("umount", "-l", str(directory))
+
+
+async def test_a_long_pause_ends_nothing(quorum):
+    """Connections die meanwhile, at both ends and in the middle of frames."""
+    await quorum.form(3)
+    for _ in range(2):
+        leader = await quorum.leader()
+        leader.signal(signal.SIGSTOP)
+        await asyncio.sleep(4)
+        leader.signal(signal.SIGCONT)
+        await quorum.client.put("after", b"pause")
+    await asyncio.sleep(1)
+    for node in quorum.nodes[:3]:
+        assert node.process is not None
+        assert node.process.poll() is None

@@ -218,6 +218,9 @@ class Link:
                 if problem is not None:
                     reason = problem
                     break
+        except (OSError, RuntimeError) as error:
+            # Answering a ping while the connection closes, e.g. after a long pause.
+            reason = f"{error}"
         finally:
             self._connection = None
             writer.cancel()

@@ -309,6 +309,14 @@ def _cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
         ),
     )
     yield (
+        settings.fetch_max_wait_ms < settings.election_timeout_ms,
+        (
+            f"fetch_max_wait_ms ({settings.fetch_max_wait_ms}) must be less than "
+            f"election_timeout_ms ({settings.election_timeout_ms}): an idle Fetch waits so long, "
+            "and a replica whose catch-up round takes an election time-out is never caught up"
+        ),
+    )
+    yield (
         settings.retry_backoff_ms <= settings.retry_backoff_max_ms,
         (
             f"retry_backoff_ms ({settings.retry_backoff_ms}) exceeds retry_backoff_max_ms "

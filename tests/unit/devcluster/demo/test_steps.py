@@ -1,0 +1,104 @@
+"""The script's frame: order, failure by name, and what kills the leader at the right moment."""
+
+import dataclasses
+import time
+
+import pytest
+
+from kraftquorum_devcluster.demo import steps
+from kraftquorum_devcluster.demo.errors import DeadlineError, StepFailedError
+from kraftquorum_devcluster.demo.plan import SHORT
+from kraftquorum_devcluster.demo.scene import Scene
+from kraftquorum_devcluster.demo.stage import Places, Stage
+from kraftquorum_devcluster.demo.steps import Play, Step
+from kraftquorum_devcluster.demo.testing import A, B, C, quorum, replica
+from kraftquorum_devcluster.demo.watching import Watcher
+from raftnode.client import UnavailableError
+
+D, E = replica(3), replica(4)
+
+
+class Lines:
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.said: list[str] = []
+
+    def step(self, number: int, title: str, why: str) -> None:
+        assert why
+        self.steps.append(f"{number} {title}")
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+class Client:
+    """Answers DescribeQuorum from a list, the last one for ever."""
+
+    def __init__(self, answers: list) -> None:
+        self._answers = answers
+
+    async def describe_quorum(self, **_: object):
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def play(tmp_path) -> Play:
+    stage = Stage(Places(tmp_path, tmp_path, tmp_path), name="demo", wanted=3)
+    scene = Scene()
+    watcher = Watcher(Client([]), None, "/krq", scene, time.monotonic, lambda _: None)
+    return Play(stage, SHORT, scene, Lines(), watcher, None, time.monotonic)
+
+
+def test_the_script_is_the_promised_one(play):
+    assert [step.title for step in play.script()] == [
+        "Apply the quorum",
+        "Write",
+        "Scale 3 → 5",
+        "Scale 5 → 3, and kill the leader in the middle of it",
+        "Destroy a follower's disk under its running process",
+        "Destroy the leader's disk",
+        "Read everything back",
+    ]
+
+
+async def test_a_failing_step_is_named_and_ends_the_script(play, monkeypatch):
+    ran: list[str] = []
+
+    async def fine() -> None:
+        ran.append("fine")
+
+    async def late() -> None:
+        raise DeadlineError("a miracle", 5, "nothing")
+
+    script = (Step("One", "why", fine), Step("Two", "why", late), Step("Three", "why", fine))
+    monkeypatch.setattr(Play, "script", lambda _: script)
+    with pytest.raises(StepFailedError, match="step “Two” failed: not within 5 s: a miracle"):
+        await play.run()
+    assert ran == ["fine"]
+    assert play.view.steps == ["1 One", "2 Two"]
+    assert [act.span.until_s is not None for act in play.scene.history.acts] == [True, True]
+
+
+async def test_the_leader_is_killed_once_a_removal_is_in_its_log(play, monkeypatch):
+    killed: list[int] = []
+    monkeypatch.setattr(steps, "kill", killed.append)
+    five = [A, B, C, D, E]
+    play.watcher.client = Client(
+        [quorum(A, five), UnavailableError("moved", {}), quorum(B, five[:4], committed=five)]
+    )
+    await play._kill_amid_removal(5, {node: 100 + node for node in range(5)})
+    assert killed == [101]
+    assert play.leader_kill["removal_committed"] is False
+    assert play.scene.history.faults[0].violent
+    assert "appended, not yet committed" in play.view.said[0]
+
+
+async def test_a_removal_that_never_comes_is_a_deadline(play, monkeypatch):
+    monkeypatch.setattr(steps, "kill", lambda _: pytest.fail("killed too early"))
+    play.plan = dataclasses.replace(SHORT, fault_s=0.05)
+    play.watcher.client = Client([quorum(A, [A, B, C, D, E])])
+    with pytest.raises(DeadlineError, match="a removal in the leader's log"):
+        await play._kill_amid_removal(5, dict.fromkeys(range(5), 1))

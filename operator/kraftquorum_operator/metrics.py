@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import Decision, Done, Wait
+from kraftquorum_operator.plan.copies import copied_voters
 from kraftquorum_operator.report.conditions import QUORUM_LOST, fault_tolerance
 
 QUORUM = ("namespace", "quorum")
@@ -64,6 +65,12 @@ class Metrics:
             QUORUM,
             registry=registry,
         )
+        self.voters_copied = Gauge(
+            "kraftquorum_voters_on_copied_volumes",
+            "Voters that answer from a volume that was put back from a copy.",
+            QUORUM,
+            registry=registry,
+        )
         self.leader_epoch = Gauge(
             "kraftquorum_leader_epoch", "Epoch of the confirmed leader.", QUORUM, registry=registry
         )
@@ -90,6 +97,7 @@ class Metrics:
         fresh = sum(1 for voter in quorum.voters if voter.fresh) if quorum else 0
         self.voters_caught_up.labels(*key).set(fresh)
         self.fault_tolerance.labels(*key).set(fault_tolerance(seen))
+        self.voters_copied.labels(*key).set(len(copied_voters(seen)))
         if quorum is not None:
             self.leader_epoch.labels(*key).set(quorum.epoch)
         guard = decision.guard if isinstance(decision, Wait) else None
@@ -119,6 +127,7 @@ class Metrics:
                 "kraftquorum_voters_caught_up",
                 "kraftquorum_fault_tolerance",
                 "kraftquorum_quorum_lost",
+                "kraftquorum_voters_on_copied_volumes",
                 "kraftquorum_leader_epoch",
                 "kraftquorum_last_reconcile_timestamp_seconds",
             ),
@@ -137,6 +146,7 @@ class Metrics:
             self.voters_caught_up,
             self.fault_tolerance,
             self.quorum_lost,
+            self.voters_copied,
             self.leader_epoch,
             self.last_reconcile,
         )

@@ -34,6 +34,15 @@ LABEL_POD_INDEX = "apps.kubernetes.io/pod-index"
 ANNOTATION_HASH = f"{GROUP}/applied-hash"
 """Digest of the body that was applied last, so that an unchanged object is not written again."""
 
+ANNOTATION_DIRECTORY_ID = f"{GROUP}/directory-id"
+ANNOTATION_CLAIM_UID = f"{GROUP}/claim-uid"
+"""On a claim: the storage UUID that was recorded on it, and the claim's own UID. On a copy of
+the claim the second one is another claim's (S3)."""
+
+ANNOTATION_RECORDED = f"{GROUP}/recorded-claim-"
+"""On the StatefulSet, with the ordinal: storage UUID and claim UID that were recorded last, for
+a claim that is made anew and has no annotations (S3)."""
+
 FINALIZER = f"{GROUP}/quorum"
 KOPF_PREFIX = GROUP
 

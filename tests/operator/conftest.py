@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -22,6 +25,46 @@ from kraftquorum_operator.model.crd import render
 OPERATOR = Path(sys.executable).parent / "kraftquorum-operator"
 LEASE_S = 2
 
+PLURALS = {
+    "krq": "apis/kraftquorum.io/v1alpha1/namespaces/{}/kraftquorums",
+    "pods": "api/v1/namespaces/{}/pods",
+    "pvc": "api/v1/namespaces/{}/persistentvolumeclaims",
+    "configmaps": "api/v1/namespaces/{}/configmaps",
+    "events": "api/v1/namespaces/{}/events",
+    "sts": "apis/apps/v1/namespaces/{}/statefulsets",
+    "pdb": "apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+}
+LEASE = "apis/coordination.k8s.io/v1/namespaces/{}/leases/kraftquorum-operator"
+
+
+class Api:
+    """GET on one kept connection: a kubectl for each look would cost half a core."""
+
+    def __init__(self, cluster: DevCluster) -> None:
+        url = urlsplit(cluster.server_url)
+        context = ssl.create_default_context(cafile=str(cluster.ca_file))
+        assert url.hostname is not None
+        self._connection = http.client.HTTPSConnection(
+            url.hostname, url.port, timeout=30, context=context
+        )
+        self._headers = {"Authorization": f"Bearer {cluster.token}"}
+
+    def get(self, path: str) -> tuple[int, dict[str, Any]]:
+        """GET; tried again once, since an idle connection may have been closed."""
+        for attempt in (1, 2):
+            try:
+                self._connection.request("GET", f"/{path}", headers=self._headers)
+                answer = self._connection.getresponse()
+                return answer.status, json.loads(answer.read())
+            except (http.client.HTTPException, OSError):
+                self._connection.close()
+                if attempt == 2:
+                    raise
+        raise AssertionError
+
+    def close(self) -> None:
+        self._connection.close()
+
 
 class Operators:
     """Operator processes of one test; all of them end with it."""
@@ -29,6 +72,7 @@ class Operators:
     def __init__(self, cluster: DevCluster, namespace: str, logs: Path) -> None:
         self.cluster, self.namespace, self.logs = cluster, namespace, logs
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.api = Api(cluster)
 
     def start(self, kubeconfig: Path | None = None, **settings: object) -> subprocess.Popen[bytes]:
         """Start one; settings are KRAFTQUORUM_* variables."""
@@ -68,6 +112,13 @@ class Operators:
                 process.kill()
                 process.wait()
 
+    def holds_lease(self, process: subprocess.Popen[bytes]) -> bool:
+        """Whether one is the active one."""
+        path = LEASE.format(self.namespace)
+        status, lease = self.api.get(path)
+        identity = f"operator-{self.processes.index(process)}"
+        return status == 200 and lease["spec"]["holderIdentity"] == identity
+
     def actions(self) -> list[str]:
         """What all of them did, as `Action what`."""
         lines = [
@@ -95,6 +146,7 @@ class Krq:
 
     def __init__(self, cluster: DevCluster, namespace: str, operators: Operators) -> None:
         self.cluster, self.namespace, self.operators = cluster, namespace, operators
+        self.api = operators.api
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         return self.cluster.kubectl("-n", self.namespace, *arguments, stdin=stdin)
@@ -109,10 +161,15 @@ class Krq:
         self.kubectl("apply", "-f", "-", stdin=json.dumps(body))
 
     def get(self, kind: str = "krq", name: str = "demo") -> dict[str, Any]:
-        return json.loads(self.kubectl("get", kind, name, "-o", "json"))
+        kind = {"pod": "pods"}.get(kind, kind)
+        status, body = self.api.get(f"{PLURALS[kind].format(self.namespace)}/{name}")
+        assert status == 200, body
+        return body
 
     def list(self, kind: str) -> list[dict[str, Any]]:
-        return json.loads(self.kubectl("get", kind, "-o", "json"))["items"]
+        status, body = self.api.get(PLURALS[kind].format(self.namespace))
+        assert status == 200, body
+        return body["items"]
 
     def status(self) -> dict[str, Any]:
         return self.get().get("status", {})
@@ -129,7 +186,7 @@ class Krq:
         started = time.monotonic()
         while not holds():
             if time.monotonic() - started > timeout_s:
-                status = json.dumps(self.get() if self.list("krq") else None, indent=1)
+                status = json.dumps(self.list("krq"), indent=1)
                 raise AssertionError(f"not {what}:\n{status}\n{self.operators.log()}")
             time.sleep(0.1)
         return time.monotonic() - started
@@ -197,7 +254,10 @@ def operators(
     started = Operators(devcluster, namespace, tmp_path)
     yield started
     for process in started.processes:
-        started.stop(process)
+        process.kill()
+    for process in started.processes:
+        process.wait()
+    started.api.close()
 
 
 @pytest.fixture

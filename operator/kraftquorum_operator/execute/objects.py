@@ -12,6 +12,7 @@ from kraftquorum_operator.plan.actions import (
     DeleteLatch,
     DeletePod,
     DeleteStatefulSet,
+    RecordClaims,
     SetClaimOwner,
     SetReplicas,
     SetVoterLabel,
@@ -92,6 +93,34 @@ async def set_claim_owner(action: SetClaimOwner, tools: Tools) -> str:
         change={"metadata": {"labels": {names.LABEL_OWNER_UID: tools.owner.uid}}},
     )
     return action.claim
+
+
+async def record_claims(action: RecordClaims, tools: Tools) -> str:
+    """Record each claim on itself, by its UID, then all of them on the StatefulSet."""
+    for name, _, record in action.claims:
+        annotations = {
+            names.ANNOTATION_DIRECTORY_ID: record.directory_id,
+            names.ANNOTATION_CLAIM_UID: record.claim_uid,
+        }
+        await tools.kube.patch(
+            "PersistentVolumeClaim",
+            tools.owner.namespace,
+            name,
+            uid=record.claim_uid,
+            change={"metadata": {"annotations": annotations}},
+        )
+    recorded = {
+        f"{names.ANNOTATION_RECORDED}{ordinal}": f"{record.directory_id} {record.claim_uid}"
+        for _, ordinal, record in action.claims
+    }
+    await tools.kube.patch(
+        "StatefulSet",
+        tools.owner.namespace,
+        tools.owner.name,
+        uid=action.statefulset_uid,
+        change={"metadata": {"annotations": recorded}},
+    )
+    return ", ".join(f"{name}: {record.directory_id}" for name, _, record in action.claims)
 
 
 async def _delete(kind: str, name: str, uid: str, tools: Tools) -> str:

@@ -29,6 +29,8 @@ async def run(action: Action, tools: Tools) -> str:
             return await objects.set_voter_label(action, tools)
         case actions.SetClaimOwner():
             return await objects.set_claim_owner(action, tools)
+        case actions.RecordClaims():
+            return await objects.record_claims(action, tools)
         case actions.DeleteClaim():
             return await objects.delete_claim(action, tools)
         case actions.DeletePod():

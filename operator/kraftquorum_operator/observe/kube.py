@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from kraftquorum_operator import names
-from kraftquorum_operator.observe.snapshot import Claim, Pod, StatefulSet
+from kraftquorum_operator.observe.snapshot import Claim, ClaimRecord, Pod, StatefulSet
 
 Body = dict[str, Any]
 
@@ -26,6 +26,10 @@ def _parts(body: Body, key: str) -> list[Body]:
 
 def _labels(body: Body) -> dict[str, str]:
     return _part(body["metadata"], "labels")
+
+
+def _annotations(body: Body) -> dict[str, str]:
+    return _part(body["metadata"], "annotations")
 
 
 def _terminating(body: Body) -> bool:
@@ -45,7 +49,25 @@ def read_statefulset(body: Body | None) -> StatefulSet | None:
         revision=status.get("updateRevision") if current else None,
         owner_uid=_labels(body).get(names.LABEL_OWNER_UID),
         terminating=_terminating(body),
+        records=_records(_annotations(body)),
     )
+
+
+def _records(annotations: dict[str, str]) -> tuple[tuple[int, ClaimRecord], ...]:
+    """What was recorded last for each ordinal; anything that is not ours is left out."""
+    found: dict[int, ClaimRecord] = {}
+    for key, value in annotations.items():
+        ordinal = key.removeprefix(names.ANNOTATION_RECORDED)
+        directory_id, _, claim_uid = value.partition(" ")
+        if ordinal != key and ordinal.isdecimal() and claim_uid:
+            found[int(ordinal)] = ClaimRecord(directory_id, claim_uid)
+    return tuple(sorted(found.items(), key=lambda item: item[0]))
+
+
+def _record(annotations: dict[str, str]) -> ClaimRecord | None:
+    directory_id = annotations.get(names.ANNOTATION_DIRECTORY_ID)
+    claim_uid = annotations.get(names.ANNOTATION_CLAIM_UID)
+    return ClaimRecord(directory_id, claim_uid) if directory_id and claim_uid else None
 
 
 def read_claims(quorum: str, bodies: Sequence[Body]) -> tuple[Claim, ...]:
@@ -68,6 +90,7 @@ def read_claims(quorum: str, bodies: Sequence[Body]) -> tuple[Claim, ...]:
                 owner_uid=_labels(body).get(names.LABEL_OWNER_UID),
                 volume=volume,
                 shared=bool(volume) and volumes[volume] > 1,
+                record=_record(_annotations(body)),
             )
         )
     return tuple(sorted(claims, key=lambda claim: claim.ordinal))

@@ -21,6 +21,7 @@ from kraftquorum_operator.observe.quorum import (
     read_quorum,
 )
 from kraftquorum_operator.observe.snapshot import Snapshot
+from kraftquorum_operator.plan.copies import distrust
 from kraftquorum_operator.resources.build import build, object_key
 from kraftquorum_operator.resources.latch import read_latch
 from kraftquorum_operator.resources.metadata import Body, Owner
@@ -93,7 +94,7 @@ async def observe(
         outdated = tuple(key for key in outdated if not key.startswith("PodDisruptionBudget/"))
     return Observed(
         spec=spec,
-        seen=replace(seen, outdated=outdated),
+        seen=distrust(replace(seen, outdated=outdated)),
         owner=owner,
         resource=resource,
         bodies=bodies,

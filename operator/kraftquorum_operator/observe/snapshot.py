@@ -22,6 +22,14 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimRecord:
+    """Which claim a storage UUID was recorded on (S3)."""
+
+    directory_id: str
+    claim_uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """A volume claim of one ordinal."""
 
@@ -36,6 +44,8 @@ class Claim:
     volume: str | None = None
     shared: bool = False
     """Another claim of the namespace names the same volume."""
+    record: ClaimRecord | None = None
+    """Off its annotations; on a copy of a claim it names the other claim's UID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,8 @@ class Progress:
     replica: Replica
     caught_up: bool
     fenced: bool = False
+    copied: bool = False
+    """Its volume was put back from a copy (S3): it never counts, see `plan/copies.py`."""
     lag: int = 0
     last_fetch_age_ms: int | None = None
     silent_since_ms: int | None = None
@@ -97,7 +109,7 @@ class Progress:
     @property
     def fresh(self) -> bool:
         """Whether it counts towards a majority that can commit now."""
-        return self.caught_up and not self.fenced
+        return self.caught_up and not self.fenced and not self.copied
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -188,6 +200,12 @@ class StatefulSet:
     """The update revision, which a current pod's label names."""
     owner_uid: str | None = None
     terminating: bool = False
+    records: tuple[tuple[int, ClaimRecord], ...] = ()
+    """By ordinal: what was recorded last (S3)."""
+
+    def record(self, ordinal: int) -> ClaimRecord | None:
+        """What was recorded last for an ordinal."""
+        return dict(self.records).get(ordinal)
 
 
 @dataclass(frozen=True, slots=True)

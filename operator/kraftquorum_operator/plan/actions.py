@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kraftquorum_operator.observe.snapshot import Latch, LatchVoter, Replica, VoterRecord
+from kraftquorum_operator.observe.snapshot import (
+    ClaimRecord,
+    Latch,
+    LatchVoter,
+    Replica,
+    VoterRecord,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,15 @@ class SetClaimOwner:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordClaims:
+    """Write down which claim each storage UUID is on (S3), on the claims and the StatefulSet."""
+
+    statefulset_uid: str
+    claims: tuple[tuple[str, int, ClaimRecord], ...]
+    """Name of the claim, ordinal, and what to record."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteClaim:
     """Delete one volume claim, by its UID."""
 
@@ -154,6 +169,7 @@ Action = (
     | MoveLeadership
     | SetVoterLabel
     | SetClaimOwner
+    | RecordClaims
     | DeleteClaim
     | DeletePod
     | DeleteStatefulSet
@@ -202,6 +218,8 @@ def describe(action: Action) -> str:
             return f"DeleteClaim {claim} ({reason})"
         case SetClaimOwner(claim):
             return f"SetClaimOwner {claim}"
+        case RecordClaims(_, claims):
+            return f"RecordClaims {', '.join(name for name, _, _ in claims)}"
         case AdoptQuorum(cluster_id):
             return f"AdoptQuorum {cluster_id}"
         case ApplyObjects(objects):

@@ -14,13 +14,20 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Action, ApplyObjects, Decision, Done, Wait
+from kraftquorum_operator.plan.copies import distrust
 from kraftquorum_operator.plan.deletion import delete
 from kraftquorum_operator.plan.formation import create, latch, raise_replicas, send_latch
 from kraftquorum_operator.plan.guards import Case, first_block
 from kraftquorum_operator.plan.quorum_loss import without_leader
 from kraftquorum_operator.plan.recovery import repair, retire, retire_waits
 from kraftquorum_operator.plan.rollout import roll
-from kraftquorum_operator.plan.scaling import claim_owners, grow, shrink, voter_labels
+from kraftquorum_operator.plan.scaling import (
+    claim_owners,
+    claim_records,
+    grow,
+    shrink,
+    voter_labels,
+)
 
 Step = Callable[[Case], Action | Wait | None]
 
@@ -30,6 +37,7 @@ PREPARATION: tuple[Step, ...] = (create, raise_replicas, send_latch, latch)
 OPERATION: tuple[Step, ...] = (
     voter_labels,
     claim_owners,
+    claim_records,
     repair,
     retire,
     shrink,
@@ -48,6 +56,7 @@ def decide(spec: QuorumSpec, seen: Snapshot, now_ms: int) -> Decision:
         seen: what is there, read after the last action.
         now_ms: the operator's monotonic clock, the one that `silent_since_ms` is on.
     """
+    seen = distrust(seen)
     case = Case(spec, seen, now_ms)
     if seen.deleting:
         return delete(case)

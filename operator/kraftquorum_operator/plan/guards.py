@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.snapshot import Progress, Quorum, Replica, Snapshot, majority
 from kraftquorum_operator.plan.actions import Wait
+from kraftquorum_operator.plan.copies import why_copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +361,23 @@ def replica_silent_for_grace_period(case: Case) -> str | None:
     if voter.silent_since_ms is None:
         return f"the leader still hears from {case.old}"
     return f"{case.old} is silent for {case.now_ms - voter.silent_since_ms} ms"
+
+
+@guard
+def claim_is_the_recorded_one(case: Case) -> str | None:
+    """The replica answers from the claim that its storage UUID was recorded on (S3).
+
+    A volume put back from a snapshot or a backup has forgotten votes and acknowledged records.
+    Such a voter is not counted in any majority. With policy `Automatic` it is replaced, claim
+    then pod, once all other voters are caught up and are a majority without it; else a person
+    decides: delete its claim and pod, or, to accept the volume as it is, set the claim's
+    annotations `kraftquorum.io/directory-id` to the replica's storage UUID and
+    `kraftquorum.io/claim-uid` to the claim's own UID. Claims from before there were such
+    annotations are trusted once, and recorded.
+    """
+    node = case.seen.node(case.ordinal)
+    why = why_copied(case.seen, node) if node is not None else None
+    return f"{why}: its volume was put back from a copy" if why else None
 
 
 @guard

@@ -19,9 +19,11 @@ from kraftquorum_operator.plan.actions import (
     DeletePod,
     JoinNode,
     MoveLeadership,
+    RecordClaims,
     RemoveVoter,
     Wait,
 )
+from kraftquorum_operator.plan.copies import unrecorded
 from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, first_block
 
 REPLACE_ME_RESTARTS = {12: 2, 13: 2, 10: 5}
@@ -42,7 +44,9 @@ def repair(case: Case) -> Step:
             waits.append(step)
         elif step is not None:
             return step
-    return waits[0] if waits else None
+    # A volume put back from a copy is told before a voter that is just away.
+    grave = [wait for wait in waits if wait.guard == guards.claim_is_the_recorded_one.__name__]
+    return next(iter([*grave, *waits]), None)
 
 
 def _steps(case: Case) -> Iterator[Step]:
@@ -101,9 +105,33 @@ def _replace(case: Case, ordinal: int) -> Step:
     if node is None:
         return _silent_voter(case, ordinal)
     if node.replica in quorum.replicas:
+        if any(voter.copied for voter in quorum.voters_of(ordinal)):
+            return _copied_voter(case, node.replica)
         return first_block(_case(case, ordinal, old=None), guards.node_catches_up)
     wait = first_block(_case(case, ordinal, old=None), guards.replacement_policy_allows)
     return wait or admit(case, ordinal, replaces=dead[0])
+
+
+def _copied_voter(case: Case, old: Replica) -> Action | Wait | None:
+    """A voter whose volume was put back from a copy (S3): replaced as one with a damaged disk.
+
+    It answers, so nothing but the record on its claim speaks against it. Were that a mistake,
+    no data is lost: it goes only while all others have what is committed.
+    """
+    subject = _case(case, old.node_id, old=old)
+    copied = first_block(subject, guards.claim_is_the_recorded_one)
+    blocked = first_block(
+        subject,
+        guards.deletion_policy_allows,
+        *VOTER_CHANGE,
+        guards.survivors_caught_up,
+        guards.majority_survives_loss,
+    )
+    if blocked is not None and copied is not None:
+        return Wait(copied.guard, f"{copied.why}; not replaced, {blocked.guard}: {blocked.why}")
+    if case.seen.quorum is not None and case.seen.quorum.leader == old:
+        return move_leadership(subject)
+    return _wipe(case, old.node_id, "its volume was put back from a copy") or copied
 
 
 def admit(case: Case, ordinal: int, *, replaces: Replica | None) -> Action | Wait:
@@ -139,8 +167,15 @@ def admit(case: Case, ordinal: int, *, replaces: Replica | None) -> Action | Wai
         if case.spec.replacement.order == "RemoveFirst":
             return remove(case, ordinal, replaces)
     wait = first_block(
-        subject, *VOTER_CHANGE, guards.survivors_caught_up, guards.majority_survives_addition
+        subject,
+        guards.claim_is_the_recorded_one,
+        *VOTER_CHANGE,
+        guards.survivors_caught_up,
+        guards.majority_survives_addition,
     )
+    record = unrecorded(case.seen, node.replica)
+    if wait is None and record is not None and case.seen.statefulset is not None:
+        return RecordClaims(case.seen.statefulset.uid, (record,))
     return wait or AddVoter(node.replica, node.peer_endpoint, quorum.record, replaces)
 
 
@@ -212,11 +247,11 @@ def _is_broken(pod: Pod | None, phase: str) -> bool:
     return pod.restarts >= REPLACE_ME_RESTARTS.get(pod.exit_code, 1_000_000)
 
 
-def _wipe(case: Case, ordinal: int) -> Action | None:
+def _wipe(case: Case, ordinal: int, reason: str = "the replica's storage is lost") -> Action | None:
     """Claim first, then pod; a pod that waits for a claim that is gone is made again."""
     pod, claim = case.seen.pod(ordinal), case.seen.claim(ordinal)
     if claim is not None and not claim.terminating:
-        return DeleteClaim(claim.name, claim.uid, "the replica's storage is lost")
+        return DeleteClaim(claim.name, claim.uid, reason)
     if pod is None or pod.terminating:
         return None
     if claim is None and pod.age_ms < STUCK_POD_MS:

@@ -11,12 +11,14 @@ from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
     Action,
     DeleteClaim,
+    RecordClaims,
     RemoveVoter,
     SetClaimOwner,
     SetReplicas,
     SetVoterLabel,
     Wait,
 )
+from kraftquorum_operator.plan.copies import unrecorded
 from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, first_block
 from kraftquorum_operator.plan.recovery import admit, move_leadership
 
@@ -54,6 +56,25 @@ def claim_owners(case: Case) -> Action | None:
         if node.cluster_id == quorum.cluster_id:
             return SetClaimOwner(claim.name, claim.uid)
     return None
+
+
+def claim_records(case: Case) -> Action | None:
+    """Record the claims of well voters that are not recorded yet (S3).
+
+    Those of a quorum that just formed or was adopted, or from before there were records; all
+    others are recorded before they become voters.
+    """
+    quorum, statefulset = case.seen.quorum, case.seen.statefulset
+    if quorum is None or statefulset is None or not quorum.confirmed:
+        return None
+    found = [
+        record
+        for voter in quorum.voters
+        if voter.fresh
+        and voter.replica in quorum.committed
+        and (record := unrecorded(case.seen, voter.replica)) is not None
+    ]
+    return RecordClaims(statefulset.uid, tuple(found)) if found else None
 
 
 def shrink(case: Case) -> Action | Wait | None:

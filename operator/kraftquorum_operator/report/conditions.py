@@ -9,6 +9,7 @@ from typing import Literal
 from kraftquorum_operator.model.status import Condition
 from kraftquorum_operator.observe.snapshot import Snapshot, majority
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, describe
+from kraftquorum_operator.plan.copies import copied_voters, why_copied
 
 Answer = tuple[bool, str, str]
 """Whether it holds, a reason in one word, and a sentence."""
@@ -92,6 +93,20 @@ def _formation_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answe
     return False, "NotBlocked", "formed" if seen.latch else "forming"
 
 
+def _volume_from_copy(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """A voter answers from a volume that was put back from a copy; it counts in no majority."""
+    del wanted, decision
+    copied = copied_voters(seen)
+    if not copied:
+        return False, "AsRecorded", "every voter that answers is on its recorded claim"
+    nodes = [node for node in seen.nodes if node.replica in copied]
+    reasons = "; ".join(f"{node.replica}: {why_copied(seen, node)}" for node in nodes)
+    return True, camel("claim_is_the_recorded_one"), reasons
+
+
+ALARMS = frozenset({"claim_is_the_recorded_one"})
+"""Guards that are told at once, as warnings, whether or not a person has to do something."""
+
 NEEDS_PERSON = frozenset(
     {
         "not_paused",
@@ -113,6 +128,7 @@ CONDITIONS: dict[str, Callable[[Snapshot, int, Decision], Answer]] = {
     "Degraded": _degraded,
     "QuorumLost": _quorum_lost,
     "FormationBlocked": _formation_blocked,
+    "VolumeFromCopy": _volume_from_copy,
 }
 
 

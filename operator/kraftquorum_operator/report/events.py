@@ -7,7 +7,7 @@ from typing import Literal
 
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait, describe
-from kraftquorum_operator.report.conditions import NEEDS_PERSON, camel
+from kraftquorum_operator.report.conditions import ALARMS, NEEDS_PERSON, camel
 
 PATIENCE_MS = 5_000
 """A guard that a moment clears is not worth an event."""
@@ -38,7 +38,7 @@ class EventLog:
             return [] if isinstance(decision, Done) else [_action(decision)]
         if decision.guard != self.guard:
             self.guard, self.blocked_since_ms, self.told_at_ms = decision.guard, now_ms, None
-        urgent = decision.guard in NEEDS_PERSON
+        urgent = decision.guard in NEEDS_PERSON | ALARMS
         if not urgent and now_ms - self.blocked_since_ms < PATIENCE_MS:
             return []
         if self.told_at_ms is not None and now_ms - self.told_at_ms < interval_ms:

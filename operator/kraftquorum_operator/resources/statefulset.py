@@ -7,7 +7,7 @@ The pods carry no voter label: only a committed voter gets it, from the operator
 from __future__ import annotations
 
 from kraftquorum_operator import names
-from kraftquorum_operator.model.spec import Quantities, QuorumSpec
+from kraftquorum_operator.model.spec import NodeSettings, Quantities, QuorumSpec
 from kraftquorum_operator.resources.metadata import Body, Owner, metadata, selector
 
 GRACE_SECONDS = 15
@@ -131,6 +131,15 @@ def _resources(spec: QuorumSpec) -> Body:
     return {"resources": found} if found else {}
 
 
+def fetch_max_wait_ms(node: NodeSettings) -> int:
+    """How long an idle leader may hold a Fetch: derived, so that every allowed pair of times works.
+
+    A node refuses to start unless it is at most half the fetch time-out and less than the
+    election time-out; 500 ms with the defaults.
+    """
+    return min(500, node.fetch_timeout_ms // 4, node.election_timeout_ms // 2)
+
+
 def _environment(owner: Owner, spec: QuorumSpec) -> list[Body]:
     def field(name: str, path: str) -> Body:
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
@@ -149,6 +158,7 @@ def _environment(owner: Owner, spec: QuorumSpec) -> list[Body]:
         "RAFTNODE_API_ADVERTISED": f"$(POD_NAME).{domain}:{names.API_PORT}",
         "RAFTNODE_BOOTSTRAP_SERVERS": peers,
         "RAFTNODE_FETCH_TIMEOUT_MS": str(node.fetch_timeout_ms),
+        "RAFTNODE_FETCH_MAX_WAIT_MS": str(fetch_max_wait_ms(node)),
         "RAFTNODE_ELECTION_TIMEOUT_MS": str(node.election_timeout_ms),
         "RAFTNODE_ELECTION_BACKOFF_MAX_MS": str(node.election_backoff_max_ms),
         "RAFTNODE_REQUEST_TIMEOUT_MS": str(node.request_timeout_ms),

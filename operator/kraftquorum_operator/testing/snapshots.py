@@ -8,6 +8,7 @@ from dataclasses import replace
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.snapshot import (
     Claim,
+    ClaimRecord,
     Latch,
     LatchVoter,
     Node,
@@ -48,14 +49,20 @@ def pod(ordinal: int, *, voter: bool = True) -> Pod:
     )
 
 
-def claim(ordinal: int) -> Claim:
-    """A bound claim of this resource."""
+def record(ordinal: int, disk: str = "a") -> ClaimRecord:
+    """What is recorded about a replica on the claim of `claim`."""
+    return ClaimRecord(replica(ordinal, disk).directory_id, f"claim-{ordinal}")
+
+
+def claim(ordinal: int, disk: str = "a") -> Claim:
+    """A bound claim of this resource, recorded for a storage."""
     return Claim(
         name=f"data-demo-{ordinal}",
         uid=f"claim-{ordinal}",
         ordinal=ordinal,
         owner_uid=UID,
         volume=f"volume-{ordinal}",
+        record=record(ordinal, disk),
     )
 
 
@@ -117,7 +124,14 @@ def healthy(voters: int = 3, replicas: int | None = None) -> Snapshot:
         namespace="test",
         name="demo",
         uid=UID,
-        statefulset=StatefulSet("sts-1", "42", count, revision="r1", owner_uid=UID),
+        statefulset=StatefulSet(
+            "sts-1",
+            "42",
+            count,
+            revision="r1",
+            owner_uid=UID,
+            records=tuple((n, record(n)) for n in range(count)),
+        ),
         pods=tuple(pod(n, voter=n < voters) for n in range(count)),
         claims=tuple(claim(n) for n in range(count)),
         nodes=tuple(node(n) for n in range(count)),
@@ -141,6 +155,19 @@ def with_pod(seen: Snapshot, changed: Pod) -> Snapshot:
     """The snapshot with one pod replaced."""
     others = [p for p in seen.pods if p.ordinal != changed.ordinal]
     return replace(seen, pods=tuple(sorted([*others, changed], key=lambda p: p.ordinal)))
+
+
+def recorded(seen: Snapshot, ordinal: int, disk: str) -> Snapshot:
+    """The snapshot with another storage recorded on the claim of an ordinal, and as the last."""
+    known = seen.claim(ordinal)
+    if known is None or seen.statefulset is None:
+        raise AssertionError("the snapshot has no such claim")
+    what = ClaimRecord(replica(ordinal, disk).directory_id, known.uid)
+    others = [item for item in seen.statefulset.records if item[0] != ordinal]
+    return with_claim(
+        replace(seen, statefulset=replace(seen.statefulset, records=(*others, (ordinal, what)))),
+        replace(known, record=what),
+    )
 
 
 def with_claim(seen: Snapshot, changed: Claim) -> Snapshot:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.snapshot import (
     Claim,
+    ClaimRecord,
     Latch,
     LatchVoter,
     Node,
@@ -54,6 +55,7 @@ class Disk:
     cluster_id: str | None = None
     log_end: int = 0
     base: tuple[Replica, ...] = ()
+    record: ClaimRecord | None = None
 
 
 @dataclass
@@ -98,6 +100,9 @@ class World:
     epoch: int = 0
     high_watermark: int = 0
     heard_ms: dict[Replica, int] = field(default_factory=dict[Replica, int])
+    records: dict[int, ClaimRecord] = field(default_factory=dict[int, ClaimRecord])
+    copied: set[Replica] = field(default_factory=set[Replica])
+    """Replicas whose volume was put back from a copy: nothing may lean on them (S3)."""
     changes: list[str] = field(default_factory=list[str])
     _serial: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -259,7 +264,13 @@ class World:
             uid=self.uid,
             statefulset=None
             if self.replicas is None
-            else StatefulSet("sts", str(self.version), self.replicas, owner_uid=self.uid),
+            else StatefulSet(
+                "sts",
+                str(self.version),
+                self.replicas,
+                owner_uid=self.uid,
+                records=tuple(sorted(self.records.items(), key=lambda item: item[0])),
+            ),
             pods=tuple(self._pod(n) for n in sorted(self.runners)),
             claims=tuple(self._claim(n) for n in sorted(self.disks)),
             nodes=tuple(node for n in sorted(self.runners) if (node := self._node(n))),
@@ -292,6 +303,7 @@ class World:
             terminating=disk.terminating,
             owner_uid=disk.owner_uid,
             volume=disk.claim_uid,
+            record=disk.record,
         )
 
     def _node(self, ordinal: int) -> Node | None:
@@ -394,6 +406,8 @@ class World:
                 disk = self.disks.get(_ordinal(claim))
                 if disk is not None and disk.claim_uid == uid:
                     disk.owner_uid = self.uid
+            case actions.RecordClaims():
+                self._record(action)
             case actions.ApplyObjects() | actions.DeleteStatefulSet() | actions.DeleteLatch():
                 raise AssertionError(f"nothing asked for {action}")
 
@@ -442,7 +456,7 @@ class World:
             self.replaces = action.replaces
             return
         survivors = [voter for voter in self.voters if voter != action.replica]
-        fresh = sum(1 for voter in survivors if self.is_fresh(voter))
+        fresh = sum(1 for voter in survivors if self.is_fresh(voter) and voter not in self.copied)
         assert late or fresh >= majority(len(survivors)), "S23: survivors are no majority"
         self._change(survivors)
 
@@ -459,9 +473,21 @@ class World:
         if disk is None or disk.claim_uid != action.uid:
             return
         replica = Replica(ordinal, disk.directory_id or "")
-        assert late or not (replica in self.voters and self.is_fresh(replica)), "a well disk"
-        assert late or replica not in self.voters or disk.corrupt, "a voter's disk that may return"
+        if replica not in self.copied:
+            fresh = replica in self.voters and self.is_fresh(replica)
+            assert late or not fresh, "a well disk"
+            returns = replica in self.voters and not disk.corrupt
+            assert late or not returns, "a voter's disk that may return"
         disk.terminating = True
+
+    def _record(self, action: actions.RecordClaims) -> None:
+        for _, ordinal, record in action.claims:
+            disk = self.disks.get(ordinal)
+            if disk is None or disk.claim_uid != record.claim_uid:
+                return  # conflict: the rest of the action is not done
+            disk.record = record
+            self.records[ordinal] = record
+            assert Replica(ordinal, record.directory_id) not in self.copied, "S3: a copy recorded"
 
     def _check_loss(self, ordinal: int, *, late: bool) -> None:
         """Ending a pod must leave a majority, if its replica counts now."""
@@ -469,7 +495,11 @@ class World:
         replica = Replica(ordinal, disk.directory_id or "") if disk else None
         if late or replica is None or replica not in self.voters or not self.is_alive(replica):
             return
-        others = sum(1 for voter in self.voters if voter != replica and self.is_fresh(voter))
+        others = sum(
+            1
+            for voter in self.voters
+            if voter != replica and voter not in self.copied and self.is_fresh(voter)
+        )
         assert others >= majority(len(self.voters)), "no majority left"
 
     # --- what goes wrong ---------------------------------------------------------------------
@@ -490,9 +520,20 @@ class World:
         disk = self.disks.get(ordinal)
         if disk is not None:
             self.disks[ordinal] = replace(
-                Disk(disk.claim_uid, disk.owner_uid), terminating=disk.terminating
+                Disk(disk.claim_uid, disk.owner_uid),
+                terminating=disk.terminating,
+                record=disk.record,
             )
             self.crash(ordinal)
+
+    def put_back(self, ordinal: int, copy: Disk) -> None:
+        """Somebody copies an earlier content onto the volume (S3); the process starts on it."""
+        disk = self.disks[ordinal]
+        self.disks[ordinal] = replace(
+            copy, claim_uid=disk.claim_uid, owner_uid=disk.owner_uid, record=disk.record
+        )
+        self.copied.add(Replica(ordinal, copy.directory_id or ""))
+        self.crash(ordinal)
 
     def corrupt(self, ordinal: int) -> None:
         """The log is damaged, so that the node refuses to start."""

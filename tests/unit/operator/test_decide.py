@@ -28,6 +28,8 @@ from kraftquorum_operator.testing.snapshots import (
     node,
     pod,
     quorum,
+    record,
+    recorded,
     replica,
     spec,
     voter,
@@ -174,7 +176,7 @@ def test_repair_comes_before_a_scale_up_that_is_stuck() -> None:
     """S24: the pod of the fourth voter waits for a volume while another disk dies."""
     stuck = replace(pod(3, voter=False), phase="Pending", ready=False)
     seen = with_pod(replaced(blank=True), stuck)
-    seen = replace(seen, statefulset=StatefulSet("sts-1", "42", 4, "r1", UID))
+    seen = replace(seen, statefulset=replace(seen.statefulset, replicas=4))
     seen = with_pod(seen, pod(2, voter=False))
     assert decided(seen, spec(voters=5)) == act.JoinNode(replica(2, "b"), CLUSTER)
 
@@ -239,7 +241,8 @@ def test_a_leader_that_is_to_go_hands_over_first() -> None:
 
 
 def test_shrinking_waits_for_the_pod_before_the_next() -> None:
-    seen = replace(healthy(3, replicas=5), statefulset=StatefulSet("sts-1", "42", 4, "r1", UID))
+    seen = healthy(3, replicas=5)
+    seen = replace(seen, statefulset=replace(seen.statefulset, replicas=4))
     assert blocked_by(seen) == "pod_gone_before_next_step"
 
 
@@ -290,7 +293,9 @@ def test_a_lost_disk_is_replaced_join_probe_add() -> None:
     decision = decided(with_pod(young, unlabelled))
     assert isinstance(decision, act.DeletePod)
     assert "probe" in decision.reason
-    assert decided(with_pod(caught_up(), unlabelled)) == act.AddVoter(
+    ready = with_pod(caught_up(), unlabelled)
+    assert decided(ready) == act.RecordClaims("sts-1", (("data-demo-2", 2, record(2, "b")),))
+    assert decided(recorded(ready, 2, "b")) == act.AddVoter(
         replica(2, "b"), "demo-2.peers:9093", RECORD, replaces=replica(2)
     )
 

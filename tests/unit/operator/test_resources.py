@@ -83,3 +83,17 @@ def test_a_latch_that_could_be_changed_is_none() -> None:
 def test_all_other_objects_go_with_their_resource() -> None:
     for body in bodies().values():
         assert body["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
+
+
+@pytest.mark.parametrize(("fetch", "election"), [(200, 100), (2000, 1000), (60_000, 60_000)])
+def test_every_pair_of_times_that_the_resource_allows_is_one_that_a_node_takes(fetch, election):
+    times = SpecNodeSettings(fetch_timeout_ms=fetch, election_timeout_ms=election)
+    NodeSettings(
+        node_id=0,
+        log_dir=Path(),
+        peer_advertised=Endpoint("node", 1),
+        api_advertised=Endpoint("node", 2),
+        fetch_timeout_ms=fetch,
+        election_timeout_ms=election,
+        fetch_max_wait_ms=fetch_max_wait_ms(times),
+    )

@@ -1,0 +1,107 @@
+"""Volumes that were put back from a copy, told by the claim that they are on (S3).
+
+A volume that comes back from a snapshot or a backup has forgotten votes and
+acknowledged records, under a storage UUID that is still a voter. So each
+replica is recorded before it becomes a voter, or when it is first seen as one:
+storage UUID and claim UID, on the claim itself, where a copy of the claim
+betrays itself by the UID of the original, and on the StatefulSet, for a claim
+that is made anew and carries nothing. Pure.
+
+What must not live here: a look at the status, or a guess. What has no record
+at all, neither on the claim nor on the StatefulSet, is from before there were
+records, and is trusted once. What the claim says of itself is believed before
+the StatefulSet, so that a person can accept a volume by annotating its claim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kraftquorum_operator.observe.snapshot import (
+    Claim,
+    ClaimRecord,
+    Node,
+    Replica,
+    Snapshot,
+    StatefulSet,
+)
+
+
+def voters_of(seen: Snapshot) -> frozenset[Replica]:
+    """All voters, in force or committed; without a leader the last known ones."""
+    if seen.quorum is None:
+        return frozenset(seen.known_voters())
+    return frozenset((*seen.quorum.replicas, *seen.quorum.committed))
+
+
+def why_copied(seen: Snapshot, node: Node) -> str | None:
+    """Why the storage that answers is not the one that was recorded; None if it may be."""
+    claim, statefulset = seen.claim(node.replica.node_id), seen.statefulset
+    if claim is None or statefulset is None or node.blank:
+        return None
+    if node.replica in voters_of(seen):
+        return _why_voter(node.replica, claim, statefulset)
+    return _why_other(node.replica, claim, statefulset)
+
+
+def _why_voter(replica: Replica, claim: Claim, statefulset: StatefulSet) -> str | None:
+    """A voter was recorded before it became one, or is from before there were records."""
+    wanted = ClaimRecord(replica.directory_id, claim.uid)
+    on_claim, last = claim.record, statefulset.record(replica.node_id)
+    if on_claim is not None:
+        if on_claim.claim_uid != claim.uid:
+            return f"claim {claim.name} is a copy of claim {on_claim.claim_uid}"
+        if on_claim.directory_id != replica.directory_id:
+            return (
+                f"voter {replica} answers from claim {claim.name}, on which storage "
+                f"{on_claim.directory_id} was recorded"
+            )
+        return None
+    if last is None or last == wanted:
+        return None
+    return f"voter {replica} answers from claim {claim.name}, which is not the recorded one"
+
+
+def _why_other(replica: Replica, claim: Claim, statefulset: StatefulSet) -> str | None:
+    """No voter, so a fresh UUID on any claim is well; a known one on another claim is not."""
+    known = [claim.record, statefulset.record(replica.node_id)]
+    if claim.record == ClaimRecord(replica.directory_id, claim.uid):
+        return None
+    for record in known:
+        if record is not None and record.directory_id == replica.directory_id:
+            return f"replica {replica} was recorded on claim {record.claim_uid}, not on this one"
+    return None
+
+
+def copied_voters(seen: Snapshot) -> tuple[Replica, ...]:
+    """The voters that answer from a volume that was put back from a copy."""
+    voters = voters_of(seen)
+    return tuple(
+        node.replica
+        for node in seen.nodes
+        if node.replica in voters and why_copied(seen, node) is not None
+    )
+
+
+def distrust(seen: Snapshot) -> Snapshot:
+    """The observation with every such voter marked, so that it counts in no majority."""
+    copied = copied_voters(seen)
+    if seen.quorum is None or not copied:
+        return seen
+    voters = tuple(
+        replace(voter, copied=True) if voter.replica in copied else voter
+        for voter in seen.quorum.voters
+    )
+    return replace(seen, quorum=replace(seen.quorum, voters=voters))
+
+
+def unrecorded(seen: Snapshot, replica: Replica) -> tuple[str, int, ClaimRecord] | None:
+    """What is to be recorded about a replica; None if it is, or must not be."""
+    node, claim = seen.node(replica.node_id), seen.claim(replica.node_id)
+    if node is None or claim is None or seen.statefulset is None or node.replica != replica:
+        return None
+    wanted = ClaimRecord(replica.directory_id, claim.uid)
+    last = seen.statefulset.record(replica.node_id)
+    if claim.terminating or (claim.record, last) == (wanted, wanted):
+        return None
+    return None if why_copied(seen, node) else (claim.name, claim.ordinal, wanted)

@@ -1,0 +1,224 @@
+"""S3 on the operator's side: volumes that were put back from a copy, and what only looks so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.observe.snapshot import ClaimRecord, Snapshot
+from kraftquorum_operator.plan import actions as act
+from kraftquorum_operator.plan.actions import Done, Wait
+from kraftquorum_operator.plan.copies import copied_voters, distrust
+from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance
+from kraftquorum_operator.testing.snapshots import (
+    NOW_MS,
+    claim,
+    healthy,
+    node,
+    record,
+    recorded,
+    replica,
+    spec,
+    voter,
+    with_claim,
+    with_node,
+    with_quorum,
+    without_node,
+)
+from kraftquorum_operator.testing.world import World
+
+SPEC = spec(voters=3)
+
+
+def unrecorded(seen: Snapshot) -> Snapshot:
+    """As before there were records."""
+    assert seen.statefulset is not None
+    return replace(
+        seen,
+        claims=tuple(replace(c, record=None) for c in seen.claims),
+        statefulset=replace(seen.statefulset, records=()),
+    )
+
+
+def made_anew(ordinal: int = 2) -> Snapshot:
+    """The claim was deleted and made anew, and the old directory copied onto it."""
+    return with_claim(healthy(), replace(claim(ordinal), uid="claim-new", record=None))
+
+
+def copy_of_claim() -> Snapshot:
+    """The claim was restored with its annotations."""
+    return with_claim(healthy(), replace(claim(2), uid="claim-restored"))
+
+
+def swapped() -> Snapshot:
+    """The claim is the recorded one, for another storage than the voter that answers."""
+    return with_claim(healthy(), claim(2, "b"))
+
+
+@pytest.mark.parametrize("seen", [made_anew(), copy_of_claim(), swapped()])
+def test_a_voter_on_a_copied_volume_is_replaced_claim_first(seen: Snapshot) -> None:
+    assert copied_voters(seen) == (replica(2),)
+    decision = decide(SPEC, seen, NOW_MS)
+    uid = seen.claims[2].uid
+    assert decision == act.DeleteClaim("data-demo-2", uid, "its volume was put back from a copy")
+    ending = with_claim(seen, replace(seen.claims[2], terminating=True))
+    decision = decide(SPEC, ending, NOW_MS)
+    assert isinstance(decision, act.DeletePod)
+    assert decision.uid == "pod-2"
+
+
+def test_it_counts_in_no_majority_and_shows() -> None:
+    seen = distrust(made_anew())
+    assert fault_tolerance(seen) == 0
+    found = {
+        c.type: c
+        for c in conditions(
+            seen, 3, decide(SPEC, seen, NOW_MS), (), Stamp("2026-01-01T00:00:00Z", 1)
+        )
+    }
+    assert found["VolumeFromCopy"].status == "True"
+    assert found["VolumeFromCopy"].reason == "ClaimIsTheRecordedOne"
+    assert "2-a2" in found["VolumeFromCopy"].message
+    metrics = Metrics()
+    metrics.observe(seen, 3, Done("x"), 0)
+    labels = {"namespace": "test", "quorum": "demo"}
+    name = "kraftquorum_voters_on_copied_volumes"
+    assert metrics.registry.get_sample_value(name, labels) == 1
+    metrics.observe(healthy(), 3, Done("x"), 0)
+    assert metrics.registry.get_sample_value(name, labels) == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen", "held_by"),
+    [
+        (spec(replacement={"policy": "Manual"}), made_anew(), "deletion_policy_allows"),
+        (spec(replacement={"policy": "Off"}), made_anew(), "deletion_policy_allows"),
+        (SPEC, with_quorum(made_anew(), confirmed=False), "confirmed_voters_required"),
+        (
+            SPEC,
+            with_quorum(made_anew(), voters=(voter(0), voter(1, silent_ms=100), voter(2))),
+            "survivors_caught_up",
+        ),
+        (
+            SPEC,
+            with_claim(made_anew(), replace(claim(1), uid="claim-new-1", record=None)),
+            "survivors_caught_up",
+        ),
+        (spec(voters=1), with_claim(healthy(1), replace(claim(0), uid="x")), "majority_survives"),
+    ],
+)
+def test_it_is_not_replaced_unless_the_others_are_well_and_policy_allows(
+    wanted: QuorumSpec, seen: Snapshot, held_by: str
+) -> None:
+    decision = decide(wanted, seen, NOW_MS)
+    assert isinstance(decision, Wait)
+    assert decision.guard == "claim_is_the_recorded_one"
+    assert held_by in decision.why
+
+
+def test_nothing_leans_on_it_when_another_disk_is_lost() -> None:
+    """0 leads, 1 is on a copy, the disk of 2 is lost: a removal would leave nobody to trust."""
+    seen = with_node(made_anew(1), node(2, "b"))
+    voters = (voter(0), voter(1), voter(2, silent_ms=60_000))
+    decision = decide(SPEC, with_quorum(seen, voters=voters), NOW_MS)
+    assert isinstance(decision, Wait | act.SetVoterLabel)
+    down = without_node(made_anew(1), 2)
+    decision = decide(SPEC, with_quorum(down, voters=voters), NOW_MS)
+    assert isinstance(decision, Wait)
+
+
+def test_a_leader_on_a_copied_volume_hands_over_first() -> None:
+    seen = made_anew(0)
+    assert decide(SPEC, seen, NOW_MS) == act.MoveLeadership(replica(0), replica(1))
+
+
+def test_claims_from_before_there_were_records_are_trusted_once_and_recorded() -> None:
+    decision = decide(SPEC, unrecorded(healthy()), NOW_MS)
+    assert decision == act.RecordClaims(
+        "sts-1", tuple((f"data-demo-{n}", n, record(n)) for n in range(3))
+    )
+
+
+def test_a_voter_that_is_not_caught_up_is_not_recorded_yet() -> None:
+    voters = (voter(0), voter(1), voter(2, silent_ms=100))
+    decision = decide(SPEC, with_quorum(unrecorded(healthy()), voters=voters), NOW_MS)
+    assert isinstance(decision, act.RecordClaims)
+    assert [name for name, _, _ in decision.claims] == ["data-demo-0", "data-demo-1"]
+
+
+def test_a_resource_made_again_over_its_old_claims_finds_them_recorded() -> None:
+    """S18: the claims carry their own UIDs; only the new StatefulSet has no records."""
+    seen = healthy()
+    assert seen.statefulset is not None
+    seen = replace(seen, statefulset=replace(seen.statefulset, records=()))
+    assert copied_voters(seen) == ()
+    assert isinstance(decide(SPEC, seen, NOW_MS), act.RecordClaims)
+
+
+def test_a_new_claim_with_a_fresh_storage_is_no_copy() -> None:
+    seen = with_node(made_anew(), node(2, "b"))
+    assert copied_voters(seen) == ()
+
+
+def test_an_emptied_volume_of_the_same_claim_is_no_copy() -> None:
+    assert copied_voters(with_node(healthy(), node(2, "b", blank=True))) == ()
+
+
+def test_annotations_that_somebody_took_off_are_put_back() -> None:
+    seen = with_claim(healthy(), replace(claim(2), record=None))
+    assert copied_voters(seen) == ()
+    decision = decide(SPEC, seen, NOW_MS)
+    assert decision == act.RecordClaims("sts-1", (("data-demo-2", 2, record(2)),))
+
+
+def test_a_person_accepts_a_volume_by_annotating_its_claim() -> None:
+    accepted = replace(claim(2), uid="claim-new", record=ClaimRecord("a2", "claim-new"))
+    seen = with_claim(healthy(), accepted)
+    assert copied_voters(seen) == ()
+    assert isinstance(decide(SPEC, seen, NOW_MS), act.RecordClaims)
+
+
+def test_a_removed_replica_on_a_copied_volume_is_not_added_again() -> None:
+    seen = healthy(3, replicas=4)
+    anew = replace(claim(3), uid="claim-new", record=None)
+    observer = replace(voter(3), silent_since_ms=NOW_MS)
+    seen = with_quorum(with_claim(seen, anew), observers=(observer,))
+    decision = decide(spec(voters=4), seen, NOW_MS)
+    assert isinstance(decision, Wait)
+    assert decision.guard == "claim_is_the_recorded_one"
+
+
+def test_a_retained_claim_is_used_again() -> None:
+    """S25: scaled away and back, on the claim that it was recorded on."""
+    observer = replace(voter(3), silent_since_ms=NOW_MS)
+    seen = with_quorum(recorded(healthy(3, replicas=4), 3, "a"), observers=(observer,))
+    assert isinstance(decide(spec(voters=4), seen, NOW_MS), act.AddVoter)
+
+
+def test_the_model_gets_rid_of_a_volume_that_was_put_back() -> None:
+    """The model asserts that the copy is neither recorded nor leaned on."""
+    world = World(spec(voters=3))
+    for _ in range(60):
+        world.step()
+        world.tick()
+    before = world.voters[1]
+    copy = replace(world.disks[1])
+    world.delete_claim(1)
+    world.crash(1, ticks=4)
+    world.delete_pod(1)
+    world.tick()
+    world.tick()
+    assert world.disks[1].cluster_id is None
+    world.put_back(1, copy)
+    decision = None
+    for _ in range(400):
+        decision = world.step()
+        world.tick()
+    assert isinstance(decision, Done)
+    assert [voter.node_id for voter in world.voters] == [0, 1, 2]
+    assert before not in world.voters
+    assert any("put back from a copy" in change for change in world.changes)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.spec import NodeSettings as SpecNodeSettings
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.snapshot import LatchVoter, Replica
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.latch import latch, read_latch
 from kraftquorum_operator.resources.metadata import Owner
+from kraftquorum_operator.resources.statefulset import fetch_max_wait_ms
+from raftnode.core.types import Endpoint
+from raftnode.settings import NodeSettings
 
 OWNER = Owner("space", "demo", "uid-1")
 

@@ -219,6 +219,9 @@ class PodWorker:
             "TMPDIR": str(self._work_dir / "tmp"),
             "HOSTNAME": self.pod["spec"].get("hostname") or self.name,
             "LANG": "C.UTF-8",
+            # A development environment's hypothesis, which kio imports where it finds it, would
+            # otherwise spend a second of each start on a cache in the working directory.
+            "HYPOTHESIS_STORAGE_DIRECTORY": str(self._context.state_dir / "hypothesis"),
             **{name: rewriter.rewrite(value) for name, value in own.items()},
             "KRAFTQUORUM_HOSTS_FILE": str(self._context.hosts.path(self.namespace)),
             "TERMINATION_LOG": str(termination_file),

@@ -100,6 +100,8 @@ def _container(owner: Owner, spec: QuorumSpec) -> Body:
             {"name": "peer", "containerPort": names.PEER_PORT},
             {"name": "api", "containerPort": names.API_PORT},
         ],
+        # A long log takes its time to recover, and only then does the node listen.
+        "startupProbe": _probe("/healthz/live", period=2, failures=900),
         "livenessProbe": _probe("/healthz/live", period=5, failures=6),
         "readinessProbe": _probe("/healthz/ready", period=1, failures=2),
         "volumeMounts": [{"name": names.CLAIM_TEMPLATE, "mountPath": names.DATA_PATH}],

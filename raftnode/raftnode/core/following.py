@@ -15,7 +15,7 @@ from raftnode.core.messages import (
 from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Blank, Fetching, Follower, Prospective, Resigned, Unattached
-from raftnode.core.types import ReplicaKey
+from raftnode.core.types import Epoch, ReplicaKey
 
 # -- fetching (P20, P22, P23) --------------------------------------------------------
 
@@ -223,7 +223,7 @@ def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> N
 
 def _fitting(replica: Replica, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
     """The leading batches that continue the log; a leader sends no others, damage might."""
-    end, epoch, fitting = replica.log.end, replica.log.last_epoch, 0
+    end, epoch, fitting = replica.log.end, Epoch(max(replica.log.last_epoch, 0)), 0
     for batch in batches:
         if batch.base_offset != end or not epoch <= batch.epoch <= replica.epoch:
             replica.fact("batch_does_not_fit", base_offset=batch.base_offset, log_end=end)

@@ -15,6 +15,7 @@ from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.handlers import register
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.preflight import await_api
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.settings import Settings
 from kraftquorum_operator.wakeups import Wakeups
@@ -53,6 +54,7 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
             metrics=metrics,
             failpoints=Failpoints(settings.exit_before_action, settings.stop_before_delete),
         )
+        await await_api(kube)
         registry = kopf.OperatorRegistry()
         register(registry, reconciler, Wakeups())
         await _run(settings, lease, registry, stop)

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from kraftquorum_devcluster import DevCluster
-from kraftquorum_devcluster.errors import CommandError
+from kraftquorum_devcluster.errors import CommandError, DevClusterError
 from kraftquorum_operator.model.crd import render
 
 OPERATOR = Path(sys.executable).parent / "kraftquorum-operator"
@@ -218,6 +218,29 @@ class Krq:
         folder = self.cluster.volume_dir(self.namespace, f"data-demo-{ordinal}")
         for entry in list(folder.iterdir()):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+    def has_volume(self, ordinal: int) -> bool:
+        """Whether the volume of an ordinal's present claim is there."""
+        try:
+            folder = self.cluster.volume_dir(self.namespace, f"data-demo-{ordinal}")
+        except DevClusterError:
+            return False
+        return folder.is_dir()
+
+    def fill(self, ordinal: int, content: Path) -> None:
+        """Copy a volume's earlier content onto it."""
+        folder = self.cluster.volume_dir(self.namespace, f"data-demo-{ordinal}")
+        shutil.copytree(content, folder, dirs_exist_ok=True)
+
+    def directory_id(self, ordinal: int) -> str | None:
+        """Storage UUID of the volume of an ordinal, as it is on the disk."""
+        folder = self.cluster.volume_dir(self.namespace, f"data-demo-{ordinal}")
+        for path in folder.rglob("meta.properties"):
+            for line in path.read_text().splitlines():
+                key, _, value = line.partition("=")
+                if key == "directory.id":
+                    return value
+        return None
 
     def delete(self) -> None:
         self.kubectl("delete", "krq", "demo", "--timeout=30s")

@@ -8,6 +8,7 @@ thousands of models are never imported.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, cast
 
 import aiohttp
@@ -47,6 +48,13 @@ _RESOURCES = {
 }
 
 
+def _require_file(name: str) -> None:
+    """The client would take a file that is not there for an empty one."""
+    if not Path(name).is_file():
+        msg = "there is no such file"
+        raise ConfigException(msg)
+
+
 def path(kind: str, namespace: str, name: str | None = None, subresource: str = "") -> str:
     """The URL path of an object or of all objects of a kind."""
     parts = [_RESOURCES[kind].format(namespace), name, subresource]
@@ -78,6 +86,7 @@ class KubeClient:
                 except ConfigException:
                     await _load.load_kube_config(client_configuration=configuration)
             else:
+                _require_file(kubeconfig)
                 await _load.load_kube_config(
                     config_file=kubeconfig, client_configuration=configuration
                 )
@@ -90,6 +99,17 @@ class KubeClient:
     async def close(self) -> None:
         """Close all connections."""
         await self._api.close()
+
+    async def probe(self) -> None:
+        """Ask whether the API server serves our resource.
+
+        Raises:
+            NotFoundError: it answers, and the CRD is not there.
+        """
+        answer = await self._request("GET", f"/apis/{names.API_VERSION}")
+        served = cast("list[Body]", answer.get("resources") or [])
+        if names.PLURAL not in {resource.get("name") for resource in served}:
+            raise NotFoundError(404, "NotFound", f"{names.API_VERSION} has no {names.PLURAL}")
 
     async def get(self, kind: str, namespace: str, name: str) -> Body | None:
         """Read one object; None if it is not there."""

@@ -1,0 +1,119 @@
+"""What goes wrong in the middle of something: more lost disks, a dead leader, a roll."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def test_a_volume_put_back_from_a_copy_is_replaced_again(krq, operators) -> None:
+    """S3: its claim was made anew, so what answers under the old UUID is a copy."""
+    operators.start()
+    krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
+    krq.ready(3)
+    ordinal = (krq.status()["leader"]["nodeId"] + 1) % 3
+    claim = f"data-demo-{ordinal}"
+    recorded = {p["metadata"]["name"]: p["metadata"] for p in krq.list("pvc")}
+    for name, meta in recorded.items():
+        assert meta["annotations"]["kraftquorum.io/claim-uid"] == meta["uid"], name
+    old = dict(krq.voters())[ordinal]
+    folder = krq.cluster.volume_dir(krq.namespace, claim)
+    copy = operators.logs / "copy"
+    shutil.copytree(folder, copy)
+
+    # The claim goes while nobody looks, and its successor gets the old content.
+    operators.stop(operators.processes[-1])
+    krq.kubectl("delete", "pvc", claim, "--wait=false")
+    krq.kubectl("delete", "pod", f"demo-{ordinal}", "--wait=false")
+
+    def is_made_anew() -> bool:
+        found = {p["metadata"]["name"]: p["metadata"] for p in krq.list("pvc")}
+        uid = found.get(claim, {}).get("uid")
+        return uid not in {None, recorded[claim]["uid"]}
+
+    krq.until("claim made anew", is_made_anew, 30)
+    fresh = krq.get("pvc", claim)["metadata"]["uid"]
+    krq.until("its volume is there", lambda: krq.has_volume(ordinal), 30)
+    krq.wipe(ordinal)
+    krq.fill(ordinal, copy)
+    krq.kubectl("delete", "pod", f"demo-{ordinal}", "--wait=false")
+    operators.start()
+    krq.replaced(ordinal, old, timeout_s=90)
+    assert krq.get("pvc", claim)["metadata"]["uid"] not in {fresh, recorded[claim]["uid"]}
+    assert [a for a in operators.actions() if "put back from a copy" in a]
+
+
+def test_a_replacement_that_loses_its_own_disk_is_replaced_in_turn(krq, operators) -> None:
+    """A third UUID: the second is lost before it is added, then one after it was added."""
+    # ApplyObjects … : it ends before AddVoter, when the new replica has caught up.
+    operators.start()
+    krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
+    krq.ready(3)
+    operators.stop(operators.processes[-1])
+    ordinal = (krq.status()["leader"]["nodeId"] + 1) % 3
+    first = dict(krq.voters())[ordinal]
+
+    # JoinNode, DeletePod (probe), RecordClaims, AddVoter: it dies before the last.
+    dying = operators.start(exit_before_action=5, lease_duration_s=1)
+    krq.wipe(ordinal)
+    krq.until("about to add", lambda: dying.poll() is not None, 90)
+    second = krq.directory_id(ordinal)
+    assert second not in {None, first}
+    krq.wipe(ordinal)
+    operators.start(lease_duration_s=1)
+    krq.replaced(ordinal, first, timeout_s=90)
+    third = dict(krq.voters())[ordinal]
+    assert third != second
+    assert not [a for a in operators.actions() if a.startswith("AddVoter") and f"{second} in" in a]
+
+    # (id, UUID) was added; its disk goes as soon as it is a voter.
+    krq.wipe(ordinal)
+    krq.replaced(ordinal, third, timeout_s=90)
+    assert len(krq.voters()) == 3
+    others = {voter for voter in krq.voters() if voter[0] != ordinal}
+    assert len(others) == 2
+
+
+def test_a_leader_killed_in_the_middle_of_a_scale_down_delays_it_only(krq, operators) -> None:
+    """S7, with the real node: from five voters to three."""
+    operators.start()
+    krq.apply(voters=5, replacement={"gracePeriodSeconds": 2})
+    krq.ready(5)
+    before = set(krq.voters())
+    krq.kubectl("scale", "krq", "demo", "--replicas=3")
+    krq.until("the first is removed", lambda: len(krq.voters()) == 4, 40)
+    leader = krq.status()["leader"]["nodeId"]
+    os.kill(krq.cluster.pod_process(krq.namespace, f"demo-{leader}"), signal.SIGKILL)
+    krq.ready(3, 90)
+    assert set(krq.voters()) == {voter for voter in before if voter[0] < 3}
+    assert {p["metadata"]["name"] for p in krq.list("pods")} == {"demo-0", "demo-1", "demo-2"}
+    removed = [a for a in operators.actions() if a.startswith("RemoveVoter") and "done" in a]
+    assert len({a.split()[1] for a in removed}) == len(removed), "none is removed twice"
+
+
+def test_new_settings_restart_the_followers_one_by_one_and_the_leader_last(krq, operators) -> None:
+    operators.start()
+    krq.apply(voters=3)
+    krq.ready(3)
+    leader, voters = krq.status()["leader"]["nodeId"], krq.voters()
+    pods = {p["metadata"]["name"]: p["metadata"]["uid"] for p in krq.list("pods")}
+    krq.apply(voters=3, nodeSettings={"fetchTimeoutMs": 1900})
+
+    def is_rolled() -> bool:
+        now = {p["metadata"]["name"]: p["metadata"]["uid"] for p in krq.list("pods")}
+        return len(now) == 3 and not set(now.values()) & set(pods.values()) and krq.is_ready(3)
+
+    krq.until("rolled", is_rolled, 120)
+    assert krq.voters() == voters, "a restart changes no voter"
+    steps = [a.split()[:2] for a in operators.actions()]
+    rolled = [what.rstrip(":") for action, what in steps if action == "DeletePod"]
+    assert sorted(rolled) == sorted(pods)
+    assert rolled[-1] == f"demo-{leader}"
+    moved = next(n for n, (action, _) in enumerate(steps) if action == "MoveLeadership")
+    last = max(n for n, (action, _) in enumerate(steps) if action == "DeletePod")
+    assert moved < last

@@ -10,5 +10,8 @@
 - description, gauges: what the API and the metrics show;
 - watch: the disk's identity and free space on a timer;
 - service: all of it as the HTTP API's `NodeService`;
-- server: start, signals, stop, exit code.
+- recovery: from what the disk holds to a core;
+- assembly: which part knows which;
+- process: signals, open files, last words;
+- server: a node from start to stop.
 """

@@ -21,7 +21,7 @@ from raftnode.errors import (
     StorageIdentityError,
     StorageLostError,
 )
-from raftnode.runtime import server
+from raftnode.runtime import assembly
 from raftnode.runtime.server import Node
 from raftnode.settings import NodeSettings
 from raftnode.storage.files import Files
@@ -280,7 +280,7 @@ async def test_a_port_that_is_taken_is_named(machine, tmp_path):
 
 async def test_connections_too_many_are_turned_away_and_the_rest_served(machine, monkeypatch):
     """Without a limit clients would use up the descriptors, and then the disk "fails"."""
-    monkeypatch.setattr(server, "descriptors_for_clients", lambda _: 3)
+    monkeypatch.setattr(assembly, "descriptors_for_clients", lambda _: 3)
     async with machine.running():
         api = machine.service.api_endpoint
         held = [await asyncio.open_connection(api.host, api.port) for _ in range(3)]
@@ -308,11 +308,6 @@ async def test_a_client_that_leaves_takes_its_waiting_with_it(machine):
             writer.close()
             while len(waiters) > 1:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
-
-
-@pytest.mark.parametrize(("limit", "clients"), [(16_384, 15_872), (1024, 512), (64, 32)])
-def test_some_descriptors_are_kept_from_clients(limit, clients):
-    assert server.descriptors_for_clients(limit) == clients
 
 
 def counted(disk: FaultDisk, name: str) -> list[str]:

@@ -1,0 +1,282 @@
+"""Puts a node's parts together, starts them, and takes them apart at the end.
+
+What lives here: which part knows which. What must not: what any of them does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import version as package_version
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from raftnode.api.errors import refusal
+from raftnode.api.http import ApiLimits
+from raftnode.api.metrics import HttpMetrics, NodeMetrics
+from raftnode.api.server import ApiServer, make_app
+from raftnode.core.events import DiskSpaceChanged, ShutdownRequested
+from raftnode.core.raft import RaftCore
+from raftnode.core.roles import Leader, Resigned
+from raftnode.core.types import Endpoint, VoterSet
+from raftnode.errors import ConfigurationError
+from raftnode.runtime.appends import Appends
+from raftnode.runtime.applier import Applier
+from raftnode.runtime.driver import Driver, Parts
+from raftnode.runtime.flusher import Flusher
+from raftnode.runtime.gauges import Gauges
+from raftnode.runtime.inquiries import Inquiries
+from raftnode.runtime.peering import Peering
+from raftnode.runtime.process import descriptors_for_clients, raise_file_limit
+from raftnode.runtime.recovery import recover
+from raftnode.runtime.service import Service
+from raftnode.runtime.tasks import Tasks
+from raftnode.runtime.watch import watch_storage
+from raftnode.storage.batch import decode_batches
+from raftnode.storage.directory import DataDirectory
+from raftnode.storage.log import Log
+from raftnode.transport import (
+    AddressBook,
+    HostsFile,
+    HostsFileResolver,
+    Identity,
+    PeerPool,
+    PeerServer,
+)
+from raftnode.transport.dial import PATH as PEER_PATH
+from raftnode.wire import Codec
+
+if TYPE_CHECKING:
+    from raftnode.settings import NodeSettings
+
+_log = structlog.get_logger("raftnode")
+
+GAUGES_INTERVAL_S = 0.5
+
+
+class Running:
+    """What can be said to a node that runs."""
+
+    def __init__(self, core: RaftCore, parts: Parts, driver: Driver, service: Service) -> None:
+        self._core = core
+        self._parts = parts
+        self._driver = driver
+        self._service = service
+        self._turned = asyncio.Event()
+
+    def turned(self) -> None:
+        """The core has handled something."""
+        self._turned.set()
+
+    async def hand_over(self, grace_ms: int) -> None:
+        """Finish the writes begun, give leadership up and let a voter take it, if time allows."""
+        self._service.stopping = True
+        await self._until(lambda: self._parts.appends.idle, grace_ms // 2)
+        replica = self._core.replica
+        was_leader = isinstance(replica.role, Leader)
+        self._driver.post(ShutdownRequested())
+        if was_leader and any(key != replica.key for key in replica.log.voters):
+            await self._until(lambda: not isinstance(replica.role, Leader | Resigned), grace_ms)
+
+    async def _until(self, condition: Callable[[], bool], limit_ms: int) -> None:
+        """Wait for a condition, but not for ever and not on a dead driver."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_ms / 1000):
+                while not (condition() or self._driver.dead):
+                    self._turned.clear()
+                    await self._turned.wait()
+
+    def die(self) -> None:
+        """Something failed: the core handles nothing more."""
+        self._driver.die()
+        self._turned.set()
+
+    def give_up(self) -> None:
+        """Handle nothing more and tell everybody who waits."""
+        self._service.stopping = True
+        self._driver.die()
+        error = refusal("SHUTTING_DOWN", "the node is stopping")
+        self._parts.appends.fail_all(error)
+        self._parts.inquiries.fail_all(error)
+
+
+@asynccontextmanager
+async def running_node(
+    settings: NodeSettings,
+    directory: DataDirectory,
+    log: Log,
+    tasks: Tasks,
+    fail: Callable[[BaseException], None],
+) -> AsyncGenerator[Running]:
+    """Put a node together, start it, and take it apart at the end."""
+    registry = CollectorRegistry()
+    metrics = NodeMetrics(registry)
+    core = recover(settings, directory, log)
+    metrics.replica.info(
+        {"node_id": str(settings.node_id), "directory_id": str(directory.key).partition("-")[2]}
+    )
+    addresses = AddressBook(settings.bootstrap_servers)
+    known = VoterSet()
+
+    def changed() -> None:
+        nonlocal known
+        gauges.watch_elections()
+        voters = core.replica.log.voters
+        if voters is not known:
+            known = voters
+            addresses.set_voters(voters)
+        running.turned()
+
+    driver = Driver(changed)
+    flusher = Flusher(
+        log,
+        core.replica.log,
+        on_flushed=driver.post,
+        on_error=fail,
+        on_seconds=metrics.fsync_seconds.observe,
+    )
+    inquiries = Inquiries(driver.post, lambda: service.leader())  # noqa: PLW0108
+    appends = Appends(
+        driver.post,
+        inquiries.next_id,
+        inquiries.error_of,
+        queue_bytes_max=settings.append_queue_bytes,
+        batch_bytes_max=settings.max_batch_bytes,
+        linger_ms=settings.append_linger_ms,
+        is_flushing=lambda: flusher.in_flight,
+        on_commit=metrics.commit_latency_seconds.observe,
+    )
+    applier = Applier(log)
+    gauges = Gauges(metrics, core.replica, appends)
+    peering = Peering(
+        driver.post,
+        inquiries.next_id,
+        addresses,
+        timeout_ms=settings.request_timeout_ms,
+        backlog=lambda: driver.backlog,
+    )
+    service = Service(
+        core,
+        appends,
+        inquiries,
+        applier,
+        api_of=peering.api_endpoint_of,
+        version=package_version("kraftquorum"),
+    )
+
+    def identity() -> Identity:
+        return Identity(
+            directory.key,
+            core.replica.cluster_id,
+            directory.incarnation,
+            service.peer_endpoint,
+            service.api_endpoint,
+        )
+
+    codec = Codec(decode_batches=decode_batches)
+    resolver = (
+        HostsFileResolver(HostsFile(settings.hosts_file), spawn=tasks)
+        if settings.hosts_file
+        else None
+    )
+    peering.pool = PeerPool(
+        codec=codec,
+        identity=identity,
+        addresses=addresses,
+        on_response=peering.on_response,
+        on_failure=peering.on_failure,
+        on_hello=peering.on_hello,
+        spawn=tasks,
+        rng=random.Random(),  # noqa: S311
+        resolver=resolver,
+    )
+    peer_server = PeerServer(
+        codec=codec,
+        identity=identity,
+        on_request=peering.on_request,
+        on_hello=peering.on_called,
+        spawn=tasks,
+    )
+    peer_app = web.Application()
+    peer_app.router.add_get(PEER_PATH, peer_server.handle)
+    peer_listener = ApiServer(peer_app, shutdown_grace_ms=200)
+    limits = ApiLimits(
+        record_max_bytes=settings.record_max_bytes, batch_max_bytes=settings.max_batch_bytes
+    )
+    app = make_app(
+        service,
+        registry=registry,
+        version=package_version("kraftquorum"),
+        limits=limits,
+        observer=HttpMetrics(registry),
+    )
+    api_listener = ApiServer(
+        app, shutdown_grace_ms=500, connections_max=descriptors_for_clients(raise_file_limit())
+    )
+    parts = Parts(core, directory, log, flusher, appends, inquiries, applier, peering)
+    running = Running(core, parts, driver, service)
+
+    try:
+        peer = await _listen(peer_listener, settings.peer_listen, "peer_listen")
+        api = await _listen(api_listener, settings.api_listen, "api_listen")
+        service.advertise(
+            peer=_with_port(settings.peer_endpoint, peer.port),
+            api=_with_port(settings.api_endpoint, api.port),
+        )
+        core.replica.endpoint = service.peer_endpoint
+        tasks(driver.run(parts), name="driver")
+        tasks(applier.run(), name="applier")
+        tasks(_refresh(gauges), name="gauges")
+        tasks(
+            watch_storage(
+                directory,
+                log,
+                settings.log_dir,
+                interval_ms=settings.storage_check_interval_ms,
+                reserve_bytes=settings.disk_reserve_bytes,
+                on_space=lambda low: driver.post(DiskSpaceChanged(low)),
+            ),
+            name="storage-watch",
+        )
+        _log.info(
+            "node_started",
+            node_id=settings.node_id,
+            replica=str(directory.key),
+            cluster_id=directory.cluster_id,
+            incarnation=directory.incarnation,
+            log_end=log.end_offset,
+        )
+        yield running
+    finally:
+        await peering.pool.close()
+        await peer_server.close()
+        await api_listener.stop()
+        await peer_listener.stop()
+        await asyncio.to_thread(flusher.stop)
+        driver.close()
+
+
+async def _listen(listener: ApiServer, endpoint: Endpoint, name: str) -> Endpoint:
+    try:
+        bound = await listener.start(endpoint)
+    except OSError as error:
+        raise ConfigurationError(f"{name}: cannot listen on {endpoint}: {error}") from error
+    _log.info("listening", what=name, endpoint=str(bound))
+    return bound
+
+
+def _with_port(endpoint: Endpoint, bound: int) -> Endpoint:
+    """What is advertised, once it is known which port was free."""
+    return endpoint if endpoint.port else Endpoint(endpoint.host, bound)
+
+
+async def _refresh(gauges: Gauges) -> None:
+    while True:
+        gauges.refresh()
+        await asyncio.sleep(GAUGES_INTERVAL_S)

@@ -1,0 +1,66 @@
+"""From what the disk holds to a core that goes on from there."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import structlog
+
+from raftnode.core.config import CoreConfig
+from raftnode.core.log_index import LogIndex
+from raftnode.core.raft import RaftCore
+from raftnode.core.types import VoterSet
+from raftnode.errors import StorageIdentityError
+from raftnode.runtime import clock
+from raftnode.storage.directory import DataDirectory
+from raftnode.storage.log import Log
+
+if TYPE_CHECKING:
+    from raftnode.settings import NodeSettings
+
+_log = structlog.get_logger("raftnode")
+
+
+def recover(settings: NodeSettings, directory: DataDirectory, log: Log) -> RaftCore:
+    """Make the core from what the disk holds.
+
+    Raises:
+        StorageIdentityError: the vote's file is older than the log (S2).
+    """
+    latch = directory.latch
+    index = LogIndex.restore(
+        latch.voters if latch else VoterSet(),
+        start=log.start_offset,
+        end=log.end_offset,
+        epochs=[(entry.epoch, entry.start_offset) for entry in log.epochs],
+        control=log.recovered,
+    )
+    state = directory.quorum_state
+    if index.last_epoch > state.epoch:
+        # S2: every epoch in the log was durable in quorum-state first.
+        raise StorageIdentityError(
+            f"quorum-state knows epoch {state.epoch}, the log has epoch {index.last_epoch}: "
+            "votes were forgotten; this replica must be replaced"
+        )
+    if log.torn_tail is not None:
+        _log.warning("torn_tail_cut_off", damage=str(log.torn_tail), log_end=log.end_offset)
+    return RaftCore(
+        directory.key,
+        log=index,
+        state=state,
+        cluster_id=directory.cluster_id,
+        rng=random.Random(),  # noqa: S311
+        now_ms=clock.now_ms(),
+        config=CoreConfig(
+            fetch_timeout_ms=settings.fetch_timeout_ms,
+            election_timeout_ms=settings.election_timeout_ms,
+            election_backoff_max_ms=settings.election_backoff_max_ms,
+            fetch_max_wait_ms=settings.fetch_max_wait_ms,
+            request_timeout_ms=settings.request_timeout_ms,
+            retry_backoff_ms=settings.retry_backoff_ms,
+            retry_backoff_max_ms=settings.retry_backoff_max_ms,
+        ),
+        incarnation=directory.incarnation,
+        fetch_sequence=clock.fetch_sequence_base(),
+    )

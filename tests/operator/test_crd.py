@@ -102,7 +102,7 @@ def test_storage_is_immutable(devcluster: DevCluster, crd: None, namespace: str)
 def test_columns_scale_and_short_name(devcluster: DevCluster, crd: None, namespace: str) -> None:
     devcluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=body(voters=3))
     header = devcluster.kubectl("-n", namespace, "get", "krq").splitlines()[0].split()
-    columns = "NAME VOTERS ACTUAL LEADER EPOCH READY ACTION WAITING AGE"
+    columns = "NAME VOTERS ACTUAL LEADER READY DOING AGE"
     assert header == columns.split()
     devcluster.kubectl("-n", namespace, "scale", "krq", "demo", "--replicas=5")
     found = devcluster.kubectl(

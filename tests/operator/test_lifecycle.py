@@ -64,6 +64,10 @@ def test_an_even_number_of_voters_is_accepted_with_a_warning_event(krq, operator
     assert len(events) == 1
     assert events[0]["type"] == "Warning"
     assert "2 voters tolerate no more failures than 1" in events[0]["message"]
+    # Room for the longest guard in 100 columns, if the namespace is called `default`.
+    header, line = krq.kubectl("get", "krq", "-A").splitlines()[:2]
+    assert header.split()[-2:] == ["DOING", "AGE"]
+    assert header.index("DOING") - len(krq.namespace) + len("default") + 34 + 6 <= 100, line
 
 
 def test_deletion_takes_the_claims_if_told_to(krq, operators) -> None:

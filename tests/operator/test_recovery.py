@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
 def test_lost_disks_are_replaced_one_after_the_other(krq, operators) -> None:
     operators.start()
-    krq.apply(voters=3)
+    krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
     krq.ready(3)
 
     # The disk of a follower, then of the leader (S1), each wiped under the process (S4).

@@ -38,19 +38,19 @@ NAME_RULES = [
     },
 ]
 
+# Without `-o wide`, a line with a namespace has room in 100 characters.
 COLUMNS: list[Json] = [
     {"name": "Voters", "type": "integer", "jsonPath": ".spec.voters", "description": "Wanted"},
     {"name": "Actual", "type": "integer", "jsonPath": ".status.replicas", "description": "Voters"},
     {"name": "Leader", "type": "string", "jsonPath": ".status.leader.pod"},
-    {"name": "Epoch", "type": "integer", "jsonPath": ".status.epoch"},
     {
         "name": "Ready",
         "type": "string",
         "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
     },
-    {"name": "Action", "type": "string", "jsonPath": ".status.currentAction"},
-    {"name": "Waiting", "type": "string", "jsonPath": ".status.waitingFor"},
+    {"name": "Doing", "type": "string", "jsonPath": ".status.doing"},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    {"name": "Epoch", "type": "integer", "jsonPath": ".status.epoch", "priority": 1},
     {
         "name": "Tolerance",
         "type": "integer",

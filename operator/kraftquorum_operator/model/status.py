@@ -122,6 +122,8 @@ class QuorumStatus(StatusModel):
     """Every replica, as it says itself."""
     current_action: str | None = None
     """The action that was just taken, e.g. `AddVoter`."""
+    doing: str | None = None
+    """The action or, if it waits, the guard, short enough for a column; unset: nothing."""
     waiting_for: str | None = None
     """Name of the guard that blocks, as in docs/reference/guards.md."""
     message: str = ""

@@ -195,6 +195,21 @@ class Done:
 Decision = Action | Wait | Done
 
 
+def summary(decision: Decision) -> str | None:
+    """A decision in a word or two, for a column: `AddVoter 1`, or the guard that blocks."""
+    match decision:
+        case Done():
+            return None
+        case Wait(guard):
+            return guard
+        case (
+            AddVoter(replica) | RemoveVoter(replica) | JoinNode(replica) | SendLatch(replica)
+        ) as action:
+            return f"{type(action).__name__} {replica.node_id}"
+        case action:
+            return type(action).__name__
+
+
 def describe(action: Action) -> str:
     """An action in one line, for the status and events: its name and whom it is for."""
     match action:

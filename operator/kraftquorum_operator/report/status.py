@@ -15,7 +15,7 @@ from kraftquorum_operator.model.status import (
     VoterStatus,
 )
 from kraftquorum_operator.observe.snapshot import Snapshot
-from kraftquorum_operator.plan.actions import Decision, Done, Wait, describe
+from kraftquorum_operator.plan.actions import Decision, Done, Wait, describe, summary
 from kraftquorum_operator.report.conditions import QUORUM_LOST, Stamp, conditions, fault_tolerance
 
 Phase = Literal["Forming", "Running", "Changing", "Waiting", "QuorumLost", "Paused", "Deleting"]
@@ -134,6 +134,7 @@ def build_status(
         voters=_voters(seen),
         nodes=_nodes(seen),
         current_action=current_action,
+        doing=summary(decision),
         waiting_for=waiting,
         message=message[:1000],
         label_selector=f"{names.LABEL_APP}={names.APP},{names.LABEL_INSTANCE}={seen.name}",

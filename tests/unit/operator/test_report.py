@@ -51,6 +51,16 @@ def test_a_healthy_quorum_is_ready_and_available() -> None:
     assert found.leader.pod == "demo-0"
 
 
+def test_what_is_done_fits_a_column() -> None:
+    """`kubectl get krq -A` in 100 columns: the others take 60, each with three spaces."""
+    assert status(healthy()).doing is None
+    joining = status(healthy(), decision=JoinNode(replica(2, "b" * 21), "cluster"))
+    assert joining.doing == "JoinNode 2"
+    for guard in GUARDS:
+        assert status(healthy(), decision=Wait(guard, "because")).doing == guard
+        assert len(guard) <= 40
+
+
 def test_a_lost_quorum_says_who_holds_what() -> None:
     seen = replace(
         healthy(),

@@ -1,0 +1,70 @@
+"""Formation under bad luck, and a scale-up that is stuck, with the real node."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def _latch(krq) -> list[dict]:
+    return [c for c in krq.list("configmaps") if "latch" in c["metadata"]["name"]]
+
+
+@pytest.mark.parametrize("latched", [False, True], ids=["before the latch", "after the latch"])
+def test_a_disk_lost_during_formation_does_not_hang_it(krq, operators, latched: bool) -> None:
+    """S19: a blank node with another UUID never joins the formation that was latched."""
+    # ApplyObjects, CreateStatefulSet, CreateLatch, SendLatch: it dies before the third or fourth.
+    first = operators.start(exit_before_action=4 if latched else 3)
+    krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
+    krq.until("the operator died", lambda: first.poll() is not None, 60)
+    assert len(_latch(krq)) == (1 if latched else 0)
+    krq.wipe(2)
+    operators.start()
+    krq.ready(3, 90)
+    listed = {
+        (voter["nodeId"], voter["directoryId"])
+        for voter in json.loads(_latch(krq)[0]["data"]["voters"])
+    }
+    assert len(_latch(krq)) == 1
+    now = set(krq.voters())
+    assert {voter for voter in now if voter[0] < 2} <= listed
+    if latched:
+        assert {voter for voter in now if voter[0] == 2}.isdisjoint(listed)
+
+
+def test_a_scale_up_without_a_volume_does_not_delay_the_replacement_of_a_disk(
+    krq, operators
+) -> None:
+    """S24: the fourth pod cannot start; the lost disk of another is replaced meanwhile."""
+    operators.start()
+    krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
+    krq.ready(3)
+    stuck = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": "data-demo-3",
+            "labels": {"kraftquorum.io/owner-uid": krq.get()["metadata"]["uid"]},
+        },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "there-is-no-such-class",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    krq.kubectl("apply", "-f", "-", stdin=json.dumps(stuck))
+    krq.kubectl("scale", "krq", "demo", "--replicas=4")
+    krq.until("stuck", lambda: krq.status().get("waitingFor") == "node_answers", 40)
+    old = dict(krq.voters())[1]
+    krq.wipe(1)
+    krq.until("replaced", lambda: dict(krq.voters()).get(1, old) != old, 60)
+    krq.until(
+        "three voters", lambda: len(krq.voters()) == 3 and krq.status()["readyVoters"] == 3, 30
+    )
+    # The scale-up is given up, and nothing of it is left but the claim.
+    krq.kubectl("scale", "krq", "demo", "--replicas=3")
+    krq.ready(3)
+    assert {p["metadata"]["name"] for p in krq.list("pods")} == {"demo-0", "demo-1", "demo-2"}

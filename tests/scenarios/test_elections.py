@@ -1,7 +1,7 @@
 """S7, S8, S9, S17 and the named scenarios about elections and pre-votes."""
 
 from raftnode.core.effects import AppendBatches, PersistQuorumState, SendResponse
-from raftnode.core.events import RequestReceived, ResponseReceived
+from raftnode.core.events import RequestReceived, ResponseReceived, ShutdownRequested
 from raftnode.core.messages import (
     EndQuorumEpochRequest,
     ErrorCode,
@@ -233,7 +233,48 @@ def test_end_of_a_candidate_is_accepted_in_its_epoch():
     effects = book.give("2", RequestReceived(book.number(), key_of("3"), request))
     [answer] = [effect.response for effect in effects if isinstance(effect, SendResponse)]
     assert answer.error is ErrorCode.NONE
-    assert book["2"].replica.epoch > 2
+    # It stands at once, but asks first: the candidate's leader may be well (S9).
+    assert book["2"].replica.epoch == 2
+    assert book["2"].role == "prospective"
+
+
+def test_end_of_a_stranger_moves_nothing():
+    """S9, S16. Asking nobody for its place among the voters in `_judge_end` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(500)
+    before = (book["2"].replica.state, book["2"].role)
+    for listed in ((key_of("2"), key_of("3")), (key_of("3"),)):
+        request = EndQuorumEpochRequest(Epoch(9), key_of("4"), key_of("2"), listed)
+        effects = book.give("2", RequestReceived(book.number(), key_of("4"), request))
+        [answer] = [effect.response for effect in effects if isinstance(effect, SendResponse)]
+        assert answer.error is ErrorCode.INVALID_REQUEST
+        assert (book["2"].replica.state, book["2"].role) == before
+
+
+def test_a_stopping_candidate_withdraws_and_is_never_elected():
+    """P17. Acting on ShutdownRequested only as leader makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    book.isolate("1")
+    book.stand("2")
+    assert book["2"].role in {"prospective", "candidate"}
+    book.give("2", ShutdownRequested())
+    assert book["2"].role == "unattached"
+    book.run(5000)
+    assert "2" not in book.leaders
+
+
+def test_fetches_that_wait_are_answered_when_leadership_ends_however_it_ends():
+    """Taking the answers out of `Replica._leave` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    parked = {fetch.request_id for fetch in book["1"].replica.role.parked.values()}
+    assert parked
+    request = VoteRequest(
+        Epoch(7), key_of("2"), key_of("1"), book["2"].replica.log.position, pre_vote=True
+    )
+    effects = book.give("1", RequestReceived(book.number(), key_of("2"), request))
+    answered = {effect.request_id for effect in effects if isinstance(effect, SendResponse)}
+    assert parked <= answered
 
 
 def test_end_of_a_candidate_does_not_depose_the_winner():

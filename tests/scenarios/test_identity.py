@@ -18,6 +18,7 @@ from raftnode.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from raftnode.core.records import RAFT_VERSION, Batch, RaftVersion
 from raftnode.core.state import Latch
 from raftnode.core.types import Epoch, LogPosition, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.testing.playbook import Playbook
@@ -203,3 +204,29 @@ def test_replica_without_voters_never_stands():
     book.run(20_000)
     assert book["1"].role == "unattached"
     assert book["1"].replica.epoch == -1
+
+
+def test_old_volume_is_fenced_by_its_incarnation_though_nothing_was_written_since():
+    """S3: it has forgotten votes. Leaving the incarnation out of `_is_fenced` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    old = book["3"].saved()
+    for _ in range(2):
+        book.crash("3")
+        book.restart("3")
+        book.run(400)
+    book.crash("3")
+    book["3"].disk = old
+    book.restart("3")
+    book.run(400)
+    assert book["3"].halted is not None
+    assert book["3"].halted.reason is HaltReason.FENCED_STORAGE
+
+
+def test_log_of_a_later_raft_version_is_not_gone_on_with():
+    """S12. Taking the check out of `Replica.append` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    replica = book["2"].replica
+    base = replica.log.end
+    later = Batch(base, base, replica.epoch, b"", (RaftVersion(RAFT_VERSION + 1),))
+    replica.append((later,))
+    assert replica.halted

@@ -41,6 +41,7 @@ def _take_in(replica: Replica, request_id: int, change: PendingChange) -> None:
     for pending in role.changes:
         if pending.same_as(change):
             pending.request_ids.add(request_id)
+            pending.replaces = pending.replaces or change.replaces
             pending.deadline_ms = max(pending.deadline_ms, change.deadline_ms)
             return
     refusal = _refusal(replica, role, change)

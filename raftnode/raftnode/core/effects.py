@@ -177,6 +177,7 @@ class HaltReason(enum.Enum):
 
     TRUNCATION_BELOW_HIGH_WATERMARK = "truncation_below_high_watermark"
     FENCED_STORAGE = "fenced_storage"
+    UNSUPPORTED_RAFT_VERSION = "unsupported_raft_version"
 
 
 @dataclass(frozen=True, slots=True)

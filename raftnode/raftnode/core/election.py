@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raftnode.core import leading
-from raftnode.core.messages import ErrorCode, VoteRequest, VoteResponse
+from raftnode.core.messages import EndQuorumEpochRequest, ErrorCode, VoteRequest, VoteResponse
 from raftnode.core.replica import Replica
 from raftnode.core.roles import (
     Blank,
@@ -178,6 +178,18 @@ def _back_off(replica: Replica, role: Prospective | Candidate) -> None:
         case Candidate():
             waiting = Prospective(retry_at, role.retries + 1, retry_at_ms=retry_at)
             replica.become(waiting)
+
+
+def withdraw(replica: Replica) -> None:
+    """Stand no more, because the process ends; a candidate says so (P17, S17)."""
+    role = replica.role
+    if not isinstance(role, Prospective | Candidate):
+        return
+    if isinstance(role, Candidate):
+        others = tuple(key for key in replica.log.voters if key != replica.key)
+        for voter in others:
+            replica.send(voter, EndQuorumEpochRequest(replica.epoch, None, voter, others))
+    replica.become_unattached(replica.epoch)
 
 
 def election_deadline(replica: Replica) -> int | None:

@@ -295,7 +295,9 @@ def handle_end(
             wait = min(config.retry_backoff_max_ms, config.retry_backoff_ms << min(place + 1, 16))
         replica.become_unattached(request.epoch, election_at_ms=replica.now_ms + wait)
         if isinstance(replica.role, Unattached):
-            replica.role.transfer = place == 0 and not replica.disk_low
+            # A candidate's wish spares nobody the pre-vote: its leader may be well (S9).
+            wished = request.leader is not None and place == 0
+            replica.role.transfer = wished and not replica.disk_low
     elif error == ErrorCode.INCONSISTENT_VOTER_SET:
         replica.become_unattached(request.epoch)
     replica.respond(request_id, EndQuorumEpochResponse(error, replica.epoch, replica.leader))
@@ -310,6 +312,8 @@ def _judge_end(replica: Replica, source: ReplicaKey, request: EndQuorumEpochRequ
         return ErrorCode.INVALID_REQUEST
     if request.epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
+    if source != replica.leader and not replica.may_be_voter(source):
+        return ErrorCode.INVALID_REQUEST  # S9, S16: a stranger moves no epoch
     known = replica.state.leader if request.epoch == replica.epoch else None
     if known not in {None, request.leader}:
         return ErrorCode.INVALID_REQUEST  # a candidate's (leader None) too: another has won

@@ -154,7 +154,11 @@ def _progress_of(replica: Replica, role: Leader, source: ReplicaKey) -> Progress
 
 
 def _forget_silent_observers(replica: Replica, role: Leader) -> None:
-    observers = [key for key in role.progress if key not in replica.log.voters]
+    observers = [
+        key
+        for key, progress in role.progress.items()
+        if key not in replica.log.voters and not progress.fenced
+    ]
     if len(observers) >= replica.config.observers_max:
         silent = min(observers, key=lambda key: role.progress[key].last_fetch_ms or 0)
         del role.progress[silent]
@@ -165,7 +169,8 @@ def _is_fenced(
     replica: Replica, progress: Progress, request: FetchRequest, source: ReplicaKey
 ) -> bool:
     """S3: a replica that has less than it had acknowledged has lost what was counted on."""
-    if not progress.fenced and request.acknowledged_offset < progress.acknowledged:
+    gone_back = request.incarnation < progress.incarnation
+    if not progress.fenced and (gone_back or request.acknowledged_offset < progress.acknowledged):
         progress.fenced = True
         replica.fact(
             "replica_fenced",
@@ -356,9 +361,6 @@ def resign(replica: Replica, role: Leader, preferred: ReplicaKey | None = None) 
     ranked = sorted(voters, key=lambda key: (key != preferred, -_known_offset(role, key), key))
     for voter in voters:
         replica.send(voter, EndQuorumEpochRequest(role.epoch, replica.key, voter, tuple(ranked)))
-    for fetch in role.parked.values():
-        response = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, replica.epoch, None)
-        replica.respond(fetch.request_id, response)
     replica.become_resigned()
 
 

@@ -112,6 +112,11 @@ class LogIndex:
         return LogPosition(self.last_epoch, self.end)
 
     @property
+    def raft_version(self) -> int:
+        """The protocol version that the log is at; 0 before any record of it."""
+        return self.raft_versions[-1][1] if self.raft_versions else 0
+
+    @property
     def formation_completed(self) -> bool:
         """Whether client writes may follow (P52)."""
         return self.formation_completed_at != NO_OFFSET

@@ -197,6 +197,8 @@ class RaftCore:
                 replica.stopping = True
                 if isinstance(replica.role, Leader):
                     leading.resign(replica, replica.role)
+                else:
+                    election.withdraw(replica)
             case _:
                 assert_never(event)
 

@@ -27,8 +27,8 @@ from raftnode.core.effects import (
     TruncateLog,
 )
 from raftnode.core.log_index import LogIndex
-from raftnode.core.messages import Request, Response
-from raftnode.core.records import Batch, ControlRecord
+from raftnode.core.messages import ErrorCode, FetchResponse, Request, Response
+from raftnode.core.records import RAFT_VERSION, Batch, ControlRecord
 from raftnode.core.roles import Blank, Follower, Leader, Resigned, Role, Unattached, role_name
 from raftnode.core.state import QuorumState
 from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
@@ -93,7 +93,11 @@ class Replica:
         """
         if not self.log.voters or self.stopping:
             return False
-        return any(self.key in at.voters for at in self.log.voter_sets_since(self.high_watermark))
+        return self.may_be_voter(self.key)
+
+    def may_be_voter(self, key: ReplicaKey) -> bool:
+        """Whether a replica is a voter, or was and its removal is not known to be committed."""
+        return any(key in at.voters for at in self.log.voter_sets_since(self.high_watermark))
 
     def round_token_of(self, target: ReplicaKey | None) -> int:
         """The token to echo to a fetch target: only its own leader's, of this epoch."""
@@ -175,6 +179,12 @@ class Replica:
             if self.log.voter_record != before:
                 self.fact("voters_changed", voters=str(self.log.voters), offset=batch.base_offset)
         self.emit(AppendBatches(batches))
+        if self.log.raft_version > RAFT_VERSION:
+            self.halt(
+                HaltReason.UNSUPPORTED_RAFT_VERSION,
+                f"the log is at raft.version {self.log.raft_version}, this program knows "
+                f"{RAFT_VERSION}: run a newer one",
+            )
 
     def append_control(self, *records: ControlRecord) -> Batch:
         """Append control records of this leader's epoch as one batch: all of them or none."""
@@ -218,6 +228,9 @@ class Replica:
 
     def _leave(self) -> None:
         if isinstance(self.role, Leader):
+            for fetch in self.role.parked.values():
+                gone = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, None)
+                self.respond(fetch.request_id, gone)
             self._answer_all_waiting(self.role)
             self.emit(LeadershipLost(self.role.epoch))
 

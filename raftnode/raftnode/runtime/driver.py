@@ -209,7 +209,7 @@ class Driver:
 
 def _halt(reason: HaltReason, message: str) -> None:
     match reason:
-        case HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK:
+        case HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK | HaltReason.UNSUPPORTED_RAFT_VERSION:
             raise ProtocolHaltError(message)
         case HaltReason.FENCED_STORAGE:
             raise StorageCorruptError(message)

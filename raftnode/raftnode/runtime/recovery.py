@@ -10,8 +10,9 @@ import structlog
 from raftnode.core.config import CoreConfig
 from raftnode.core.log_index import LogIndex
 from raftnode.core.raft import RaftCore
+from raftnode.core.records import RAFT_VERSION
 from raftnode.core.types import VoterSet
-from raftnode.errors import StorageIdentityError
+from raftnode.errors import ProtocolHaltError, StorageIdentityError
 from raftnode.runtime import clock
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.log import Log
@@ -27,6 +28,7 @@ def recover(settings: NodeSettings, directory: DataDirectory, log: Log) -> RaftC
 
     Raises:
         StorageIdentityError: the vote's file is older than the log (S2).
+        ProtocolHaltError: the log is at a later raft.version (S12).
     """
     latch = directory.latch
     index = LogIndex.restore(
@@ -42,6 +44,11 @@ def recover(settings: NodeSettings, directory: DataDirectory, log: Log) -> RaftC
         raise StorageIdentityError(
             f"quorum-state knows epoch {state.epoch}, the log has epoch {index.last_epoch}: "
             "votes were forgotten; this replica must be replaced"
+        )
+    if index.raft_version > RAFT_VERSION:
+        raise ProtocolHaltError(
+            f"the log is at raft.version {index.raft_version}, this program knows {RAFT_VERSION}: "
+            "run a newer one"
         )
     if log.torn_tail is not None:
         _log.warning("torn_tail_cut_off", damage=str(log.torn_tail), log_end=log.end_offset)

@@ -14,10 +14,10 @@ from raftnode.api.model import FormRequest, JoinRequest, VoterSpec
 
 
 def random_cluster_id() -> str:
-    """A cluster id as Kafka writes them: 22 characters, without a leading dash."""
+    """A cluster id as Kafka writes them: 22 characters, the first a letter or a digit."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):
+        if text[0] not in "-_":
             return text
 
 

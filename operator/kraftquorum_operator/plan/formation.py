@@ -38,7 +38,8 @@ def create(case: Case) -> CreateStatefulSet | None:
 def raise_replicas(case: Case) -> SetReplicas | None:
     """Give every known voter its pod back if somebody lowered the replicas (S25).
 
-    Without a leader the last known set counts; raising is harmless.
+    Without a leader the last known set counts, but what the latch alone lists may be older
+    than the voters: then every claim gets its pod back. Raising is harmless.
     """
     statefulset = case.seen.statefulset
     if statefulset is None:
@@ -47,7 +48,8 @@ def raise_replicas(case: Case) -> SetReplicas | None:
         floor = case.seen.quorum.highest_voter + 1
     else:
         known = [replica.node_id + 1 for replica in case.seen.known_voters()]
-        floor = max(known) if known else first_replicas(case)
+        told = any(not node.blank and node.voters for node in case.seen.nodes)
+        floor = max(known) if told and known else max([*known, first_replicas(case)])
     if statefulset.replicas < floor:
         return SetReplicas(statefulset.uid, statefulset.resource_version, floor)
     return None

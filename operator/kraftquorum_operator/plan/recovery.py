@@ -105,6 +105,11 @@ def _replace(case: Case, ordinal: int) -> Step:
     if node is None:
         return _silent_voter(case, ordinal)
     if node.replica in quorum.replicas:
+        if node.blank:
+            # Listed in a formation whose latch is gone: under this UUID it has neither voted nor
+            # acknowledged anything, so it comes in as an empty replica does.
+            blocked = first_block(_case(case, ordinal, old=None), guards.confirmed_voters_required)
+            return blocked or JoinNode(node.replica, quorum.cluster_id)
         if any(voter.copied for voter in quorum.voters_of(ordinal)):
             return _copied_voter(case, node.replica)
         return first_block(_case(case, ordinal, old=None), guards.node_catches_up)

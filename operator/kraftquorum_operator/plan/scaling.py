@@ -36,7 +36,7 @@ def voter_labels(case: Case) -> Action | None:
         pod = case.seen.pod(node.replica.node_id)
         if pod is None or pod.terminating:
             continue
-        voter = node.replica in quorum.committed
+        voter = node.replica in quorum.committed and not node.blank
         if voter and not pod.voter_label and node.replica.node_id < case.spec.voters:
             return SetVoterLabel(pod.name, pod.uid, voter=True)
         if not voter and pod.voter_label:

@@ -19,8 +19,9 @@ DevClusterError
 """
 
 OTHER_WAYS = (
-    "Other ways: CLUSTER=kind uses a cluster made by the `kind` program, "
-    "CLUSTER=current the one that your kubeconfig points to."
+    "Other ways, without a build here: `CLUSTER=current devcluster up` takes the cluster that "
+    "your kubeconfig points to, `CLUSTER=kind devcluster up` one made by the `kind` program. "
+    "The demo and the tests wipe disks, so they run only on the cluster that is built here."
 )
 
 

@@ -34,6 +34,7 @@ class ExitCode(enum.IntEnum):
     STORAGE_IDENTITY = 13
     STORAGE_LOCKED = 14
     PROTOCOL_HALT = 15
+    STORAGE_FULL = 16
 
 
 class RaftnodeError(Exception):

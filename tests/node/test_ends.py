@@ -108,7 +108,7 @@ async def test_a_full_disk_ends_the_node_and_more_room_brings_it_back(tmp_path, 
                     break
                 kept += 1
             code, message = await end_of(node)
-            assert code == ExitCode.STORAGE_FAILED
+            assert code == ExitCode.STORAGE_FULL
             assert "No space left" in message
             assert kept > 5
             assert not command("mount", "-o", "remount,size=64m", str(directory))

@@ -39,6 +39,8 @@ EXIT_CODE_MEANINGS: dict[ExitCode | CommandExitCode, str] = {
     ExitCode.STORAGE_LOCKED: "Another process uses the data directory.",
     ExitCode.PROTOCOL_HALT: "Going on would break a promise to a client. Keep the disk for a "
     "person to look at.",
+    ExitCode.STORAGE_FULL: "The disk is full. More room heals it, and nothing acknowledged is "
+    "lost; replacing the disk by one of the same size does not.",
 }
 """What each exit code tells; the reference page is made from it."""
 

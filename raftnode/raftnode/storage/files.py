@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
-from raftnode.errors import RaftnodeError, StorageFailedError, StorageLockedError
+from raftnode.errors import ExitCode, RaftnodeError, StorageFailedError, StorageLockedError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,6 +27,7 @@ T = TypeVar("T")
 TEMPORARY_SUFFIX = ".tmp"
 """Of a file that `Files.replace` was writing when the node stopped; never read."""
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
@@ -45,6 +46,9 @@ class FileOperationError(StorageFailedError):
         self.operation = operation
         self.path = path
         self.errno = number
+        if number in _FULL:
+            # More room heals it; a new disk of the same size would fill just the same.
+            self.exit_code = ExitCode.STORAGE_FULL
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftquorum_operator import names
-from kraftquorum_operator.errors import ConflictError, NotFoundError
+from kraftquorum_operator.errors import ConflictError, KubeError, NotFoundError
 from kraftquorum_operator.execute.tools import Tools
 from kraftquorum_operator.plan.actions import (
     ApplyObjects,
@@ -17,28 +17,46 @@ from kraftquorum_operator.plan.actions import (
     SetReplicas,
     SetVoterLabel,
 )
+from kraftquorum_operator.resources.drift import budget_change, statefulset_change
+from kraftquorum_operator.resources.metadata import Body
 
 
 async def apply_objects(action: ApplyObjects, tools: Tools) -> str:
-    """Write what is missing or outdated; of the StatefulSet only what may change."""
+    """Write what is missing, outdated or changed; of the StatefulSet only what may change.
+
+    One that cannot be written keeps none of the others back.
+
+    Raises:
+        KubeError: the first one, after all were tried.
+    """
+    failed: list[KubeError] = []
     for key in action.objects:
-        body = tools.bodies[key]
-        statefulset = tools.seen.statefulset
-        if body["kind"] != "StatefulSet":
-            await tools.kube.apply(body)
-        elif statefulset is not None:
-            change = {
-                "metadata": {"annotations": body["metadata"]["annotations"]},
-                "spec": {"template": body["spec"]["template"]},
-            }
-            await tools.kube.patch(
-                "StatefulSet",
-                tools.owner.namespace,
-                tools.owner.name,
-                uid=statefulset.uid,
-                change=change,
-            )
+        try:
+            await _apply(tools.bodies[key], tools)
+        except KubeError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
     return ", ".join(action.objects)
+
+
+async def _apply(body: Body, tools: Tools) -> None:
+    namespace, name = tools.owner.namespace, body["metadata"]["name"]
+    if body["kind"] == "StatefulSet":
+        statefulset = tools.seen.statefulset
+        if statefulset is not None:
+            change = statefulset_change(body)
+            await tools.kube.patch(
+                "StatefulSet", namespace, name, uid=statefulset.uid, change=change
+            )
+        return
+    if body["kind"] == "PodDisruptionBudget":
+        found = await tools.kube.get("PodDisruptionBudget", namespace, name)
+        change = budget_change(body, found)
+        if found is not None and change is not None:
+            uid = found["metadata"]["uid"]
+            await tools.kube.patch("PodDisruptionBudget", namespace, name, uid=uid, change=change)
+    await tools.kube.apply(body)
 
 
 async def create_statefulset(action: CreateStatefulSet, tools: Tools) -> str:

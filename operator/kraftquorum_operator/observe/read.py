@@ -23,6 +23,7 @@ from kraftquorum_operator.observe.quorum import (
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.copies import distrust
 from kraftquorum_operator.resources.build import build, object_key
+from kraftquorum_operator.resources.drift import has_drifted
 from kraftquorum_operator.resources.latch import read_latch
 from kraftquorum_operator.resources.metadata import Body, Owner
 
@@ -88,7 +89,7 @@ async def observe(
     )
     bodies = build(owner, spec, _voters_in_force(seen))
     found = [body for body in (statefulset, *others) if body is not None]
-    outdated = _outdated(bodies, found)
+    outdated = outdated_objects(bodies, found)
     if quorum is None and others[0] is not None:
         # Without a leader the number of voters is a guess: the budget stays as it is (S22).
         outdated = tuple(key for key in outdated if not key.startswith("PodDisruptionBudget/"))
@@ -108,22 +109,22 @@ def _voters_in_force(seen: Snapshot) -> int:
     return len(seen.quorum.voters) if seen.quorum else len(seen.known_voters())
 
 
-def _outdated(bodies: Mapping[str, Body], found: list[Body]) -> tuple[str, ...]:
-    """Objects to write: missing ones and those with another digest.
+def outdated_objects(bodies: Mapping[str, Body], found: list[Body]) -> tuple[str, ...]:
+    """Objects to write: missing ones, those with another digest, those that somebody changed.
 
     A StatefulSet is created apart, so a missing one is not outdated.
     """
-    have: dict[str, str | None] = {}
-    for body in found:
-        annotations = cast("dict[str, str]", body["metadata"].get("annotations") or {})
-        key = object_key(body)
-        have[key] = annotations.get(names.ANNOTATION_HASH)
-    return tuple(
-        key
-        for key, body in bodies.items()
-        if have.get(key) != body["metadata"]["annotations"][names.ANNOTATION_HASH]
-        and (key in have or not key.startswith("StatefulSet/"))
-    )
+    have = {object_key(body): body for body in found}
+
+    def is_outdated(key: str, wanted: Body) -> bool:
+        live = have.get(key)
+        if live is None:
+            return not key.startswith("StatefulSet/")
+        annotations = cast("dict[str, str]", live["metadata"].get("annotations") or {})
+        digest = wanted["metadata"]["annotations"][names.ANNOTATION_HASH]
+        return annotations.get(names.ANNOTATION_HASH) != digest or has_drifted(wanted, live)
+
+    return tuple(key for key, body in bodies.items() if is_outdated(key, body))
 
 
 def _conditions(status: dict[str, Any]) -> tuple[Condition, ...]:

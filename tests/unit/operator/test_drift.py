@@ -1,0 +1,127 @@
+"""Objects that somebody else changed, or that cannot be written: found, put back, told."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, cast
+
+import pytest
+
+from kraftquorum_operator.errors import RefusedError
+from kraftquorum_operator.execute.objects import apply_objects
+from kraftquorum_operator.execute.tools import Failpoints, Tools
+from kraftquorum_operator.observe.read import outdated_objects
+from kraftquorum_operator.plan.actions import ApplyObjects
+from kraftquorum_operator.resources.build import build
+from kraftquorum_operator.resources.metadata import Owner
+from kraftquorum_operator.testing.snapshots import UID, healthy, spec
+
+OWNER = Owner("test", "demo", UID)
+BUDGET, SET = "PodDisruptionBudget/demo", "StatefulSet/demo"
+
+
+def bodies() -> dict[str, Any]:
+    return build(OWNER, spec(voters=3), 3)
+
+
+def merged(target: Any, change: Any) -> Any:
+    """RFC 7396, as the API server does it."""
+    if not isinstance(change, dict):
+        return change
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in change.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+class FakeKube:
+    """Live objects by `Kind/name`, with the validation that matters here."""
+
+    def __init__(self, refused: str = "") -> None:
+        self.live = {
+            key: merged(copy.deepcopy(body), {"metadata": {"uid": f"uid-{key}"}})
+            for key, body in bodies().items()
+        }
+        self.live[SET]["metadata"]["uid"] = "sts-1"
+        self.refused = refused
+
+    def _write(self, key: str, body: Any) -> Any:
+        spec_ = body["spec"]
+        strategy = spec_.get("updateStrategy", {})
+        both = {"minAvailable", "maxUnavailable"} <= set(spec_)
+        mixed = strategy.get("type") == "OnDelete" and "rollingUpdate" in strategy
+        if both or mixed or key == self.refused:
+            raise RefusedError(422, "Invalid", f"{key}: 422 spec is invalid")
+        self.live[key] = body
+        return body
+
+    async def get(self, kind: str, namespace: str, name: str) -> Any:
+        assert namespace == "test"
+        return self.live.get(f"{kind}/{name}")
+
+    async def apply(self, body: Any, subresource: str = "") -> Any:
+        key = f"{body['kind']}/{body['metadata']['name']}"
+        return self._write(key, merged(self.live.get(key, {}), body)) if not subresource else body
+
+    async def patch(self, kind: str, namespace: str, name: str, *, uid: str, change: Any) -> Any:
+        key = f"{kind}/{name}"
+        assert (namespace, uid) == ("test", self.live[key]["metadata"]["uid"])
+        return self._write(key, merged(self.live[key], change))
+
+    def somebody_patches(self, key: str, change: Any) -> None:
+        self.live[key] = merged(self.live[key], change)
+
+    @property
+    def outdated(self) -> tuple[str, ...]:
+        return outdated_objects(bodies(), list(self.live.values()))
+
+
+def tools(kube: FakeKube) -> Tools:
+    return Tools(cast("Any", kube), cast("Any", None), OWNER, healthy(), bodies(), 1, Failpoints())
+
+
+@pytest.mark.parametrize(
+    ("key", "change"),
+    [
+        (BUDGET, {"maxUnavailable": 3, "minAvailable": None}),
+        (BUDGET, {"minAvailable": 0}),
+        (BUDGET, {"selector": {"matchLabels": {"kraftquorum.io/voter": "no"}}}),
+        (
+            SET,
+            {
+                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+                "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"},
+            },
+        ),
+        (SET, {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}}),
+        (SET, {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}),
+    ],
+)
+async def test_a_protection_that_somebody_took_away_is_put_back(key: str, change: Any) -> None:
+    kube = FakeKube()
+    assert kube.outdated == ()
+    wanted = copy.deepcopy(kube.live[key]["spec"])
+    kube.somebody_patches(key, {"spec": change})
+    assert kube.outdated == (key,)
+    await apply_objects(ApplyObjects(kube.outdated), tools(kube))
+    assert kube.outdated == ()
+    assert kube.live[key]["spec"] == wanted
+
+
+def test_what_the_api_server_fills_in_is_no_change() -> None:
+    kube = FakeKube()
+    kube.somebody_patches(SET, {"spec": {"revisionHistoryLimit": 10, "replicas": 3}})
+    kube.somebody_patches(SET, {"spec": {"persistentVolumeClaimRetentionPolicy": None}})
+    kube.somebody_patches("Service/demo-peers", {"spec": {"clusterIPs": ["None"]}})
+    assert kube.outdated == ()
+
+
+async def test_an_object_that_is_refused_keeps_no_other_back() -> None:
+    kube = FakeKube(refused="Service/demo-peers")
+    kube.somebody_patches(BUDGET, {"spec": {"minAvailable": 0}})
+    with pytest.raises(RefusedError, match="422"):
+        await apply_objects(ApplyObjects(("Service/demo-peers", BUDGET)), tools(kube))
+    assert kube.outdated == ()

@@ -32,7 +32,7 @@ demo: $(READY) ## Show the whole promise on this machine (HOLD=1 leaves it runni
 	@$(BIN)/python -m kraftquorum_devcluster.demo $(if $(HOLD),--hold) $(if $(SHORT),--short)
 
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
-	@$(BIN)/python -m kraftquorum_devcluster.cli build
+	@$(BIN)/devcluster build
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster" -q
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m cluster -q
 	@$(MAKE) --no-print-directory demo SHORT=1

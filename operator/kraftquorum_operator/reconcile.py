@@ -7,7 +7,7 @@ next look, which starts from a new observation; nothing is ever resumed.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import structlog
@@ -22,8 +22,16 @@ from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
-from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait, describe
+from kraftquorum_operator.plan.actions import (
+    Action,
+    ApplyObjects,
+    Decision,
+    Done,
+    Wait,
+    describe,
+)
 from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.refusals import Refusals
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.events import Event, EventLog
 from kraftquorum_operator.report.status import build_status, steady
@@ -39,6 +47,7 @@ class Memory:
 
     silence: Silence = field(default_factory=Silence)
     events: EventLog = field(default_factory=EventLog)
+    refusals: Refusals = field(default_factory=Refusals)
     current_action: str | None = None
     written: Body | None = None
     written_at_s: float = 0.0
@@ -116,6 +125,7 @@ class Reconciler:
         )
         if observed is None or observed.owner.uid != uid:
             return Outcome(None, 0.0, gone=True)
+        observed = replace(observed, seen=memory.refusals.mark(observed.seen, now_ms))
         decision = decide(observed.spec, observed.seen, now_ms)
         self.metrics.observe(observed.seen, observed.spec.voters, decision, time.time())
         events = memory.events.of_spec(
@@ -137,13 +147,13 @@ class Reconciler:
             await self._report(observed, decision, memory)
         if isinstance(decision, Wait | Done):
             return Outcome(decision, pause_s, tuple(events))
-        done = await self._act(decision, observed, bound)
-        return Outcome(
-            decision,
-            pause_s if done else self.settings.reconcile_busy_s,
-            tuple(events),
-            failed=not done,
-        )
+        why = await self._act(decision, observed, bound)
+        if why is not None:
+            pause_s = self.settings.reconcile_busy_s
+            events += memory.events.of_failure(decision, why, now_ms, interval_ms)
+            if isinstance(decision, ApplyObjects):
+                memory.refusals.failed(decision.objects, why, observed.seen.generation, now_ms)
+        return Outcome(decision, pause_s, tuple(events), failed=why is not None)
 
     def _log(self, decision: Decision, memory: Memory, bound: structlog.stdlib.BoundLogger) -> None:
         """One line per change: a guard that goes on blocking is not logged again."""
@@ -161,8 +171,8 @@ class Reconciler:
 
     async def _act(
         self, action: Action, observed: Observed, bound: structlog.stdlib.BoundLogger
-    ) -> bool:
-        """Carry the action out, if this operator is still the active one."""
+    ) -> str | None:
+        """Carry the action out, if this operator is still the active one; why it failed."""
         name = type(action).__name__
         key = (observed.owner.namespace, observed.owner.name, name)
         tools = Tools(
@@ -184,7 +194,8 @@ class Reconciler:
             result, what = ("unknown" if error.outcome == "unknown" else "refused"), str(error)
         except NodeError as error:
             result, what = ("unknown" if error.outcome == "unknown" else "failed"), str(error)
-        except KubeError as error:
+        except (KubeError, ValueError) as error:
+            # ValueError: an answer or a body that is not what its model says.
             result, what = "failed", str(error)
         else:
             result = "done"
@@ -192,7 +203,7 @@ class Reconciler:
         seconds = round(time.monotonic() - started, 3)
         tell = bound.info if result == "done" else bound.warning
         tell("action", action=name, what=what, result=result, seconds=seconds)
-        return result == "done"
+        return None if result == "done" else what
 
     async def _report(self, observed: Observed, decision: Decision, memory: Memory) -> None:
         """Write the status if it changed; what only counts up, not too often."""

@@ -230,6 +230,8 @@ class Snapshot:
     """Cluster id in the status: only ever a reason not to form a quorum."""
     outdated: tuple[str, ...] = ()
     """Objects that are missing or differ from what they should be, as `Kind/name`."""
+    refused: tuple[tuple[str, str], ...] = ()
+    """Such objects that could not be written a moment ago, and why; not in `outdated`."""
 
     def pod(self, ordinal: int) -> Pod | None:
         """The pod of an ordinal."""

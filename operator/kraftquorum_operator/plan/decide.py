@@ -4,6 +4,10 @@ Derived from this observation alone, so that it is the same after a crash, in a
 second operator, or when somebody else did the step. The order is S24's: repair
 before shrink before grow before roll; whatever comes first in it gives up what
 comes later, since nothing is remembered.
+
+Objects come first while there is no quorum, and so does the StatefulSet always: a
+pod that repair makes again is made of its template. The others come after what
+repair can do, but before what it waits for, which may last for days.
 """
 
 from __future__ import annotations
@@ -34,18 +38,14 @@ Step = Callable[[Case], Action | Wait | None]
 PREPARATION: tuple[Step, ...] = (create, raise_replicas, send_latch, latch)
 """What needs no leader."""
 
-OPERATION: tuple[Step, ...] = (
-    voter_labels,
-    claim_owners,
-    claim_records,
-    repair,
-    retire,
-    shrink,
-    grow,
-    roll,
-    retire_waits,
-)
-"""What a formed quorum may need, in the order of S24."""
+REPAIR: tuple[Step, ...] = (voter_labels, claim_owners, claim_records, repair, retire)
+"""What a formed quorum needs to stay well."""
+
+OPERATION: tuple[Step, ...] = (shrink, grow, roll, retire_waits)
+"""What a formed and well quorum may need, in the order of S24."""
+
+PASSING = frozenset({"all_blank_before_formation", "majority_reachable", "leader_elected"})
+"""Guards that a missing Service may be behind."""
 
 
 def decide(spec: QuorumSpec, seen: Snapshot, now_ms: int) -> Decision:
@@ -63,20 +63,30 @@ def decide(spec: QuorumSpec, seen: Snapshot, now_ms: int) -> Decision:
     blocked = first_block(case, guards.not_paused, guards.objects_are_ours)
     if blocked is not None:
         return blocked
-    if seen.outdated:
-        return ApplyObjects(seen.outdated)
-    for step in PREPARATION:
-        if (decision := step(case)) is not None:
-            return decision
+    first = tuple(k for k in seen.outdated if seen.quorum is None or k.startswith("StatefulSet/"))
+    if first:
+        return ApplyObjects(first)
+    prepared = _first(PREPARATION, case)
     if seen.quorum is None:
-        return without_leader(case)
-    blocked = first_block(case, guards.latch_and_quorum_agree)
-    if blocked is not None:
-        return blocked
-    for step in OPERATION:
-        if (decision := step(case)) is not None:
-            return decision
+        decision = prepared or without_leader(case)
+        if isinstance(decision, Wait) and decision.guard in PASSING:
+            return first_block(case, guards.objects_written) or decision
+        return decision
+    decision = prepared or first_block(case, guards.latch_and_quorum_agree) or _operate(case)
+    if decision is not None:
+        return decision
     blocked = first_block(case, *guards.VOTER_CHANGE, guards.formation_complete)
     if blocked is not None:
         return blocked
     return Done(f"{len(seen.quorum.voters)} voters, all caught up")
+
+
+def _first(steps: tuple[Step, ...], case: Case) -> Action | Wait | None:
+    return next((found for step in steps if (found := step(case)) is not None), None)
+
+
+def _operate(case: Case) -> Action | Wait | None:
+    repaired = _first(REPAIR, case)
+    if case.seen.outdated and (repaired is None or isinstance(repaired, Wait)):
+        return ApplyObjects(case.seen.outdated)
+    return repaired or first_block(case, guards.objects_written) or _first(OPERATION, case)

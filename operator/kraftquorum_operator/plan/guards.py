@@ -106,6 +106,20 @@ def objects_are_ours(case: Case) -> str | None:
     return None
 
 
+@guard
+def objects_written(case: Case) -> str | None:
+    """The API server takes the Services, the disruption budget and the StatefulSet.
+
+    One that it refuses is tried again, after a minute at last. Formation and repair go on
+    without it; growing, shrinking and rolling do not.
+    """
+    # Objects that failed together share a reason.
+    reasons = dict.fromkeys(why for _, why in case.seen.refused)
+    if not reasons:
+        return None
+    return f"{', '.join(key for key, _ in case.seen.refused)}: {'; '.join(reasons)}"
+
+
 # --- formation -----------------------------------------------------------------------------------
 
 

@@ -104,7 +104,7 @@ def _volume_from_copy(seen: Snapshot, wanted: int, decision: Decision) -> Answer
     return True, camel("claim_is_the_recorded_one"), reasons
 
 
-ALARMS = frozenset({"claim_is_the_recorded_one"})
+ALARMS = frozenset({"claim_is_the_recorded_one", "objects_written"})
 """Guards that are told at once, as warnings, whether or not a person has to do something."""
 
 NEEDS_PERSON = frozenset(

@@ -30,6 +30,8 @@ class EventLog:
     blocked_since_ms: int = 0
     told_at_ms: int | None = None
     even_generation: int = 0
+    failure: tuple[str, str] | None = None
+    failure_told_at_ms: int = 0
 
     def of(self, decision: Decision, now_ms: int, interval_ms: int) -> list[Event]:
         """The events that a decision is worth. Call it with every decision."""
@@ -46,6 +48,15 @@ class EventLog:
         self.told_at_ms = now_ms
         kind: Literal["Normal", "Warning"] = "Warning" if urgent else "Normal"
         return [Event(kind, camel(decision.guard), f"{decision.guard}: {decision.why}"[:1000])]
+
+    def of_failure(self, action: Action, why: str, now_ms: int, interval_ms: int) -> list[Event]:
+        """A warning about an action that failed; the same one again only now and then."""
+        failure = (describe(action), why)
+        if failure == self.failure and now_ms - self.failure_told_at_ms < interval_ms:
+            return []
+        self.failure, self.failure_told_at_ms = failure, now_ms
+        message = f"{failure[0]} failed: {why}"[:1000]
+        return [Event("Warning", f"{type(action).__name__}Failed", message)]
 
     def of_spec(self, spec: QuorumSpec, generation: int, reported: int) -> list[Event]:
         """A warning about an even number of voters, once per generation of the spec.

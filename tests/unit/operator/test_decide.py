@@ -517,3 +517,50 @@ def test_every_action_has_a_description() -> None:
         "AddVoter 1-x replacing 1-y"
     )
     assert describe(act.CreateLatch(())) == "CreateLatch"
+
+
+# --- objects that are outdated or cannot be written ----------------------------------------------
+
+SERVICE = ("Service/demo-client",)
+REFUSED = (("Service/demo-client", "422 spec is invalid"),)
+
+
+def lost_disk():
+    return with_pod(replaced(blank=True), pod(2, voter=False))
+
+
+def test_an_outdated_service_does_not_delay_the_replacement_of_a_disk() -> None:
+    """S24."""
+    assert decided(replace(lost_disk(), outdated=SERVICE)) == act.JoinNode(replica(2, "b"), CLUSTER)
+    retired = with_claim(healthy(), replace(claim(1), terminating=True))
+    assert isinstance(decided(replace(retired, outdated=SERVICE)), act.DeletePod)
+
+
+def test_outdated_objects_come_before_what_repair_waits_for() -> None:
+    away = with_quorum(
+        without_node(healthy(), 2), voters=(voter(0), voter(1), voter(2, silent_ms=600_000))
+    )
+    assert blocked_by(away) == "node_answers"
+    assert decided(replace(away, outdated=SERVICE)) == act.ApplyObjects(SERVICE)
+
+
+def test_the_statefulset_comes_before_repair_since_pods_are_made_of_it() -> None:
+    seen = replace(lost_disk(), outdated=(*SERVICE, "StatefulSet/demo"))
+    assert decided(seen) == act.ApplyObjects(("StatefulSet/demo",))
+
+
+def test_objects_come_before_growing() -> None:
+    seen = replace(healthy(), outdated=("PodDisruptionBudget/demo",))
+    assert isinstance(decided(seen, spec(voters=5)), act.ApplyObjects)
+
+
+def test_a_refused_object_holds_back_all_but_formation_and_repair() -> None:
+    seen = replace(healthy(), refused=REFUSED)
+    assert decided(seen) == Wait("objects_written", "Service/demo-client: 422 spec is invalid")
+    assert blocked_by(seen, spec(voters=5)) == "objects_written"
+    assert isinstance(decided(replace(blank(), refused=REFUSED)), act.CreateLatch)
+    assert isinstance(decided(replace(lost_disk(), refused=REFUSED)), act.JoinNode)
+    assert blocked_by(replace(healthy(), quorum=None, refused=REFUSED)) == "objects_written"
+    gone = replace(healthy(), quorum=None, nodes=(), claims=(), refused=REFUSED)
+    raised = replace(gone, statefulset=StatefulSet("sts-1", "42", 3, "r1", UID))
+    assert blocked_by(raised) == "never_rebootstrap"

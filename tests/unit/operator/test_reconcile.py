@@ -1,0 +1,131 @@
+"""Actions that fail: told with the server's words, and not repeated at every look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+import kraftquorum_operator.reconcile as module
+from kraftquorum_operator.errors import RefusedError
+from kraftquorum_operator.execute.tools import Failpoints
+from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.observe.read import Observed
+from kraftquorum_operator.observe.snapshot import Snapshot
+from kraftquorum_operator.plan.actions import ApplyObjects, JoinNode, Wait
+from kraftquorum_operator.reconcile import Outcome, Reconciler
+from kraftquorum_operator.refusals import FIRST_MS, LONGEST_MS, Refusals
+from kraftquorum_operator.report.events import EventLog
+from kraftquorum_operator.resources.metadata import Owner
+from kraftquorum_operator.settings import Settings
+from kraftquorum_operator.testing.snapshots import (
+    UID,
+    healthy,
+    node,
+    pod,
+    spec,
+    with_node,
+    with_pod,
+)
+
+KEY = "Service/demo-client"
+
+
+class Kube:
+    """Takes every status."""
+
+    def __init__(self) -> None:
+        self.statuses: list[Any] = []
+
+    async def apply(self, body: Any, subresource: str = "") -> Any:
+        assert subresource == "status"
+        self.statuses.append(body["status"])
+        return body
+
+
+class Held:
+    held = True
+
+
+async def looks(
+    monkeypatch: pytest.MonkeyPatch, seen: Snapshot, error: Exception, count: int
+) -> tuple[list[Outcome], list[Any]]:
+    """Look so many times at a quorum whose every action fails."""
+    kube = Kube()
+    observed = Observed(spec(voters=3), seen, Owner("test", "demo", UID), {}, {}, (), 1)
+
+    async def observe(*_: object, **__: object) -> Observed:
+        return observed
+
+    async def run(*_: object) -> str:
+        raise error
+
+    monkeypatch.setattr(module, "observe", observe)
+    monkeypatch.setattr(module, "run", run)
+    reconciler = Reconciler(
+        kube=cast("Any", kube),
+        nodes=cast("Any", None),
+        lease=cast("Any", Held()),
+        settings=Settings(),
+        metrics=Metrics(),
+        failpoints=Failpoints(),
+    )
+    found = [await reconciler.look("test", "demo", UID) for _ in range(count)]
+    return found, kube.statuses
+
+
+async def test_an_object_that_is_refused_is_told_and_not_tried_at_every_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = RefusedError(422, "Invalid", "PATCH: 422 spec.ports is invalid")
+    seen = replace(healthy(), outdated=(KEY,))
+    (first, *others), statuses = await looks(monkeypatch, seen, error, 4)
+    assert first.decision == ApplyObjects((KEY,))
+    assert first.failed
+    assert first.pause_s > 0
+    warning = first.events[-1]
+    assert (warning.type, warning.reason) == ("Warning", "ApplyObjectsFailed")
+    assert "422 spec.ports is invalid" in warning.message
+    for outcome in others:
+        assert isinstance(outcome.decision, Wait)
+        assert outcome.decision.guard == "objects_written"
+    assert "422 spec.ports is invalid" in statuses[-1]["message"]
+    ready = next(c for c in statuses[-1]["conditions"] if c["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "ObjectsWritten")
+    assert "422 spec.ports is invalid" in ready["message"]
+
+
+async def test_a_value_that_fits_no_model_is_a_failed_action(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    joining = with_pod(with_node(healthy(), node(2, "b", blank=True)), pod(2, voter=False))
+    found, _ = await looks(monkeypatch, joining, ValueError("cluster_id: bad pattern"), 2)
+    assert [type(outcome.decision) for outcome in found] == [JoinNode, JoinNode]
+    assert all(outcome.failed for outcome in found)
+    told = [event.reason for outcome in found for event in outcome.events]
+    assert told.count("JoinNodeFailed") == 1, "the same failure is not told twice in a minute"
+
+
+def test_refusals_wait_longer_each_time_until_the_object_is_written_or_changed() -> None:
+    refusals, seen, now_ms = Refusals(), replace(healthy(), outdated=(KEY, "Service/b")), 0
+    pauses: list[int] = []
+    for _ in range(8):
+        refusals.failed([KEY], "422", seen.generation, now_ms)
+        marked = refusals.mark(seen, now_ms)
+        assert (marked.outdated, marked.refused) == (("Service/b",), ((KEY, "422"),))
+        pauses.append(refusals.known[KEY].pause_ms)
+        now_ms = refusals.known[KEY].until_ms
+        assert refusals.mark(seen, now_ms).outdated == seen.outdated
+    assert (pauses[0], pauses[1], pauses[-1]) == (FIRST_MS, 2 * FIRST_MS, LONGEST_MS)
+    refusals.failed([KEY], "422", seen.generation, now_ms)
+    assert refusals.mark(replace(seen, generation=2), now_ms).outdated == seen.outdated
+    refusals.mark(replace(seen, outdated=()), now_ms)
+    assert not refusals.known
+
+
+def test_a_failure_is_told_again_when_it_lasts() -> None:
+    log, action = EventLog(), ApplyObjects((KEY,))
+    told = [bool(log.of_failure(action, "422", at, 60_000)) for at in (0, 5_000, 60_000)]
+    assert told == [True, False, True]
+    assert log.of_failure(action, "403", 61_000, 60_000)

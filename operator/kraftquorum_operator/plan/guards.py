@@ -153,6 +153,20 @@ def all_blank_before_formation(case: Case) -> str | None:
     return None
 
 
+def _may_know_better(seen: Snapshot) -> bool:
+    """Whether no replica told its voters yet and one may that the latch does not list.
+
+    The latch's set is the first one; the voters of today may be on other claims.
+    """
+    if seen.latch is None or any(not node.blank and node.voters for node in seen.nodes):
+        return False
+    listed = {voter.replica.node_id for voter in seen.latch.voters}
+    return any(
+        claim.phase == "Bound" and claim.ordinal not in listed and seen.node(claim.ordinal) is None
+        for claim in seen.claims
+    )
+
+
 @guard
 def never_rebootstrap(case: Case) -> str | None:
     """Where a quorum has been, no new one is ever formed by the operator.
@@ -174,7 +188,7 @@ def never_rebootstrap(case: Case) -> str | None:
         return None
     known = seen.known_voters()
     gone = tuple(replica for replica in known if seen.is_storage_gone(replica))
-    if len(known) - len(gone) >= majority(len(known)):
+    if len(known) - len(gone) >= majority(len(known)) or _may_know_better(seen):
         return None
     holders = "; ".join(
         f"{node.replica} holds epoch {node.epoch} to offset {node.log_end_offset}"

@@ -194,6 +194,28 @@ def test_a_scale_up_can_be_given_up_before_its_record() -> None:
     assert decided(seen) == act.SetReplicas("sts-1", "42", 3)
 
 
+def listed_and_blank(**changes: object):
+    """Voter 2 was listed in the formation, and the latch was lost before it heard of it."""
+    voters = (voter(0), voter(1), voter(2, silent_ms=20_000))
+    seen = with_quorum(with_node(healthy(), node(2, blank=True)), voters=voters, **changes)
+    adopted = replace(latch(), adopted=True)
+    return with_pod(replace(seen, latch=adopted), pod(2, voter=False))
+
+
+def test_a_blank_node_that_is_a_voter_joins_and_is_no_voter_to_the_budget_until_then() -> None:
+    seen = listed_and_blank()
+    assert replica(2) in seen.quorum.committed
+    assert decided(seen) == act.JoinNode(replica(2), CLUSTER)
+    labelled = with_pod(seen, pod(2, voter=True))
+    assert decided(labelled) == act.SetVoterLabel("demo-2", "pod-2", voter=False)
+    joined = with_quorum(with_node(seen, node(2)), voters=healthy().quorum.voters)
+    assert decided(joined) == act.SetVoterLabel("demo-2", "pod-2", voter=True)
+
+
+def test_a_blank_node_that_is_a_voter_joins_a_confirmed_quorum_only() -> None:
+    assert blocked_by(listed_and_blank(confirmed=False)) == "confirmed_voters_required"
+
+
 # --- growing -------------------------------------------------------------------------------------
 
 
@@ -278,6 +300,48 @@ def test_replicas_that_somebody_lowered_are_raised_for_every_voter() -> None:
     assert decided(replace(healthy(), statefulset=low)) == act.SetReplicas("sts-1", "42", 3)
     silent = replace(healthy(), statefulset=low, quorum=None, nodes=(), pods=())
     assert decided(silent) == act.SetReplicas("sts-1", "42", 3)
+
+
+def grown_since(*missing: int, replicas: int = 1):
+    """Formed with one voter, grown to three; no leader, and somebody lowered the replicas."""
+    return replace(
+        healthy(),
+        statefulset=StatefulSet("sts-1", "42", replicas, "r1", UID),
+        latch=latch(1),
+        quorum=None,
+        nodes=(),
+        pods=(),
+        claims=tuple(claim(n) for n in range(3) if n not in missing),
+    )
+
+
+def test_every_claim_gets_its_pod_back_when_the_latch_is_older_than_the_voters() -> None:
+    assert decided(grown_since()) == act.SetReplicas("sts-1", "42", 3)
+    assert decided(grown_since(), spec(voters=1)) == act.SetReplicas("sts-1", "42", 3)
+    blank_0 = replace(grown_since(), nodes=(node(0, "b", blank=True),))
+    assert decided(blank_0, spec(voters=1)) == act.SetReplicas("sts-1", "42", 3)
+    told = replace(grown_since(), nodes=(replace(node(0), voters=(replica(0),)),))
+    assert not isinstance(decided(told, spec(voters=1)), act.SetReplicas)
+
+
+def test_storage_is_not_lost_on_the_word_of_an_older_latch() -> None:
+    """Voter 0's disk is gone; what 1 and 2 know is not heard yet."""
+    wanted = spec(voters=1)
+    assert blocked_by(grown_since(0, replicas=3), wanted) == "majority_reachable"
+    wiped = replace(grown_since(replicas=3), nodes=(node(0, "b", blank=True),))
+    assert blocked_by(wiped, wanted) == "majority_reachable"
+    told = tuple(replace(node(n), voters=(replica(0), replica(1), replica(2))) for n in (1, 2))
+    assert blocked_by(replace(wiped, nodes=(*wiped.nodes, *told)), wanted) == "leader_elected"
+
+
+def test_storage_is_lost_once_no_claim_can_know_better() -> None:
+    assert blocked_by(grown_since(0, 1, 2, replicas=3), spec(voters=1)) == "never_rebootstrap"
+    blanks = tuple(node(n, "b", blank=True) for n in range(3))
+    all_blank = replace(grown_since(replicas=3), nodes=blanks)
+    assert blocked_by(all_blank, spec(voters=1)) == "never_rebootstrap"
+    unbound = tuple(replace(claim(n), phase="Pending") for n in (1, 2))
+    pending = replace(grown_since(replicas=3), claims=unbound)
+    assert blocked_by(pending, spec(voters=1)) == "never_rebootstrap"
 
 
 # --- repair --------------------------------------------------------------------------------------

@@ -199,7 +199,8 @@ def _probe(case: Case, subject: Case, node: Node) -> Action | Wait | None:
     pod = case.seen.pod(node.replica.node_id)
     if wait is None or node.incarnation > 1 or pod is None or pod.terminating:
         return wait
-    return DeletePod(pod.name, pod.uid, "probe: does the new storage survive a restart?")
+    unsure = first_block(subject, guards.confirmed_voters_required)
+    return unsure or DeletePod(pod.name, pod.uid, "probe: does the new storage survive a restart?")
 
 
 def _silent_voter(case: Case, ordinal: int) -> Step:
@@ -264,14 +265,15 @@ def _wipe(case: Case, ordinal: int, reason: str = "the replica's storage is lost
     return DeletePod(pod.name, pod.uid, "its volume claim is gone or going")
 
 
-def _outdated(case: Case, pod: Pod) -> Action | None:
+def _outdated(case: Case, pod: Pod) -> Action | Wait | None:
     """A pod of an older revision that does not run may be stuck on its template."""
     statefulset = case.seen.statefulset
     if statefulset is None or pod.ready or pod.terminating or pod.phase == "Running":
         return None
     if statefulset.revision is None or pod.revision in {None, statefulset.revision}:
         return None
-    return DeletePod(pod.name, pod.uid, "it does not run and its template is outdated")
+    unsure = first_block(case, guards.confirmed_voters_required)
+    return unsure or DeletePod(pod.name, pod.uid, "it does not run and its template is outdated")
 
 
 def retire(case: Case) -> Step:

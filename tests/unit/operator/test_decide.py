@@ -364,6 +364,27 @@ def test_a_lost_disk_is_replaced_join_probe_add() -> None:
     )
 
 
+def test_no_pod_is_ended_on_the_word_of_a_leader_that_is_not_confirmed() -> None:
+    """S11: a deposed leader's voters are not the voters of today."""
+    probe = with_pod(with_node(caught_up(), node(2, "b", incarnation=1)), pod(2, voter=False))
+    assert isinstance(decided(probe), act.DeletePod)
+    assert blocked_by(with_quorum(probe, confirmed=False)) == "confirmed_voters_required"
+    stuck = replace(pod(2), phase="Pending", ready=False, revision="r0")
+    for wanted, seen in (
+        (SPEC, with_pod(without_node(healthy(), 2), stuck)),
+        (
+            spec(voters=4),
+            with_pod(
+                without_node(healthy(3, replicas=4), 3),
+                replace(pod(3, voter=False), phase="Pending", ready=False, revision="r0"),
+            ),
+        ),
+    ):
+        assert isinstance(decided(seen, wanted), act.DeletePod)
+        unsure = with_quorum(seen, confirmed=False)
+        assert blocked_by(unsure, wanted) == "confirmed_voters_required"
+
+
 def test_remove_first_is_a_setting() -> None:
     wanted = spec(replacement={"order": "RemoveFirst"})
     seen = with_pod(caught_up(), pod(2, voter=False))

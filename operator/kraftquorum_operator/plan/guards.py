@@ -202,12 +202,6 @@ def never_rebootstrap(case: Case) -> str | None:
 
 
 @guard
-def latch_before_formation(case: Case) -> str | None:
-    """The latch is read back from the API server before any node is told to form (S18)."""
-    return None if case.seen.latch is not None else "the latch is not there yet"
-
-
-@guard
 def latch_and_quorum_agree(case: Case) -> str | None:
     """The quorum that answers has the latched cluster id."""
     latch, quorum = case.seen.latch, case.quorum

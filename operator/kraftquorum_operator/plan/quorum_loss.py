@@ -15,7 +15,6 @@ def without_leader(case: Case) -> Wait:
     """Why there is no leader, the gravest reason first."""
     return first_block(
         case,
-        guards.latch_before_formation,
         guards.never_rebootstrap,
         guards.majority_reachable,
         guards.leader_elected,

@@ -132,15 +132,15 @@ def _lower_replicas(case: Case) -> Action | Wait | None:
         ordinal = max(leaving)
         subject = Case(case.spec, case.seen, case.now_ms, ordinal=ordinal)
         return first_block(subject, guards.pod_gone_before_next_step)
-    if statefulset.replicas <= max(case.spec.voters, quorum.highest_voter + 1):
+    if statefulset.replicas <= case.spec.voters:
         return None
     fewer = statefulset.replicas - 1
     subject = Case(case.spec, case.seen, case.now_ms, ordinal=fewer, replicas=fewer)
     wait = first_block(
         subject,
+        guards.replicas_never_below_highest_voter,
         guards.confirmed_voters_required,
         guards.one_voter_change_at_a_time,
-        guards.replicas_never_below_highest_voter,
         guards.voter_label_off_before_removal,
     )
     return wait or SetReplicas(statefulset.uid, statefulset.resource_version, fewer)

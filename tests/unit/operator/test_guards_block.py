@@ -1,0 +1,143 @@
+"""Each guard holds something back at least once, seen through `decide`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.observe.snapshot import ClaimRecord, Progress, Snapshot, StatefulSet
+from kraftquorum_operator.plan.actions import Wait
+from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.plan.guards import GUARDS
+from kraftquorum_operator.testing.snapshots import (
+    NOW_MS,
+    blank,
+    claim,
+    healthy,
+    latch,
+    node,
+    pod,
+    replica,
+    spec,
+    voter,
+    with_claim,
+    with_node,
+    with_pod,
+    with_quorum,
+    without_node,
+)
+
+NOT_REACHED = {
+    "heal_before_shrink": "repair waits for a wanted voter that is late before anything shrinks",
+    "all_voters_caught_up": "and before anything rolls",
+    "leader_can_move": "whoever moves leadership asked before whether a majority stays",
+}
+"""Guards that an earlier step leaves nothing to; they stay for when the order changes."""
+
+LATE = Progress(replica(1), caught_up=False, silent_since_ms=NOW_MS)
+
+
+def replacing(second: Progress, third: Progress) -> Snapshot:
+    """Voter 0's disk was lost, and its successor is caught up."""
+    seen = with_pod(with_node(healthy(), node(0, "b")), pod(0, voter=False))
+    new = Progress(replica(0, "b"), caught_up=True, silent_since_ms=NOW_MS)
+    voters = (voter(0, silent_ms=20_000), second, third)
+    return with_quorum(seen, voters=voters, observers=(new,), leader=replica(1))
+
+
+def observer(**changes: object) -> Snapshot:
+    """Three voters and a fourth replica whose node does not answer."""
+    seen = without_node(healthy(3, replicas=4), 3)
+    return with_pod(seen, replace(pod(3, voter=False), **changes))
+
+
+def lowered() -> Snapshot:
+    """Pod 3 was scaled away and has not ended."""
+    low = replace(healthy().statefulset, replicas=3)
+    return replace(healthy(3, replicas=4), statefulset=low)
+
+
+FOUR, AWAY = spec(voters=4), voter(2, silent_ms=20_000)
+FIRST = spec(voters=3, replacement={"order": "RemoveFirst"})
+OFF = spec(voters=3, replacement={"policy": "Off"})
+MANUAL = spec(voters=3, replacement={"policy": "Manual"})
+COPIED = ClaimRecord(replica(2).directory_id, "another claim")
+FOREIGN_3 = with_node(healthy(3, replicas=4), replace(node(3), cluster_id="other"))
+BROKEN_3 = observer(ready=False, exit_code=13, restarts=2)
+
+CASES: dict[str, tuple[Snapshot, QuorumSpec]] = {
+    "not_paused": (healthy(), spec(voters=3, pause=True)),
+    "objects_are_ours": (
+        replace(healthy(), statefulset=StatefulSet("sts-0", "1", 3, owner_uid="resource-0")),
+        spec(),
+    ),
+    "objects_written": (replace(healthy(), refused=(("Service/demo", "422"),)), spec()),
+    "no_earlier_claims": (with_claim(blank(), replace(claim(2), owner_uid="resource-0")), spec()),
+    "all_blank_before_formation": (without_node(blank(), 1), spec()),
+    "never_rebootstrap": (replace(blank(), remembered_cluster_id="x"), spec()),
+    "latch_and_quorum_agree": (with_quorum(healthy(), cluster_id="other"), spec()),
+    "formation_complete": (with_quorum(healthy(), formation_completed=False), spec()),
+    "majority_reachable": (replace(blank(), latch=latch(), nodes=()), spec()),
+    "leader_elected": (replace(healthy(), quorum=None), spec()),
+    "confirmed_voters_required": (with_quorum(healthy(), confirmed=False), spec()),
+    "epoch_committed": (with_quorum(healthy(), epoch_committed=False), spec()),
+    "one_voter_change_at_a_time": (with_quorum(healthy(), record_committed=False), spec()),
+    "survivors_caught_up": (replacing(LATE, voter(2)), spec()),
+    "majority_survives_removal": (replacing(voter(1), AWAY), FIRST),
+    "majority_survives_loss": (
+        with_claim(healthy(2), replace(claim(1), terminating=True)),
+        spec(voters=2),
+    ),
+    "majority_survives_addition": (replacing(voter(1), AWAY), spec()),
+    "replacement_policy_allows": (replacing(voter(1), voter(2)), OFF),
+    "deletion_policy_allows": (
+        with_claim(healthy(), replace(claim(1), terminating=True)),
+        MANUAL,
+    ),
+    "replica_silent_for_grace_period": (
+        with_quorum(
+            replacing(voter(1), voter(2)), voters=(voter(0, silent_ms=9), voter(1), voter(2))
+        ),
+        spec(),
+    ),
+    "claim_is_the_recorded_one": (with_claim(healthy(), replace(claim(2), record=COPIED)), MANUAL),
+    "claim_bound_and_unshared": (
+        with_claim(replacing(voter(1), voter(2)), replace(claim(0), shared=True)),
+        spec(),
+    ),
+    "new_replica_caught_up": (healthy(3, replicas=4), FOUR),
+    "new_replica_survived_probe": (
+        with_node(replacing(voter(1), voter(2)), replace(node(0, "b"), durable_end_offset=1)),
+        spec(),
+    ),
+    "no_foreign_data": (FOREIGN_3, FOUR),
+    "node_answers": (observer(), FOUR),
+    "node_catches_up": (with_quorum(healthy(), voters=(voter(0), LATE, voter(2))), spec()),
+    "replicas_never_below_highest_voter": (
+        with_quorum(
+            healthy(3, replicas=4),
+            committed=tuple(replica(n) for n in range(4)),
+            record_committed=False,
+        ),
+        spec(),
+    ),
+    "voter_label_off_before_removal": (observer(voter_label=True), spec()),
+    "pod_gone_before_next_step": (lowered(), spec()),
+    "fresh_claim_uid": (with_claim(BROKEN_3, replace(claim(3), owner_uid="resource-0")), FOUR),
+}
+
+
+@pytest.mark.parametrize("guard", CASES)
+def test_a_guard_holds_something_back(guard: str) -> None:
+    seen, wanted = CASES[guard]
+    decision = decide(wanted, seen, NOW_MS)
+    assert isinstance(decision, Wait), decision
+    assert decision.guard == guard, decision
+    assert decision.why
+
+
+def test_every_guard_has_a_case_or_a_reason_why_not() -> None:
+    assert set(CASES) | set(NOT_REACHED) == set(GUARDS)
+    assert not set(CASES) & set(NOT_REACHED)

@@ -35,7 +35,7 @@ def missing_programs() -> list[str]:
 def ensure_binaries(progress: BuildProgress | None = None) -> Path:
     """Return the directory of the programs, building what is missing.
 
-    Takes milliseconds if all is there, about five minutes on two cores if not.
+    Takes milliseconds if all is there, five to ten minutes on two cores if not.
 
     Raises:
         BuildError: Or one of its kinds, naming the step that failed and the other ways.
@@ -81,7 +81,7 @@ class _Build:
     def run(self) -> None:
         self._progress.note(
             f"building Kubernetes {KUBERNETES_VERSION} and etcd, once: "
-            "about 5 minutes on two cores; Ctrl-C is safe, the next run goes on from there"
+            "five to ten minutes on two cores; Ctrl-C is safe, the next run goes on from there"
         )
         self._check_space()
         go = find_go(self._toolchain_dir) or install_go(self._toolchain_dir, self._progress)

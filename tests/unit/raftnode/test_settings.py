@@ -78,7 +78,10 @@ def test_environment_lists_and_other_names(monkeypatch: pytest.MonkeyPatch):
         ),
         ({"fetch_timeout_ms": 900}, "fetch_timeout_ms (900) must be at least twice fetch_max"),
         ({"retry_backoff_max_ms": 10}, "retry_backoff_ms (20) exceeds retry_backoff_max_ms (10)"),
-        ({"fetch_max_wait_ms": 1000}, "fetch_max_wait_ms (1000) must be less than election_timeout"),
+        (
+            {"fetch_max_wait_ms": 1000},
+            "fetch_max_wait_ms (1000) must be less than election_timeout",
+        ),
         ({"peer_advertised": "0.0.0.0:9093"}, "peer_advertised (0.0.0.0:9093) is an address to"),
         ({"api_advertised": "[::]:9080"}, "api_advertised ([::]:9080) is an address to listen on"),
         ({"api_listen": "0.0.0.0:9093"}, "peer_listen and api_listen are the same address"),

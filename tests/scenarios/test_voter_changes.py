@@ -230,3 +230,16 @@ def test_description_says_what_is_committed_and_which_record_it_comes_from():
     assert seen.voter_record_committed
     assert len(seen.committed_voters) == 3
     assert book["2"].core.describe() is None
+
+
+def test_a_removed_voter_that_never_came_is_no_observer():
+    """P26. Listing all progress in `describe` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    book.crash("3")
+    book.elect("2")
+    book.run(1000)
+    book.remove("2", "3")
+    book.run(1000)
+    described = book["2"].core.describe()
+    assert key_of("3") not in described.committed_voters
+    assert [found.key for found in described.observers] == []

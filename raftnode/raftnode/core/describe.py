@@ -49,7 +49,12 @@ def describe(replica: Replica) -> QuorumDescription | None:
     role, log = replica.role, replica.log
     if not isinstance(role, Leader):
         return None
-    observers = sorted(key for key in role.progress if key not in log.voters)
+    # Only what has fetched in this epoch observes: a removed voter that is gone does not.
+    observers = sorted(
+        key
+        for key, progress in role.progress.items()
+        if key not in log.voters and progress.last_fetch_ms is not None
+    )
     appended = [change for change in role.changes if change.appended is not None]
     return QuorumDescription(
         leader=replica.key,

@@ -83,7 +83,8 @@ def test_a_node_describes_itself_without_a_leader_and_with_one():
 
 def test_a_quorum_is_described_with_its_lags_and_its_pending_change():
     observer = ReplicaKey(NodeId(3), uuid.UUID(int=3))
-    role = Leader(Epoch(5), 0, progress={OTHER: Progress(Offset(4)), observer: Progress()})
+    fetched = Progress(last_fetch_ms=0)
+    role = Leader(Epoch(5), 0, progress={OTHER: Progress(Offset(4)), observer: fetched})
     role.changes.append(
         PendingChange(
             "add",

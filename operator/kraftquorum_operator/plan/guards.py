@@ -173,7 +173,8 @@ def never_rebootstrap(case: Case) -> str | None:
 
     Blocks when a majority of the last known voters has lost its storage, or when data or a
     remembered cluster id says that there was a quorum. `status.nodes` says which replicas
-    hold which offsets and epochs; a person must decide (see explain/quorum-loss).
+    hold which offsets and epochs; a person must decide
+    (see [quorum-loss](../explain/quorum-loss.md)).
     """
     seen = case.seen
     data = tuple(node.replica for node in seen.nodes if not node.blank)

@@ -245,18 +245,6 @@ class DevCluster:
             raise UnknownPodError(f"container {name!r} of {namespace}/{pod} runs no process")
         return pid
 
-    def pod_log(self, namespace: str, pod: str, container: str | None = None) -> Path:
-        """Log file of the container's current process.
-
-        Raises:
-            UnknownPodError: The node runs no such pod.
-        """
-        containers: dict[str, dict[str, Any]] = self._pod(namespace, pod)["containers"]
-        name = container or next(iter(containers), "")
-        if name not in containers:
-            raise UnknownPodError(f"pod {namespace}/{pod} has no container {name!r}")
-        return Path(containers[name]["log"])
-
     def restart_apiserver(self) -> None:
         """Kill the API server and return when its successor is ready (about 2 s)."""
         self._ask("POST", "/devcluster/restart-apiserver")

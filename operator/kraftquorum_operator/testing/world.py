@@ -128,11 +128,6 @@ class World:
         alive = sum(1 for voter in self.voters if self.is_alive(voter))
         return bool(self.voters) and alive >= majority(len(self.voters))
 
-    def has_data(self, voters: list[Replica]) -> bool:
-        """Whether a majority of these voters still has its storage."""
-        kept = [v for v in voters if (d := self.disk_of(v)) and not d.corrupt]
-        return len(kept) >= majority(len(voters))
-
     @property
     def is_changing(self) -> bool:
         """Whether a voter record is not committed yet."""

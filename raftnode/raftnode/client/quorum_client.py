@@ -56,6 +56,7 @@ from raftnode.client.hosts import HostsFileResolver
 from raftnode.client.leader_search import LeaderSearch, backoff_ms
 from raftnode.client.values import Listing, LogPage, LogRecord, Value
 from raftnode.core.types import Endpoint
+from raftnode.hosts import HostsFile
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
 
@@ -112,7 +113,7 @@ class QuorumClient:
     async def __aenter__(self) -> Self:
         resolver = self._resolver
         if self._hosts_file is not None:
-            resolver = HostsFileResolver(self._hosts_file, resolver)
+            resolver = HostsFileResolver(HostsFile(self._hosts_file), resolver)
         # No DNS cache: a replaced pod keeps its name and changes its address.
         connector = aiohttp.TCPConnector(limit=0, use_dns_cache=False, resolver=resolver)
         self._session = aiohttp.ClientSession(

@@ -26,6 +26,7 @@ from raftnode.core.raft import RaftCore
 from raftnode.core.roles import Leader, Resigned
 from raftnode.core.types import Endpoint, VoterSet
 from raftnode.errors import ConfigurationError
+from raftnode.hosts import HostsFile
 from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
 from raftnode.runtime.driver import Driver, Parts
@@ -43,7 +44,6 @@ from raftnode.storage.directory import DataDirectory
 from raftnode.storage.log import Log
 from raftnode.transport import (
     AddressBook,
-    HostsFile,
     HostsFileResolver,
     Identity,
     PeerPool,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from raftnode.transport.addresses import AddressBook
 from raftnode.transport.failure import Failure, FailureReason
 from raftnode.transport.hello import Identity, RefusalReason
-from raftnode.transport.hosts import HostsFile, HostsFileResolver
+from raftnode.transport.hosts import HostsFileResolver
 from raftnode.transport.peers import PeerPool
 from raftnode.transport.server import PeerServer
 from raftnode.transport.settings import TransportSettings
@@ -24,7 +24,6 @@ __all__ = [
     "AddressBook",
     "Failure",
     "FailureReason",
-    "HostsFile",
     "HostsFileResolver",
     "Identity",
     "PeerPool",

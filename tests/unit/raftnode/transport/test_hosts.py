@@ -1,4 +1,4 @@
-"""The hosts file is followed as it changes, and stands before DNS."""
+"""The hosts file stands before DNS, and DNS is asked once a name."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from aiohttp.abc import AbstractResolver
 
 from raftnode.core.types import Endpoint
-from raftnode.transport import FailureReason, HostsFile, HostsFileResolver
-from raftnode.transport.hosts import parse_hosts
+from raftnode.hosts import HostsFile
+from raftnode.transport import FailureReason, HostsFileResolver
 
 from .conftest import Tasks, fetch
 
@@ -31,34 +31,6 @@ class NoDns(AbstractResolver):
 
     async def close(self) -> None:
         self.gate.set()
-
-
-def test_lines_are_read_as_the_c_library_does() -> None:
-    names = parse_hosts(
-        "127.0.0.1 localhost # me\n\n# all comment\n10.0.0.1\tkq-0.kq kq-0\n"
-        "10.0.0.2 KQ-0.\nnot-an-address kq-1\n::1 localhost\n10.0.0.1 kq-0\n127.0.0.9"
-    )
-    assert names == {
-        "localhost": ("127.0.0.1", "::1"),
-        "kq-0.kq": ("10.0.0.1",),
-        "kq-0": ("10.0.0.1", "10.0.0.2"),
-    }
-
-
-def test_changes_of_the_file_are_followed(tmp_path: Path) -> None:
-    path = tmp_path / "hosts"
-    hosts = HostsFile(path)
-    assert hosts.lookup("kq-0") == ()
-    path.write_text("127.0.0.2 kq-0\n")
-    assert hosts.lookup("KQ-0.") == ("127.0.0.2",)
-    replacement = tmp_path / "new"
-    replacement.write_text("127.0.0.3 kq-0\n")
-    replacement.rename(path)
-    assert hosts.lookup("kq-0") == ("127.0.0.3",)
-    path.unlink()
-    assert hosts.lookup("kq-0") == ()
-    path.write_bytes(b"\xff\xfe\x00 garbage\n127.0.0.4 kq-0\n")
-    assert hosts.lookup("kq-0") == ("127.0.0.4",)
 
 
 async def test_file_comes_first_and_dns_next(tmp_path: Path) -> None:

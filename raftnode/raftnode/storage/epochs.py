@@ -7,12 +7,11 @@ its checksum: comparing the log with this file on start is what finds a flipped 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from raftnode.core.types import NO_EPOCH, NO_OFFSET, Epoch, LogPosition, Offset
+from raftnode.core.types import NO_EPOCH, NO_OFFSET, Epoch, Offset
 from raftnode.errors import StorageCorruptError
 from raftnode.storage.files import Files
 
@@ -41,17 +40,6 @@ class EpochIndex:
     def last_epoch(self) -> Epoch:
         """Epoch of the last record; -1 in an empty log."""
         return self.entries[-1].epoch if self.entries else NO_EPOCH
-
-    def epoch_at(self, offset: Offset) -> Epoch:
-        """Epoch of the record at an offset that is in the log; -1 before the first."""
-        place = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
-        return self.entries[place - 1].epoch if place else NO_EPOCH
-
-    def end_of(self, epoch: Epoch, log_end: Offset) -> LogPosition:
-        """The largest epoch of the log that is not above `epoch`, and where it ends (P21)."""
-        place = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
-        end = self.entries[place].start_offset if place < len(self.entries) else log_end
-        return LogPosition(self.entries[place - 1].epoch if place else NO_EPOCH, end)
 
     def with_started(self, epoch: Epoch, start_offset: Offset) -> EpochIndex:
         """The index once a batch of that epoch stands at that offset."""

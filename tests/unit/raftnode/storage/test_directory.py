@@ -3,9 +3,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import random
 import shutil
-import uuid
 from pathlib import Path
 
 import pytest
@@ -25,46 +23,13 @@ from raftnode.errors import (
 from raftnode.storage.directory import DataDirectory, LatchConflictError, format_storage
 from raftnode.storage.files import Files
 from raftnode.storage.log import LogSettings
-from raftnode.testing.faultdisk import Fault, FaultDisk
+from raftnode.testing.faultdisk import Fault
 
-ROOT = Path("/data")
-
-
-LOG = ROOT / "__cluster_metadata-0"
-
-
-ONE = NodeId(1)
-
-
-KEY = ReplicaKey(ONE, uuid.UUID(int=0x1234))
-
-
-LATCH = Latch("cluster", VoterSet.of([Voter(KEY)]))
-
-
-def make(seed: int = 0) -> FaultDisk:
-    disk = FaultDisk(random.Random(seed))
-    disk.make_directory(ROOT)
-    return disk
-
-
-def open_on(disk: FaultDisk) -> DataDirectory:
-    return DataDirectory.open(ROOT, ONE, Files(disk))
-
-
-def used() -> FaultDisk:
-    disk = make()
-    directory = open_on(disk)
-    directory.write_quorum_state(QuorumState(Epoch(3), None, KEY))
-    log = directory.open_log()
-    log.append([Batch(Offset(0), Offset(0), Epoch(3), b"", (RaftVersion(2),))])
-    log.close()
-    directory.close()
-    return disk
+from .conftest import KEY, LATCH, LOG, ONE, ROOT, blank, open_on, used
 
 
 def test_a_directory_in_use_is_refused() -> None:
-    disk = make()
+    disk = blank()
     open_on(disk)
     with pytest.raises(StorageLockedError):
         open_on(disk)
@@ -89,7 +54,7 @@ def test_a_wiped_directory_is_another_replica() -> None:
 
 @pytest.mark.parametrize("name", ["incarnation", "formation.json", "meta.properties"])
 def test_damaged_files_are_refused(name: str) -> None:
-    disk = make()
+    disk = blank()
     directory = open_on(disk)
     directory.write_latch(LATCH)
     directory.close()
@@ -122,7 +87,7 @@ def test_a_stale_volume_shows_in_the_incarnation() -> None:
 
 
 def test_the_vote_is_durable_and_a_promise_is_kept() -> None:
-    disk = make()
+    disk = blank()
     directory = open_on(disk)
     state = QuorumState(Epoch(2), None, KEY)
     directory.write_quorum_state(state)
@@ -135,7 +100,7 @@ def test_the_vote_is_durable_and_a_promise_is_kept() -> None:
 
 
 def test_a_failed_vote_is_never_retried() -> None:
-    disk = make()
+    disk = blank()
     directory = open_on(disk)
     disk.faults.append(Fault("fsync", path_part="quorum-state"))
     for _ in range(2):
@@ -146,7 +111,7 @@ def test_a_failed_vote_is_never_retried() -> None:
 
 
 def test_the_latch_is_written_once() -> None:
-    disk = make()
+    disk = blank()
     directory = open_on(disk)
     directory.write_latch(LATCH)
     before = disk.modifications
@@ -165,7 +130,7 @@ def test_the_latch_is_written_once() -> None:
 
 
 def test_the_cluster_id_is_set_once() -> None:
-    disk = make()
+    disk = blank()
     directory = open_on(disk)
     directory.set_cluster_id("cluster")
     directory.set_cluster_id("cluster")
@@ -182,7 +147,7 @@ def test_the_cluster_id_is_set_once() -> None:
 
 
 def test_latch_and_cluster_id_that_differ_are_refused() -> None:
-    disk = make()
+    disk = blank()
     directory = open_on(disk)
     directory.write_latch(LATCH)
     directory.close()
@@ -195,7 +160,7 @@ def test_latch_and_cluster_id_that_differ_are_refused() -> None:
 
 
 def test_a_formation_without_voters_is_refused() -> None:
-    disk = make()
+    disk = blank()
     with pytest.raises(ConfigurationError, match="without voters"):
         open_on(disk).write_latch(Latch("c", VoterSet()))
 
@@ -204,7 +169,7 @@ def test_a_formation_without_voters_is_refused() -> None:
     "loss", ["wipe", "wipe log", "swap", "swap log", "remove", "lock", "marker"]
 )
 def test_a_directory_lost_under_the_process_stops_everything(loss: str) -> None:
-    disk = make()
+    disk = blank()
     directory = open_on(disk)
     log = directory.open_log(LogSettings(segment_bytes=100))
     directory.check_identity()
@@ -240,12 +205,12 @@ def test_a_directory_lost_under_the_process_stops_everything(loss: str) -> None:
 
 
 def test_vote_and_roll_check_the_directory_themselves() -> None:
-    disk = make()
+    disk = blank()
     directory = open_on(disk)
     disk.overwrite(LOG / "storage-id", b"AAAAAAAAAAAAAAAAAAAABw\n")
     with pytest.raises(StorageLostError):
         directory.write_quorum_state(QuorumState(Epoch(9)))
-    disk = make()
+    disk = blank()
     log = open_on(disk).open_log(LogSettings(segment_bytes=100))
     disk.overwrite(LOG / "storage-id", b"AAAAAAAAAAAAAAAAAAAABw\n")
     with pytest.raises(StorageLostError):
@@ -255,7 +220,7 @@ def test_vote_and_roll_check_the_directory_themselves() -> None:
 
 
 def test_a_disk_that_cannot_be_reached_any_more_is_lost() -> None:
-    disk = make()
+    disk = blank()
     directory = open_on(disk)
     disk.faults.append(Fault("stat", errno.ESTALE))
     with pytest.raises(StorageLostError, match="cannot be reached"):
@@ -268,7 +233,7 @@ def test_paths_that_cannot_be_data_directories(tmp_path: Path) -> None:
         DataDirectory.open(tmp_path / "none", ONE)
     with pytest.raises(ConfigurationError, match="not a directory"):
         DataDirectory.open(tmp_path / "file", ONE)
-    disk = make()
+    disk = blank()
     disk.read_only = True
     with pytest.raises(ConfigurationError, match="cannot be written to"):
         open_on(disk)
@@ -276,7 +241,7 @@ def test_paths_that_cannot_be_data_directories(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("capacity", [*range(0, 381, 20), 10_000])
 def test_a_full_disk_is_told_and_does_no_harm(capacity: int) -> None:
-    disk = make()
+    disk = blank()
     disk.capacity_bytes = capacity
     files = Files(disk)
     with contextlib.suppress(StorageFailedError):
@@ -291,7 +256,7 @@ def test_a_full_disk_is_told_and_does_no_harm(capacity: int) -> None:
 
 def test_formatting_by_hand_can_be_repeated_after_a_crash() -> None:
     for point in range(25):
-        disk = make(point)
+        disk = blank(point)
         disk.cut_power_at = point
         try:
             format_storage(ROOT, ONE, files=Files(disk), directory_id=KEY.directory_id, latch=LATCH)
@@ -307,7 +272,7 @@ def test_formatting_by_hand_can_be_repeated_after_a_crash() -> None:
 
 
 def test_formatting_by_hand_wants_sense() -> None:
-    disk = make()
+    disk = blank()
     with pytest.raises(ConfigurationError, match="at least one"):
         format_storage(ROOT, ONE, files=Files(disk), latch=Latch("c", VoterSet()))
     with pytest.raises(ConfigurationError, match="cluster id"):

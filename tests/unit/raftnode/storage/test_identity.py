@@ -1,61 +1,25 @@
 from __future__ import annotations
 
-import random
 import uuid
 from pathlib import Path
 
 import pytest
 
-from raftnode.core.records import Batch, RaftVersion
-from raftnode.core.state import Latch, QuorumState
-from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
+from raftnode.core.state import QuorumState
 from raftnode.errors import (
     ConfigurationError,
     StorageIdentityError,
 )
-from raftnode.storage.directory import DataDirectory, format_storage
+from raftnode.storage.directory import format_storage
 from raftnode.storage.files import Files
 from raftnode.storage.identity import random_directory_id
 from raftnode.testing.faultdisk import FaultDisk
 
-ROOT = Path("/data")
-
-
-LOG = ROOT / "__cluster_metadata-0"
-
-
-ONE = NodeId(1)
-
-
-KEY = ReplicaKey(ONE, uuid.UUID(int=0x1234))
-
-
-LATCH = Latch("cluster", VoterSet.of([Voter(KEY)]))
-
-
-def make(seed: int = 0) -> FaultDisk:
-    disk = FaultDisk(random.Random(seed))
-    disk.make_directory(ROOT)
-    return disk
-
-
-def open_on(disk: FaultDisk) -> DataDirectory:
-    return DataDirectory.open(ROOT, ONE, Files(disk))
-
-
-def used() -> FaultDisk:
-    disk = make()
-    directory = open_on(disk)
-    directory.write_quorum_state(QuorumState(Epoch(3), None, KEY))
-    log = directory.open_log()
-    log.append([Batch(Offset(0), Offset(0), Epoch(3), b"", (RaftVersion(2),))])
-    log.close()
-    directory.close()
-    return disk
+from .conftest import KEY, LATCH, LOG, ONE, ROOT, blank, open_on, used
 
 
 def test_an_empty_directory_gets_a_fresh_uuid_in_three_places() -> None:
-    disk = make()
+    disk = blank()
     disk.make_directory(ROOT / "lost+found")
     directory = open_on(disk)
     text = str(directory.key)[2:].encode()
@@ -71,7 +35,7 @@ def test_an_empty_directory_gets_a_fresh_uuid_in_three_places() -> None:
     directory.close()
     again = open_on(disk)
     assert (again.key, again.incarnation) == (directory.key, 2)
-    assert open_on(make(1)).key != directory.key
+    assert open_on(blank(1)).key != directory.key
 
 
 def test_fresh_uuids_never_begin_with_a_dash() -> None:
@@ -100,7 +64,7 @@ def test_a_different_uuid_is_refused_and_told(place: Path) -> None:
 
 
 def used_elsewhere() -> FaultDisk:
-    disk = make(7)
+    disk = blank(7)
     open_on(disk).close()
     return disk
 
@@ -117,7 +81,7 @@ def test_a_surviving_meta_properties_over_a_lost_log_is_refused(wiped: Path) -> 
 
 
 def test_a_directory_of_something_else_is_left_alone() -> None:
-    disk = make()
+    disk = blank()
     disk.overwrite(ROOT / "passwd", b"x")
     with pytest.raises(
         ConfigurationError, match=r"neither empty nor a data directory; it holds .*passwd"
@@ -145,7 +109,7 @@ def test_a_format_mark_over_a_directory_that_was_used_is_refused() -> None:
 
 
 def test_formatting_by_hand_gives_the_uuid_and_the_latch_once() -> None:
-    disk = make()
+    disk = blank()
     assert (
         format_storage(ROOT, ONE, files=Files(disk), directory_id=KEY.directory_id, latch=LATCH)
         == KEY

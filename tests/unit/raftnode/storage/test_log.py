@@ -10,43 +10,16 @@ import pytest
 from raftnode.core.records import Batch, RaftVersion
 from raftnode.core.types import Epoch, LogPosition, Offset
 from raftnode.errors import DecodeError, StorageFailedError, StorageLostError
-from raftnode.storage.batch import Record, decode_batches, encode_data_batch, stamp
+from raftnode.storage.batch import decode_batches
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
 from raftnode.testing.faultdisk import Fault, FaultDisk
 
-DIR = Path("/data/__cluster_metadata-0")
-
-
-SMALL = LogSettings(segment_bytes=400, now_ms=lambda: 5)
-
-
-def batch(base: int, epoch: int = 1, count: int = 1, size: int = 20) -> Batch:
-    records = [Record(None, base.to_bytes(8, "big") + bytes(size))] * count
-    data = stamp(encode_data_batch(records, 1), Offset(base), Epoch(epoch))
-    return Batch(Offset(base), Offset(base + count - 1), Epoch(epoch), data)
-
-
-def control(base: int, epoch: int) -> Batch:
-    return Batch(Offset(base), Offset(base), Epoch(epoch), b"", (RaftVersion(2),))
-
-
-def make(seed: int = 0) -> tuple[FaultDisk, Log]:
-    disk = FaultDisk(random.Random(seed))
-    disk.make_directory(DIR)
-    return disk, Log.open(Files(disk), DIR, SMALL)
-
-
-def reopen(disk: FaultDisk) -> Log:
-    return Log.open(Files(disk), DIR, SMALL)
-
-
-def segments(disk: FaultDisk) -> list[str]:
-    return [name for name in sorted(disk.listdir(str(DIR))) if name.endswith(".log")]
+from .conftest import LOG, batch, control, new_log, reopen, segments
 
 
 def test_an_empty_log_has_one_segment_with_kafkas_name() -> None:
-    disk, log = make()
+    disk, log = new_log()
     assert segments(disk) == ["00000000000000000000.log"]
     assert (log.start_offset, log.end_offset, log.position) == (
         0,
@@ -58,9 +31,9 @@ def test_an_empty_log_has_one_segment_with_kafkas_name() -> None:
 
 
 def test_bytes_are_written_verbatim_and_control_batches_are_encoded() -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.append([control(0, 1), batch(1)])
-    written = disk.content(DIR / "00000000000000000000.log")
+    written = disk.content(LOG / "00000000000000000000.log")
     assert written.endswith(batch(1).data)
     assert [b.control for b in decode_batches(written)] == [(RaftVersion(2),), ()]
     assert log.position == LogPosition(Epoch(1), Offset(2))
@@ -80,17 +53,17 @@ def test_bytes_are_written_verbatim_and_control_batches_are_encoded() -> None:
 def test_a_batch_out_of_place_is_refused_and_nothing_is_written(
     wrong: Batch, error: type[Exception]
 ) -> None:
-    disk, log = make()
+    disk, log = new_log()
     with pytest.raises(error):
         log.append([wrong])
-    assert disk.content(DIR / "00000000000000000000.log") == b""
+    assert disk.content(LOG / "00000000000000000000.log") == b""
     log.append([batch(0, 5)])
     with pytest.raises(ValueError, match="does not follow"):
         log.append([batch(1, 4)])
 
 
 def test_segments_roll_by_size_and_a_roll_makes_the_old_one_durable() -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.append([batch(offset) for offset in range(12)])
     assert segments(disk) == [f"{base:020d}.log" for base in (0, 4, 8)]
     assert log.flushed_offset == 8
@@ -103,11 +76,11 @@ def test_segments_roll_by_size_and_a_roll_makes_the_old_one_durable() -> None:
 
 def test_the_identity_of_the_directory_is_checked_before_a_segment_is_made() -> None:
     disk = FaultDisk(random.Random(0))
-    disk.make_directory(DIR)
+    disk.make_directory(LOG)
     calls: list[int] = []
     log = Log.open(
         Files(disk),
-        DIR,
+        LOG,
         LogSettings(segment_bytes=400, before_roll=lambda: calls.append(len(segments(disk)))),
     )
     log.append([batch(offset) for offset in range(9)])
@@ -115,7 +88,7 @@ def test_the_identity_of_the_directory_is_checked_before_a_segment_is_made() -> 
 
 
 def test_flush_returns_what_was_written_before_the_sync_began() -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.append([batch(0)])
     sync = disk.fdatasync
 
@@ -131,7 +104,7 @@ def test_flush_returns_what_was_written_before_the_sync_began() -> None:
 
 
 def test_a_second_flush_of_the_same_end_does_not_sync() -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.append([batch(0)])
     log.flush()
     before = disk.modifications
@@ -142,7 +115,7 @@ def test_a_second_flush_of_the_same_end_does_not_sync() -> None:
 @pytest.mark.parametrize("call", ["fdatasync", "pwrite"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 def test_after_a_failure_the_log_never_says_anything_again(call: str, number: int) -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.append([batch(0)])
     log.flush()
     disk.faults.append(Fault(call, number, path_part=".log"))
@@ -167,7 +140,7 @@ def test_after_a_failure_the_log_never_says_anything_again(call: str, number: in
 def test_records_seen_again_after_a_failed_sync_are_durable_once_recovered() -> None:
     """The page cache shows what the disk never got: recovery must write it again."""
     for seed in range(10):
-        disk, log = make(seed)
+        disk, log = new_log(seed)
         log.append([batch(0)])
         log.flush()
         log.append([batch(1), batch(2)])
@@ -182,7 +155,7 @@ def test_records_seen_again_after_a_failed_sync_are_durable_once_recovered() -> 
 
 
 def test_truncation_drops_records_segments_and_epochs_durably() -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.append([batch(offset, epoch=1 + offset // 5) for offset in range(12)])
     log.flush()
     assert log.truncate(Offset(99)) == 12
@@ -201,7 +174,7 @@ def test_truncation_drops_records_segments_and_epochs_durably() -> None:
 
 
 def test_truncation_waits_for_a_flush_under_way() -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.append([batch(0), batch(1)])
     inside, go_on = threading.Event(), threading.Event()
     sync = disk.fdatasync
@@ -264,7 +237,7 @@ def test_reading_while_another_thread_appends_and_truncates_gives_only_whole_bat
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
 def test_a_read_that_a_truncation_overtook_is_done_again(nth: int) -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.append([batch(0), batch(1, 1), batch(2, 1)])
     read = disk.pread
     calls = 0
@@ -284,7 +257,7 @@ def test_a_read_that_a_truncation_overtook_is_done_again(nth: int) -> None:
 
 
 def test_records_of_the_epoch_before_may_follow_a_truncation() -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.append([batch(0, 3), batch(1, 3), batch(2, 5)])
     log.truncate(Offset(1))
     log.append([batch(1, 3), batch(2, 3), batch(3, 3)])
@@ -294,9 +267,9 @@ def test_records_of_the_epoch_before_may_follow_a_truncation() -> None:
 
 
 def test_a_segment_whose_name_is_gone_is_noticed() -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.check_identity()
-    disk.wipe(DIR)
+    disk.wipe(LOG)
     with pytest.raises(StorageLostError):
         log.check_identity()
     with pytest.raises(StorageLostError):

@@ -3,56 +3,14 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
-from raftnode.core.records import Batch, RaftVersion
-from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError
-from raftnode.storage.batch import Record, decode_batches, encode_data_batch, stamp
-from raftnode.storage.files import Files
-from raftnode.storage.log import Log, LogSettings
+from raftnode.storage.batch import decode_batches
 from raftnode.testing.faultdisk import FaultDisk
 
-DIR = Path("/data/__cluster_metadata-0")
-
-
-SMALL = LogSettings(segment_bytes=400, now_ms=lambda: 5)
-
-
-def batch(base: int, epoch: int = 1, count: int = 1, size: int = 20) -> Batch:
-    records = [Record(None, base.to_bytes(8, "big") + bytes(size))] * count
-    data = stamp(encode_data_batch(records, 1), Offset(base), Epoch(epoch))
-    return Batch(Offset(base), Offset(base + count - 1), Epoch(epoch), data)
-
-
-def control(base: int, epoch: int) -> Batch:
-    return Batch(Offset(base), Offset(base), Epoch(epoch), b"", (RaftVersion(2),))
-
-
-def make(seed: int = 0) -> tuple[FaultDisk, Log]:
-    disk = FaultDisk(random.Random(seed))
-    disk.make_directory(DIR)
-    return disk, Log.open(Files(disk), DIR, SMALL)
-
-
-def reopen(disk: FaultDisk) -> Log:
-    return Log.open(Files(disk), DIR, SMALL)
-
-
-def segments(disk: FaultDisk) -> list[str]:
-    return [name for name in sorted(disk.listdir(str(DIR))) if name.endswith(".log")]
-
-
-def flushed(count: int = 3, seed: int = 0) -> FaultDisk:
-    disk, log = make(seed)
-    log.append([control(0, 1)])
-    for offset in range(1, count):
-        log.append([batch(offset)])
-    log.flush()
-    disk.kill()
-    return disk
+from .conftest import LOG, batch, control, flushed, new_log, reopen, segments
 
 
 def test_control_batches_are_recovered_without_their_bytes() -> None:
@@ -65,12 +23,12 @@ def test_control_batches_are_recovered_without_their_bytes() -> None:
 
 
 def test_a_torn_tail_is_cut_and_told() -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.append([batch(0)])
     log.flush()
     log.append([batch(1)])
     disk.kill()
-    disk.flip_bit(DIR / segments(disk)[0], len(batch(0).data) + 70)
+    disk.flip_bit(LOG / segments(disk)[0], len(batch(0).data) + 70)
     log = reopen(disk)
     assert log.end_offset == 1
     assert log.torn_tail is not None
@@ -84,8 +42,8 @@ def test_a_torn_tail_is_cut_and_told() -> None:
 def test_damage_in_flushed_records_is_refused_never_cut() -> None:
     """No segment was rolled since: only `flushed-offset` tells them from a torn tail."""
     disk = flushed()
-    assert disk.content(DIR / "recovery-point-offset-checkpoint").endswith(b" 0\n")
-    path = DIR / segments(disk)[0]
+    assert disk.content(LOG / "recovery-point-offset-checkpoint").endswith(b" 0\n")
+    path = LOG / segments(disk)[0]
     before = len(disk.content(path))
     disk.flip_bit(path, before - 5)
     with pytest.raises(
@@ -98,8 +56,8 @@ def test_damage_in_flushed_records_is_refused_never_cut() -> None:
 def test_damage_below_the_recovery_point_is_refused_also_without_flushed_offset() -> None:
     disk = flushed()
     reopen(disk).close()
-    disk.remove(DIR / "flushed-offset")
-    path = DIR / segments(disk)[0]
+    disk.remove(LOG / "flushed-offset")
+    path = LOG / segments(disk)[0]
     disk.flip_bit(path, len(disk.content(path)) - len(batch(2).data) + 7)
     with pytest.raises(
         StorageCorruptError, match=r"0000.log at byte \d+ \(offset 2\): .*up to offset 3"
@@ -110,34 +68,34 @@ def test_damage_below_the_recovery_point_is_refused_also_without_flushed_offset(
 @pytest.mark.parametrize("field", [3, 9, 15, 16, 22, 26, 60])
 def test_rot_in_any_header_field_is_refused(field: int) -> None:
     disk = flushed()
-    first = len(decode_batches(disk.content(DIR / segments(disk)[0]))[0].data)
-    disk.flip_bit(DIR / segments(disk)[0], first + field, 1)
+    first = len(decode_batches(disk.content(LOG / segments(disk)[0]))[0].data)
+    disk.flip_bit(LOG / segments(disk)[0], first + field, 1)
     with pytest.raises(StorageCorruptError):
         reopen(disk)
 
 
 def test_a_raised_epoch_of_the_last_batch_is_found_by_the_epochs_file() -> None:
     disk = flushed()
-    path = DIR / segments(disk)[0]
+    path = LOG / segments(disk)[0]
     disk.flip_bit(path, len(disk.content(path)) - len(batch(2).data) + 15, 6)
     with pytest.raises(StorageCorruptError, match="disagree on the epochs"):
         reopen(disk)
 
 
 def test_rot_in_an_earlier_segment_is_refused_whatever_is_known_durable() -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.append([batch(offset) for offset in range(6)])
     disk.kill()
-    disk.remove(DIR / "flushed-offset")
-    disk.overwrite(DIR / "recovery-point-offset-checkpoint", b"0\n1\n__cluster_metadata 0 0\n")
-    disk.flip_bit(DIR / segments(disk)[0], 200)
+    disk.remove(LOG / "flushed-offset")
+    disk.overwrite(LOG / "recovery-point-offset-checkpoint", b"0\n1\n__cluster_metadata 0 0\n")
+    disk.flip_bit(LOG / segments(disk)[0], 200)
     with pytest.raises(StorageCorruptError, match=r"0000.log at byte"):
         reopen(disk)
 
 
 def test_a_log_shorter_than_what_was_durable_is_refused() -> None:
     disk = flushed()
-    path = DIR / segments(disk)[0]
+    path = LOG / segments(disk)[0]
     disk.overwrite(path, disk.content(path)[: -len(batch(2).data)])
     with pytest.raises(StorageCorruptError, match="durable up to offset 3"):
         reopen(disk)
@@ -154,10 +112,10 @@ def test_a_log_shorter_than_what_was_durable_is_refused() -> None:
     ],
 )
 def test_a_missing_file_is_refused(name: str) -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.append([batch(offset) for offset in range(10)])
     log.close()
-    disk.remove(DIR / name)
+    disk.remove(LOG / name)
     with pytest.raises(StorageCorruptError):
         reopen(disk)
 
@@ -165,23 +123,23 @@ def test_a_missing_file_is_refused(name: str) -> None:
 def test_after_a_clean_stop_no_body_is_read_below_the_recovery_point() -> None:
     disk = flushed()
     reopen(disk).close()
-    path = DIR / segments(disk)[0]
+    path = LOG / segments(disk)[0]
     disk.flip_bit(path, len(disk.content(path)) - 5)
     assert reopen(disk).end_offset == 3
 
 
 def test_leftover_temporary_files_are_removed() -> None:
     disk = flushed()
-    disk.overwrite(DIR / "leader-epoch-checkpoint.tmp", b"half")
+    disk.overwrite(LOG / "leader-epoch-checkpoint.tmp", b"half")
     reopen(disk)
-    assert not [name for name in disk.listdir(str(DIR)) if name.endswith(".tmp")]
+    assert not [name for name in disk.listdir(str(LOG)) if name.endswith(".tmp")]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_first_open_survives_a_power_cut_at_every_call(seed: int) -> None:
     for point in range(20):
         disk = FaultDisk(random.Random(seed * 100 + point))
-        disk.make_directory(DIR)
+        disk.make_directory(LOG)
         disk.cut_power_at = point
         try:
             reopen(disk)

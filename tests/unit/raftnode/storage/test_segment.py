@@ -1,39 +1,23 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
 from raftnode.core.records import Batch
-from raftnode.core.types import Epoch, Offset
+from raftnode.core.types import Offset
 from raftnode.errors import StorageCorruptError
-from raftnode.storage.batch import Record, decode_batches, encode_data_batch, stamp
+from raftnode.storage.batch import decode_batches
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.segment import Segment, segment_base_offset, segment_path
 from raftnode.testing.faultdisk import FaultDisk
 
-DIR = Path("/data/__cluster_metadata-0")
-
-
-SMALL = LogSettings(segment_bytes=400, now_ms=lambda: 5)
-
-
-def batch(base: int, epoch: int = 1, count: int = 1, size: int = 20) -> Batch:
-    records = [Record(None, base.to_bytes(8, "big") + bytes(size))] * count
-    data = stamp(encode_data_batch(records, 1), Offset(base), Epoch(epoch))
-    return Batch(Offset(base), Offset(base + count - 1), Epoch(epoch), data)
-
-
-def make(seed: int = 0) -> tuple[FaultDisk, Log]:
-    disk = FaultDisk(random.Random(seed))
-    disk.make_directory(DIR)
-    return disk, Log.open(Files(disk), DIR, SMALL)
+from .conftest import LOG, batch, new_log
 
 
 def test_reading_gives_whole_batches_from_the_one_that_holds_the_offset() -> None:
-    _, log = make()
+    _, log = new_log()
     log.append([batch(0, count=3), batch(3, count=2), batch(5)])
     size = len(batch(3, count=2).data)
 
@@ -58,9 +42,9 @@ def test_reading_gives_whole_batches_from_the_one_that_holds_the_offset() -> Non
 def test_every_batch_is_found_from_every_offset_also_after_a_reopen() -> None:
     rng = random.Random(4)
     disk = FaultDisk(rng)
-    disk.make_directory(DIR)
+    disk.make_directory(LOG)
     settings = LogSettings(segment_bytes=20_000)
-    log = Log.open(Files(disk), DIR, settings)
+    log = Log.open(Files(disk), LOG, settings)
     batches: list[Batch] = []
     end = 0
     for _ in range(150):
@@ -68,14 +52,14 @@ def test_every_batch_is_found_from_every_offset_also_after_a_reopen() -> None:
         end = batches[-1].end_offset
     log.append(batches)
     log.flush()
-    for current in (log, Log.open(Files(disk), DIR, settings)):
+    for current in (log, Log.open(Files(disk), LOG, settings)):
         for expected in batches:
             for offset in (expected.base_offset, expected.last_offset):
                 assert current.read(offset, 1, Offset(end)) == expected.data
 
 
 def test_truncation_inside_a_batch_goes_back_to_its_start() -> None:
-    _, log = make()
+    _, log = new_log()
     log.append([batch(0, count=3), batch(3, count=3)])
     assert log.truncate(Offset(5)) == 3
     with pytest.raises(ValueError, match="before 0"):
@@ -83,7 +67,7 @@ def test_truncation_inside_a_batch_goes_back_to_its_start() -> None:
 
 
 def test_only_kafkas_names_are_segments() -> None:
-    assert segment_path(DIR, Offset(7)).name == "00000000000000000007.log"
+    assert segment_path(LOG, Offset(7)).name == "00000000000000000007.log"
     assert segment_base_offset("00000000000000000007.log") == 7
     for name in (
         "7.log",
@@ -95,7 +79,7 @@ def test_only_kafkas_names_are_segments() -> None:
 
 
 def test_a_new_segment_is_never_made_over_records() -> None:
-    disk, log = make()
+    disk, log = new_log()
     log.append([batch(0)])
     with pytest.raises(StorageCorruptError, match="not empty"):
-        Segment.create(Files(disk), DIR, Offset(0))
+        Segment.create(Files(disk), LOG, Offset(0))

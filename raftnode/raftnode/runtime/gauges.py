@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from raftnode.api.metrics import NodeMetrics
+from raftnode.core.describe import describe
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Candidate, Leader, Prospective
 from raftnode.core.types import Epoch
@@ -67,7 +68,8 @@ class Gauges:
 
     def _refresh_leader(self, role: Leader | None) -> None:
         metrics, log = self._metrics, self._replica.log
-        observers = [key for key in role.progress if key not in log.voters] if role else []
+        described = describe(self._replica)
+        observers = described.observers if described else ()
         changes = role.changes if role else []
         metrics.observers.set(len(observers))
         metrics.possible_voters.set(len(observers))

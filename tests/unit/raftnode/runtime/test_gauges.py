@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from raftnode.api.metrics import NodeMetrics
 from raftnode.core.config import CoreConfig
+from raftnode.core.describe import describe
 from raftnode.core.log_index import LogIndex
 from raftnode.core.progress import Progress
 from raftnode.core.replica import Replica
@@ -27,6 +28,8 @@ from raftnode.runtime.gauges import Gauges
 
 OWN = ReplicaKey(NodeId(1), uuid.UUID(int=1))
 OTHER = ReplicaKey(NodeId(2), uuid.UUID(int=2))
+THIRD = ReplicaKey(NodeId(3), uuid.UUID(int=3))
+GONE = ReplicaKey(NodeId(4), uuid.UUID(int=4))
 
 
 class Queue:
@@ -59,7 +62,7 @@ ROLES = {
     "leader": Leader(
         Epoch(5),
         0,
-        progress={OTHER: Progress(), ReplicaKey(NodeId(3), uuid.UUID(int=3)): Progress()},
+        progress={OTHER: Progress(), THIRD: Progress(last_fetch_ms=0), GONE: Progress()},
     ),
     "resigned": Resigned(0),
 }
@@ -82,6 +85,15 @@ def test_every_role_can_be_shown(registry, name):
     assert value("raftnode_unknown_voter_connections") == 2
     assert value("raftnode_append_queue_bytes") == 7
     assert 0 <= value("raftnode_poll_idle_ratio") <= 1
+
+
+def test_only_what_the_quorum_is_described_with_counts_as_observer(registry):
+    replica = make(ROLES["leader"])
+    Gauges(NodeMetrics(registry), replica, Queue()).refresh()
+    described = describe(replica)
+    assert [observer.key for observer in described.observers] == [THIRD]
+    for name in ("raftnode_observers", "raftnode_possible_voters"):
+        assert registry.get_sample_value(name) == 1
 
 
 def test_appended_records_are_counted_once(registry):

@@ -1,4 +1,4 @@
-"""The programs of the control plane: found in the cache, or built into it.
+"""Programs in Go, the control plane's and others: found in the cache, or built into it.
 
 One build at a time (a file lock); each program appears in one step, whole; an
 interrupted build goes on where it was, by Go's own build cache.
@@ -17,38 +17,37 @@ from .files import remove_tree, write_atomically
 from .paths import binaries_dir, cache_root
 from .progress import BuildProgress, make_progress
 from .toolchain import find_go, install_go
-from .versions import KUBERNETES_VERSION, LINK_NAMES, PROGRAMS, linker_flags, module_file
+from .versions import CONTROL_PLANE, ProgramSet
 
-_FREE_BYTES_FIRST = 5 * 2**30
-"""Free space for a build from nothing: 3.0 GB of build cache, 0.6 GB of modules, 0.3 GB
-of programs were measured; all but the programs is removed at the end."""
-_FREE_BYTES_RESUME = 3 * 2**30
 _NO_SPACE = "no space left on device"
 
 
-def missing_programs() -> list[str]:
+def missing_programs(wanted: ProgramSet = CONTROL_PLANE) -> list[str]:
     """Programs that are not in the cache."""
-    directory = binaries_dir()
-    return [name for name in PROGRAMS if not os.access(directory / name, os.X_OK)]
+    directory = binaries_dir(wanted)
+    return [name for name in wanted.programs if not os.access(directory / name, os.X_OK)]
 
 
-def ensure_binaries(progress: BuildProgress | None = None) -> Path:
+def ensure_binaries(
+    progress: BuildProgress | None = None, wanted: ProgramSet = CONTROL_PLANE
+) -> Path:
     """Return the directory of the programs, building what is missing.
 
-    Takes milliseconds if all is there, five to ten minutes on two cores if not.
+    Takes milliseconds if all is there; the control plane five to ten minutes on two cores if
+    not.
 
     Raises:
         BuildError: Or one of its kinds, naming the step that failed and the other ways.
     """
-    if not missing_programs():
-        return binaries_dir()
+    if not missing_programs(wanted):
+        return binaries_dir(wanted)
     with progress or make_progress() as shown, _build_lock(shown):
-        if missing_programs():
+        if missing_programs(wanted):
             try:
-                _Build(shown).run()
+                _Build(shown, wanted).run()
             except OSError as error:
                 raise DiskSpaceError("write to the cache", f"{error}") from error
-    return binaries_dir()
+    return binaries_dir(wanted)
 
 
 @contextlib.contextmanager
@@ -69,19 +68,19 @@ def _build_lock(progress: BuildProgress) -> Generator[None]:
 
 
 class _Build:
-    def __init__(self, progress: BuildProgress) -> None:
+    def __init__(self, progress: BuildProgress, wanted: ProgramSet) -> None:
         root = cache_root() / "devcluster"
         self._progress = progress
+        self._wanted = wanted
         self._toolchain_dir = root / "toolchain"
-        self._go_dir = root / "go"
+        self._go_dir = root / wanted.name
         self._partial = root / "bin.partial"
-        self._packages = [PROGRAMS[name] for name in missing_programs()]
-        self._names = missing_programs()
+        self._names = missing_programs(wanted)
+        self._packages = [wanted.programs[name] for name in self._names]
 
     def run(self) -> None:
         self._progress.note(
-            f"building Kubernetes {KUBERNETES_VERSION} and etcd, once: "
-            "five to ten minutes on two cores; Ctrl-C is safe, the next run goes on from there"
+            f"building {self._wanted.title}; Ctrl-C is safe, the next run goes on from there"
         )
         self._check_space()
         go = find_go(self._toolchain_dir) or install_go(self._toolchain_dir, self._progress)
@@ -95,20 +94,20 @@ class _Build:
 
     def _check_space(self) -> None:
         resuming = (self._go_dir / "build").is_dir()
-        needed = _FREE_BYTES_RESUME if resuming else _FREE_BYTES_FIRST
-        free = shutil.disk_usage(cache_root()).free
+        needed = self._wanted.free_gib_resume if resuming else self._wanted.free_gib_first
+        free = shutil.disk_usage(cache_root()).free / 2**30
         if free < needed:
             raise DiskSpaceError(
                 "check free disk space",
-                f"{cache_root()} has {free / 2**30:.1f} GiB free, the build needs "
-                f"{needed / 2**30:.0f} GiB. KRAFTQUORUM_CACHE names another place.",
+                f"{cache_root()} has {free:.1f} GiB free, the build needs "
+                f"{needed:.0f} GiB. KRAFTQUORUM_CACHE names another place.",
             )
 
     def _write_module(self) -> Path:
         module = self._go_dir / "module"
         module.mkdir(parents=True, exist_ok=True)
         for name in ("go.mod", "go.sum"):
-            write_atomically(module / name, module_file(name), 0o644)
+            write_atomically(module / name, self._wanted.module_file(name), 0o644)
         return module
 
     def _environment(self) -> dict[str, str]:
@@ -130,7 +129,7 @@ class _Build:
 
     def _download(self, go: Path, module: Path, env: dict[str, str]) -> int:
         """Fetch the modules; returns how many packages are to be compiled."""
-        self._progress.step("downloading Go modules (about 120 MB)")
+        self._progress.step(f"downloading Go modules (about {self._wanted.megabytes} MB)")
 
         def on_line(line: str) -> None:
             if line.startswith("go: downloading"):
@@ -161,9 +160,8 @@ class _Build:
             remove_tree(self._partial)
             raise self._error(CompileError, "compile", lines)
 
-    @staticmethod
-    def _flags() -> list[str]:
-        return ["-mod=readonly", "-trimpath", "-ldflags", linker_flags()]
+    def _flags(self) -> list[str]:
+        return ["-mod=readonly", "-trimpath", "-ldflags", self._wanted.linker_flags]
 
     @staticmethod
     def _error(kind: type[BuildError], step: str, lines: list[str]) -> BuildError:
@@ -173,10 +171,11 @@ class _Build:
         return kind(step, "\n".join(said[-8:]) or "Go gave no reason")
 
     def _publish(self) -> None:
-        directory = binaries_dir()
+        directory = binaries_dir(self._wanted)
         directory.mkdir(parents=True, exist_ok=True)
         for name in self._names:
-            package = PROGRAMS[name]
-            built = self._partial / LINK_NAMES.get(package, package.rsplit("/", 1)[-1])
+            package = self._wanted.programs[name]
+            linked = self._wanted.link_names.get(package, package.rsplit("/", 1)[-1])
+            built = self._partial / linked
             built.rename(directory / name)
         remove_tree(self._partial)

@@ -16,6 +16,7 @@ from .errors import DevClusterError, NotRunningError
 from .external import ClusterChoice, cluster_choice, current_kubeconfig, kind_down, kind_up
 from .paths import binaries_dir, default_state_dir
 from .state import is_locked
+from .versions import CHART_TOOLS, CONTROL_PLANE
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -107,9 +108,13 @@ def status(state_dir: StateDir) -> None:
 
 
 @app.command()
-def build() -> None:
+def build(
+    tools: Annotated[
+        bool, typer.Option("--tools", help="Helm and kubeconform instead, to check the chart.")
+    ] = False,
+) -> None:
     """Build the programs of the control plane into the cache, if they are not there."""
-    typer.echo(str(ensure_binaries()))
+    typer.echo(str(ensure_binaries(wanted=CHART_TOOLS if tools else CONTROL_PLANE)))
 
 
 @app.command(

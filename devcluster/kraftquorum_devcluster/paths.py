@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from .versions import BUILD_KEY
+from .versions import CONTROL_PLANE, ProgramSet
 
 
 def cache_root() -> Path:
@@ -17,9 +17,9 @@ def cache_root() -> Path:
     return Path(base).absolute() / "kraftquorum"
 
 
-def binaries_dir() -> Path:
+def binaries_dir(wanted: ProgramSet = CONTROL_PLANE) -> Path:
     """The directory of finished programs for the pinned versions."""
-    return cache_root() / "devcluster" / "bin" / BUILD_KEY
+    return cache_root() / "devcluster" / "bin" / wanted.key
 
 
 def default_state_dir() -> Path:

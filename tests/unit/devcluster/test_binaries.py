@@ -1,3 +1,4 @@
+import dataclasses
 import re
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from kraftquorum_devcluster.errors import (
 from kraftquorum_devcluster.paths import binaries_dir
 from kraftquorum_devcluster.progress import progress_line
 
-PROGRAMS = {name: package.rsplit("/", 1)[-1] for name, package in versions.PROGRAMS.items()}
+PLANE = versions.CONTROL_PLANE
 
 
 class Quiet:
@@ -82,7 +83,7 @@ def go(tmp_path, monkeypatch):
 
 
 def test_every_staging_module_is_pinned_to_the_same_release():
-    text = versions.module_file("go.mod")
+    text = PLANE.module_file("go.mod")
     replaced = re.findall(r"^\t(k8s\.io/\S+) => (\S+) (\S+)$", text, re.MULTILINE)
     minor = versions.KUBERNETES_VERSION.removeprefix("1.")
     assert len(replaced) > 25
@@ -90,26 +91,45 @@ def test_every_staging_module_is_pinned_to_the_same_release():
     assert f"\tk8s.io/kubernetes v{versions.KUBERNETES_VERSION}" in text
     assert f"\tgo.etcd.io/etcd/server/v3 v{versions.ETCD_VERSION}" in text
     assert set(re.findall(r"^\t(\S+/cmd/\S+|\S+/server/v3)$", text, re.MULTILINE)) == set(
-        versions.PROGRAMS.values()
+        PLANE.programs.values()
     )
 
 
 def test_every_module_has_a_hash():
-    sums = versions.module_file("go.sum")
+    sums = PLANE.module_file("go.sum")
     assert f"k8s.io/kubernetes v{versions.KUBERNETES_VERSION} h1:" in sums
     assert f"go.etcd.io/etcd/server/v3 v{versions.ETCD_VERSION} h1:" in sums
-    assert "://" not in sums + versions.module_file("go.mod")
+    assert "://" not in sums + PLANE.module_file("go.mod")
 
 
 def test_build_makes_all_programs_and_cleans_up(go):
     progress = Quiet()
     directory = binaries.ensure_binaries(progress)
-    assert {path.name for path in directory.iterdir()} == set(versions.PROGRAMS)
+    assert {path.name for path in directory.iterdir()} == set(PLANE.programs)
     assert directory == binaries_dir()
     left = {path.name for path in directory.parent.parent.iterdir()}
     assert left == {"bin", "build.lock"}
     go.write_text("broken")
     binaries.ensure_binaries(progress)  # nothing to do, so nothing fails
+
+
+def test_sets_of_programs_lie_apart_and_do_not_touch_each_other(go):
+    plane = binaries.ensure_binaries(Quiet())
+    tools = binaries.ensure_binaries(Quiet(), versions.CHART_TOOLS)
+    assert {path.name for path in tools.iterdir()} == {"helm", "kubeconform"}
+    assert {path.name for path in plane.iterdir()} == set(PLANE.programs)
+    left = {path.name for path in plane.parent.parent.iterdir()}
+    assert left == {"bin", "build.lock"}
+
+
+def test_the_chart_tools_are_pinned():
+    text = versions.CHART_TOOLS.module_file("go.mod")
+    assert f"\thelm.sh/helm/v3 v{versions.HELM_VERSION}" in text
+    assert "helm.sh/helm/v3 v" in versions.CHART_TOOLS.module_file("go.sum")
+    assert "://" not in text + versions.CHART_TOOLS.module_file("go.sum")
+    assert set(re.findall(r"^\t(\S+/cmd/\S+)$", text, re.MULTILINE)) == set(
+        versions.CHART_TOOLS.programs.values()
+    )
 
 
 def test_only_what_is_missing_is_built(go):
@@ -136,15 +156,15 @@ def test_failures_name_the_step_and_the_other_ways(go, mode, error, said):
     assert "CLUSTER=kind" in str(caught.value)
     assert "CLUSTER=current" in str(caught.value)
     assert caught.value.step in str(caught.value)
-    assert set(binaries.missing_programs()) == set(versions.PROGRAMS)
+    assert set(binaries.missing_programs()) == set(PLANE.programs)
     go.write_text("well")
     binaries.ensure_binaries(Quiet())
 
 
 def test_too_little_space_is_said_before_anything_is_downloaded(go, monkeypatch):
-    monkeypatch.setattr(binaries, "_FREE_BYTES_FIRST", 2**60)
+    greedy = dataclasses.replace(PLANE, free_gib_first=2**30)
     with pytest.raises(DiskSpaceError, match="free"):
-        binaries.ensure_binaries(Quiet())
+        binaries.ensure_binaries(Quiet(), greedy)
 
 
 def test_unusable_cache_is_an_error_of_ours(monkeypatch, tmp_path):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from kraftquorum_operator.observe.copies import copied_voters
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import Decision, Done, Wait
-from kraftquorum_operator.plan.copies import copied_voters
 from kraftquorum_operator.report.conditions import QUORUM_LOST, fault_tolerance
 
 QUORUM = ("namespace", "quorum")

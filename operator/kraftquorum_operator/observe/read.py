@@ -12,6 +12,7 @@ from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition, QuorumStatus
+from kraftquorum_operator.observe.copies import distrust
 from kraftquorum_operator.observe.kube import now_utc, read_claims, read_pods, read_statefulset
 from kraftquorum_operator.observe.quorum import (
     Silence,
@@ -21,7 +22,6 @@ from kraftquorum_operator.observe.quorum import (
     read_quorum,
 )
 from kraftquorum_operator.observe.snapshot import Snapshot
-from kraftquorum_operator.plan.copies import distrust
 from kraftquorum_operator.resources.build import build, object_key
 from kraftquorum_operator.resources.drift import has_drifted
 from kraftquorum_operator.resources.latch import read_latch

@@ -100,7 +100,7 @@ class Progress:
     caught_up: bool
     fenced: bool = False
     copied: bool = False
-    """Its volume was put back from a copy (S3): it never counts, see `plan/copies.py`."""
+    """Its volume was put back from a copy (S3): it never counts, see `observe/copies.py`."""
     lag: int = 0
     last_fetch_age_ms: int | None = None
     silent_since_ms: int | None = None

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.observe.copies import distrust
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Action, ApplyObjects, Decision, Done, Wait
-from kraftquorum_operator.plan.copies import distrust
 from kraftquorum_operator.plan.deletion import delete
 from kraftquorum_operator.plan.formation import create, latch, raise_replicas, send_latch
 from kraftquorum_operator.plan.guards import Case, first_block

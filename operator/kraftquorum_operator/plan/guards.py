@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.observe.copies import why_copied
 from kraftquorum_operator.observe.snapshot import Progress, Quorum, Replica, Snapshot, majority
 from kraftquorum_operator.plan.actions import Wait
-from kraftquorum_operator.plan.copies import why_copied
 
 
 @dataclass(frozen=True, slots=True)

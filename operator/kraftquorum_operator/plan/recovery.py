@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kraftquorum_operator.observe.copies import unrecorded
 from kraftquorum_operator.observe.snapshot import Node, Pod, Replica
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
@@ -23,7 +24,6 @@ from kraftquorum_operator.plan.actions import (
     RemoveVoter,
     Wait,
 )
-from kraftquorum_operator.plan.copies import unrecorded
 from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, first_block
 
 REPLACE_ME_RESTARTS = {12: 2, 13: 2, 10: 5}

@@ -6,6 +6,7 @@ What must not live here: repair of a wanted voter (`recovery.py`).
 
 from __future__ import annotations
 
+from kraftquorum_operator.observe.copies import unrecorded
 from kraftquorum_operator.observe.snapshot import Progress, Replica
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
@@ -18,7 +19,6 @@ from kraftquorum_operator.plan.actions import (
     SetVoterLabel,
     Wait,
 )
-from kraftquorum_operator.plan.copies import unrecorded
 from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, first_block
 from kraftquorum_operator.plan.recovery import admit, move_leadership
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kraftquorum_operator.model.status import Condition
+from kraftquorum_operator.observe.copies import copied_voters, why_copied
 from kraftquorum_operator.observe.snapshot import Snapshot, majority
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, describe
-from kraftquorum_operator.plan.copies import copied_voters, why_copied
 
 Answer = tuple[bool, str, str]
 """Whether it holds, a reason in one word, and a sentence."""

@@ -8,10 +8,10 @@ import pytest
 
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.observe.copies import copied_voters, distrust
 from kraftquorum_operator.observe.snapshot import ClaimRecord, Snapshot
 from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Done, Wait
-from kraftquorum_operator.plan.copies import copied_voters, distrust
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance
 from kraftquorum_operator.testing.snapshots import (

@@ -1,21 +1,20 @@
-"""The running operator: connections, Lease, metrics and kopf, started and ended in order."""
+"""The running operator: connections, Lease, metrics and handlers, started and ended in order."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from typing import Any, cast
 
-import kopf
 import prometheus_client
 
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.lease import Lease
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.execute.tools import Failpoints
-from kraftquorum_operator.handlers import register
+from kraftquorum_operator.handlers import run_kopf
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.preflight import await_api
+from kraftquorum_operator.preflight import await_api, await_rights
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.settings import Settings
 from kraftquorum_operator.wakeups import Wakeups
@@ -55,31 +54,16 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
             failpoints=Failpoints(settings.exit_before_action, settings.stop_before_delete),
         )
         await await_api(kube)
-        registry = kopf.OperatorRegistry()
-        register(registry, reconciler, Wakeups())
-        await _run(settings, lease, registry, stop)
+        await await_rights(kube, settings)
+        await _run(lease, lambda: run_kopf(reconciler, Wakeups(), settings, stop))
 
 
-async def _run(
-    settings: Settings,
-    lease: Lease,
-    registry: kopf.OperatorRegistry,
-    stop: asyncio.Event | None,
-) -> None:
-    liveness = settings.liveness_port
+async def _run(lease: Lease, work: Callable[[], Awaitable[None]]) -> None:
+    """Work while the lease is kept, and let go of it at the end."""
     async with asyncio.TaskGroup() as group:
         keeper = group.create_task(lease.run(), name="lease")
         try:
-            await kopf.operator(
-                registry=registry,
-                # kopf would look the user up, and a container's has no entry in passwd.
-                identity=cast("Any", settings.identity),
-                standalone=True,
-                clusterwide=settings.namespace is None,
-                namespaces=[settings.namespace] if settings.namespace else [],
-                liveness_endpoint=f"http://0.0.0.0:{liveness}/healthz" if liveness else None,
-                stop_flag=stop,
-            )
+            await work()
         finally:
             keeper.cancel()
             with suppress(TimeoutError):

@@ -25,7 +25,8 @@ app.add_typer(crds, name="crds")
 @app.command()
 def run(
     namespace: Annotated[
-        str | None, typer.Option(help="Namespace to watch; without it: all namespaces.")
+        str | None,
+        typer.Option(help="Namespaces to watch, separated by commas; without it: all."),
     ] = None,
     kubeconfig: Annotated[
         str | None, typer.Option(help="Kubeconfig file; without it: the pod's service account.")

@@ -1,5 +1,7 @@
 """kopf, and nothing else: which watch wakes which quorum, and when a resource may go.
 
+No other module imports kopf, so that all the rest runs and is tested without it.
+
 One daemon per KRaftQuorum looks at it again and again; watches of its pods,
 claims, StatefulSet and latch only end its pause. Handlers return None and keep
 nothing, so that kopf has nothing to persist but its finalizer.
@@ -14,6 +16,7 @@ import kopf
 
 from kraftquorum_operator import names
 from kraftquorum_operator.reconcile import Outcome, Reconciler
+from kraftquorum_operator.settings import Settings
 from kraftquorum_operator.wakeups import Wakeups
 
 CHILDREN = (
@@ -27,6 +30,26 @@ STOP_CHECK_S = 1.0
 """How long a pausing daemon may take to notice that it is to stop."""
 
 
+async def run_kopf(
+    reconciler: Reconciler, wakeups: Wakeups, settings: Settings, stop: asyncio.Event | None
+) -> None:
+    """Run all handlers until a signal, or until `stop` is set."""
+    registry = kopf.OperatorRegistry()
+    register(registry, reconciler, wakeups)
+    liveness, host = settings.liveness_port, settings.liveness_host
+    host = f"[{host}]" if ":" in host else host
+    await kopf.operator(
+        registry=registry,
+        # kopf would look the user up, and a container's has no entry in passwd.
+        identity=cast("Any", settings.identity),
+        standalone=True,
+        clusterwide=not settings.namespaces,
+        namespaces=list(settings.namespaces),
+        liveness_endpoint=f"http://{host}:{liveness}/healthz" if liveness else None,
+        stop_flag=stop,
+    )
+
+
 def configure(settings: kopf.OperatorSettings) -> None:
     """Set kopf up: own names in the cluster, watches that end, short retries."""
     settings.persistence.finalizer = names.FINALIZER
@@ -36,6 +59,9 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
         prefix=names.KOPF_PREFIX, key="last-handled", v1=False
     )
+    # No watch of CRDs and namespaces: it would need rights on the whole cluster, and stop the
+    # start for a while without. The preflight has seen that our resource is served.
+    settings.scanning.disabled = True
     settings.watching.server_timeout = 240
     settings.watching.client_timeout = 300
     settings.watching.connect_timeout = 10

@@ -46,6 +46,9 @@ a claim that is made anew and has no annotations (S3)."""
 FINALIZER = f"{GROUP}/quorum"
 KOPF_PREFIX = GROUP
 
+NODE_IMAGE = "ghcr.io/kraftquorum/node:0.1.0"
+"""Image of the node where neither the resource nor the operator's settings name one."""
+
 CONTAINER = "raftnode"
 CLAIM_TEMPLATE = "data"
 DATA_PATH = "/var/lib/raftnode"

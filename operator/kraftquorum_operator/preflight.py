@@ -1,4 +1,4 @@
-"""Before anything is watched: is there an API server, and does it know our resource?
+"""Before anything is watched: an API server that knows our resource, and all rights.
 
 Whatever is missing is told in one line, again only when it changes or after a
 while, and waited for. kopf would end the operator, or wait without a word.
@@ -7,12 +7,20 @@ while, and waited for. kopf would end the operator, or wait without a word.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
-from kraftquorum_operator.errors import KubeError, KubeUnavailableError, NotFoundError
+from kraftquorum_operator.errors import (
+    KubeError,
+    KubeUnavailableError,
+    NotFoundError,
+    RefusedError,
+)
+from kraftquorum_operator.rights import LEASE, WATCHED, Right
+from kraftquorum_operator.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
 
@@ -37,17 +45,77 @@ def explain(error: KubeError) -> str:
 
 async def await_api(kube: KubeClient, retry_s: float = RETRY_S) -> None:
     """Return once the API server serves our resource."""
-    told, attempts = "", 0
-    while True:
+
+    async def look() -> str:
         try:
             await kube.probe()
         except KubeError as error:
-            why = explain(error)
-            if why != told or attempts % REPEAT == 0:
-                log.warning("waiting for the API server", why=why)
-            told, attempts = why, attempts + 1
-            await asyncio.sleep(retry_s)
-        else:
-            if told:
-                log.info("the API server is there")
-            return
+            return explain(error)
+        return ""
+
+    await _await("the API server", look, retry_s)
+
+
+async def await_rights(kube: KubeClient, settings: Settings, retry_s: float = RETRY_S) -> None:
+    """Return once the roles allow all of `rights.py` in every namespace that is watched.
+
+    An operator with half of its rights would stop in the middle of a replacement. An API server
+    that does not let us ask is taken at its word when we act.
+    """
+
+    async def look() -> str:
+        try:
+            missing = await missing_rights(kube, settings)
+        except RefusedError as error:
+            log.warning("cannot ask for the operator's rights, going on", why=str(error))
+            return ""
+        except KubeError as error:
+            return explain(error)
+        return f"the operator's role does not allow: {'; '.join(missing)}" if missing else ""
+
+    await _await("rights", look, retry_s)
+
+
+async def missing_rights(kube: KubeClient, settings: Settings) -> list[str]:
+    """What the roles lack, as `verb,verb resource in namespace x`.
+
+    Raises:
+        KubeError: the API server did not answer.
+    """
+    create, keep = LEASE
+    wanted: list[tuple[Right, str | None, str | None]] = [
+        (create, settings.lease_place, None),
+        (keep, settings.lease_place, settings.lease_name),
+    ]
+    for namespace in settings.namespaces or (None,):
+        wanted += [(right, namespace, None) for right in WATCHED]
+    found = [await _missing(kube, *one) for one in wanted]
+    return [text for text in found if text]
+
+
+async def _missing(
+    kube: KubeClient, right: Right, namespace: str | None, name: str | None
+) -> str | None:
+    allowed = await asyncio.gather(
+        *(
+            kube.may(verb, right.group, right.resource, namespace=namespace, name=name)
+            for verb in right.verbs
+        )
+    )
+    lacking = [verb for verb, may in zip(right.verbs, allowed, strict=True) if not may]
+    if not lacking:
+        return None
+    where = f"in namespace {namespace}" if namespace else "in all namespaces"
+    return f"{','.join(lacking)} {right} {where}"
+
+
+async def _await(what: str, look: Callable[[], Awaitable[str]], retry_s: float) -> None:
+    """Look until nothing is wrong any more; tell what is when it changes, and now and then."""
+    told, attempts = "", 0
+    while why := await look():
+        if why != told or attempts % REPEAT == 0:
+            log.warning("waiting", what=what, why=why)
+        told, attempts = why, attempts + 1
+        await asyncio.sleep(retry_s)
+    if told:
+        log.info("no longer waiting", what=what)

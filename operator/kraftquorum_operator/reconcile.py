@@ -121,7 +121,13 @@ class Reconciler:
     ) -> Outcome:
         now_ms = int(time.monotonic() * 1000)
         observed = await observe(
-            self.kube, self.nodes, namespace, name, silence=memory.silence, now_ms=now_ms
+            self.kube,
+            self.nodes,
+            namespace,
+            name,
+            silence=memory.silence,
+            now_ms=now_ms,
+            node_image=self.settings.node_image,
         )
         if observed is None or observed.owner.uid != uid:
             return Outcome(None, 0.0, gone=True)

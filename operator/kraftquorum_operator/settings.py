@@ -6,12 +6,14 @@ docs/reference/operator-settings.md is generated from the descriptions here.
 from __future__ import annotations
 
 import os
+import re
 import socket
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from kraftquorum_operator import names
 from kraftquorum_operator.errors import SettingsError
 
 
@@ -26,13 +28,15 @@ class Settings(BaseSettings):
     )
 
     namespace: str | None = None
-    """Namespace to watch; unset: all namespaces."""
+    """Namespaces to watch, separated by commas; unset or empty: all namespaces."""
+    node_image: Annotated[str, Field(min_length=1, max_length=512)] = names.NODE_IMAGE
+    """Image of the node for a quorum whose `spec.image` names none."""
     kubeconfig: str | None = None
     """Kubeconfig file; unset: the pod's service account, else the default file."""
     identity: str = Field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
     """Name of this operator in the Lease; must differ between operators."""
     lease_namespace: str | None = None
-    """Namespace of the Lease; unset: the watched namespace, else `default`."""
+    """Namespace of the Lease; unset: the watched namespace if it is only one, else `default`."""
     lease_name: str = "kraftquorum-operator"
     """Name of the Lease. Operators with the same one take turns."""
     lease_duration_s: Annotated[float, Field(ge=1, le=600)] = 10.0
@@ -58,6 +62,8 @@ class Settings(BaseSettings):
     """Address that `/metrics` listens on; in a pod, `0.0.0.0`."""
     liveness_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port of `/healthz`; 0: none."""
+    liveness_host: str = "0.0.0.0"
+    """Address that `/healthz` listens on."""
     log_format: Literal["json", "text"] = "json"
     """`json` for machines, `text` for a terminal."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -67,10 +73,29 @@ class Settings(BaseSettings):
     stop_before_delete: Annotated[int, Field(ge=0)] = 0
     """For tests: stop by SIGSTOP before the n-th DELETE, when it is already decided; 0: never."""
 
+    @field_validator("namespace")
+    @classmethod
+    def _are_namespaces(cls, given: str | None) -> str | None:
+        for name in _split(given):
+            if re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name) is None:
+                msg = f"{name!r} is not the name of a namespace"
+                raise ValueError(msg)
+        return given
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """The namespaces that are watched, each once; empty: all."""
+        return tuple(dict.fromkeys(_split(self.namespace)))
+
     @property
     def lease_place(self) -> str:
         """Namespace that the Lease is in."""
-        return self.lease_namespace or self.namespace or "default"
+        only = self.namespaces[0] if len(self.namespaces) == 1 else "default"
+        return self.lease_namespace or only
+
+
+def _split(given: str | None) -> list[str]:
+    return [part.strip() for part in (given or "").split(",") if part.strip()]
 
 
 def load_settings(**given: object) -> Settings:

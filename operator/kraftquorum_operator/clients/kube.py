@@ -111,6 +111,36 @@ class KubeClient:
         if names.PLURAL not in {resource.get("name") for resource in served}:
             raise NotFoundError(404, "NotFound", f"{names.API_VERSION} has no {names.PLURAL}")
 
+    async def may(
+        self, verb: str, group: str, resource: str, *, namespace: str | None, name: str | None
+    ) -> bool:
+        """Ask whether we may do something, without doing it.
+
+        Args:
+            verb: as in a role.
+            group: API group, empty for the core.
+            resource: plural, with `/subresource` if it is about that.
+            namespace: None: in all of them.
+            name: None: any object.
+        """
+        plural, _, subresource = resource.partition("/")
+        asked = {
+            "verb": verb,
+            "group": group,
+            "resource": plural,
+            "subresource": subresource,
+            "namespace": namespace or "",
+            "name": name or "",
+        }
+        body: Body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": asked},
+        }
+        url = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        answer = await self._request("POST", url, body=body)
+        return bool(answer["status"]["allowed"])
+
     async def get(self, kind: str, namespace: str, name: str) -> Body | None:
         """Read one object; None if it is not there."""
         try:
@@ -180,16 +210,26 @@ class KubeClient:
         target = path(body["kind"], meta["namespace"], meta["name"])
         return await self._request("PUT", target, body=body)
 
-    async def delete(self, kind: str, namespace: str, name: str, *, uid: str) -> None:
+    async def delete(
+        self, kind: str, namespace: str, name: str, *, uid: str, version: str | None = None
+    ) -> None:
         """Delete the object with this UID; nothing happens if it is not there.
 
+        Args:
+            kind: of the object.
+            namespace: of the object.
+            name: of the object.
+            uid: of the object.
+            version: the resourceVersion that it must still have; None: any.
+
         Raises:
-            ConflictError: another object has the name now.
+            ConflictError: another object has the name now, or it has another version.
         """
+        preconditions = {"uid": uid} | ({"resourceVersion": version} if version else {})
         options: Body = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": {"uid": uid},
+            "preconditions": preconditions,
             "propagationPolicy": "Background",
         }
         try:

@@ -128,8 +128,8 @@ class QuorumSpec(SpecModel):
     voters: Annotated[int, Field(ge=1, le=9)] = 3
     """How many voters, 1 to 9. Odd numbers are better: an even one tolerates no failure more
     than the odd one below it and is accepted with a Warning event."""
-    image: Annotated[str, Field(min_length=1, max_length=512)] = "kraftquorum/raftnode:0.1.0"
-    """Container image of the node."""
+    image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    """Container image of the node; unset: the one that the operator was set up with."""
     storage: Storage = Storage()
     """The volume of each replica. Immutable."""
     node_settings: NodeSettings = NodeSettings()

@@ -43,9 +43,25 @@ class Observed:
 
 
 async def observe(
-    kube: KubeClient, nodes: NodeApi, namespace: str, name: str, *, silence: Silence, now_ms: int
+    kube: KubeClient,
+    nodes: NodeApi,
+    namespace: str,
+    name: str,
+    *,
+    silence: Silence,
+    now_ms: int,
+    node_image: str = names.NODE_IMAGE,
 ) -> Observed | None:
     """Read a quorum anew; None if the resource is gone.
+
+    Args:
+        kube: where Kubernetes is asked.
+        nodes: where the replicas are asked.
+        namespace: of the resource.
+        name: of the resource.
+        silence: since when each replica has not answered; it is kept up to date.
+        now_ms: monotonic clock.
+        node_image: image of a quorum whose spec names none.
 
     Raises:
         KubeError: the API server did not answer all of it.
@@ -72,6 +88,7 @@ async def observe(
     leader = await ask_leader(nodes, seen_pods, infos)
     quorum = read_quorum(leader, silence, now_ms) if leader is not None else None
     spec = QuorumSpec.model_validate(resource["spec"])
+    spec = spec if spec.image else spec.model_copy(update={"image": node_image})
     status = cast("dict[str, Any]", resource.get("status") or {})
     seen = Snapshot(
         namespace=namespace,

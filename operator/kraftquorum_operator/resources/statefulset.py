@@ -92,7 +92,7 @@ def _template(owner: Owner, spec: QuorumSpec) -> Body:
 def _container(owner: Owner, spec: QuorumSpec) -> Body:
     return {
         "name": names.CONTAINER,
-        "image": spec.image,
+        "image": spec.image or names.NODE_IMAGE,
         "imagePullPolicy": "IfNotPresent",
         "command": ["raftnode", "run"],
         "env": _environment(owner, spec),

@@ -1,19 +1,50 @@
 """The running operator, without a cluster."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import kopf
+import pytest
 
 from kraftquorum_operator import app
+from kraftquorum_operator.handlers import configure, run_kopf
 from kraftquorum_operator.settings import load_settings
+from kraftquorum_operator.wakeups import Wakeups
 
 
-class NoLease:
+class Lease:
+    """Is kept for ever, and counts how often it was let go of."""
+
+    def __init__(self) -> None:
+        self.running = False
+        self.released = 0
+
     async def run(self) -> None:
-        await asyncio.Event().wait()
+        self.running = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.running = False
 
-    async def release(self) -> None: ...
+    async def release(self) -> None:
+        self.released += 1
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("broken")])
+async def test_the_lease_is_kept_while_there_is_work_and_let_go_of_whatever_happens(error):
+    lease, kept = Lease(), []
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        kept.append(lease.running)
+        if error is not None:
+            raise error
+
+    with contextlib.suppress(ExceptionGroup):
+        await app._run(lease, work)
+    assert kept == [True]
+    assert (lease.running, lease.released) == (False, 1)
 
 
 async def test_kopf_is_told_who_it_is_and_need_not_look_the_user_up(monkeypatch):
@@ -25,5 +56,37 @@ async def test_kopf_is_told_who_it_is_and_need_not_look_the_user_up(monkeypatch)
 
     monkeypatch.setattr(kopf, "operator", operator)
     settings = load_settings(identity="me")
-    await app._run(settings, NoLease(), kopf.OperatorRegistry(), None)
+    await run_kopf(None, Wakeups(), settings, None)
     assert given["identity"] == "me"
+
+
+@pytest.mark.parametrize(
+    ("namespace", "clusterwide", "namespaces", "lease"),
+    [
+        (None, True, [], "default"),
+        ("", True, [], "default"),
+        ("a", False, ["a"], "a"),
+        ("b, a,b", False, ["b", "a"], "default"),
+    ],
+)
+async def test_kopf_is_told_which_namespaces_to_watch(
+    monkeypatch, namespace, clusterwide, namespaces, lease
+):
+    given: dict[str, Any] = {}
+
+    async def operator(**arguments: Any) -> None:
+        given.update(arguments)
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    settings = load_settings(namespace=namespace, liveness_port=9, liveness_host="::1")
+    await run_kopf(None, Wakeups(), settings, None)
+    assert given["clusterwide"] is clusterwide
+    assert given["namespaces"] == namespaces
+    assert given["liveness_endpoint"] == "http://[::1]:9/healthz"
+    assert settings.lease_place == lease
+
+
+def test_kopf_reads_neither_crds_nor_namespaces():
+    settings = kopf.OperatorSettings()
+    configure(settings)
+    assert settings.scanning.disabled is True

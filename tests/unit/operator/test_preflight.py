@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -12,8 +13,11 @@ from kraftquorum_operator.errors import (
     KubeUnavailableError,
     NotFoundError,
     RefusedError,
+    SettingsError,
 )
-from kraftquorum_operator.preflight import await_api, explain
+from kraftquorum_operator.preflight import await_api, await_rights, explain
+from kraftquorum_operator.rights import WATCHED
+from kraftquorum_operator.settings import load_settings
 
 
 class FakeKube:
@@ -36,11 +40,8 @@ async def test_each_reason_is_told_once_while_it_lasts() -> None:
     kube = FakeKube(AWAY, AWAY, AWAY, NO_CRD, NO_CRD)
     with capture_logs() as logs:
         await await_api(cast("Any", kube), retry_s=0)
-    assert [line["event"] for line in logs] == [
-        "waiting for the API server",
-        "waiting for the API server",
-        "the API server is there",
-    ]
+    assert [line["event"] for line in logs] == ["waiting", "waiting", "no longer waiting"]
+    assert {line["what"] for line in logs} == {"the API server"}
     assert not kube.errors
 
 
@@ -48,6 +49,81 @@ async def test_a_server_that_is_there_is_not_worth_a_line() -> None:
     with capture_logs() as logs:
         await await_api(cast("Any", FakeKube()), retry_s=0)
     assert logs == []
+
+
+class Roles:
+    """An API server that allows some things only; answers of a time out go first."""
+
+    def __init__(self, denied: set[tuple[str, str]], *errors: KubeError) -> None:
+        self.denied = denied
+        self.errors = list(errors)
+        self.asked: list[tuple[str, str, str, str | None, str | None]] = []
+
+    async def may(
+        self, verb: str, group: str, resource: str, *, namespace: str | None, name: str | None
+    ) -> bool:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.asked.append((verb, group, resource, namespace, name))
+        return (verb, resource) not in self.denied
+
+
+async def test_missing_rights_are_named_with_verb_resource_and_namespace_and_waited_for() -> None:
+    roles = Roles({("delete", "pods"), ("patch", "pods"), ("update", "leases")})
+    settings = load_settings(namespace="a, b", lease_namespace="ops")
+
+    async def grant_once_told() -> None:
+        while not logs:  # noqa: ASYNC110 - the log is what is waited for
+            await asyncio.sleep(0.001)
+        roles.denied = set()
+
+    with capture_logs() as logs:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(await_rights(cast("Any", roles), settings, retry_s=0.001))
+            group.create_task(grant_once_told())
+    assert logs[0]["why"] == (
+        "the operator's role does not allow: update leases.coordination.k8s.io in namespace ops; "
+        "patch,delete pods in namespace a; patch,delete pods in namespace b"
+    )
+    assert logs[-1]["event"] == "no longer waiting"
+
+
+async def test_every_right_is_asked_for_once_in_every_namespace() -> None:
+    for given, namespaces in ((None, [None]), ("a", ["a"]), ("a,b,a", ["a", "b"])):
+        roles = Roles(set())
+        await await_rights(cast("Any", roles), load_settings(namespace=given))
+        wanted = [
+            (verb, right.group, right.resource, namespace, None)
+            for namespace in namespaces
+            for right in WATCHED
+            for verb in right.verbs
+        ]
+        place = "a" if given == "a" else "default"
+        lease = ("coordination.k8s.io", "leases", place)
+        wanted += [("create", *lease, None)]
+        wanted += [(verb, *lease, "kraftquorum-operator") for verb in ("get", "update")]
+        assert sorted(roles.asked, key=str) == sorted(wanted, key=str)
+
+
+async def test_a_server_that_is_away_while_rights_are_asked_for_is_waited_for() -> None:
+    roles = Roles(set(), AWAY, AWAY)
+    with capture_logs() as logs:
+        await await_rights(cast("Any", roles), load_settings(), retry_s=0)
+    assert logs[0]["why"].startswith("the API server cannot be reached")
+    assert logs[-1]["event"] == "no longer waiting"
+
+
+async def test_a_server_that_does_not_let_us_ask_for_rights_is_no_reason_to_wait() -> None:
+    roles = Roles(set(), *[FORBIDDEN] * 2)
+    with capture_logs() as logs:
+        await await_rights(cast("Any", roles), load_settings(), retry_s=0)
+    assert [line["event"] for line in logs] == ["cannot ask for the operator's rights, going on"]
+
+
+@pytest.mark.parametrize("given", ["a,B", "a b", "-a", "a" * 64, "a,*"])
+def test_a_namespace_that_cannot_be_one_is_refused_by_name(given: str) -> None:
+    with pytest.raises(SettingsError, match=r"KRAFTQUORUM_NAMESPACE: .* is not the name"):
+        load_settings(namespace=given)
 
 
 @pytest.mark.parametrize(

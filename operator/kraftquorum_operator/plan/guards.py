@@ -528,8 +528,12 @@ def fresh_claim_uid(case: Case) -> str | None:
 
 @guard
 def all_voters_caught_up(case: Case) -> str | None:
-    """All voters are caught up before a healthy pod is restarted."""
-    late = tuple(v.replica for v in (case.quorum.voters if case.quorum else ()) if not v.fresh)
+    """Every voter is caught up before a healthy pod is restarted.
+
+    In the leader's eyes, which may lag behind a restart, and in its own: its pod is ready.
+    """
+    voters = case.quorum.voters if case.quorum else ()
+    late = tuple(v.replica for v in voters if not (v.fresh and _says_it_is_well(case, v.replica)))
     return f"not caught up: {_names(late)}" if late else None
 
 
@@ -539,3 +543,9 @@ VOTER_CHANGE: tuple[Guard, ...] = (
     one_voter_change_at_a_time,
 )
 """Asked before every voter change."""
+def _says_it_is_well(case: Case, voter: Replica) -> bool:
+    node, pod = case.seen.node(voter.node_id), case.seen.pod(voter.node_id)
+    known = node is not None and node.replica == voter and node.caught_up
+    return known and pod is not None and pod.ready
+
+

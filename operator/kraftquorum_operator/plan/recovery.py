@@ -112,7 +112,10 @@ def _replace(case: Case, ordinal: int) -> Step:
             return blocked or JoinNode(node.replica, quorum.cluster_id)
         if any(voter.copied for voter in quorum.voters_of(ordinal)):
             return _copied_voter(case, node.replica)
-        return first_block(_case(case, ordinal, old=None), guards.node_catches_up)
+        pod = case.seen.pod(ordinal)
+        return (_outdated(case, pod) if pod is not None else None) or first_block(
+            _case(case, ordinal, old=None), guards.node_catches_up
+        )
     wait = first_block(_case(case, ordinal, old=None), guards.replacement_policy_allows)
     return wait or admit(case, ordinal, replaces=dead[0])
 
@@ -265,15 +268,30 @@ def _wipe(case: Case, ordinal: int, reason: str = "the replica's storage is lost
     return DeletePod(pod.name, pod.uid, "its volume claim is gone or going")
 
 
+def is_outdated(case: Case, pod: Pod) -> bool:
+    """Whether a pod was made of another template than the StatefulSet's of today."""
+    revision = case.seen.statefulset.revision if case.seen.statefulset else None
+    return revision is not None and pod.revision not in {None, revision}
+
+
 def _outdated(case: Case, pod: Pod) -> Action | Wait | None:
-    """A pod of an older revision that does not run may be stuck on its template."""
-    statefulset = case.seen.statefulset
-    if statefulset is None or pod.ready or pod.terminating or pod.phase == "Running":
+    """A pod of an older template that is away anyway, perhaps because of that template.
+
+    Made again at once, before healthy ones are rolled: that costs no vote. One whose container
+    runs may hold data that a majority leans on, so the rest must be a majority without it.
+    """
+    quorum = case.seen.quorum
+    if quorum is None or pod.ready or pod.terminating or not is_outdated(case, pod):
         return None
-    if statefulset.revision is None or pod.revision in {None, statefulset.revision}:
+    voters = quorum.voters_of(pod.ordinal)
+    if any(voter.fresh for voter in voters):
         return None
-    unsure = first_block(case, guards.confirmed_voters_required)
-    return unsure or DeletePod(pod.name, pod.uid, "it does not run and its template is outdated")
+    old = voters[0].replica if voters else None
+    subject = _case(case, pod.ordinal, old=old)
+    wait = first_block(subject, guards.confirmed_voters_required)
+    if wait is None and voters and pod.phase == "Running":
+        wait = first_block(subject, guards.survivors_caught_up, guards.majority_survives_loss)
+    return wait or DeletePod(pod.name, pod.uid, "it is not ready and its template is outdated")
 
 
 def retire(case: Case) -> Step:

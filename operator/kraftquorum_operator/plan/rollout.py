@@ -1,4 +1,9 @@
-"""Restarting pods whose template changed: followers one by one, the leader last."""
+"""Restarting pods whose template changed: followers one by one, the leader last.
+
+Each only while every voter is well, so that one pod at a time is away, and a template that
+does not start stops at the first. An outdated pod that is away anyway is not waited for: it
+is made again by repair (`recovery.py`), which is how a mended template gets past a bad one.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,14 @@ from kraftquorum_operator.observe.snapshot import Pod
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Action, DeletePod, Wait
 from kraftquorum_operator.plan.guards import Case, first_block
-from kraftquorum_operator.plan.recovery import move_leadership
+from kraftquorum_operator.plan.recovery import is_outdated, move_leadership
 
 
 def roll(case: Case) -> Action | Wait | None:
     """Restart the next outdated pod, if all voters are well; None when none is outdated."""
-    statefulset, quorum = case.seen.statefulset, case.seen.quorum
-    if statefulset is None or quorum is None or statefulset.revision is None:
-        return None
-    outdated = [p for p in case.seen.pods if p.revision not in {None, statefulset.revision}]
-    if not outdated:
+    quorum = case.seen.quorum
+    outdated = [pod for pod in case.seen.pods if is_outdated(case, pod)]
+    if quorum is None or not outdated:
         return None
 
     def leads(pod: Pod) -> bool:

@@ -70,6 +70,8 @@ class Runner:
     terminating: bool = False
     held_ticks: int = 0
     """The process cannot run for so long: its machine is away."""
+    revision: int = 1
+    """Of the template that it was made of."""
 
     @property
     def runs(self) -> bool:
@@ -103,6 +105,10 @@ class World:
     records: dict[int, ClaimRecord] = field(default_factory=dict[int, ClaimRecord])
     copied: set[Replica] = field(default_factory=set[Replica])
     """Replicas whose volume was put back from a copy: nothing may lean on them (S3)."""
+    revision: int = 1
+    """Of the StatefulSet's template."""
+    bad_revisions: set[int] = field(default_factory=set[int])
+    """Templates whose image cannot be pulled."""
     changes: list[str] = field(default_factory=list[str])
     _serial: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -162,13 +168,15 @@ class World:
             elif disk.terminating and ordinal not in self.runners:
                 continue
             if ordinal not in self.runners:
-                self.runners[ordinal] = Runner(self._uid("pod"))
+                self.runners[ordinal] = Runner(self._uid("pod"), revision=self.revision)
 
     def _run(self, ordinal: int, runner: Runner) -> None:
         if runner.held_ticks > 0:
             runner.held_ticks -= 1
             return
         if runner.terminating or runner.starts_in == 0:
+            return
+        if runner.revision in self.bad_revisions:
             return
         runner.starts_in -= 1
         disk = self.disks[ordinal]
@@ -263,6 +271,7 @@ class World:
                 "sts",
                 str(self.version),
                 self.replicas,
+                revision=str(self.revision),
                 owner_uid=self.uid,
                 records=tuple(sorted(self.records.items(), key=lambda item: item[0])),
             ),
@@ -284,6 +293,7 @@ class World:
             terminating=runner.terminating,
             address=f"10.0.0.{ordinal}",
             voter_label=runner.label,
+            revision=str(runner.revision),
             restarts=runner.restarts,
             exit_code=runner.exit_code,
             age_ms=60_000,
@@ -461,6 +471,7 @@ class World:
             if runner is None or runner.uid != action.uid:
                 return
             self._check_loss(_ordinal(action.pod), late=late)
+            self._check_roll(_ordinal(action.pod), runner, late=late)
             runner.terminating = True
             return
         ordinal = _ordinal(action.claim)
@@ -490,12 +501,27 @@ class World:
         replica = Replica(ordinal, disk.directory_id or "") if disk else None
         if late or replica is None or replica not in self.voters or not self.is_alive(replica):
             return
+        runner = self.runners[ordinal]
+        if runner.revision != self.revision and len(self.voters) < 3:
+            return  # one or two voters cannot be rolled without a pause
         others = sum(
             1
             for voter in self.voters
             if voter != replica and voter not in self.copied and self.is_fresh(voter)
         )
         assert others >= majority(len(self.voters)), "no majority left"
+
+    def _check_roll(self, ordinal: int, runner: Runner, *, late: bool) -> None:
+        """A healthy pod is restarted for its template alone, while all others are well."""
+        disk = self.disks.get(ordinal)
+        replica = Replica(ordinal, disk.directory_id or "") if disk else None
+        outdated = runner.revision != self.revision and disk is not None and not disk.terminating
+        if late or not outdated or replica in self.copied or replica not in self.voters:
+            return
+        if self.is_fresh(replica):
+            assert replica != self.leader or len(self.voters) == 1, "the leader was not moved"
+            late_ones = [voter for voter in self.voters if not self.is_fresh(voter)]
+            assert not late_ones, "two voters away for a new template"
 
     # --- what goes wrong ---------------------------------------------------------------------
 
@@ -536,6 +562,12 @@ class World:
         if disk is not None:
             disk.corrupt = True
             self.crash(ordinal)
+
+    def retemplate(self, *, bad: bool = False) -> None:
+        """Somebody changes the pods' template, perhaps to one that cannot start."""
+        self.revision, self.version = self.revision + 1, self.version + 1
+        if bad:
+            self.bad_revisions.add(self.revision)
 
     def delete_claim(self, ordinal: int) -> None:
         """Somebody deletes the claim."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -371,7 +372,7 @@ def test_no_pod_is_ended_on_the_word_of_a_leader_that_is_not_confirmed() -> None
     assert blocked_by(with_quorum(probe, confirmed=False)) == "confirmed_voters_required"
     stuck = replace(pod(2), phase="Pending", ready=False, revision="r0")
     for wanted, seen in (
-        (SPEC, with_pod(without_node(healthy(), 2), stuck)),
+        (SPEC, with_quorum(with_pod(without_node(healthy(), 2), stuck), voters=LATE_VOTERS)),
         (
             spec(voters=4),
             with_pod(
@@ -564,6 +565,46 @@ def test_outdated_pods_are_restarted_followers_first_the_leader_last() -> None:
     assert isinstance(decision, act.DeletePod)
     assert decision.pod == "demo-2"
     assert decided(outdated(0)) == act.MoveLeadership(replica(0), replica(1))
+
+
+def test_rolling_waits_for_the_last_pod_in_its_own_words_too() -> None:
+    """Just after a restart the leader's view is that from before it."""
+    not_ready = with_pod(outdated(1), replace(pod(2), ready=False))
+    assert blocked_by(not_ready) == "all_voters_caught_up"
+    behind = with_node(outdated(1), replace(node(2), caught_up=False))
+    assert blocked_by(behind) == "all_voters_caught_up"
+
+
+LATE_2 = Progress(replica(2), caught_up=False, silent_since_ms=NOW_MS)
+LATE_VOTERS = (voter(0), voter(1), LATE_2)
+
+
+def stuck_on_old_template(*, answers: bool, **changes: Any):
+    """Replica 2 is away, its container runs or crashes, and the template has changed since."""
+    seen = healthy() if answers else without_node(healthy(), 2)
+    seen = with_pod(seen, replace(pod(2), revision="r0", ready=False, **changes))
+    return with_quorum(seen, voters=LATE_VOTERS)
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["silent", "behind"])
+@pytest.mark.parametrize("phase", ["Running", "Pending"])
+def test_a_pod_that_is_away_is_made_again_of_a_mended_template(answers: bool, phase: str) -> None:
+    decision = decided(stuck_on_old_template(answers=answers, phase=phase))
+    assert decision == act.DeletePod(
+        "demo-2", "pod-2", "it is not ready and its template is outdated"
+    )
+
+
+def test_it_is_not_ended_while_a_majority_may_lean_on_it() -> None:
+    seen = stuck_on_old_template(answers=True)
+    lean = with_quorum(seen, voters=(voter(0), voter(1, silent_ms=60_000), LATE_2))
+    assert blocked_by(lean) in {"majority_survives_loss", "node_answers", "node_catches_up"}
+    counted = with_quorum(seen, voters=(voter(0), voter(1), voter(2)))
+    assert not isinstance(decided(counted), act.DeletePod)
+    current = with_pod(seen, replace(pod(2), ready=False))
+    assert blocked_by(current) == "node_catches_up"
+    unsure = with_quorum(seen, confirmed=False)
+    assert blocked_by(unsure) == "confirmed_voters_required"
 
 
 def test_rolling_waits_until_all_are_caught_up() -> None:

@@ -45,6 +45,7 @@ def faults(*kinds: str) -> st.SearchStrategy[list[Fault]]:
     )
 
 
+ROLLING = ("crash", "scale", "retemplate", "freeze", "thaw", "look_again")
 GENTLE = ("crash", "delete_pod", "scale", "freeze", "thaw", "look_again")
 LOSING = ("wipe", "corrupt", "delete_claim")
 
@@ -92,6 +93,8 @@ def inject(world: World, fault: Fault, frozen: list) -> None:
                 world.act(frozen.pop(), late=True)
         case "look_again":
             pass
+        case "retemplate":
+            world.retemplate()
         case _:
             getattr(world, fault.kind)(fault.ordinal)
 
@@ -114,6 +117,7 @@ def settle(world: World) -> None:
     labelled = {n for n, runner in world.runners.items() if runner.label}
     assert labelled == {v.node_id for v in world.voters}
     assert world.replicas == world.spec.voters
+    assert {runner.revision for runner in world.runners.values()} == {world.revision}
 
 
 @given(voters=st.integers(1, 5))
@@ -164,3 +168,43 @@ def test_no_fault_at_all_makes_the_operator_break_a_rule(voters: int, plan: list
         inject(world, fault, frozen)
     run(world, 100)
     assert len(world.clusters) <= 1
+
+
+@given(voters=st.sampled_from([1, 3, 5]), plan=faults(*ROLLING), later=faults(*ROLLING))
+@WALK
+def test_new_templates_are_rolled_one_by_one_whatever_else_happens(
+    voters: int, plan: list[Fault], later: list[Fault]
+) -> None:
+    world, frozen = start(voters), []
+    run(world, 20)
+    world.retemplate()
+    for fault in [*plan, Fault("retemplate"), *later]:
+        inject(world, fault, frozen)
+        run(world, fault.steps)
+    settle(world)
+
+
+@given(
+    voters=st.sampled_from([3, 5]), lost=st.integers(0, 4), at=st.integers(0, 60), end=st.booleans()
+)
+@WALK
+def test_a_template_that_does_not_start_stops_at_one_pod_and_a_mended_one_goes_on(
+    voters: int, lost: int, at: int, end: bool
+) -> None:
+    """With a disk lost before, while or after it is stuck; the quorum goes on all along."""
+    world = start(voters)
+    settle(world)
+    world.retemplate(bad=True)
+    run(world, at)
+    wiped = may_lose(world, lost) and lost < voters
+    if wiped:
+        world.wipe(lost)
+    run(world, 100)
+    stuck = [runner for runner in world.runners.values() if runner.revision == world.revision]
+    # One by the roll; another one only because its new disk was probed by a restart.
+    assert 1 <= len(stuck) <= 1 + wiped
+    assert world.has_quorum()
+    if end:
+        world.spec = world.spec.model_copy(update={"voters": voters + 2})
+    world.retemplate()
+    settle(world)

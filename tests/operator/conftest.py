@@ -220,12 +220,14 @@ class Krq:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def has_volume(self, ordinal: int) -> bool:
-        """Whether the volume of an ordinal's present claim is there."""
+        """Whether the volume of an ordinal's present claim is there, not its predecessor's."""
+        claim = f"data-demo-{ordinal}"
         try:
-            folder = self.cluster.volume_dir(self.namespace, f"data-demo-{ordinal}")
+            folder = self.cluster.volume_dir(self.namespace, claim)
         except DevClusterError:
             return False
-        return folder.is_dir()
+        uid = self.get("pvc", claim)["metadata"]["uid"]
+        return folder.is_dir() and folder.name == f"pvc-{uid}"
 
     def fill(self, ordinal: int, content: Path) -> None:
         """Copy a volume's earlier content onto it."""

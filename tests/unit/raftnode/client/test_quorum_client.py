@@ -263,7 +263,7 @@ async def test_blank_node_is_passed_over():
     ):
         for _ in range(5):
             await client.put("a", b"1")
-            client._forget(at)
+            client._asker._forget(at)
     assert service.appends == 5
 
 

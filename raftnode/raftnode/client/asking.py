@@ -1,0 +1,246 @@
+"""How the client asks: who is asked next, for how long, and what an answer means.
+
+Nothing here knows a route or a model; the rule on what may be sent twice is this module's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from aiohttp.abc import AbstractResolver
+
+from raftnode.api.errors import RETRIABLE_STATUSES
+from raftnode.client.errors import (
+    OutcomeUnknownError,
+    RefusedError,
+    UnavailableError,
+    UnexpectedAnswerError,
+)
+from raftnode.client.exchange import (
+    Answer,
+    Call,
+    CutError,
+    NotSentError,
+    exchange,
+    send_once_trace,
+)
+from raftnode.client.hosts import HostsFileResolver
+from raftnode.client.leader_search import LeaderSearch, backoff_ms
+from raftnode.core.types import Endpoint
+from raftnode.hosts import HostsFile
+
+_ANSWER_SHARE = 0.9
+"""The node gets this share of the time left, so that its own answer comes before the cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long the client waits for what, in milliseconds."""
+
+    total_ms: int
+    """A call in all, retries included, unless it says otherwise."""
+    attempt_ms: int
+    """One node's answer to a read, its asked-for wait not counted; a write has all the time."""
+    connect_ms: int
+    backoff_ms: int
+    """The first wait after nobody could serve a call; doubles."""
+    backoff_max_ms: int
+
+
+class Asker:
+    """Asks the nodes of one quorum: any of them, the leader, or a certain one."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        patience: Patience,
+        *,
+        hosts_file: Path | None,
+        resolver: AbstractResolver | None,
+        rng: random.Random,
+    ) -> None:
+        if not endpoints:
+            raise ValueError("a client needs at least one endpoint")
+        self._endpoints = tuple(dict.fromkeys(endpoints))
+        self._patience = patience
+        self._hosts_file = hosts_file
+        self._resolver = resolver
+        self._rng = rng
+        self._session: aiohttp.ClientSession | None = None
+        self.leader: Endpoint | None = None
+        """The endpoint that last answered as leader: a guess."""
+        self._reader: Endpoint | None = None
+
+    async def open(self) -> None:
+        """Make ready to ask; the caller closes."""
+        resolver = self._resolver
+        if self._hosts_file is not None:
+            resolver = HostsFileResolver(HostsFile(self._hosts_file), resolver)
+        # No DNS cache: a replaced pod keeps its name and changes its address.
+        connector = aiohttp.TCPConnector(limit=0, use_dns_cache=False, resolver=resolver)
+        self._session = aiohttp.ClientSession(
+            connector=connector, trace_configs=[send_once_trace()], auto_decompress=False
+        )
+
+    async def close(self) -> None:
+        """Let all connections go."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def total_ms(self, timeout_ms: int | None) -> int:
+        """How long a call may take in all."""
+        return self._patience.total_ms if timeout_ms is None else timeout_ms
+
+    async def ask_with_timeout(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        *,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout_ms: int | None,
+        leader: bool = True,
+    ) -> Answer:
+        """Ask until one serves the call, with the node's own time-out in the query.
+
+        Raises: as `ask`.
+        """
+        total_ms = self.total_ms(timeout_ms)
+        write = method != "GET"
+        within_ms = total_ms if write else min(total_ms, self._patience.attempt_ms)
+        asked = {**(query or {}), "timeout_ms": str(answer_within_ms(within_ms))}
+        path = f"{path}?{urlencode(asked, quote_via=quote)}"
+        return await self.ask(
+            Call(method, path, body, content_type, write), total_ms, leader=leader
+        )
+
+    async def ask(self, call: Call, total_ms: int, *, leader: bool, wait_ms: int = 0) -> Answer:
+        """Ask until one serves the call, by the rule of this package.
+
+        Raises:
+            UnavailableError, RefusedError, OutcomeUnknownError: as they say.
+        """
+        deadline_s = time.monotonic() + total_ms / 1000
+        search = LeaderSearch(self._endpoints, self._first(leader=leader), self._rng)
+        said: dict[Endpoint, str] = {}
+        rounds = 0
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            endpoint = search.next()
+            if endpoint is None:
+                pause_ms = backoff_ms(
+                    rounds,
+                    first_ms=self._patience.backoff_ms,
+                    max_ms=self._patience.backoff_max_ms,
+                    rng=self._rng,
+                )
+                await asyncio.sleep(min(pause_ms / 1000, left_s))
+                rounds += 1
+                search.begin_round(self._first(leader=leader))
+                continue
+            limit_s = (self._patience.attempt_ms + wait_ms) / 1000
+            attempt_s = left_s if call.write else min(left_s, limit_s)
+            answer = await self._attempt(endpoint, call, attempt_s, said)
+            if answer is None:
+                self._forget(endpoint)
+            elif answer.ok:
+                self._remember(endpoint, leader=leader)
+                return answer
+            else:
+                self._take_refusal(call, answer, search, said)
+        raise UnavailableError(str(call), said)
+
+    async def _attempt(
+        self, endpoint: Endpoint, call: Call, timeout_s: float, said: dict[Endpoint, str]
+    ) -> Answer | None:
+        """Ask one node; None when another may be asked."""
+        if self._session is None:
+            raise RuntimeError("use the client as an async context manager")
+        try:
+            return await exchange(
+                self._session,
+                endpoint,
+                call,
+                timeout_s=timeout_s,
+                connect_timeout_s=min(timeout_s, self._patience.connect_ms / 1000),
+            )
+        except NotSentError as error:
+            said[endpoint] = f"not reached: {error}"
+        except CutError as error:
+            if call.write:
+                self._forget(endpoint)
+                raise OutcomeUnknownError(str(call), str(error), endpoint=endpoint) from error
+            said[endpoint] = str(error)
+        return None
+
+    def _take_refusal(
+        self, call: Call, answer: Answer, search: LeaderSearch, said: dict[Endpoint, str]
+    ) -> None:
+        """Go on after an answer that is not 2xx, or raise what it means."""
+        endpoint = answer.endpoint
+        error = answer.decode_error()
+        if error is None or error.outcome == "unknown":
+            reason = f"{error.error}: {error.message}" if error else f"HTTP {answer.status}"
+            if call.write:
+                raise OutcomeUnknownError(str(call), reason, endpoint=endpoint, answer=error)
+            said[endpoint] = reason
+            self._forget(endpoint)
+            return
+        if answer.status not in RETRIABLE_STATUSES:
+            raise RefusedError(error, status=answer.status, endpoint=endpoint)
+        said[endpoint] = f"{error.error}: {error.message}"
+        if error.error == "NOT_LEADER":
+            self._forget(endpoint)
+        if error.leader_api is not None:
+            hinted = Endpoint.parse(error.leader_api)
+            if hinted != endpoint:
+                search.hint(hinted)
+                self.leader = hinted
+
+    async def ask_one(self, endpoint: Endpoint, call: Call, timeout_ms: int | None) -> Answer:
+        """Ask one node and no other, once.
+
+        Raises:
+            UnavailableError, RefusedError, OutcomeUnknownError, UnexpectedAnswerError: as they say.
+        """
+        said: dict[Endpoint, str] = {}
+        answer = await self._attempt(endpoint, call, self.total_ms(timeout_ms) / 1000, said)
+        if answer is None:
+            raise UnavailableError(str(call), said)
+        if answer.ok:
+            return answer
+        error = answer.decode_error()
+        if error is not None and (error.outcome == "not_done" or not call.write):
+            raise RefusedError(error, status=answer.status, endpoint=endpoint)
+        reason = f"{error.error}: {error.message}" if error else f"HTTP {answer.status}"
+        if call.write:
+            raise OutcomeUnknownError(str(call), reason, endpoint=endpoint, answer=error)
+        raise UnexpectedAnswerError(f"{call} at {endpoint}: {reason}")
+
+    def _first(self, *, leader: bool) -> Endpoint | None:
+        return self.leader if leader else self._reader or self.leader
+
+    def _remember(self, endpoint: Endpoint, *, leader: bool) -> None:
+        if leader:
+            self.leader = endpoint
+        else:
+            self._reader = endpoint
+
+    def _forget(self, endpoint: Endpoint) -> None:
+        if self.leader == endpoint:
+            self.leader = None
+        if self._reader == endpoint:
+            self._reader = None
+
+
+def answer_within_ms(left_ms: int) -> int:
+    """The time-out to give to the node, when that much is left for the whole call."""
+    return min(600_000, max(1, int(left_ms * _ANSWER_SHARE)))

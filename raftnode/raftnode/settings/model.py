@@ -1,53 +1,21 @@
-"""The node's settings: one class, read from flags, the environment and a file.
-
-What lives here: every setting with its unit, the reason for its default and what None or
-0 mean, and the checks between settings. The reference page is made from this class.
-Sources, strongest first: flags of `raftnode run`, `RAFTNODE_…` in the environment, the
-properties file, the defaults.
-"""
+"""All settings of a node, each with its unit, its default and what is allowed."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, ValidationError
-from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
+from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from raftnode.core.types import Endpoint
 from raftnode.errors import ConfigurationError
+from raftnode.settings.checks import WILDCARDS, cross_checks
+from raftnode.settings.names import ENV_PREFIX
 
-ENV_PREFIX = "RAFTNODE_"
-_WILDCARDS = frozenset({"0.0.0.0", "[::]", "::"})
 _DAY_MS = 86_400_000
-
-DOCUMENT_NAMES: dict[str, tuple[str, ...]] = {
-    "node_id": ("node.id", "broker.id"),
-    "log_dir": ("metadata.log.dir", "log.dir"),
-    "bootstrap_servers": ("controller.quorum.bootstrap.servers", "bootstrap.servers"),
-    "fetch_timeout_ms": ("controller.quorum.fetch.timeout.ms", "quorum.fetch.timeout.ms"),
-    "election_timeout_ms": (
-        "controller.quorum.election.timeout.ms",
-        "quorum.election.timeout.ms",
-    ),
-    "election_backoff_max_ms": (
-        "controller.quorum.election.backoff.max.ms",
-        "quorum.election.backoff.max.ms",
-    ),
-    "request_timeout_ms": ("controller.quorum.request.timeout.ms", "quorum.request.timeout.ms"),
-    "retry_backoff_ms": ("controller.quorum.retry.backoff.ms", "quorum.retry.backoff.ms"),
-    "retry_backoff_max_ms": (
-        "controller.quorum.retry.backoff.max.ms",
-        "quorum.retry.backoff.max.ms",
-    ),
-    "append_linger_ms": ("controller.quorum.append.linger.ms", "quorum.append.linger.ms"),
-    "segment_bytes": ("metadata.log.segment.bytes", "log.segment.bytes"),
-}
-"""P57: our setting to what the documents and Kafka call it; the properties file takes both."""
 
 
 def _endpoint(value: object) -> object:
@@ -262,7 +230,7 @@ class NodeSettings(BaseSettings):
             ConfigurationError: naming the settings and what is allowed.
         """
         del context
-        for ok, message in _cross_checks(self):
+        for ok, message in cross_checks(self):
             if not ok:
                 raise ConfigurationError(message)
 
@@ -286,146 +254,5 @@ class NodeSettings(BaseSettings):
 
 
 def _reachable(listen: Endpoint) -> Endpoint:
-    host = socket.gethostname() if listen.host in _WILDCARDS else listen.host
+    host = socket.gethostname() if listen.host in WILDCARDS else listen.host
     return Endpoint(host, listen.port)
-
-
-def _cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
-    """Every rule between settings, with what to say when it is broken."""
-    yield (
-        settings.election_timeout_ms >= 2 * settings.retry_backoff_ms,
-        (
-            f"election_timeout_ms ({settings.election_timeout_ms}) is shorter than a request's "
-            "round trip with one retry: at least twice retry_backoff_ms "
-            f"({settings.retry_backoff_ms})"
-        ),
-    )
-    yield (
-        settings.fetch_timeout_ms >= 2 * settings.fetch_max_wait_ms,
-        (
-            f"fetch_timeout_ms ({settings.fetch_timeout_ms}) must be at least twice "
-            f"fetch_max_wait_ms ({settings.fetch_max_wait_ms}): an idle leader answers only "
-            "that often"
-        ),
-    )
-    yield (
-        settings.fetch_max_wait_ms < settings.election_timeout_ms,
-        (
-            f"fetch_max_wait_ms ({settings.fetch_max_wait_ms}) must be less than "
-            f"election_timeout_ms ({settings.election_timeout_ms}): an idle Fetch waits so long, "
-            "and a replica whose catch-up round takes an election time-out is never caught up"
-        ),
-    )
-    yield (
-        settings.retry_backoff_ms <= settings.retry_backoff_max_ms,
-        (
-            f"retry_backoff_ms ({settings.retry_backoff_ms}) exceeds retry_backoff_max_ms "
-            f"({settings.retry_backoff_max_ms})"
-        ),
-    )
-    for name in ("peer", "api"):
-        advertised: Endpoint | None = getattr(settings, f"{name}_advertised")
-        yield (
-            advertised is None or advertised.host not in _WILDCARDS,
-            (
-                f"{name}_advertised ({advertised}) is an address to listen on, not one to connect "
-                "to; name the host that others reach this node by"
-            ),
-        )
-    peer, api = settings.peer_listen, settings.api_listen
-    yield (
-        peer.port != api.port or peer.port == 0 or peer.host != api.host,
-        f"peer_listen and api_listen are the same address ({peer})",
-    )
-    for small, large in (
-        ("record_max_bytes", "max_batch_bytes"),
-        ("max_batch_bytes", "append_queue_bytes"),
-        ("max_batch_bytes", "segment_bytes"),
-    ):
-        yield (
-            getattr(settings, small) <= getattr(settings, large),
-            f"{small} ({getattr(settings, small)}) exceeds {large} ({getattr(settings, large)})",
-        )
-
-
-def load_settings(
-    flags: Mapping[str, object] | None = None, *, file: Path | None = None
-) -> NodeSettings:
-    """Put the settings together from all sources.
-
-    Args:
-        flags: settings by name, the strongest source; None values are not given.
-        file: a properties file; None: none.
-
-    Raises:
-        ConfigurationError: naming each setting that is wrong, where it can be set, and
-            what is allowed.
-    """
-    values: dict[str, object] = read_properties(file) if file is not None else {}
-    environment = EnvSettingsSource(NodeSettings)()
-    for name, value in environment.items():
-        values[_field_of(name) or name] = value
-    values |= {name: value for name, value in (flags or {}).items() if value is not None}
-    try:
-        return NodeSettings.model_validate(values)
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False)
-        raise ConfigurationError("; ".join(_describe(fault) for fault in faults)) from None
-
-
-def read_properties(file: Path) -> dict[str, object]:
-    """Read `name=value` lines; names as here, as in the environment, or as in the documents.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or a line or a name is not understood.
-    """
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{file}: cannot be read: {error}") from error
-    values: dict[str, object] = {}
-    for number, line in enumerate(lines, start=1):
-        text = line.strip()
-        if not text or text[0] in "#!":
-            continue
-        name, equals, value = text.partition("=")
-        name = name.strip()
-        field = _field_of(name)
-        if not equals:
-            raise ConfigurationError(f"{file}:{number}: expected name=value, got {text[:80]!r}")
-        if field is None:
-            raise ConfigurationError(f"{file}:{number}: unknown setting {name!r}{_hint(name)}")
-        if field in values:
-            raise ConfigurationError(f"{file}:{number}: {field} is set twice")
-        values[field] = value.strip()
-    return values
-
-
-def _names_of(field: str) -> tuple[str, ...]:
-    own = (field, f"{ENV_PREFIX}{field}".upper(), field.replace("_", "."))
-    extra = {"hosts_file": ("KRAFTQUORUM_HOSTS_FILE",), "termination_log": ("TERMINATION_LOG",)}
-    return (*own, *DOCUMENT_NAMES.get(field, ()), *extra.get(field, ()))
-
-
-def _field_of(name: str) -> str | None:
-    for field in NodeSettings.model_fields:
-        if name in _names_of(field) or name.lower() == f"{ENV_PREFIX}{field}".lower():
-            return field
-    return None
-
-
-def _hint(name: str) -> str:
-    known = [other for field in NodeSettings.model_fields for other in _names_of(field)]
-    close = get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
-def _describe(fault: Any) -> str:
-    name = str(fault["loc"][0]) if fault["loc"] else "settings"
-    field = _field_of(name) or name
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    got = "" if fault["type"] == "missing" else f" (got {fault['input']!r:.80})"
-    return (
-        f"{field}: {message}{got}; set it by --{field.replace('_', '-')} or "
-        f"{ENV_PREFIX}{field.upper()}"
-    )

@@ -1,0 +1,42 @@
+"""What a setting is called: here, in the environment, in the documents and in Kafka (P57)."""
+
+from __future__ import annotations
+
+ENV_PREFIX = "RAFTNODE_"
+
+DOCUMENT_NAMES: dict[str, tuple[str, ...]] = {
+    "node_id": ("node.id", "broker.id"),
+    "log_dir": ("metadata.log.dir", "log.dir"),
+    "bootstrap_servers": ("controller.quorum.bootstrap.servers", "bootstrap.servers"),
+    "fetch_timeout_ms": ("controller.quorum.fetch.timeout.ms", "quorum.fetch.timeout.ms"),
+    "election_timeout_ms": (
+        "controller.quorum.election.timeout.ms",
+        "quorum.election.timeout.ms",
+    ),
+    "election_backoff_max_ms": (
+        "controller.quorum.election.backoff.max.ms",
+        "quorum.election.backoff.max.ms",
+    ),
+    "request_timeout_ms": ("controller.quorum.request.timeout.ms", "quorum.request.timeout.ms"),
+    "retry_backoff_ms": ("controller.quorum.retry.backoff.ms", "quorum.retry.backoff.ms"),
+    "retry_backoff_max_ms": (
+        "controller.quorum.retry.backoff.max.ms",
+        "quorum.retry.backoff.max.ms",
+    ),
+    "append_linger_ms": ("controller.quorum.append.linger.ms", "quorum.append.linger.ms"),
+    "segment_bytes": ("metadata.log.segment.bytes", "log.segment.bytes"),
+}
+"""P57: our setting to what the documents and Kafka call it; the properties file takes both."""
+
+
+OTHER_VARIABLES: dict[str, tuple[str, ...]] = {
+    "hosts_file": ("KRAFTQUORUM_HOSTS_FILE",),
+    "termination_log": ("TERMINATION_LOG",),
+}
+"""Variables that others set, and that a setting is taken from too."""
+
+
+def names_of(field: str) -> tuple[str, ...]:
+    """Every name that a setting is understood by, its own first."""
+    own = (field, f"{ENV_PREFIX}{field}".upper(), field.replace("_", "."))
+    return (*own, *DOCUMENT_NAMES.get(field, ()), *OTHER_VARIABLES.get(field, ()))

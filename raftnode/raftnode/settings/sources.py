@@ -1,0 +1,92 @@
+"""Where settings come from; strongest first: flags, the environment, the file, the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_settings import EnvSettingsSource
+
+from raftnode.errors import ConfigurationError
+from raftnode.settings.model import NodeSettings
+from raftnode.settings.names import ENV_PREFIX, names_of
+
+
+def load_settings(
+    flags: Mapping[str, object] | None = None, *, file: Path | None = None
+) -> NodeSettings:
+    """Put the settings together from all sources.
+
+    Args:
+        flags: settings by name, the strongest source; None values are not given.
+        file: a properties file; None: none.
+
+    Raises:
+        ConfigurationError: naming each setting that is wrong, where it can be set, and
+            what is allowed.
+    """
+    values: dict[str, object] = read_properties(file) if file is not None else {}
+    environment = EnvSettingsSource(NodeSettings)()
+    for name, value in environment.items():
+        values[_field_of(name) or name] = value
+    values |= {name: value for name, value in (flags or {}).items() if value is not None}
+    try:
+        return NodeSettings.model_validate(values)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False)
+        raise ConfigurationError("; ".join(_describe(fault) for fault in faults)) from None
+
+
+def read_properties(file: Path) -> dict[str, object]:
+    """Read `name=value` lines; names as here, as in the environment, or as in the documents.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or a line or a name is not understood.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file}: cannot be read: {error}") from error
+    values: dict[str, object] = {}
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if not text or text[0] in "#!":
+            continue
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        field = _field_of(name)
+        if not equals:
+            raise ConfigurationError(f"{file}:{number}: expected name=value, got {text[:80]!r}")
+        if field is None:
+            raise ConfigurationError(f"{file}:{number}: unknown setting {name!r}{_hint(name)}")
+        if field in values:
+            raise ConfigurationError(f"{file}:{number}: {field} is set twice")
+        values[field] = value.strip()
+    return values
+
+
+def _field_of(name: str) -> str | None:
+    for field in NodeSettings.model_fields:
+        if name in names_of(field) or name.lower() == f"{ENV_PREFIX}{field}".lower():
+            return field
+    return None
+
+
+def _hint(name: str) -> str:
+    known = [other for field in NodeSettings.model_fields for other in names_of(field)]
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _describe(fault: Any) -> str:
+    name = str(fault["loc"][0]) if fault["loc"] else "settings"
+    field = _field_of(name) or name
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    got = "" if fault["type"] == "missing" else f" (got {fault['input']!r:.80})"
+    return (
+        f"{field}: {message}{got}; set it by --{field.replace('_', '-')} or "
+        f"{ENV_PREFIX}{field.upper()}"
+    )

@@ -537,15 +537,15 @@ def all_voters_caught_up(case: Case) -> str | None:
     return f"not caught up: {_names(late)}" if late else None
 
 
-VOTER_CHANGE: tuple[Guard, ...] = (
-    confirmed_voters_required,
-    epoch_committed,
-    one_voter_change_at_a_time,
-)
-"""Asked before every voter change."""
 def _says_it_is_well(case: Case, voter: Replica) -> bool:
     node, pod = case.seen.node(voter.node_id), case.seen.pod(voter.node_id)
     known = node is not None and node.replica == voter and node.caught_up
     return known and pod is not None and pod.ready
 
 
+VOTER_CHANGE: tuple[Guard, ...] = (
+    confirmed_voters_required,
+    epoch_committed,
+    one_voter_change_at_a_time,
+)
+"""Asked before every voter change."""

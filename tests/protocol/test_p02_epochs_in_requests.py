@@ -12,8 +12,7 @@ from raftnode.core.effects import SendResponse
 from raftnode.core.events import RequestReceived
 from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse, Response
 from raftnode.core.types import Epoch
-from raftnode.testing.playbook import Playbook
-from raftnode.testing.playbook.table import key_of
+from raftnode.testing.playbook import Playbook, key_of
 
 
 def fetch(book: Playbook, target: str, **changes: object) -> Response:

@@ -21,8 +21,7 @@ from raftnode.core.messages import (
 )
 from raftnode.core.records import LeaderChange
 from raftnode.core.types import Epoch, LogPosition, Offset
-from raftnode.testing.playbook import Playbook
-from raftnode.testing.playbook.table import key_of
+from raftnode.testing.playbook import Playbook, key_of
 
 
 def leaderless() -> Playbook:

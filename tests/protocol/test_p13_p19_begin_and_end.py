@@ -13,8 +13,7 @@ from raftnode.core.messages import (
     Request,
 )
 from raftnode.core.types import Epoch
-from raftnode.testing.playbook import Playbook
-from raftnode.testing.playbook.table import key_of
+from raftnode.testing.playbook import Playbook, key_of
 
 
 def ask(book: Playbook, target: str, source: str, request: Request):

@@ -7,8 +7,7 @@ leader's log; otherwise respond with the largest epoch smaller than or equal and
 from raftnode.core.effects import Halt, HaltReason
 from raftnode.core.messages import FetchResponse
 from raftnode.core.types import Offset
-from raftnode.testing.playbook import Playbook
-from raftnode.testing.playbook.table import key_of
+from raftnode.testing.playbook import Playbook, key_of
 
 
 def test_p21_diverged_fetcher_gets_no_records_but_where_to_cut():

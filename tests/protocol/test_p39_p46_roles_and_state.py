@@ -5,8 +5,7 @@ import itertools
 from raftnode.core.effects import AppendAccepted, PersistQuorumState, Refusal, Refused
 from raftnode.core.records import AddVoter, FormationCompleted, LeaderChange, RaftVersion
 from raftnode.core.state import QuorumState
-from raftnode.testing.playbook import Playbook
-from raftnode.testing.playbook.table import key_of
+from raftnode.testing.playbook import Playbook, key_of
 
 
 def test_p39_restarted_leader_is_resigned_and_a_restarted_follower_follows():

@@ -7,8 +7,7 @@ import pytest
 from raftnode.core.effects import Confirmed, HighWatermarkAdvanced, Refused
 from raftnode.core.events import LogFlushed, RequestReceived
 from raftnode.core.types import Offset
-from raftnode.testing.playbook import Playbook
-from raftnode.testing.playbook.table import key_of
+from raftnode.testing.playbook import Playbook, key_of
 
 
 def test_single_node_lost_write():

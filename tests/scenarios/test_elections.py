@@ -10,8 +10,7 @@ from raftnode.core.messages import (
 )
 from raftnode.core.roles import Candidate
 from raftnode.core.types import Epoch, LogPosition, Offset
-from raftnode.testing.playbook import Playbook
-from raftnode.testing.playbook.table import key_of
+from raftnode.testing.playbook import Playbook, key_of
 
 
 def vote(book: Playbook, source: str, target: str, epoch: int, end: int = 99, *, pre: bool = False):

@@ -21,8 +21,7 @@ from raftnode.core.messages import (
 from raftnode.core.records import RAFT_VERSION, Batch, RaftVersion
 from raftnode.core.state import Latch
 from raftnode.core.types import Epoch, LogPosition, Offset, ReplicaKey, Voter, VoterSet
-from raftnode.testing.playbook import Playbook
-from raftnode.testing.playbook.table import key_of
+from raftnode.testing.playbook import Playbook, key_of
 
 
 def asked(book: Playbook, name: str, source: str, request: Request):

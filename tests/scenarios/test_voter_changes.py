@@ -4,8 +4,7 @@ import pytest
 
 from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
 from raftnode.core.types import VoterRecordId
-from raftnode.testing.playbook import Playbook
-from raftnode.testing.playbook.table import key_of
+from raftnode.testing.playbook import Playbook, key_of
 
 
 @pytest.mark.parametrize(

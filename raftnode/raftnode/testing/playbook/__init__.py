@@ -3,14 +3,17 @@
 Nothing is random and nothing happens by itself: no message arrives, no disk is
 flushed and no time passes unless the script says so.
 
-- `table`: `Playbook`, the replicas and the messages between them;
+- `book`: `Playbook`, all that a script can make happen;
+- `table`: the replicas, and what becomes of the messages between them;
+- `message`: one message, and the names of replicas;
 - `seat`: one replica with its disk, carrying the core's effects out;
 - `show`: messages, effects and roles as short words;
 - `script`: the commands of golden scenarios in `tests/scenarios/testdata`.
 """
 
+from raftnode.testing.playbook.book import Playbook
+from raftnode.testing.playbook.message import Message, key_of
 from raftnode.testing.playbook.script import run_script
 from raftnode.testing.playbook.seat import Seat
-from raftnode.testing.playbook.table import Message, Playbook
 
-__all__ = ["Message", "Playbook", "Seat", "run_script"]
+__all__ = ["Message", "Playbook", "Seat", "key_of", "run_script"]

@@ -37,9 +37,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from raftnode.core.effects import Effect
+from raftnode.testing.playbook.book import Playbook
+from raftnode.testing.playbook.message import Message
 from raftnode.testing.playbook.seat import Seat
 from raftnode.testing.playbook.show import show_effect, show_message
-from raftnode.testing.playbook.table import Message, Playbook
 
 
 class ScriptError(ValueError):

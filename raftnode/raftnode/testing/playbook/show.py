@@ -31,7 +31,7 @@ from raftnode.core.messages import (
 )
 from raftnode.core.records import Batch
 from raftnode.core.types import ReplicaKey
-from raftnode.testing.playbook.table import Message, name_of
+from raftnode.testing.playbook.message import Message, name_of
 
 _KEY = re.compile(r"\d+-[A-Za-z0-9_-]{22}")
 

@@ -27,19 +27,22 @@ def voter_labels(case: Case) -> Action | None:
     """Keep the voter label true to the committed voters (S22).
 
     It is set once AddVoter is committed. It is taken off here only from a pod whose replica is
-    no voter; a pod that is to be removed loses it in `shrink`.
+    no voter; a pod that is to be removed loses it in `shrink`. A silent pod may be a voter's as
+    long as there is a voter of its node id.
     """
     quorum = case.seen.quorum
     if quorum is None or not quorum.confirmed or not quorum.record_committed:
         return None
-    for node in case.seen.nodes:
-        pod = case.seen.pod(node.replica.node_id)
-        if pod is None or pod.terminating:
+    ids = {replica.node_id for replica in (*quorum.replicas, *quorum.committed)}
+    for pod in case.seen.pods:
+        if pod.terminating:
             continue
-        voter = node.replica in quorum.committed and not node.blank
-        if voter and not pod.voter_label and node.replica.node_id < case.spec.voters:
+        node = case.seen.node(pod.ordinal)
+        voter = node is not None and node.replica in quorum.committed and not node.blank
+        if voter and not pod.voter_label and pod.ordinal < case.spec.voters:
             return SetVoterLabel(pod.name, pod.uid, voter=True)
-        if not voter and pod.voter_label:
+        known = node is not None or pod.ordinal not in ids
+        if known and not voter and pod.voter_label:
             return SetVoterLabel(pod.name, pod.uid, voter=False)
     return None
 

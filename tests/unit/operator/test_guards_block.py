@@ -122,7 +122,7 @@ CASES: dict[str, tuple[Snapshot, QuorumSpec]] = {
         ),
         spec(),
     ),
-    "voter_label_off_before_removal": (observer(voter_label=True), spec()),
+    "voter_label_off_before_removal": (observer(voter_label=True, terminating=True), spec()),
     "pod_gone_before_next_step": (lowered(), spec()),
     "all_voters_caught_up": (
         with_pod(with_pod(healthy(), replace(pod(2), revision="r0")), replace(pod(1), ready=False)),

@@ -1,0 +1,62 @@
+"""The voter label is on the pods of committed voters and on no other (S22)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kraftquorum_operator.observe.snapshot import Snapshot
+from kraftquorum_operator.plan.actions import Decision, SetReplicas, SetVoterLabel
+from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.testing.snapshots import (
+    NOW_MS,
+    healthy,
+    pod,
+    replica,
+    spec,
+    voter,
+    with_pod,
+    with_quorum,
+    without_node,
+)
+
+OFF_3 = SetVoterLabel("demo-3", "pod-3", voter=False)
+
+
+def decided(seen: Snapshot, voters: int = 3) -> Decision:
+    return decide(spec(voters=voters), seen, NOW_MS)
+
+
+def silent_fourth(*, voters: int = 3) -> Snapshot:
+    """Pod 3 has the label and does not answer."""
+    seen = without_node(healthy(voters, replicas=4), 3)
+    return with_pod(seen, replace(pod(3), ready=False))
+
+
+def test_a_silent_pod_whose_id_is_no_voter_loses_the_label_and_then_its_place() -> None:
+    seen = silent_fourth()
+    assert decided(seen) == decided(seen, 4) == OFF_3
+    bare = with_pod(seen, replace(pod(3, voter=False), ready=False))
+    decision = decided(bare)
+    assert isinstance(decision, SetReplicas)
+    assert decision.replicas == 3
+
+
+def test_a_silent_voter_keeps_it() -> None:
+    away = with_quorum(
+        silent_fourth(voters=4),
+        voters=(voter(0), voter(1), voter(2), voter(3, silent_ms=60_000)),
+    )
+    assert not isinstance(decided(away, 4), SetVoterLabel)
+    # Nor does it go while the removal, or the addition, may yet be taken back.
+    four = tuple(replica(n) for n in range(4))
+    for changing in (
+        with_quorum(silent_fourth(), committed=four, record_committed=False),
+        with_quorum(silent_fourth(), committed=four),
+        with_quorum(silent_fourth(), confirmed=False),
+    ):
+        assert not isinstance(decided(changing), SetVoterLabel)
+
+
+def test_a_pod_that_is_ending_is_left_alone() -> None:
+    seen = with_pod(silent_fourth(), replace(pod(3), terminating=True))
+    assert not isinstance(decided(seen), SetVoterLabel)

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from kraftquorum_operator.observe.copies import copied_voters
 from kraftquorum_operator.observe.snapshot import Snapshot
-from kraftquorum_operator.plan.actions import Decision, Done, Wait
+from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath
 from kraftquorum_operator.report.conditions import QUORUM_LOST, fault_tolerance
 
 QUORUM = ("namespace", "quorum")
@@ -101,7 +101,9 @@ class Metrics:
         if quorum is not None:
             self.leader_epoch.labels(*key).set(quorum.epoch)
         guard = decision.guard if isinstance(decision, Wait) else None
-        self.quorum_lost.labels(*key).set(guard in QUORUM_LOST)
+        truth = beneath(decision)
+        lost = isinstance(truth, Wait) and truth.guard in QUORUM_LOST
+        self.quorum_lost.labels(*key).set(lost)
         before = self._guards.pop(key, None)
         if before is not None and before != guard:
             self.blocked.remove(*key, before)

@@ -183,6 +183,8 @@ class Wait:
 
     guard: str
     why: str
+    held_back: Decision | None = None
+    """What would be decided without the pause; None unless that is what is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,13 @@ class Done:
 
 
 Decision = Action | Wait | Done
+
+
+def beneath(decision: Decision) -> Decision:
+    """The decision without a pause: how the quorum is, whether or not anything is done about it."""
+    if isinstance(decision, Wait) and decision.held_back is not None:
+        return decision.held_back
+    return decision
 
 
 def summary(decision: Decision) -> str | None:

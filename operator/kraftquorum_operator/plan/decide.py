@@ -18,7 +18,7 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.copies import distrust
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan import guards
-from kraftquorum_operator.plan.actions import Action, ApplyObjects, Decision, Done, Wait
+from kraftquorum_operator.plan.actions import Action, ApplyObjects, Decision, Done, Wait, describe
 from kraftquorum_operator.plan.deletion import delete
 from kraftquorum_operator.plan.formation import create, latch, raise_replicas, send_latch
 from kraftquorum_operator.plan.guards import Case, first_block
@@ -60,7 +60,10 @@ def decide(spec: QuorumSpec, seen: Snapshot, now_ms: int) -> Decision:
     case = Case(spec, seen, now_ms)
     if seen.deleting:
         return delete(case)
-    blocked = first_block(case, guards.not_paused, guards.objects_are_ours)
+    paused = first_block(case, guards.not_paused)
+    if paused is not None:
+        return _pause(paused, decide(spec.model_copy(update={"pause": False}), seen, now_ms))
+    blocked = first_block(case, guards.objects_are_ours)
     if blocked is not None:
         return blocked
     first = tuple(k for k in seen.outdated if seen.quorum is None or k.startswith("StatefulSet/"))
@@ -79,6 +82,18 @@ def decide(spec: QuorumSpec, seen: Snapshot, now_ms: int) -> Decision:
     if blocked is not None:
         return blocked
     return Done(f"{len(seen.quorum.voters)} voters, all caught up")
+
+
+def _pause(paused: Wait, held_back: Decision) -> Wait:
+    """Wait for the pause to end, with what it holds back: the status goes on telling that."""
+    match held_back:
+        case Done():
+            why = paused.why
+        case Wait(guard, reason):
+            why = f"{paused.why}; without it: {guard}: {reason}"
+        case action:
+            why = f"{paused.why}; without it: {describe(action)}"
+    return Wait(paused.guard, why, held_back)
 
 
 def _first(steps: tuple[Step, ...], case: Case) -> Action | Wait | None:

@@ -9,7 +9,7 @@ from typing import Literal
 from kraftquorum_operator.model.status import Condition
 from kraftquorum_operator.observe.copies import copied_voters, why_copied
 from kraftquorum_operator.observe.snapshot import Snapshot, majority
-from kraftquorum_operator.plan.actions import Decision, Done, Wait, describe
+from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath, describe
 
 Answer = tuple[bool, str, str]
 """Whether it holds, a reason in one word, and a sentence."""
@@ -36,8 +36,9 @@ def _why(decision: Decision) -> tuple[str, str]:
 def _ready(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     """Every wanted voter is there, caught up, and nothing is left to do."""
     del wanted, seen
-    reason, why = _why(decision)
-    return isinstance(decision, Done), reason, why
+    truth = beneath(decision)
+    reason, why = _why(truth)
+    return isinstance(truth, Done), reason, why
 
 
 def _available(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
@@ -45,8 +46,9 @@ def _available(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     del wanted
     quorum = seen.quorum
     if quorum is None:
-        reason, why = _why(decision)
-        return False, reason if isinstance(decision, Wait) else "NoLeader", why
+        truth = beneath(decision)
+        reason, why = _why(truth)
+        return False, reason if isinstance(truth, Wait) else "NoLeader", why
     if not quorum.confirmed:
         return False, "NotConfirmed", "the leader is not confirmed by a majority"
     if not quorum.formation_completed:
@@ -79,17 +81,19 @@ def _degraded(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
 def _quorum_lost(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     """A majority of the voters has lost its storage: a person must decide."""
     del wanted
-    if isinstance(decision, Wait) and decision.guard in QUORUM_LOST:
-        return True, camel(decision.guard), decision.why
+    truth = beneath(decision)
+    if isinstance(truth, Wait) and truth.guard in QUORUM_LOST:
+        return True, camel(truth.guard), truth.why
     return False, "NotLost", "a leader answers" if seen.quorum else "no sign of lost storage"
 
 
 def _formation_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     """The quorum cannot be formed without a person."""
     del wanted
-    if seen.latch is None and isinstance(decision, Wait) and decision.guard in FORMATION:
-        waits = decision.guard == "all_blank_before_formation"
-        return not waits, camel(decision.guard), decision.why
+    truth = beneath(decision)
+    if seen.latch is None and isinstance(truth, Wait) and truth.guard in FORMATION:
+        waits = truth.guard == "all_blank_before_formation"
+        return not waits, camel(truth.guard), truth.why
     return False, "NotBlocked", "formed" if seen.latch else "forming"
 
 
@@ -102,6 +106,14 @@ def _volume_from_copy(seen: Snapshot, wanted: int, decision: Decision) -> Answer
     nodes = [node for node in seen.nodes if node.replica in copied]
     reasons = "; ".join(f"{node.replica}: {why_copied(seen, node)}" for node in nodes)
     return True, camel("claim_is_the_recorded_one"), reasons
+
+
+def _paused(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """`spec.pause` is set: nothing is done; the other conditions go on telling how it is."""
+    del wanted, seen
+    if isinstance(decision, Wait) and decision.held_back is not None:
+        return True, camel(decision.guard), decision.why
+    return False, "NotSet", "spec.pause is not set"
 
 
 ALARMS = frozenset({"claim_is_the_recorded_one", "objects_written"})
@@ -129,6 +141,7 @@ CONDITIONS: dict[str, Callable[[Snapshot, int, Decision], Answer]] = {
     "QuorumLost": _quorum_lost,
     "FormationBlocked": _formation_blocked,
     "VolumeFromCopy": _volume_from_copy,
+    "Paused": _paused,
 }
 
 

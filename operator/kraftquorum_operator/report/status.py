@@ -15,7 +15,7 @@ from kraftquorum_operator.model.status import (
     VoterStatus,
 )
 from kraftquorum_operator.observe.snapshot import Snapshot
-from kraftquorum_operator.plan.actions import Decision, Done, Wait, describe, summary
+from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath, describe, summary
 from kraftquorum_operator.report.conditions import QUORUM_LOST, Stamp, conditions, fault_tolerance
 
 Phase = Literal["Forming", "Running", "Changing", "Waiting", "QuorumLost", "Paused", "Deleting"]
@@ -29,11 +29,12 @@ VOLATILE = frozenset(
 def _phase(seen: Snapshot, decision: Decision) -> Phase:
     if seen.deleting:
         return "Deleting"
+    truth = beneath(decision)
+    if isinstance(truth, Wait) and truth.guard in QUORUM_LOST:
+        return "QuorumLost"  # graver than a pause, which is set while a person works on it
     match decision:
         case Wait(guard="not_paused"):
             return "Paused"
-        case Wait(guard=guard) if guard in QUORUM_LOST:
-            return "QuorumLost"
         case Done():
             return "Running"
         case _ if seen.quorum is None and (seen.latch is None or not _has_formed(seen)):

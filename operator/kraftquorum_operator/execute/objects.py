@@ -141,12 +141,15 @@ async def record_claims(action: RecordClaims, tools: Tools) -> str:
     return ", ".join(f"{name}: {record.directory_id}" for name, _, record in action.claims)
 
 
-async def _delete(kind: str, name: str, uid: str, tools: Tools) -> str:
+async def _delete(
+    kind: str, name: str, uid: str, tools: Tools, *, version: str | None = None
+) -> str:
     tools.failpoints.before_delete()
     try:
-        await tools.kube.delete(kind, tools.owner.namespace, name, uid=uid)
+        await tools.kube.delete(kind, tools.owner.namespace, name, uid=uid, version=version)
     except ConflictError:
-        return f"{name} is another one by now, left alone"
+        changed = "has changed meanwhile" if version else "is another one by now"
+        return f"{name} {changed}, left alone"
     return name
 
 
@@ -157,8 +160,8 @@ async def delete_claim(action: DeleteClaim, tools: Tools) -> str:
 
 
 async def delete_pod(action: DeletePod, tools: Tools) -> str:
-    """Delete the pod that was observed, never its successor."""
-    done = await _delete("Pod", action.pod, action.uid, tools)
+    """Delete the pod that was observed, never its successor, nor, if asked, one that started."""
+    done = await _delete("Pod", action.pod, action.uid, tools, version=action.version)
     return f"{done}: {action.reason}"
 
 

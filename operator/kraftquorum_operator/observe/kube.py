@@ -127,6 +127,8 @@ def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
         exit_code=ended.get("exitCode") if ended else None,
         age_ms=max(0, int((now - created).total_seconds() * 1000)),
         detail=_detail(conditions, container, ended),
+        running="running" in _part(container, "state"),
+        version=meta.get("resourceVersion"),
     )
 
 

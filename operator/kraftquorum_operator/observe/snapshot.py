@@ -48,6 +48,10 @@ class Claim:
     """Off its annotations; on a copy of a claim it names the other claim's UID."""
 
 
+CRASH_LOOP_RESTARTS = 2
+"""After how many restarts a container that has ended again counts as one that cannot start."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """The pod of one ordinal."""
@@ -67,6 +71,21 @@ class Pod:
     age_ms: int = 0
     detail: str = ""
     """Why it does not run, in Kubernetes' or the node's words."""
+    running: bool = True
+    """Its container's process is there, whether or not it answers."""
+    version: str | None = None
+    """Its resourceVersion: another one once it has started, ended or become ready."""
+
+    @property
+    def never_started(self) -> bool:
+        """Whether its container has not run yet: no image, no volume, no node, or just made."""
+        return self.phase != "Running" and not self.ready and not self.terminating
+
+    @property
+    def fails_to_start(self) -> bool:
+        """Whether it has not run yet, or ends again and again and is not running now."""
+        crashed = not self.running and self.restarts >= CRASH_LOOP_RESTARTS
+        return self.never_started or (crashed and not self.ready and not self.terminating)
 
 
 @dataclass(frozen=True, slots=True)

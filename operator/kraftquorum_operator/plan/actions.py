@@ -140,6 +140,8 @@ class DeletePod:
     pod: str
     uid: str
     reason: str
+    version: str | None = None
+    """Its resourceVersion, if it may go only as it was seen: not once it has started since."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,11 @@ from kraftquorum_operator.plan.scaling import (
     shrink,
     voter_labels,
 )
+from kraftquorum_operator.plan.stuck import exchange
 
 Step = Callable[[Case], Action | Wait | None]
 
-PREPARATION: tuple[Step, ...] = (create, raise_replicas, send_latch, latch)
+PREPARATION: tuple[Step, ...] = (create, raise_replicas, send_latch, exchange, latch)
 """What needs no leader."""
 
 REPAIR: tuple[Step, ...] = (voter_labels, claim_owners, claim_records, repair, retire)

@@ -523,6 +523,22 @@ def fresh_claim_uid(case: Case) -> str | None:
     return None
 
 
+@guard
+def current_template_starts(case: Case) -> str | None:
+    """No pod of the present template fails to start.
+
+    Asked before a pod of an older template, which crashes again and again, is made anew: it
+    would not start either. One that has never started is made anew in any case.
+    """
+    statefulset = case.seen.statefulset
+    current = statefulset.revision if statefulset else None
+    stuck = [pod for pod in case.seen.pods if pod.revision == current and pod.fails_to_start]
+    if not stuck:
+        return None
+    why = f": {stuck[0].detail}" if stuck[0].detail else ""
+    return f"pod {stuck[0].name} has the present template and does not start{why}"
+
+
 # --- rolling -------------------------------------------------------------------------------------
 
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.guards import Case, first_block
+from kraftquorum_operator.plan.stuck import exchange_waits
 
 
 def without_leader(case: Case) -> Wait:
     """Why there is no leader, the gravest reason first."""
-    return first_block(
-        case,
-        guards.never_rebootstrap,
-        guards.majority_reachable,
-        guards.leader_elected,
-    ) or Wait(guards.leader_elected.__name__, "a leader answered, observing again")
+    lost = first_block(case, guards.never_rebootstrap)
+    if lost is not None:
+        return lost
+    away = first_block(case, guards.majority_reachable)
+    if away is not None:
+        return exchange_waits(case) or away
+    return first_block(case, guards.leader_elected) or Wait(
+        guards.leader_elected.__name__, "a leader answered, observing again"
+    )

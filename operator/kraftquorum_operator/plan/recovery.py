@@ -290,7 +290,12 @@ def _outdated(case: Case, pod: Pod) -> Action | Wait | None:
     subject = _case(case, pod.ordinal, old=old)
     wait = first_block(subject, guards.confirmed_voters_required)
     if wait is None and voters and pod.phase == "Running":
-        wait = first_block(subject, guards.survivors_caught_up, guards.majority_survives_loss)
+        wait = first_block(
+            subject,
+            guards.current_template_starts,
+            guards.survivors_caught_up,
+            guards.majority_survives_loss,
+        )
     return wait or DeletePod(pod.name, pod.uid, "it is not ready and its template is outdated")
 
 

@@ -63,6 +63,15 @@ FIRST = spec(voters=3, replacement={"order": "RemoveFirst"})
 OFF = spec(voters=3, replacement={"policy": "Off"})
 MANUAL = spec(voters=3, replacement={"policy": "Manual"})
 COPIED = ClaimRecord(replica(2).directory_id, "another claim")
+CRASHING = {"ready": False, "running": False, "restarts": 2}
+"""Pod 0 has the present template and never started; pod 1 of an older one crashes."""
+BOTH_STUCK = with_pod(
+    with_pod(
+        replace(healthy(), quorum=None, nodes=()),
+        replace(pod(0), phase="Pending", ready=False, running=False),
+    ),
+    replace(pod(1), revision="r0", **CRASHING),
+)
 FOREIGN_3 = with_node(healthy(3, replicas=4), replace(node(3), cluster_id="other"))
 BROKEN_3 = observer(ready=False, exit_code=13, restarts=2)
 
@@ -128,6 +137,7 @@ CASES: dict[str, tuple[Snapshot, QuorumSpec]] = {
         with_pod(with_pod(healthy(), replace(pod(2), revision="r0")), replace(pod(1), ready=False)),
         spec(),
     ),
+    "current_template_starts": (BOTH_STUCK, spec()),
     "fresh_claim_uid": (with_claim(BROKEN_3, replace(claim(3), owner_uid="resource-0")), FOUR),
 }
 

@@ -58,8 +58,17 @@ fix: $(READY) ## Mend what can be mended by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-crds: $(READY) ## Write crds/ from the operator's model
+crds: $(READY) ## Write crds/ and the chart's copy from the operator's model
 	@$(BIN)/python -m kraftquorum_operator.model.crd crds/
+	@$(BIN)/python -m kraftquorum_operator.model.crd charts/kraftquorum/files/crds/
+
+chart: $(READY) ## Check the chart: helm lint --strict, kubeconform -strict, the kustomize base
+	@$(BIN)/devcluster build --tools >/dev/null
+	@$(BIN)/python -m kraftquorum_devcluster.chart check
+
+manifests: $(READY) ## Write deploy/kustomize/base from the chart, and the chart's README
+	@$(BIN)/python tools/generate_chart_readme.py
+	@$(BIN)/python -m kraftquorum_devcluster.chart manifests deploy/kustomize/base
 
 reference: $(READY) ## Write docs/reference/ from the code
 	@$(BIN)/python tools/generate_reference.py
@@ -71,4 +80,4 @@ lock: $(READY) ## Compute the locked requirements anew
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test unit sim lint fix crds reference lock clean
+.PHONY: help venv demo test unit sim lint fix crds chart manifests reference lock clean

@@ -1,0 +1,98 @@
+{{- define "kraftquorum.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "kraftquorum.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "kraftquorum.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Never `kraftquorum`: by that name a quorum's Services, budget and policies find its pods. */}}
+{{- define "kraftquorum.selectorLabels" -}}
+app.kubernetes.io/name: kraftquorum-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "kraftquorum.labels" -}}
+{{ include "kraftquorum.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: operator
+app.kubernetes.io/part-of: kraftquorum
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "kraftquorum.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "kraftquorum.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- required "serviceAccount.name: name the account, since serviceAccount.create is false" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Called with the chart's root and an image's values. */}}
+{{- define "kraftquorum.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository (default $root.Chart.AppVersion $image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kraftquorum.leaseName" -}}
+{{- include "kraftquorum.fullname" . -}}
+{{- end -}}
+
+{{/* The rules of rights.py, WATCHED; a test compares them. */}}
+{{- define "kraftquorum.watchedRules" -}}
+- apiGroups: [kraftquorum.io]
+  resources: [kraftquorums]
+  verbs: [get, list, watch, patch]
+- apiGroups: [kraftquorum.io]
+  resources: [kraftquorums/status]
+  verbs: [patch]
+- apiGroups: [kraftquorum.io]
+  resources: [kraftquorums/finalizers]
+  verbs: [update]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch, patch, delete]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [list, watch, patch, delete]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, create, patch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, create, patch]
+{{- end -}}
+
+{{/* Namespaces for the nodes' network policies, as JSON. */}}
+{{- define "kraftquorum.nodeNamespaces" -}}
+{{- $own := list .Release.Namespace -}}
+{{- $watched := default $own .Values.watch.namespaces -}}
+{{- default $watched .Values.networkPolicy.nodes.namespaces | uniq | toJson -}}
+{{- end -}}

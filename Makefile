@@ -14,6 +14,7 @@ JOBS ?= auto
 CLUSTERS ?= 3
 SEEDS ?= 1000
 FROM ?= 0
+TAG ?= dev
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -33,12 +34,12 @@ demo: $(READY) ## Show the whole promise on this machine (HOLD=1 leaves it runni
 
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster" -q
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m cluster -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart" -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not chart" -q
 	@$(MAKE) --no-print-directory demo SHORT=1
 
 unit: $(READY) ## Run the tests that need no cluster
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart" -q
 
 sim: $(READY) ## Simulate: SEED=n replays one with its trace, SEEDS=n FROM=m runs a range
 ifdef SEED
@@ -62,9 +63,11 @@ crds: $(READY) ## Write crds/ and the chart's copy from the operator's model
 	@$(BIN)/python -m kraftquorum_operator.model.crd crds/
 	@$(BIN)/python -m kraftquorum_operator.model.crd charts/kraftquorum/files/crds/
 
-chart: $(READY) ## Check the chart: helm lint --strict, kubeconform -strict, the kustomize base
+chart: $(READY) ## Check the chart: lint, strict schemas, what it renders, install to uninstall
+	@$(BIN)/devcluster build >/dev/null
 	@$(BIN)/devcluster build --tools >/dev/null
 	@$(BIN)/python -m kraftquorum_devcluster.chart check
+	$(BIN)/pytest -m chart -q
 
 manifests: $(READY) ## Write deploy/kustomize/base from the chart, and the chart's README
 	@$(BIN)/python tools/generate_chart_readme.py
@@ -74,10 +77,20 @@ reference: $(READY) ## Write docs/reference/ from the code
 	@$(BIN)/python tools/generate_reference.py
 	@$(BIN)/python -m kraftquorum_operator.reference docs/reference/
 
+LOCK = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
+# What the images carry: the versions that are tested, for any Python and platform.
+LOCK_IMAGE = $(LOCK) --universal --constraints requirements/dev.txt
+
 lock: $(READY) ## Compute the locked requirements anew
-	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --extra dev pyproject.toml -o requirements/dev.txt
+	$(LOCK) --extra dev pyproject.toml -o requirements/dev.txt
+	$(LOCK_IMAGE) --extra node pyproject.toml -o requirements/node.txt
+	$(LOCK_IMAGE) --extra operator pyproject.toml -o requirements/operator.txt
+	echo hatchling | $(LOCK_IMAGE) - -o requirements/build.txt
+
+image: $(READY) ## Build both images and write them as archives: TAG=… names them
+	@$(BIN)/devcluster image build --tag $(TAG) $(if $(INSTALL),--install)
 
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test unit sim lint fix crds chart manifests reference lock clean
+.PHONY: help venv demo test unit sim lint fix crds chart manifests reference lock image clean

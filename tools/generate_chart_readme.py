@@ -9,9 +9,8 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -30,8 +29,7 @@ PARTS = {
 """First key of each section → its heading."""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A described value.
 
     Attributes:
@@ -80,10 +78,8 @@ def render(text: str) -> str:
         "```",
         "helm install kraftquorum charts/kraftquorum -n kraftquorum-system --create-namespace",
         "```\n",
-        "How to install, upgrade and uninstall it, and what stays then: "
-        "[docs/howto/install.md](../../docs/howto/install.md).\n",
-        "A value that does not exist here, or cannot be, is refused by `values.schema.json` "
-        "before anything is changed.\n",
+        _INSTALL,
+        _STRICT,
         "## Names\n",
         *_HEAD,
     ]
@@ -97,6 +93,14 @@ def render(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+_INSTALL = (
+    "How to install, upgrade and uninstall it, and what stays then: "
+    "[docs/howto/install.md](../../docs/howto/install.md).\n"
+)
+_STRICT = (
+    "A value that does not exist here, or cannot be, is refused by `values.schema.json` "
+    "before anything is changed.\n"
+)
 _HEAD = ("| Value | Default | Meaning |", "|---|---|---|")
 
 

@@ -96,3 +96,33 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $watched := default $own .Values.watch.namespaces -}}
 {{- default $watched .Values.networkPolicy.nodes.namespaces | uniq | toJson -}}
 {{- end -}}
+
+{{/* What a schema cannot say in words: variables and labels that other values or the chart set. */}}
+{{- define "kraftquorum.validate" -}}
+{{- $owners := dict
+  "KRAFTQUORUM_IDENTITY" "the name of the pod"
+  "KRAFTQUORUM_NAMESPACE" "watch.namespaces"
+  "KRAFTQUORUM_NODE_IMAGE" "nodeImage"
+  "KRAFTQUORUM_LEASE_NAMESPACE" "the release's namespace"
+  "KRAFTQUORUM_LEASE_NAME" "fullnameOverride"
+  "KRAFTQUORUM_LEASE_DURATION_S" "lease.durationSeconds"
+  "KRAFTQUORUM_METRICS_HOST" "the address of the pod"
+  "KRAFTQUORUM_METRICS_PORT" "ports.metrics"
+  "KRAFTQUORUM_LIVENESS_HOST" "the address of the pod"
+  "KRAFTQUORUM_LIVENESS_PORT" "ports.health"
+  "KRAFTQUORUM_LOG_FORMAT" "log.format"
+  "KRAFTQUORUM_LOG_LEVEL" "log.level" -}}
+{{- range $name, $_ := .Values.settings -}}
+{{- with get $owners $name -}}
+{{- fail (printf "settings.%s: this variable is set by %s" $name .) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $_ := fromYaml (include "kraftquorum.selectorLabels" .) -}}
+{{- if or (hasKey $.Values.podLabels $name) (hasKey $.Values.commonLabels $name) -}}
+{{- fail (printf "podLabels, commonLabels: %s is how the chart finds its pods; take another label" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- if eq (int .Values.ports.metrics) (int .Values.ports.health) -}}
+{{- fail "ports.metrics and ports.health: two ports are needed" -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,280 @@
+"""What the chart renders, for each way of installing it; what its schema refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kraftquorum_devcluster import chart
+from kraftquorum_devcluster.errors import CommandError
+from kraftquorum_devcluster.paths import binaries_dir
+from kraftquorum_operator import names
+from kraftquorum_operator.rights import LEASE, WATCHED, Right
+from kraftquorum_operator.settings import Settings
+
+pytestmark = pytest.mark.chart
+
+CASES = {"default": []} | {
+    path.stem: [f"--values={path}"] for path in sorted(chart.CASES.glob("*.yaml"))
+}
+Body = dict[str, Any]
+
+
+def of_kind(objects: list[Body], kind: str) -> list[Body]:
+    return [one for one in objects if one["kind"] == kind]
+
+
+def deployment(*arguments: str) -> Body:
+    return of_kind(chart.render(*arguments), "Deployment")[0]
+
+
+def environment(*arguments: str) -> dict[str, Any]:
+    container = deployment(*arguments)["spec"]["template"]["spec"]["containers"][0]
+    names_of = [one["name"] for one in container["env"]]
+    assert len(names_of) == len(set(names_of)), "a variable is set twice"
+    return {one["name"]: one.get("value") for one in container["env"]}
+
+
+def uses(rules: list[Body]) -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def declared(rights: tuple[Right, ...]) -> set[tuple[str, str, str]]:
+    return {(right.group, right.resource, verb) for right in rights for verb in right.verbs}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_passes_helm_lint_and_strict_schemas(case: str) -> None:
+    chart.lint(*CASES[case])
+    chart.conform(chart.render(*CASES[case]))
+
+
+def test_the_check_finds_an_unknown_field_a_wrong_type_and_an_unknown_kind() -> None:
+    good = deployment()
+    typo = json.loads(json.dumps(good))
+    typo["spec"]["template"]["spec"]["containers"][0]["imagePulPolicy"] = "Always"
+    wrong = json.loads(json.dumps(good))
+    wrong["spec"]["replicas"] = "many"
+    quorum = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": "demo"},
+        "spec": {"votters": 3},
+    }
+    unknown = {"apiVersion": "example.com/v1", "kind": "Nothing", "metadata": {"name": "x"}}
+    for bad, says in (
+        (typo, "imagePulPolicy"),
+        (wrong, "replicas"),
+        (quorum, "votters"),
+        (unknown, "could not find schema"),
+    ):
+        with pytest.raises(CommandError, match=says):
+            chart.conform([good, bad])
+
+
+def test_the_example_is_valid_by_the_same_schemas() -> None:
+    chart.conform([yaml.safe_load((chart.ROOT / "examples" / "quorum.yaml").read_text())])
+
+
+def test_roles_are_what_the_operator_declares() -> None:
+    objects = chart.render()
+    roles = {role["metadata"]["name"]: role for role in of_kind(objects, "ClusterRole")}
+    assert uses(roles["kraftquorum"]["rules"]) == declared(WATCHED)
+    lease = of_kind(objects, "Role")
+    assert [role["metadata"]["namespace"] for role in lease] == [chart.NAMESPACE]
+    assert uses(lease[0]["rules"]) == declared(LEASE)
+    limited = [rule.get("resourceNames") for rule in lease[0]["rules"]]
+    assert limited == [None, [environment()["KRAFTQUORUM_LEASE_NAME"]]]
+    for role in (roles["kraftquorum-view"], roles["kraftquorum-edit"]):
+        assert {group for group, _, _ in uses(role["rules"])} == {names.GROUP}
+
+
+def test_with_a_list_of_namespaces_nothing_is_granted_or_made_on_the_cluster() -> None:
+    objects = chart.render(*CASES["namespaced"])
+    assert {one["metadata"].get("namespace") for one in objects} == {
+        chart.NAMESPACE,
+        "team-a",
+        "team-b",
+    }
+    roles = {
+        (r["metadata"]["namespace"], r["metadata"]["name"]): r for r in of_kind(objects, "Role")
+    }
+    for namespace in ("team-a", "team-b"):
+        assert uses(roles[namespace, "kraftquorum"]["rules"]) == declared(WATCHED)
+    assert uses(roles[chart.NAMESPACE, "kraftquorum-lease"]["rules"]) == declared(LEASE)
+    assert len(roles) == 3
+    for binding in of_kind(objects, "RoleBinding"):
+        meta = binding["metadata"]
+        assert (meta["namespace"], binding["roleRef"]["name"]) in roles
+        assert [one["namespace"] for one in binding["subjects"]] == [chart.NAMESPACE]
+    assert environment(*CASES["namespaced"])["KRAFTQUORUM_NAMESPACE"] == "team-a,team-b"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_environment_is_settings_that_the_operator_takes(case: str, monkeypatch: Any) -> None:
+    given = {k: v for k, v in environment(*CASES[case]).items() if k.startswith("KRAFTQUORUM_")}
+    known = {f"KRAFTQUORUM_{name.upper()}" for name in Settings.model_fields}
+    assert set(given) <= known
+    for name, value in given.items():
+        monkeypatch.setenv(name, "x" if value is None else value)
+    settings = Settings()
+    assert settings.lease_place == chart.NAMESPACE
+    assert settings.metrics_port == 8080
+    assert settings.node_image.endswith(("/node:0.1.0", "/node:0.1.0-debug"))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_quorum_takes_the_operator_s_pods_for_its_own(case: str) -> None:
+    """A release may have the name of a quorum, whose Services and budget select by these."""
+    body = deployment(*CASES[case])
+    for labels in (body["metadata"]["labels"], body["spec"]["template"]["metadata"]["labels"]):
+        assert labels[names.LABEL_APP] != names.APP
+    selected = body["spec"]["selector"]["matchLabels"]
+    assert selected.items() <= body["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_a_budget_only_protects_an_operator_that_has_another() -> None:
+    assert not of_kind(chart.render(), "PodDisruptionBudget")
+    budget = of_kind(chart.render("--set=replicas=2"), "PodDisruptionBudget")[0]
+    assert budget["spec"]["maxUnavailable"] == 1
+
+
+def test_images_by_tag_by_digest_and_by_default() -> None:
+    def image(*arguments: str) -> str:
+        return deployment(*arguments)["spec"]["template"]["spec"]["containers"][0]["image"]
+
+    digest = f"sha256:{'0' * 64}"
+    assert image() == "ghcr.io/kraftquorum/operator:0.1.0"
+    assert image("--set=image.tag=next") == "ghcr.io/kraftquorum/operator:next"
+    wanted = f"ghcr.io/kraftquorum/operator@{digest}"
+    assert image("--set=image.tag=next", f"--set=image.digest={digest}") == wanted
+
+
+def test_a_cluster_that_assigns_users_can_take_ours_away() -> None:
+    unset = "podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null"
+    context = deployment(f"--set={unset}")["spec"]["template"]["spec"]["securityContext"]
+    assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+@pytest.mark.parametrize("keep", ["true", "false"])
+def test_the_crd_is_upgraded_with_the_chart_and_kept_unless_told_otherwise(keep: str) -> None:
+    crd = of_kind(chart.render(f"--set=crds.keep={keep}"), "CustomResourceDefinition")[0]
+    policy = crd["metadata"].get("annotations", {}).get("helm.sh/resource-policy")
+    assert policy == ("keep" if keep == "true" else None)
+    own = yaml.safe_load((chart.ROOT / "crds" / "kraftquorums.yaml").read_text())
+    assert crd["spec"] == own["spec"]
+    assert not of_kind(chart.render("--set=crds.install=false"), "CustomResourceDefinition")
+
+
+def test_policies_let_in_and_out_what_is_needed() -> None:
+    objects = of_kind(chart.render(*CASES["everything"]), "NetworkPolicy")
+    assert [one["metadata"]["namespace"] for one in objects] == [
+        chart.NAMESPACE,
+        "data",
+        "more-data",
+    ]
+    operator, nodes = objects[0]["spec"], objects[1]["spec"]
+    assert operator["ingress"][0]["ports"] == [{"port": "metrics"}]
+    assert {"port": names.API_PORT, "protocol": "TCP"} in operator["egress"][1]["ports"]
+    assert nodes["podSelector"]["matchLabels"] == {names.LABEL_APP: names.APP}
+    peers, clients = nodes["ingress"]
+    assert {port["port"] for port in peers["ports"]} == {names.PEER_PORT, names.API_PORT}
+    assert [port["port"] for port in clients["ports"]] == [names.API_PORT]
+    labels = deployment(*CASES["everything"])["spec"]["template"]["metadata"]["labels"]
+    assert clients["from"][0]["podSelector"]["matchLabels"].items() <= labels.items()
+    assert len(clients["from"]) == 3
+
+
+def test_dashboards_and_rules_are_the_files_that_there_are(tmp_path: Path) -> None:
+    on = "--set=monitoring.dashboards.enabled=true,monitoring.prometheusRule.enabled=true"
+    copy = tmp_path / "kraftquorum"
+    shutil.copytree(chart.CHART, copy)
+    for folder in ("dashboards", "rules"):
+        shutil.rmtree(copy / folder, ignore_errors=True)
+    kinds = {"ConfigMap", "PrometheusRule"}
+    assert not kinds & {one["kind"] for one in chart.render(on, chart=copy)}
+    board = {"title": "{{ not a template }}", "panels": []}
+    rule = {"groups": [{"name": "g", "rules": [{"alert": "A", "expr": 'x{q="{{ $labels.q }}"}'}]}]}
+    for folder, name, content in (("dashboards", "b.json", board), ("rules", "r.yaml", rule)):
+        (copy / folder).mkdir()
+        (copy / folder / name).write_text(json.dumps(content))
+    objects = chart.render(on, chart=copy)
+    chart.conform(objects)
+    config = of_kind(objects, "ConfigMap")[0]
+    assert config["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(config["data"]["b.json"]) == board
+    assert of_kind(objects, "PrometheusRule")[0]["spec"] == rule
+    assert not kinds & {one["kind"] for one in chart.render(chart=copy)}
+
+
+@pytest.mark.parametrize(
+    ("argument", "says"),
+    [
+        ("replica=2", "additional properties 'replica' not allowed"),
+        ("image.pullpolicy=Always", "'/image'.*'pullpolicy' not allowed"),
+        ("image.pullPolicy=Sometimes", "/image/pullPolicy.*'Always', 'IfNotPresent', 'Never'"),
+        ("image.repository=", "/image/repository"),
+        ("image.digest=sha256:1", "/image/digest"),
+        ("replicas=two", "/replicas.*want integer"),
+        ("replicas=-1", "/replicas.*minimum"),
+        ("watch.namespaces=a", "/watch/namespaces.*want array"),
+        ("watch.namespaces={A}", "/watch/namespaces/0"),
+        ("watch.namespaces={a,a}", "/watch/namespaces"),
+        ("log.level=loud", "/log/level"),
+        ("ports.metrics=0", "/ports/metrics"),
+        ("settings.kraftquorum_x=1", "/settings"),
+        ("settings.KRAFTQUORUM_NAMESPACE=other", "NAMESPACE: this variable is set by watch.names"),
+        ("ports.metrics=8081", "ports.metrics and ports.health: two ports"),
+        ("commonLabels.app\\.kubernetes\\.io/instance=x", "take another label"),
+        ("monitoring.podMonitor.interval=often", "/monitoring/podMonitor/interval"),
+        ("podLabels.app\\.kubernetes\\.io/name=kraftquorum", "take another label"),
+        ("serviceAccount.create=false", "serviceAccount.name: name the account"),
+        ("networkPolicy.operator.apiServerPorts={http}", "/networkPolicy/operator"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_with_its_path(argument: str, says: str) -> None:
+    with pytest.raises(CommandError, match=f"(?s){says}"):
+        chart.render(f"--set={argument}")
+
+
+def test_every_variable_that_the_chart_sets_is_set_by_a_value_only() -> None:
+    """Else `settings` would set it a second time."""
+    for name in environment():
+        if name.startswith("KRAFTQUORUM_"):
+            with pytest.raises(CommandError, match=f"settings.{name}: this variable is set by"):
+                chart.render(f"--set-string=settings.{name}=1")
+
+
+def test_an_older_kubernetes_is_refused() -> None:
+    with pytest.raises(CommandError, match="requires kubeVersion"):
+        chart.helm("template", "x", str(chart.CHART), "--kube-version=1.28.0")
+
+
+def test_the_kustomize_base_is_current() -> None:
+    for name, text in chart.manifests().items():
+        assert (chart.BASE / name).read_text() == text, "run `make manifests`"
+
+
+def test_kubectl_renders_the_kustomize_base() -> None:
+    kubectl = binaries_dir() / "kubectl"
+    done = subprocess.run(
+        [kubectl, "kustomize", str(chart.BASE)], capture_output=True, text=True, check=True
+    )
+    objects = list(yaml.safe_load_all(done.stdout))
+    chart.conform(objects)
+    helm_objects = {(one["kind"], one["metadata"]["name"]) for one in chart.render()}
+    found = {(one["kind"], one["metadata"]["name"]) for one in objects}
+    assert found == helm_objects | {("Namespace", chart.NAMESPACE)}
+    assert "helm" not in done.stdout.lower()

@@ -1,0 +1,188 @@
+"""The operator with exactly the rights that the chart gives it, on a real API server.
+
+The rules are those of deploy/kustomize/base, which a test holds equal to the chart's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kraftquorum_devcluster import DevCluster
+from kraftquorum_devcluster.faultproxy import FaultProxy
+from kraftquorum_devcluster.kubeconfig import write_kubeconfig
+from kraftquorum_operator.rights import LEASE, WATCHED, Right
+
+ROOT = Path(__file__).parents[2]
+BASE = ROOT / "deploy" / "kustomize" / "base" / "operator.yaml"
+ACCOUNT = "operator"
+LEASE_NAME = "kraftquorum"
+
+Use = tuple[str, str, str]
+"""API group, resource with subresource, verb."""
+
+UNSEEN: dict[Use, str] = {
+    ("", "services", "create"): "server-side apply of one that is not there",
+    ("policy", "poddisruptionbudgets", "create"): "server-side apply of one that is not there",
+    ("kraftquorum.io", "kraftquorums/finalizers", "update"): "asked for by an admission plugin",
+}
+"""What no request shows, and why it is needed all the same."""
+
+OF_EVERYBODY = {"authorization.k8s.io"}
+"""Groups that every account may use."""
+
+
+def rules_of(name: str) -> list[dict[str, Any]]:
+    """The rules of a role of the base."""
+    objects = yaml.safe_load_all(BASE.read_text())
+    return next(
+        one["rules"]
+        for one in objects
+        if one["kind"].endswith("Role") and one["metadata"]["name"] == name
+    )
+
+
+def uses(rules: Iterable[dict[str, Any]]) -> set[Use]:
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def uses_of_rights(rights: Iterable[Right]) -> set[Use]:
+    return {(right.group, right.resource, verb) for right in rights for verb in right.verbs}
+
+
+def use_of_request(path: str, verb: str) -> Use | None:
+    """What a role must allow for a request; None: discovery."""
+    parts = path.partition("?")[0].strip("/").split("/")
+    depth = 2 if parts[0] == "api" else 3
+    resource = parts[depth:]
+    if not resource or parts[0] not in {"api", "apis"}:
+        return None
+    group = "" if depth == 2 else parts[1]
+    if resource[0] == "namespaces" and len(resource) > 2:
+        resource = resource[2:]
+    name = "/".join([resource[0], *resource[2:]])
+    return None if group in OF_EVERYBODY else (group, name, verb)
+
+
+def grant(cluster: DevCluster, namespace: str, name: str, rules: list[dict[str, Any]]) -> None:
+    """Make a role and bind the account to it, or change its rules."""
+    api = "rbac.authorization.k8s.io"
+    meta = {"name": name, "namespace": namespace}
+    role = {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": meta, "rules": rules}
+    binding = {
+        "apiVersion": f"{api}/v1",
+        "kind": "RoleBinding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": api, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}],
+    }
+    text = yaml.safe_dump_all([role, binding])
+    cluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=text)
+
+
+@pytest.fixture
+def token(devcluster: DevCluster, namespace: str) -> str:
+    """Of an account without any rights."""
+    devcluster.kubectl("-n", namespace, "create", "serviceaccount", ACCOUNT)
+    return devcluster.kubectl("-n", namespace, "create", "token", ACCOUNT).strip()
+
+
+def test_the_base_gives_the_rights_that_the_operator_declares_and_no_others() -> None:
+    assert uses(rules_of("kraftquorum")) == uses_of_rights(WATCHED)
+    lease = rules_of("kraftquorum-lease")
+    assert uses(lease) == uses_of_rights(LEASE)
+    limited = [rule for rule in lease if set(rule["verbs"]) == set(LEASE[1].verbs)]
+    assert [rule["resourceNames"] for rule in limited] == [[LEASE_NAME]]
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
+    krq, operators, token: str, tmp_path: Path
+) -> None:
+    grant(krq.cluster, krq.namespace, "kraftquorum", rules_of("kraftquorum"))
+    grant(krq.cluster, krq.namespace, "kraftquorum-lease", rules_of("kraftquorum-lease"))
+    async with FaultProxy(krq.cluster, tmp_path) as proxy:
+        kubeconfig = tmp_path / "operator.kubeconfig"
+        write_kubeconfig(kubeconfig, proxy.server_url, token, krq.cluster.ca_file)
+        operators.start(kubeconfig, lease_name=LEASE_NAME, node_image="example.test/node:7")
+
+        def live() -> None:
+            krq.apply(
+                voters=3,
+                replacement={"gracePeriodSeconds": 2},
+                claimRetention="Delete",
+                deletion={"claims": "Delete"},
+            )
+            krq.ready(3)
+            template = krq.get("sts")["spec"]["template"]
+            assert template["spec"]["containers"][0]["image"] == "example.test/node:7"
+            krq.kubectl("scale", "krq", "demo", "--replicas=5")
+            krq.ready(5)
+            krq.kubectl("scale", "krq", "demo", "--replicas=3")
+            krq.ready(3)
+            old = dict(krq.voters())[1]
+            krq.wipe(1)
+            krq.replaced(1, old, timeout_s=90)
+            # Somebody else's change of the budget is put back.
+            krq.kubectl("patch", "pdb", "demo", "--type=merge", "-p", '{"spec":{"minAvailable":1}}')
+            krq.until("budget as it was", lambda: krq.get("pdb")["spec"]["minAvailable"] == 2)
+            krq.delete()
+            krq.until("claims gone", lambda: not krq.list("pvc") and not krq.list("pods"), 60)
+
+        await asyncio.to_thread(live)
+        refused = [entry for entry in proxy.log if entry.status in {401, 403}]
+        assert refused == []
+        seen = {use_of_request(e.request.path, e.request.verb) for e in proxy.log} - {None}
+    events = [event for event in krq.list("events") if event["reason"] == "AddVoter"]
+    assert events, "events are posted"
+    granted = uses_of_rights([*WATCHED, *LEASE])
+    assert seen <= granted
+    assert granted - seen == set(UNSEEN), "a right that nobody uses is not least privilege"
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_an_operator_without_a_right_names_it_waits_and_does_nothing_half(
+    krq, operators, token: str, tmp_path: Path
+) -> None:
+    rules = rules_of("kraftquorum")
+    less = copy.deepcopy(rules)
+    for rule in less:
+        if rule["resources"] == ["pods"]:
+            rule["verbs"] = ["list", "watch", "patch"]
+    grant(krq.cluster, krq.namespace, "kraftquorum", less)
+    grant(krq.cluster, krq.namespace, "kraftquorum-lease", rules_of("kraftquorum-lease"))
+    kubeconfig = write_kubeconfig(
+        tmp_path / "operator.kubeconfig", krq.cluster.server_url, token, krq.cluster.ca_file
+    )
+    krq.apply(voters=1)
+    operators.start(kubeconfig, lease_name=LEASE_NAME)
+
+    def told() -> list[str]:
+        lines = (operators.logs / "operator-0.log").read_text().splitlines()
+        return [json.loads(line).get("why", "") for line in lines if line.startswith("{")]
+
+    krq.until("told", lambda: bool(told()), 30)
+    assert told()[-1] == (
+        f"the operator's role does not allow: delete pods in namespace {krq.namespace}"
+    )
+    assert not krq.list("sts")
+    assert not krq.status()
+    grant(krq.cluster, krq.namespace, "kraftquorum", rules)
+    krq.ready(1)

@@ -14,6 +14,7 @@ from .binaries import ensure_binaries
 from .cluster import DevCluster
 from .errors import DevClusterError, NotRunningError
 from .external import ClusterChoice, cluster_choice, current_kubeconfig, kind_down, kind_up
+from .images.cli import app as image_app
 from .paths import binaries_dir, default_state_dir
 from .state import is_locked
 from .versions import CHART_TOOLS, CONTROL_PLANE
@@ -23,6 +24,7 @@ app = typer.Typer(
     add_completion=False,
     help="A real Kubernetes API on one machine, whose pods are local processes.",
 )
+app.add_typer(image_app, name="image")
 
 StateDir = Annotated[
     Path,

@@ -7,6 +7,7 @@ DevClusterError
 │   ├── DownloadError             modules or wheels could not be fetched
 │   ├── DiskSpaceError            not enough room for the build
 │   └── CompileError              the compiler failed
+├── ImageError(step, detail)       building a container image
 ├── StartError(component)         a part of the cluster did not come up
 ├── AlreadyRunningError           the state directory belongs to a living cluster
 ├── NotRunningError               there is no living cluster in the state directory
@@ -57,6 +58,20 @@ class DiskSpaceError(BuildError):
 
 class CompileError(BuildError):
     """The Go compiler or linker failed."""
+
+
+class ImageError(DevClusterError):
+    """A step of building a container image failed.
+
+    Attributes:
+        step: What was being done, in words for people.
+        detail: What went wrong, and what to do.
+    """
+
+    def __init__(self, step: str, detail: str) -> None:
+        self.step = step
+        self.detail = detail
+        super().__init__(f"image build, step “{step}”: {detail}")
 
 
 class StartError(DevClusterError):

@@ -1,0 +1,201 @@
+"""Builds the images, and writes the archives that a container runtime imports."""
+
+import contextlib
+import fcntl
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kraftquorum_devcluster.errors import ImageError
+from kraftquorum_devcluster.files import remove_tree, write_atomically
+from kraftquorum_devcluster.paths import cache_root
+from kraftquorum_devcluster.progress import BuildProgress, make_progress
+
+from .base import ensure_base
+from .engine import Engine, engine
+from .inputs import check_tag, content_hash, source_root
+from .pause import PAUSE, build_pause, pause_source
+from .secrets import build_secrets, read_pip_settings
+
+REGISTRY = "ghcr.io/kraftquorum"
+TARGETS = ("node", "operator")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSet:
+    """Images of one tag, as archives in the form of `docker save`.
+
+    Attributes:
+        node: Name of the node's image.
+        operator: Name of the operator's.
+        pause: Name of the sandbox's.
+        archives: One file each, to be read by `ctr -n k8s.io images import`.
+        sizes: Bytes of each image's layers, unpacked, by name.
+    """
+
+    node: str
+    operator: str
+    pause: str
+    archives: tuple[Path, ...]
+    sizes: dict[str, int]
+
+
+def build_images(
+    tag: str,
+    *,
+    cache: Path | None = None,
+    progress: BuildProgress | None = None,
+    base: str | None = None,
+    install: bool = False,
+) -> ImageSet:
+    """Build both images under a tag; takes milliseconds when nothing has changed.
+
+    The tag is also the images' version label, so that two tags of the same
+    sources are two images. A first build takes two to four minutes.
+
+    Args:
+        tag: What comes after the colon.
+        cache: The cache's root; None: the usual one.
+        progress: Told of what is done; None: shown on standard error.
+        base: The Debian image to build from; None: the public one or its stand-in.
+        install: Whether missing Debian packages may be installed.
+
+    Raises:
+        ImageError: Naming the step that failed and what to do.
+    """
+    check_tag(tag)
+    root = source_root()
+    cache = cache or cache_root()
+    plan = _Plan(cache, root, tag, content_hash(root, tag, base or "", pause_source()))
+    if (found := plan.finished()) is not None:
+        return found
+    with progress or make_progress() as shown, _lock(cache, shown):
+        if (found := plan.finished()) is None:
+            with engine(cache, shown, install=install) as docker:
+                _build(plan, docker, base, shown)
+            found = plan.finished()
+    if found is None:
+        raise ImageError("write the archives", f"they vanished from {plan.directory}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    cache: Path
+    root: Path
+    tag: str
+    key: str
+
+    @property
+    def directory(self) -> Path:
+        return self.cache / "images"
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The archives' names, and of which image each is."""
+        named = {f"{target}-{self.tag}": f"{REGISTRY}/{target}:{self.tag}" for target in TARGETS}
+        return {**named, "pause-1": PAUSE}
+
+    def archive(self, name: str) -> Path:
+        return self.directory / f"{name}.tar"
+
+    def finished(self) -> ImageSet | None:
+        """The set, if every archive is there and made of what the sources are now."""
+        sizes: dict[str, int] = {}
+        for name, image in self.names.items():
+            try:
+                note = json.loads(self.archive(name).with_suffix(".json").read_bytes())
+                if note["key"] != self.key_of(name) or not self.archive(name).is_file():
+                    return None
+                sizes[image] = note["size_bytes"]
+            except (OSError, ValueError, KeyError, TypeError):
+                return None
+        images = list(self.names.values())
+        archives = tuple(map(self.archive, self.names))
+        return ImageSet(images[0], images[1], images[2], archives, sizes)
+
+    def key_of(self, name: str) -> str:
+        return self.key if name != "pause-1" else pause_source()
+
+
+@contextlib.contextmanager
+def _lock(cache: Path, progress: BuildProgress) -> Generator[None]:
+    directory = cache / "images"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = (directory / "build.lock").open("a+", encoding="utf-8")
+    except OSError as error:
+        raise ImageError("open the cache", f"{error}. KRAFTQUORUM_CACHE names another.") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.note("another build of images is under way, waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(plan: _Plan, docker: Engine, base: str | None, progress: BuildProgress) -> None:
+    chosen = ensure_base(docker, plan.cache, progress, base)
+    private = Path(tempfile.mkdtemp(prefix="kraftquorum-build-"))
+    try:
+        secrets = build_secrets(read_pip_settings(), os.environ, private)
+        for target in TARGETS:
+            progress.step(f"building the image of the {target}")
+            image = f"{REGISTRY}/{target}:{plan.tag}"
+            docker.build(_arguments(plan, target, image, chosen, secrets), progress)
+    finally:
+        remove_tree(private)
+    build_pause(docker, plan.cache, progress)
+    progress.step("writing the archives", len(plan.names))
+    for name, image in plan.names.items():
+        _save(docker, image, plan.archive(name), plan.key_of(name))
+        progress.advance()
+    if docker.private:  # what an earlier build of this tag was
+        docker.ask("image", "prune", "--force", timeout_s=600)
+
+
+def _arguments(
+    plan: _Plan, target: str, image: str, base: str, secrets: dict[str, Path]
+) -> list[str]:
+    values = {"BASE": base, "VERSION": plan.tag, "REVISION": revision(plan.root)}
+    return [
+        *["--target", target, "--tag", image],
+        *[word for key, value in values.items() for word in ("--build-arg", f"{key}={value}")],
+        *[word for key, path in secrets.items() for word in ("--secret", f"id={key},src={path}")],
+        str(plan.root),
+    ]
+
+
+def _save(docker: Engine, image: str, archive: Path, key: str) -> None:
+    note = archive.with_suffix(".json")
+    note.unlink(missing_ok=True)
+    partial = archive.with_suffix(".tar.partial")
+    docker.ask("save", "--output", str(partial), image, timeout_s=600)
+    partial.rename(archive)
+    identity, size = docker.ask("image", "inspect", "--format", "{{.Id}} {{.Size}}", image).split()
+    written = {"image": image, "id": identity, "size_bytes": int(size), "key": key}
+    write_atomically(note, json.dumps(written, indent=2) + "\n")
+
+
+def revision(root: Path) -> str:
+    """The commit that the sources are at, `-dirty` behind it if they differ; else `unknown`."""
+    command = [
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() if done.returncode == 0 else "unknown"

@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -45,6 +45,9 @@ def make_app(only: str | None = None) -> typer.Typer:
 
 def main() -> None:
     """Run the program with the process's arguments."""
+    # kio registers its types with hypothesis wherever that is installed: a fifth of a node's
+    # start on a developer's machine, and a node makes no examples.
+    cast("dict[str, object]", sys.modules).setdefault("hypothesis", None)
     arguments = documents_spelling(sys.argv[1:])
     if arguments == ["--version"]:
         _show_version(True)

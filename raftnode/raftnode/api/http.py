@@ -15,22 +15,12 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from raftnode.api.errors import refusal
+from raftnode.api.media import JSON, TEXT
 from raftnode.api.model import ApiError, ApiModel, Replica
 from raftnode.errors import RequestError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ModelT = TypeVar("ModelT", bound=ApiModel)
-
-JSON = "application/json"
-BINARY = "application/octet-stream"
-TEXT = "text/plain"
-
-HEADER_OFFSET = "Raft-Offset"
-"""The offset of the record that wrote the value, or that this write made."""
-HEADER_EPOCH = "Raft-Epoch"
-"""That record's epoch."""
-HEADER_NEXT_OFFSET = "Raft-Next-Offset"
-"""One past the last record that the answering node had applied when it looked."""
 
 _BODY_TIMEOUT_S = 30.0
 _SHOWN_FAULTS_MAX = 5

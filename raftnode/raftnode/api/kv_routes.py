@@ -8,18 +8,9 @@ from urllib.parse import unquote_to_bytes
 from aiohttp import web
 
 from raftnode.api.errors import refusal
-from raftnode.api.http import (
-    BINARY,
-    HEADER_EPOCH,
-    HEADER_NEXT_OFFSET,
-    HEADER_OFFSET,
-    ApiLimits,
-    Route,
-    json_response,
-    read_body,
-    read_query,
-)
+from raftnode.api.http import ApiLimits, Route, json_response, read_body, read_query
 from raftnode.api.log_routes import WRITE_ERRORS, appended_response, check_sizes
+from raftnode.api.media import BINARY, HEADER_EPOCH, HEADER_NEXT_OFFSET, HEADER_OFFSET
 from raftnode.api.model import Appended, KeyList, KeyValue
 from raftnode.api.queries import KEY_MAX_BYTES, ListKeysQuery, ReadKeyQuery, TimeoutQuery
 from raftnode.api.service import NewRecord, NodeService

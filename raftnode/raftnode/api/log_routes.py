@@ -7,10 +7,6 @@ from aiohttp import web
 from raftnode.api.encode import read_result
 from raftnode.api.errors import refusal
 from raftnode.api.http import (
-    BINARY,
-    HEADER_EPOCH,
-    HEADER_OFFSET,
-    JSON,
     ApiLimits,
     Route,
     json_response,
@@ -19,6 +15,7 @@ from raftnode.api.http import (
     read_query,
     require_content_type,
 )
+from raftnode.api.media import BINARY, HEADER_EPOCH, HEADER_OFFSET, JSON
 from raftnode.api.model import Appended, AppendRequest, ReadResult
 from raftnode.api.queries import ReadLogQuery, TimeoutQuery
 from raftnode.api.service import NewRecord, NodeService

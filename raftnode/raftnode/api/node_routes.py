@@ -7,7 +7,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from raftnode.api.errors import refusal
-from raftnode.api.http import TEXT, Route, json_response
+from raftnode.api.http import Route, json_response
+from raftnode.api.media import TEXT
 from raftnode.api.model import HealthInfo, NodeInfo
 from raftnode.api.service import NodeService
 

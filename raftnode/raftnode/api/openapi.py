@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from raftnode.api.errors import ERRORS
-from raftnode.api.http import BINARY, JSON, Route
+from raftnode.api.http import Route
+from raftnode.api.media import BINARY, JSON
 from raftnode.api.model import ApiError, ApiModel
 from raftnode.api.queries import KEY_MAX_BYTES
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from pydantic import ValidationError
 
-from raftnode.api.http import HEADER_EPOCH, HEADER_OFFSET
+from raftnode.api.media import HEADER_EPOCH, HEADER_OFFSET
 from raftnode.api.model import ApiModel
 from raftnode.client.errors import OutcomeUnknownError, UnexpectedAnswerError
 from raftnode.client.exchange import Answer, Call

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from aiohttp.abc import AbstractResolver
 
-from raftnode.api.http import BINARY
+from raftnode.api.media import BINARY
 from raftnode.api.model import (
     AddVoterRequest,
     Appended,

@@ -256,12 +256,34 @@ def test_each_group_is_imported_by_itself():
         assert not app.registered_commands
 
 
-def test_program_starts_prints_its_version_and_imports_no_server():
-    code = "import sys; from raftnode.cli import main\nsys.argv = ['raftnode', '--version']\n"
-    code += "try:\n main()\nfinally:\n print(sorted({'aiohttp', 'pydantic'} & set(sys.modules)))\n"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+def imported(code: str, *modules: str) -> list[str]:
+    """Which of these modules a fresh process holds after running the code."""
+    code = (
+        f"import sys\ntry:\n {code}\nfinally:\n print(sorted({set(modules)} & set(sys.modules)))\n"
     )
-    first, last = done.stdout.splitlines()
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ
+    )
+    return done.stdout.splitlines()
+
+
+def start(*arguments: str) -> str:
+    return f"from raftnode.cli import main; sys.argv = ['raftnode', *{arguments}]; main()"
+
+
+def test_program_starts_prints_its_version_and_imports_no_server():
+    first, last = imported(start("--version"), "aiohttp", "pydantic")
     assert first.startswith("raftnode 0.")
     assert last == "[]"
+
+
+def test_client_starts_without_what_only_a_node_needs():
+    modules = ("aiohttp.web", "kio", "structlog", "prometheus_client", "raftnode.runtime")
+    assert imported("import raftnode.client", *modules) == ["[]"]
+    assert imported("import raftnode.runtime.assembly", "aiohttp.web") == ["['aiohttp.web']"]
+
+
+def test_node_starts_without_hypothesis(tmp_path: Path):
+    gone = str(tmp_path / "gone")
+    modules = ("kio", "hypothesis.strategies")
+    assert imported(start("run", "--node-id", "1", "--log-dir", gone), *modules)[-1] == "['kio']"

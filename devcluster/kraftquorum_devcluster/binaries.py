@@ -106,7 +106,8 @@ class _Build:
     def _write_module(self) -> Path:
         module = self._go_dir / "module"
         module.mkdir(parents=True, exist_ok=True)
-        for name in ("go.mod", "go.sum"):
+        for name in ("go.mod", "go.sum", *self._wanted.sources):
+            (module / name).parent.mkdir(exist_ok=True)
             write_atomically(module / name, self._wanted.module_file(name), 0o644)
         return module
 

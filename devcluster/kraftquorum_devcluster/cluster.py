@@ -73,7 +73,7 @@ class DevCluster:
             AlreadyRunningError: A cluster lives in this state directory.
             StartError: A part did not come up.
         """
-        ensure_binaries()
+        self._prepare()
         private_dir(self.state_dir)
         if any(self.state_dir.iterdir()) and not (self.state_dir / LOCK).exists():
             raise StartError("cluster", f"{self.state_dir} is not empty, and not a cluster's")
@@ -81,7 +81,7 @@ class DevCluster:
             raise AlreadyRunningError(f"a cluster is already up in {self.state_dir}")
         (self.state_dir / FAILED).unlink(missing_ok=True)
         (self.state_dir / READY).unlink(missing_ok=True)
-        command = [sys.executable, "-m", "kraftquorum_devcluster.supervisor", str(self.state_dir)]
+        command = self._command()
         with (self.state_dir / "supervisor.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command if detached else [*command, "--attached"],
@@ -97,6 +97,14 @@ class DevCluster:
             self.stop()
             raise
         return self
+
+    def _prepare(self) -> None:
+        """Get what the cluster is made of; takes minutes the first time."""
+        ensure_binaries()
+
+    def _command(self) -> list[str]:
+        """Command line of the supervisor."""
+        return [sys.executable, "-m", "kraftquorum_devcluster.supervisor", str(self.state_dir)]
 
     def attach(self) -> Self:
         """Use a cluster that is already up in the state directory.
@@ -122,9 +130,13 @@ class DevCluster:
                 os.kill(pid, signal.SIGTERM)
             self._await_end(pid, process)
         kill_owned(str(self.state_dir))
+        self._clean_up()
         self._info = None
         if not self._keep_data and (self._temporary or (self.state_dir / LOCK).exists()):
             remove_tree(self.state_dir)
+
+    def _clean_up(self) -> None:
+        """Remove what outlives the processes, files aside."""
 
     def wait(self) -> None:
         """Wait until the cluster ends by itself or is stopped by another."""
@@ -258,8 +270,12 @@ class DevCluster:
             raise UnknownPodError(f"the node runs no pod {namespace}/{pod}") from None
 
     def _ask(self, method: str, path: str) -> dict[str, Any]:
+        result: dict[str, Any] = json.loads(self._request(method, self.info.kubelet_url + path))
+        return result
+
+    def _request(self, method: str, url: str) -> bytes:
         request = urllib.request.Request(
-            self.info.kubelet_url + path,
+            url,
             method=method,
             headers={"Authorization": f"Bearer {self.token}"},
         )
@@ -268,8 +284,8 @@ class DevCluster:
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
         )
         with opener.open(request, timeout=120) as answer:
-            result: dict[str, Any] = json.load(answer)
-            return result
+            body: bytes = answer.read()
+            return body
 
     # -- kubectl -----------------------------------------------------------------------------
 

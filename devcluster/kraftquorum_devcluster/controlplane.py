@@ -8,10 +8,11 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shutil
 import ssl
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
@@ -20,7 +21,7 @@ import structlog
 from .errors import StartError
 from .files import write_atomically
 from .kubeconfig import write_kubeconfig
-from .network import Subnet, free_port
+from .network import free_port
 from .paths import private_dir
 from .pki import Pki, create_pki
 from .processes import Child, spawn
@@ -35,26 +36,62 @@ _BIND_ATTEMPTS = 5
 _ETCD_SOCKET = "unix://localhost:2379"
 """etcd names a unix socket by host and port and makes it in its working directory."""
 
-# The endpoints controllers refuse loopback addresses (422) and would retry for ever.
-_LEFT_OUT = (
-    "endpoints-controller",
-    "endpointslice-controller",
-    "endpointslice-mirroring-controller",
+
+@dataclass(frozen=True, slots=True)
+class PlaneProfile:
+    """What differs between the kinds of node.
+
+    Attributes:
+        names: Further names and addresses of the server certificate.
+        apiserver: Further arguments of the API server.
+        left_out: Controllers that do not run.
+        identities: Further users with a token, and the group that each is in.
+    """
+
+    apiserver: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    identities: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+PROCESS_NODE = PlaneProfile(
+    apiserver=(
+        "--endpoint-reconciler-type=none",
+        "--authorization-mode=RBAC",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        # It would mount tokens where a process without a mount namespace cannot see them.
+        "--disable-admission-plugins=ServiceAccount",
+    ),
+    # The endpoints controllers refuse loopback addresses (422) and would retry for ever.
+    left_out=(
+        "endpoints-controller",
+        "endpointslice-controller",
+        "endpointslice-mirroring-controller",
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Bearer tokens of the static token file."""
+    """Bearer tokens of the static token file.
+
+    Attributes:
+        others: By user.
+        groups: The group of each of the others.
+    """
 
     admin: str
     controller_manager: str
     node: str
+    others: Mapping[str, str]
+    groups: Mapping[str, str]
 
     @classmethod
-    def random(cls) -> "Tokens":
+    def random(cls, identities: Mapping[str, str]) -> "Tokens":
         """New tokens that nobody can guess."""
-        return cls(*(secrets.token_urlsafe(32) for _ in range(3)))
+        admin, controller_manager, node = (secrets.token_urlsafe(32) for _ in range(3))
+        others = {user: secrets.token_urlsafe(32) for user in identities}
+        return cls(admin, controller_manager, node, others, identities)
 
     def as_csv(self) -> str:
         """The token file: token, user, uid, groups."""
@@ -62,6 +99,7 @@ class Tokens:
             (self.admin, "devcluster-admin", "system:masters"),
             (self.controller_manager, "devcluster-controller-manager", "system:masters"),
             (self.node, "devcluster-node", "system:masters"),
+            *((token, user, self.groups[user]) for user, token in self.others.items()),
         ]
         return "".join(f'{token},{user},{user},"{groups}"\n' for token, user, groups in rows)
 
@@ -69,21 +107,30 @@ class Tokens:
 class ControlPlane:
     """The three server processes, restarted when they end unasked."""
 
-    def __init__(self, state_dir: Path, binaries: Path, subnet: Subnet) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        binaries: Path,
+        address: str,
+        profile: PlaneProfile = PROCESS_NODE,
+    ) -> None:
         self.logs_dir = private_dir(state_dir / "logs")
         self.kubeconfig = state_dir / "kubeconfig"
-        self.tokens = Tokens.random()
+        self.tokens = Tokens.random(profile.identities)
         self.port = 0
         self.pki: Pki = create_pki(
             state_dir / "pki",
-            ["localhost", "127.0.0.1", subnet.control_address, "kubernetes.default.svc"],
+            ["localhost", "127.0.0.1", address, "kubernetes.default.svc", *profile.names],
         )
         self._owner = str(state_dir)
         self._state_dir = state_dir
         self._binaries = binaries
-        self._address = subnet.control_address
+        self._address = address
+        self._profile = profile
         self._children: dict[str, Child] = {}
         self._tasks = TaskSet("control-plane")
+        self._may_run = asyncio.Event()
+        self._may_run.set()
         self._stopping = False
 
     @property
@@ -129,6 +176,39 @@ class ControlPlane:
             ):
                 await asyncio.sleep(0.05)
 
+    async def back_up_etcd(self, target: Path) -> None:
+        """Copy etcd's data, which is at rest meanwhile, to a directory that is not there yet."""
+        async with self._halted():
+            await asyncio.to_thread(shutil.copytree, self._etcd_data, target)
+
+    async def restore_etcd(self, source: Path) -> None:
+        """Go back to an earlier copy, as one does after a disaster; all servers start anew."""
+        async with self._halted():
+            await asyncio.to_thread(shutil.rmtree, self._etcd_data)
+            await asyncio.to_thread(shutil.copytree, source, self._etcd_data)
+
+    @property
+    def _etcd_data(self) -> Path:
+        return self._state_dir / "etcd" / "data"
+
+    @contextlib.asynccontextmanager
+    async def _halted(self) -> AsyncGenerator[None]:
+        """No server runs within; afterwards the API server is ready again."""
+        self._may_run.clear()
+        killed = dict(self._children)
+        try:
+            for child in killed.values():
+                await child.stop(0)
+            yield
+        finally:
+            self._may_run.set()
+        async with asyncio.timeout(_READY_TIMEOUT_S):
+            while (  # noqa: ASYNC110 - it is the server that is asked
+                any(self._children[name] is child for name, child in killed.items())
+                or await self._apiserver_state() != "ready"
+            ):
+                await asyncio.sleep(0.05)
+
     async def stop(self) -> None:
         """End all processes. Duty of the caller: stop every client first."""
         self._stopping = True
@@ -154,6 +234,7 @@ class ControlPlane:
             code = await self._children[name].process.wait()
             _log.warning("component ended, starting it again", component=name, exit_code=code)
             await asyncio.sleep(_RESTART_DELAY_S)
+            await self._may_run.wait()
             await self._launch(name, arguments())
 
     async def _start_apiserver(self) -> None:
@@ -217,8 +298,6 @@ class ControlPlane:
             f"--bind-address={self._address}",
             f"--advertise-address={self._address}",
             f"--secure-port={self.port}",
-            "--endpoint-reconciler-type=none",
-            "--authorization-mode=RBAC",
             "--anonymous-auth=false",
             "--profiling=false",
             f"--token-auth-file={self._state_dir / 'tokens.csv'}",
@@ -233,16 +312,14 @@ class ControlPlane:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={pki.service_account_key}",
             f"--service-account-signing-key-file={pki.service_account_key}",
-            "--service-cluster-ip-range=10.96.0.0/16",
-            # It would mount tokens where a process without a mount namespace cannot see them.
-            "--disable-admission-plugins=ServiceAccount",
+            *self._profile.apiserver,
         ]
 
     def _controller_manager_arguments(self) -> list[str]:
         config = self._state_dir / "controller-manager.kubeconfig"
         return [
             f"--kubeconfig={config}",
-            "--controllers=" + ",".join(["*", *(f"-{name}" for name in _LEFT_OUT)]),
+            "--controllers=" + ",".join(["*", *(f"-{name}" for name in self._profile.left_out)]),
             "--leader-elect=false",
             "--use-service-account-credentials=false",
             "--secure-port=0",

@@ -15,7 +15,12 @@ FAILED = "failed.txt"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """What ``cluster.json`` says."""
+    """What ``cluster.json`` says.
+
+    Attributes:
+        kubelet_url: Of the process node, "" if there is none.
+        nodes: First process of each node that has a kubelet, by its name.
+    """
 
     pid: int
     server_url: str
@@ -23,6 +28,7 @@ class ClusterInfo:
     token: str
     subnet: int
     ready_after_s: float
+    nodes: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
 
 
 def take_lock(state_dir: Path) -> TextIO:

@@ -10,6 +10,7 @@ from importlib import resources
 KUBERNETES_VERSION = "1.34.4"
 ETCD_VERSION = "3.6.8"
 GO_VERSION_MIN = (1, 24)
+COREDNS_VERSION = "1.12.2"
 HELM_VERSION = "3.19.5"
 
 
@@ -28,6 +29,7 @@ class ProgramSet:
         free_gib_first: Free space for a build from nothing, GiB.
         free_gib_resume: The same, for one that goes on.
         link_names: The name that ``go build -o DIR/`` gives a program, where it is not ours.
+        sources: Go files of our own in the module.
     """
 
     name: str
@@ -40,9 +42,10 @@ class ProgramSet:
     free_gib_first: float
     free_gib_resume: float
     link_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    sources: tuple[str, ...] = ()
 
     def module_file(self, name: str) -> str:
-        """Text of ``go.mod`` or ``go.sum`` of the module."""
+        """Text of ``go.mod``, ``go.sum`` or one of the `sources` of the module."""
         file = resources.files("kraftquorum_devcluster").joinpath(self.module, name)
         return file.read_text(encoding="utf-8")
 
@@ -50,7 +53,8 @@ class ProgramSet:
     def key(self) -> str:
         """Name of the directory of finished programs: a change of any pin changes it."""
         digest = hashlib.sha256()
-        for part in (self.module_file("go.mod"), self.module_file("go.sum"), self.linker_flags):
+        files = ("go.mod", "go.sum", *self.sources)
+        for part in (*map(self.module_file, files), self.linker_flags):
             digest.update(part.encode())
         machine = f"{platform.system()}-{platform.machine()}".lower()
         return f"{self.key_prefix}-{digest.hexdigest()[:12]}-{machine}"
@@ -88,6 +92,26 @@ CONTROL_PLANE = ProgramSet(
     free_gib_resume=3,
     link_names={"go.etcd.io/etcd/server/v3": "server"},
 )
+
+NODE = ProgramSet(
+    name="go-node",
+    title=f"kubelet {KUBERNETES_VERSION}, its companions and CoreDNS {COREDNS_VERSION}, once: "
+    "five to ten minutes on two cores",
+    module="gomodule_node",
+    programs={
+        "coredns": "kraftquorum.dev/devcluster/nodetools/coredns",
+        "kube-proxy": "k8s.io/kubernetes/cmd/kube-proxy",
+        "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+        "kubelet": "k8s.io/kubernetes/cmd/kubelet",
+    },
+    linker_flags=linker_flags(),
+    key_prefix=f"node-v{KUBERNETES_VERSION}",
+    megabytes=110,
+    free_gib_first=4,
+    free_gib_resume=2,
+    sources=("coredns/main.go",),
+)
+"""What a node with a kubelet needs beside the control plane and containerd."""
 
 CHART_TOOLS = ProgramSet(
     name="go-charttools",

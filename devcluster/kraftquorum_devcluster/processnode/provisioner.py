@@ -1,7 +1,11 @@
-"""Makes a directory for each claim of our storage class, and removes it afterwards."""
+"""Makes a volume for each claim of our storage classes, and removes it afterwards.
+
+Serves the process node and the nodes with a kubelet alike.
+"""
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable
 from pathlib import Path
 
@@ -21,6 +25,10 @@ _log = structlog.get_logger(__name__)
 
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _RECHECK_S = 5.0
+_QUANTITY = re.compile(r"(\d+)([KMG]i|)")
+_SHIFTS = {"": 0, "Ki": 10, "Mi": 20, "Gi": 30}
+OWN_FILE_SYSTEM = "ownFileSystem"
+"""Parameter of a storage class: "true" gives each volume a file system of its claim's size."""
 
 STORAGE_CLASS_OBJECT: Json = {
     "apiVersion": "storage.k8s.io/v1",
@@ -45,9 +53,18 @@ def wants_volume(claim: Json, storage_class: Json | None) -> bool:
         or metadata.get("deletionTimestamp")
     ):
         return False
-    selected = child(metadata, "annotations").get(SELECTED_NODE)
     immediate = storage_class.get("volumeBindingMode") == "Immediate"
-    return selected == NODE_NAME or immediate
+    return bool(child(metadata, "annotations").get(SELECTED_NODE)) or immediate
+
+
+def disk_bytes(claim: Json, storage_class: Json) -> int | None:
+    """Size of the volume's own file system; None if it is a plain directory."""
+    if child(storage_class, "parameters").get(OWN_FILE_SYSTEM) != "true":
+        return None
+    match = _QUANTITY.fullmatch(str(claim["spec"]["resources"]["requests"]["storage"]))
+    if match is None:
+        raise ValueError("a size of another form than 64Mi or 1Gi")
+    return int(match.group(1)) << _SHIFTS[match.group(2)]
 
 
 def is_garbage(volume: Json) -> bool:
@@ -60,13 +77,14 @@ def is_garbage(volume: Json) -> bool:
     )
 
 
-def volume_object(claim: Json, storage_class: Json, path: Path) -> Json:
-    """The PersistentVolume for a claim.
+def volume_object(claim: Json, storage_class: Json, path: Path, default_node: str) -> Json:
+    """The PersistentVolume for a claim, on the node that was selected or else the default one.
 
     ``claimRef`` carries the claim's uid: without it, binding waits for a resync
     of the controller manager, seconds later.
     """
     metadata: Json = claim["metadata"]
+    node = child(metadata, "annotations").get(SELECTED_NODE) or default_node
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -96,7 +114,7 @@ def volume_object(claim: Json, storage_class: Json, path: Path) -> Json:
                                 {
                                     "key": "kubernetes.io/hostname",
                                     "operator": "In",
-                                    "values": [NODE_NAME],
+                                    "values": [node],
                                 }
                             ]
                         }
@@ -122,8 +140,11 @@ class Provisioner:
         claims: Informer,
         volumes: Informer,
         classes: Informer,
+        *,
+        default_node: str = NODE_NAME,
     ) -> None:
         self._api = api
+        self._default_node = default_node
         self._store = store
         self._claims = claims
         self._volumes = volumes
@@ -151,15 +172,24 @@ class Provisioner:
         except ApiError as error:
             if error.status not in (404, 409):
                 _log.warning("volume", name=about["metadata"]["name"], error=str(error))
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             _log.warning("volume", name=about["metadata"]["name"], error=repr(error))
 
     async def _provision(self, claim: Json, storage_class: Json) -> None:
         if self._volumes.get("", volume_name(claim)) is not None:
             return
         metadata: Json = claim["metadata"]
-        path = self._store.create(volume_name(claim), metadata["namespace"], metadata["name"])
-        await self._api.post("/api/v1/persistentvolumes", volume_object(claim, storage_class, path))
+        path = await asyncio.to_thread(
+            self._store.create,
+            volume_name(claim),
+            metadata["namespace"],
+            metadata["name"],
+            disk_bytes(claim, storage_class),
+        )
+        await self._api.post(
+            "/api/v1/persistentvolumes",
+            volume_object(claim, storage_class, path, self._default_node),
+        )
         _log.info("volume made", claim=metadata["name"], namespace=metadata["namespace"])
 
     async def _remove(self, volume: Json) -> None:

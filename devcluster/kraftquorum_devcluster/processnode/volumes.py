@@ -22,11 +22,33 @@ class VolumeStore:
         self._data = private_dir(directory / "data")
         self._claims = private_dir(directory / "by-claim")
 
-    def create(self, volume: str, namespace: str, claim: str) -> Path:
-        """Make an empty directory for a volume, unless it is there, and link the claim to it."""
+    def create(
+        self, volume: str, namespace: str, claim: str, disk_bytes: int | None = None
+    ) -> Path:
+        """Make an empty directory for a volume, unless it is there, and link the claim to it.
+
+        Args:
+            volume: Name of the volume.
+            namespace: The claim's.
+            claim: The claim's name.
+            disk_bytes: Size of a file system of the volume's own; None for a directory.
+
+        Raises:
+            OSError: It could not be made, or this store makes no file systems.
+        """
         path = private_dir(self._data / volume)
+        if disk_bytes is not None:
+            self.make_disk(path, disk_bytes)
         replace_link(private_dir(self._claims / namespace) / claim, path)
         return path
+
+    def make_disk(self, path: Path, disk_bytes: int) -> None:
+        """Mount a new file system at ``path``: only where there is a mount namespace to do it in.
+
+        Raises:
+            OSError: Always, here.
+        """
+        raise OSError(f"{path}: this node makes no file system of {disk_bytes} bytes")
 
     def remove(self, volume: str, namespace: str, claim: str) -> None:
         """Delete a volume's directory, and the claim's link if it still points there."""

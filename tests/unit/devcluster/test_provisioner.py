@@ -45,7 +45,7 @@ def test_foreign_bound_or_dying_claims_are_left_alone():
 
 
 def test_volume_names_its_claim_by_uid():
-    volume = volume_object(CLAIM, STORAGE_CLASS_OBJECT, Path("/x"))
+    volume = volume_object(CLAIM, STORAGE_CLASS_OBJECT, Path("/x"), "devcluster")
     assert volume["spec"]["claimRef"]["uid"] == "u1"
     assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
 
@@ -60,7 +60,7 @@ def test_volume_names_its_claim_by_uid():
     ],
 )
 def test_only_our_released_volumes_are_removed(phase, policy, annotated, garbage):
-    volume = volume_object(CLAIM, {**STORAGE_CLASS_OBJECT, "reclaimPolicy": policy}, Path("/x"))
+    volume = volume_object(CLAIM, {**STORAGE_CLASS_OBJECT, "reclaimPolicy": policy}, Path("/x"), "devcluster")
     volume["status"] = {"phase": phase}
     if not annotated:
         volume["metadata"]["annotations"] = {}

@@ -87,6 +87,7 @@ class Supervisor:
                 settings=NodeSettings(),
             )
             node.kubelet_api.on_restart_apiserver(control_plane.restart_apiserver)
+            node.kubelet_api.on_etcd(control_plane.back_up_etcd, control_plane.restore_etcd)
             await node.start()
             self._say_ready(
                 control_plane,

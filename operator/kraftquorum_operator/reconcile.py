@@ -19,6 +19,7 @@ from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import KubeError, LeaseLostError, NodeError, NodeRefusedError
 from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
+from kraftquorum_operator.lasting import Lasting
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
@@ -48,6 +49,7 @@ class Memory:
     silence: Silence = field(default_factory=Silence)
     events: EventLog = field(default_factory=EventLog)
     refusals: Refusals = field(default_factory=Refusals)
+    lasting: Lasting = field(default_factory=Lasting)
     current_action: str | None = None
     written: Body | None = None
     written_at_s: float = 0.0
@@ -131,7 +133,8 @@ class Reconciler:
         )
         if observed is None or observed.owner.uid != uid:
             return Outcome(None, 0.0, gone=True)
-        observed = replace(observed, seen=memory.refusals.mark(observed.seen, now_ms))
+        seen = memory.lasting.mark(memory.refusals.mark(observed.seen, now_ms), now_ms)
+        observed = replace(observed, seen=seen)
         decision = decide(observed.spec, observed.seen, now_ms)
         self.metrics.observe(observed.seen, observed.spec.voters, decision, time.time())
         events = memory.events.of_spec(
@@ -139,6 +142,7 @@ class Reconciler:
         )
         interval_ms = int(self.settings.event_interval_s * 1000)
         events += memory.events.of(decision, now_ms, interval_ms)
+        events += memory.events.of_troubles(seen.troubles, now_ms, interval_ms)
         self._log(decision, memory, bound)
         match decision:
             case Done():

@@ -61,7 +61,12 @@ WATCHED: tuple[Right, ...] = (
         "the formation latch: created once, never changed",
     ),
     Right("", "services", ("get", "create", "patch"), "names of the nodes and of the quorum"),
-    Right("", "events", ("create",), "say what is done and what is waited for"),
+    Right(
+        "",
+        "events",
+        ("list", "create"),
+        "say why there is no pod or no volume; say what is done and what is waited for",
+    ),
     Right(
         "apps",
         "statefulsets",

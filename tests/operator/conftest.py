@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,8 +20,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from kraftquorum_devcluster import DevCluster
+from kraftquorum_devcluster.demo.background import Account, BackgroundWriters
+from kraftquorum_devcluster.demo.plan import SHORT
 from kraftquorum_devcluster.errors import CommandError, DevClusterError
 from kraftquorum_operator.model.crd import render
+from raftnode.core.types import Endpoint
 
 OPERATOR = Path(sys.executable).parent / "kraftquorum-operator"
 LEASE_S = 2
@@ -253,6 +257,47 @@ class Krq:
             for pod in self.list("pods")
             if pod["metadata"]["labels"].get("kraftquorum.io/voter") == "true"
         }
+
+
+class Writing:
+    """A client that writes all along; `finish` asserts that nothing was lost or doubled."""
+
+    def __init__(self, krq: Krq) -> None:
+        self._krq = krq
+        self._writers: BackgroundWriters | None = None
+
+    def start(self, nodes: int = 3) -> None:
+        """Begin, with the names of so many nodes."""
+        domain = f"demo-peers.{self._krq.namespace}.svc.cluster.local"
+        endpoints = [Endpoint(f"demo-{n}.{domain}", 9080) for n in range(nodes)]
+        self._writers = BackgroundWriters(endpoints, self._krq.cluster.hosts_file, SHORT)
+        self._writers.start()
+
+    def finish(self, stall_max_s: float | None = None) -> Account:
+        """End, read all back and compare; print the figures."""
+        assert self._writers is not None
+        writers, self._writers = self._writers, None
+        account = writers.finish()
+        sys.stdout.write(f"{account}\n")
+        assert account.verdict.ok, account.verdict.differences
+        assert account.acknowledged > 0
+        if stall_max_s is not None:
+            assert account.stall.seconds < stall_max_s, account
+        return account
+
+    def give_up(self) -> None:
+        """End without a look, after a failure."""
+        if self._writers is not None:
+            with suppress(Exception):
+                self._writers.finish()
+
+
+@pytest.fixture
+def writing(krq: Krq) -> Iterator[Writing]:
+    """The writing client of a test."""
+    client = Writing(krq)
+    yield client
+    client.give_up()
 
 
 @pytest.fixture(scope="session")

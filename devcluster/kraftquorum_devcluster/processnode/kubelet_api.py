@@ -21,6 +21,8 @@ from .worker import PodWorker
 
 _log = structlog.get_logger(__name__)
 
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
 _CHUNK = 64 * 1024
 _FOLLOW_POLL_S = 0.2
 _UNSUPPORTED = ("sinceSeconds", "sinceTime", "timestamps", "stream")
@@ -73,6 +75,21 @@ class KubeletApi:
             return web.json_response({})
 
         self.app.router.add_post("/devcluster/restart-apiserver", handler)
+
+    def on_etcd(
+        self, back_up: Callable[[Path], Awaitable[None]], restore: Callable[[Path], Awaitable[None]]
+    ) -> None:
+        """Let `DevCluster.back_up_etcd` and `restore_etcd` ask for it here, past the API server."""
+
+        def handler(work: Callable[[Path], Awaitable[None]]) -> Handler:
+            async def handle(request: web.Request) -> web.Response:
+                await work(Path(request.query["path"]))
+                return web.json_response({})
+
+            return handle
+
+        self.app.router.add_post("/devcluster/etcd/back-up", handler(back_up))
+        self.app.router.add_post("/devcluster/etcd/restore", handler(restore))
 
     async def start(self, address: str, port: int) -> None:
         """Listen."""

@@ -1,10 +1,10 @@
 """Which pods can run here: everything else is refused by name (pure).
 
-Ignored, since nothing here depends on them: images, resources, security
+Ignored, since nothing here depends on them: images (but for `check_pullable`), resources, security
 contexts, affinity, tolerations, service accounts, DNS settings, priority.
 """
 
-from kraftquorum_devcluster.errors import UnsupportedPodError
+from kraftquorum_devcluster.errors import NotReadyToRunError, UnsupportedPodError
 from kraftquorum_devcluster.objects import Json, children
 
 _POD_FIELDS = ("initContainers", "ephemeralContainers", "readinessGates", "hostNetwork", "hostPID")
@@ -12,6 +12,21 @@ _CONTAINER_FIELDS = ("lifecycle", "volumeDevices", "restartPolicyRules", "stdin"
 _VOLUMES = ("persistentVolumeClaim", "configMap", "secret", "emptyDir")
 _PROBE_ACTIONS = ("httpGet", "tcpSocket", "exec")
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+
+
+def check_pullable(image: str) -> None:
+    """Pass any image but one of a registry that can never exist: ``*.invalid`` (RFC 6761).
+
+    There are no images here; this is how a test has one that cannot be pulled.
+
+    Raises:
+        NotReadyToRunError: As the kubelet reports it.
+    """
+    registry, slash, _ = image.partition("/")
+    if slash and registry.partition(":")[0].endswith(".invalid"):
+        raise NotReadyToRunError(
+            "ImagePullBackOff", f'Back-off pulling image "{image}": {registry}: no such host'
+        )
 
 
 def check_supported(pod: Json) -> None:

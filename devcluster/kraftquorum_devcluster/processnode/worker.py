@@ -21,7 +21,7 @@ from .context import NodeContext
 from .environment import container_environment, expand
 from .hosts import HostEntry
 from .mounts import Mount, PathRewriter
-from .podspec import check_supported
+from .podspec import check_pullable, check_supported
 from .sources import named_sources, read_sources
 from .status import ContainerState, pod_status
 from .volumes import materialise, volume_path
@@ -191,6 +191,7 @@ class PodWorker:
         return container
 
     async def _prepare(self, spec: Json) -> Launch:
+        check_pullable(spec.get("image") or "")
         sources = await read_sources(
             self._context.api, self.namespace, named_sources(self.pod["spec"])
         )

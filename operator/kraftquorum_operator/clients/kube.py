@@ -38,6 +38,7 @@ JSON = "application/json"
 
 _RESOURCES = {
     "Pod": "/api/v1/namespaces/{}/pods",
+    "Event": "/api/v1/namespaces/{}/events",
     "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
     "Service": "/api/v1/namespaces/{}/services",
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
@@ -148,9 +149,19 @@ class KubeClient:
         except NotFoundError:
             return None
 
-    async def list(self, kind: str, namespace: str, selector: str = "") -> list[Body]:
-        """Read all objects of a kind, consistently (not from the server's cache)."""
-        query = [("labelSelector", selector)] if selector else []
+    async def list(
+        self, kind: str, namespace: str, selector: str = "", *, fields: str = ""
+    ) -> list[Body]:
+        """Read all objects of a kind, consistently (not from the server's cache).
+
+        Args:
+            kind: of the objects.
+            namespace: of the objects.
+            selector: of their labels.
+            fields: a field selector.
+        """
+        given = {"labelSelector": selector, "fieldSelector": fields}
+        query = [(key, value) for key, value in given.items() if value]
         answer = await self._request("GET", path(kind, namespace), query=query)
         return cast("list[Body]", answer.get("items") or [])
 

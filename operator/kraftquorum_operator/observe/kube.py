@@ -127,9 +127,18 @@ def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
         exit_code=ended.get("exitCode") if ended else None,
         age_ms=max(0, int((now - created).total_seconds() * 1000)),
         detail=_detail(conditions, container, ended),
+        waiting=_waiting(conditions, container),
         running="running" in _part(container, "state"),
         version=meta.get("resourceVersion"),
     )
+
+
+def _waiting(conditions: dict[str, Body], container: Body) -> str:
+    """What it waits for, in one word; empty if nothing is said."""
+    scheduled = _part(conditions, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return str(scheduled.get("reason") or "Unschedulable")
+    return str(_part(_part(container, "state"), "waiting").get("reason") or "")
 
 
 def _last_end(container: Body) -> Body | None:

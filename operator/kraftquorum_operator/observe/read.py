@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.nodes import NodeApi
+from kraftquorum_operator.errors import RefusedError
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition, QuorumStatus
 from kraftquorum_operator.observe.copies import distrust
@@ -22,6 +24,7 @@ from kraftquorum_operator.observe.quorum import (
     read_quorum,
 )
 from kraftquorum_operator.observe.snapshot import Snapshot
+from kraftquorum_operator.observe.troubles import read_troubles, wants_events
 from kraftquorum_operator.resources.build import build, object_key
 from kraftquorum_operator.resources.drift import has_drifted
 from kraftquorum_operator.resources.latch import read_latch
@@ -84,6 +87,10 @@ async def observe(
         kube.get("Service", namespace, names.client_service(name)),
     )
     seen_pods = read_pods(name, pods, now_utc())
+    seen_claims, seen_statefulset = read_claims(name, claims), read_statefulset(statefulset)
+    told = await _events(
+        kube, namespace, name, wants_events(seen_statefulset, seen_pods, seen_claims)
+    )
     infos = await ask_nodes(nodes, seen_pods)
     leader = await ask_leader(nodes, seen_pods, infos)
     quorum = read_quorum(leader, silence, now_ms) if leader is not None else None
@@ -96,9 +103,10 @@ async def observe(
         uid=owner.uid,
         generation=int(meta["generation"]),
         deleting="deletionTimestamp" in meta,
-        statefulset=read_statefulset(statefulset),
+        statefulset=seen_statefulset,
         pods=seen_pods,
-        claims=read_claims(name, claims),
+        claims=seen_claims,
+        troubles=read_troubles(name, seen_statefulset, seen_pods, seen_claims, told),
         nodes=tuple(read_node(infos[ordinal]) for ordinal in sorted(infos)),
         quorum=quorum,
         latch=read_latch(latch) if latch is not None else None,
@@ -124,6 +132,18 @@ async def observe(
 def _voters_in_force(seen: Snapshot) -> int:
     """How many voters the disruption budget counts; the last known set without a leader."""
     return len(seen.quorum.voters) if seen.quorum else len(seen.known_voters())
+
+
+async def _events(
+    kube: KubeClient, namespace: str, name: str, wanted: list[tuple[str, str]]
+) -> list[Body]:
+    """Events of objects, where the role lets us read them: only a report depends on them."""
+    found: list[Body] = []
+    with suppress(RefusedError):
+        for kind, of in wanted:
+            fields = f"involvedObject.kind={kind},involvedObject.name={of or name}"
+            found += await kube.list("Event", namespace, fields=fields)
+    return found
 
 
 def outdated_objects(bodies: Mapping[str, Body], found: list[Body]) -> tuple[str, ...]:

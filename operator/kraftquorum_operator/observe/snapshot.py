@@ -71,6 +71,8 @@ class Pod:
     age_ms: int = 0
     detail: str = ""
     """Why it does not run, in Kubernetes' or the node's words."""
+    waiting: str = ""
+    """The reason in one word, if it is not scheduled or its container waits."""
     running: bool = True
     """Its container's process is there, whether or not it answers."""
     version: str | None = None
@@ -86,6 +88,23 @@ class Pod:
         """Whether it has not run yet, or ends again and again and is not running now."""
         crashed = not self.running and self.restarts >= CRASH_LOOP_RESTARTS
         return self.never_started or (crashed and not self.ready and not self.terminating)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A pod or a claim that cannot start, in Kubernetes' own words."""
+
+    ordinal: int
+    subject: str
+    """`pod demo-3` or `claim data-demo-3`."""
+    reason: str
+    """One word, such as `ImagePullBackOff`."""
+    message: str
+
+    def __str__(self) -> str:
+        """In one line."""
+        known = self.message.startswith(self.reason)
+        return f"{self.subject}: {self.message if known else f'{self.reason}: {self.message}'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +270,10 @@ class Snapshot:
     """Objects that are missing or differ from what they should be, as `Kind/name`."""
     refused: tuple[tuple[str, str], ...] = ()
     """Such objects that could not be written a moment ago, and why; not in `outdated`."""
+
+    troubles: tuple[Trouble, ...] = ()
+    """What cannot start, and has not been able to for a while; a report, nothing is decided on
+    it."""
 
     def pod(self, ordinal: int) -> Pod | None:
         """The pod of an ordinal."""

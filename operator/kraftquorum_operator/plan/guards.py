@@ -466,7 +466,8 @@ def node_answers(case: Case) -> str | None:
         return None
     pod = case.seen.pod(case.ordinal)
     if pod is None:
-        return f"replica {case.ordinal} has no pod yet"
+        told = [str(trouble) for trouble in case.seen.troubles if trouble.ordinal == case.ordinal]
+        return "; ".join([f"replica {case.ordinal} has no pod yet", *told])
     state = "being deleted" if pod.terminating else pod.phase
     return f"pod {pod.name} is {state} and does not answer{': ' if pod.detail else ''}{pod.detail}"
 

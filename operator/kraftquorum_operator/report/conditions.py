@@ -108,6 +108,14 @@ def _volume_from_copy(seen: Snapshot, wanted: int, decision: Decision) -> Answer
     return True, camel("claim_is_the_recorded_one"), reasons
 
 
+def _pods_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """A pod or a claim cannot start; the reason and the message are Kubernetes' own."""
+    del wanted, decision
+    if not seen.troubles:
+        return False, "NotBlocked", "nothing keeps a pod or a claim from starting"
+    return True, seen.troubles[0].reason, "; ".join(map(str, seen.troubles))
+
+
 def _paused(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     """`spec.pause` is set: nothing is done; the other conditions go on telling how it is."""
     del wanted, seen
@@ -141,6 +149,7 @@ CONDITIONS: dict[str, Callable[[Snapshot, int, Decision], Answer]] = {
     "QuorumLost": _quorum_lost,
     "FormationBlocked": _formation_blocked,
     "VolumeFromCopy": _volume_from_copy,
+    "PodsBlocked": _pods_blocked,
     "Paused": _paused,
 }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.observe.snapshot import Trouble
 from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait, describe
 from kraftquorum_operator.report.conditions import ALARMS, NEEDS_PERSON, camel
 
@@ -32,6 +34,8 @@ class EventLog:
     even_generation: int = 0
     failure: tuple[str, str] | None = None
     failure_told_at_ms: int = 0
+    troubles: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """When each subject and reason was told last."""
 
     def of(self, decision: Decision, now_ms: int, interval_ms: int) -> list[Event]:
         """The events that a decision is worth. Call it with every decision."""
@@ -48,6 +52,21 @@ class EventLog:
         self.told_at_ms = now_ms
         kind: Literal["Normal", "Warning"] = "Warning" if urgent else "Normal"
         return [Event(kind, camel(decision.guard), f"{decision.guard}: {decision.why}"[:1000])]
+
+    def of_troubles(
+        self, troubles: Sequence[Trouble], now_ms: int, interval_ms: int
+    ) -> list[Event]:
+        """A warning about each pod or claim that cannot start; again only now and then."""
+        events: list[Event] = []
+        present = {(trouble.subject, trouble.reason) for trouble in troubles}
+        self.troubles = {key: at for key, at in self.troubles.items() if key in present}
+        for trouble in troubles:
+            key = (trouble.subject, trouble.reason)
+            if key in self.troubles and now_ms - self.troubles[key] < interval_ms:
+                continue
+            self.troubles[key] = now_ms
+            events.append(Event("Warning", trouble.reason, str(trouble)[:1000]))
+        return events
 
     def of_failure(self, action: Action, why: str, now_ms: int, interval_ms: int) -> list[Event]:
         """A warning about an action that failed; the same one again only now and then."""

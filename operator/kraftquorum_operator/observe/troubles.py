@@ -1,0 +1,111 @@
+"""What keeps a pod or a claim from starting, in Kubernetes' own words (pure, over dicts).
+
+An image that cannot be pulled, no node, no volume, a quota, a crash loop: none of it is the
+operator's to mend, and all of it holds a quorum up. Some of it stands only in events: those of
+the StatefulSet tell why there is no pod, those of a claim why it has no volume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from kraftquorum_operator import names
+from kraftquorum_operator.observe.snapshot import Claim, Pod, StatefulSet, Trouble
+
+Body = dict[str, Any]
+
+ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""Reasons of a waiting container that are none."""
+
+CRASHES = 2
+"""So many restarts without having been ready make a crash loop, whatever it does just now."""
+
+CLAIM_EVENTS = frozenset({"FailedBinding", "ProvisioningFailed", "FailedCreate"})
+MESSAGE_MAX = 500
+
+
+def wants_events(
+    statefulset: StatefulSet | None, pods: Sequence[Pod], claims: Sequence[Claim]
+) -> list[tuple[str, str]]:
+    """Kind and name of the objects whose events may say more."""
+    if statefulset is None:
+        return []
+    there = {pod.ordinal for pod in pods}
+    absent = any(n not in there for n in range(statefulset.replicas))
+    found = [("PersistentVolumeClaim", c.name) for c in claims if c.phase == "Pending"]
+    return [*([("StatefulSet", "")] if absent else []), *found]
+
+
+def read_troubles(
+    quorum: str,
+    statefulset: StatefulSet | None,
+    pods: Sequence[Pod],
+    claims: Sequence[Claim],
+    events: Iterable[Body] = (),
+) -> tuple[Trouble, ...]:
+    """Everything that cannot start now, by ordinal; what passes by itself is in it as well."""
+    told = _newest(events)
+    found = [*_of_pods(pods), *_of_claims(claims, told)]
+    if statefulset is not None:
+        there = {pod.ordinal for pod in pods}
+        absent = [n for n in range(statefulset.replicas) if n not in there]
+        found += [t for n in absent if (t := _of_absent(quorum, n, told)) is not None]
+    return tuple(sorted(found, key=lambda trouble: (trouble.ordinal, trouble.subject)))
+
+
+def _of_pods(pods: Sequence[Pod]) -> Iterable[Trouble]:
+    for pod in pods:
+        if pod.ready or pod.terminating:
+            continue
+        subject = f"pod {pod.name}"
+        if pod.waiting not in ON_ITS_WAY:
+            yield Trouble(pod.ordinal, subject, pod.waiting, pod.detail)
+        elif pod.exit_code is not None and pod.restarts >= CRASHES:
+            yield Trouble(pod.ordinal, subject, "CrashLoopBackOff", pod.detail)
+
+
+def _of_claims(claims: Sequence[Claim], told: Mapping[tuple[str, str], Body]) -> Iterable[Trouble]:
+    for claim in claims:
+        subject = f"claim {claim.name}"
+        if claim.phase == "Lost":
+            why = f"its volume {claim.volume} is gone"
+            yield Trouble(claim.ordinal, subject, "ClaimLost", why)
+        elif claim.phase == "Pending" and not claim.terminating:
+            event = told.get(("PersistentVolumeClaim", claim.name))
+            if event is not None and event.get("reason") in CLAIM_EVENTS:
+                yield Trouble(claim.ordinal, subject, str(event["reason"]), _message(event))
+            else:
+                yield Trouble(claim.ordinal, subject, "ClaimPending", "it has no volume yet")
+
+
+def _of_absent(quorum: str, ordinal: int, told: Mapping[tuple[str, str], Body]) -> Trouble | None:
+    pod = names.pod(quorum, ordinal)
+    event = told.get(("StatefulSet", pod)) or told.get(
+        ("StatefulSet", names.claim(quorum, ordinal))
+    )
+    if event is None or event.get("reason") != "FailedCreate":
+        return None
+    return Trouble(ordinal, f"pod {pod}", "FailedCreate", _message(event))
+
+
+def _newest(events: Iterable[Body]) -> dict[tuple[str, str], Body]:
+    """The newest event of each object; those of a StatefulSet by the pod or claim they name."""
+    found: dict[tuple[str, str], Body] = {}
+    for event in sorted(events, key=_when):
+        about = cast("Body", event["involvedObject"])
+        kind, name = str(about["kind"]), str(about["name"])
+        if kind == "StatefulSet":
+            # "create Pod demo-3 in StatefulSet demo failed error: …", "create Claim data-demo-3 …"
+            words = str(event.get("message") or "").split()
+            name = words[2] if words[:1] == ["create"] and len(words) > 2 else name
+        found[kind, name] = event
+    return found
+
+
+def _when(event: Body) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def _message(event: Body) -> str:
+    return str(event.get("message") or "")[:MESSAGE_MAX]

@@ -1,0 +1,148 @@
+"""What keeps pods and claims from starting, from the objects to condition and event."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kraftquorum_operator.lasting import PATIENCE_MS, Lasting
+from kraftquorum_operator.observe.kube import now_utc, read_pods
+from kraftquorum_operator.observe.snapshot import Trouble
+from kraftquorum_operator.observe.troubles import read_troubles, wants_events
+from kraftquorum_operator.plan.actions import Done
+from kraftquorum_operator.plan.guards import Case, node_answers
+from kraftquorum_operator.report.conditions import Stamp, conditions
+from kraftquorum_operator.report.events import EventLog
+from kraftquorum_operator.testing.snapshots import claim, healthy, pod, spec
+
+QUOTA = (
+    'create Pod demo-3 in StatefulSet demo failed error: pods "demo-3" is forbidden: '
+    "exceeded quota: few, requested: pods=1, used: pods=3, limited: pods=3"
+)
+NO_CLASS = "no persistent volumes available for this claim and no storage class is set"
+AWAY = replace(pod(2), ready=False, phase="Pending")
+
+
+def event(kind: str, name: str, reason: str, message: str, at: str = "2026-01-01T00:00:01Z"):
+    return {
+        "involvedObject": {"kind": kind, "name": name},
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": at,
+    }
+
+
+def troubles(*, pods: Any = (), claims: Any = (), events: Any = (), replicas: int = 0):
+    statefulset = replace(healthy().statefulset, replicas=replicas)
+    return read_troubles("demo", statefulset, pods, claims, events)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"waiting": "ImagePullBackOff", "detail": "Back-off pulling"}, "ImagePullBackOff"),
+        ({"waiting": "Unschedulable", "detail": "0/3 nodes are available"}, "Unschedulable"),
+        ({"exit_code": 1, "restarts": 2, "phase": "Running"}, "CrashLoopBackOff"),
+    ],
+)
+def test_a_pod_that_does_not_start_says_why(changes: dict[str, Any], reason: str) -> None:
+    found = troubles(pods=[replace(AWAY, **changes)])
+    assert [(t.subject, t.reason) for t in found] == [("pod demo-2", reason)]
+    assert found[0].message == changes.get("detail", "")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"waiting": "ContainerCreating"},
+        {"exit_code": 1, "restarts": 1},
+        {"waiting": "ImagePullBackOff", "terminating": True},
+        {"waiting": "CrashLoopBackOff", "ready": True},
+    ],
+)
+def test_a_pod_that_is_on_its_way_or_well_or_going_is_no_trouble(changes: dict[str, Any]) -> None:
+    assert not troubles(pods=[replace(AWAY, **changes)])
+
+
+def test_a_pod_that_a_quota_forbids_is_told_in_the_words_of_the_statefulsets_event() -> None:
+    events = [
+        event("StatefulSet", "demo", "SuccessfulCreate", "create Pod demo-2 in … successful"),
+        event("StatefulSet", "demo", "FailedCreate", QUOTA),
+    ]
+    three = [pod(n) for n in range(3)]
+    found = troubles(pods=three, events=events, replicas=4)
+    assert [(t.ordinal, t.subject, t.reason) for t in found] == [(3, "pod demo-3", "FailedCreate")]
+    assert "exceeded quota: few" in found[0].message
+    assert not troubles(pods=[*three, pod(3)], events=events, replicas=4), "it is there by now"
+    made = event(
+        "StatefulSet", "demo", "SuccessfulCreate", "create Pod demo-3 in …", "2026-01-01T00:00:02Z"
+    )
+    assert not troubles(pods=three, events=[*events, made], replicas=4), "and gone again"
+
+
+def test_a_claim_without_a_volume_is_told_in_the_words_of_its_event() -> None:
+    pending = replace(claim(0), phase="Pending")
+    about = event("PersistentVolumeClaim", "data-demo-0", "FailedBinding", NO_CLASS)
+    assert troubles(claims=[pending], events=[about]) == (
+        Trouble(0, "claim data-demo-0", "FailedBinding", NO_CLASS),
+    )
+    assert troubles(claims=[pending])[0].reason == "ClaimPending"
+    assert troubles(claims=[replace(claim(0), phase="Lost")])[0].reason == "ClaimLost"
+    assert not troubles(claims=[claim(0)], events=[about])
+
+
+def test_events_are_read_only_where_they_can_tell_something() -> None:
+    seen = healthy()
+    assert wants_events(seen.statefulset, seen.pods, seen.claims) == []
+    assert wants_events(seen.statefulset, seen.pods[:2], seen.claims) == [("StatefulSet", "")]
+    pending = (replace(claim(0), phase="Pending"),)
+    assert wants_events(seen.statefulset, seen.pods, pending) == [
+        ("PersistentVolumeClaim", "data-demo-0")
+    ]
+
+
+def test_only_what_lasts_is_told() -> None:
+    lasting, first = Lasting(), Trouble(2, "pod demo-2", "ErrImagePull", "x")
+    seen = replace(healthy(), troubles=(first,))
+    assert lasting.mark(seen, 0).troubles == ()
+    other = replace(first, reason="ImagePullBackOff")
+    later = lasting.mark(replace(seen, troubles=(other,)), PATIENCE_MS)
+    assert later.troubles == (other,), "one trouble, whatever its word"
+    assert lasting.mark(healthy(), PATIENCE_MS + 1).troubles == ()
+    assert lasting.mark(seen, PATIENCE_MS + 2).troubles == (), "it begins anew"
+
+
+def test_condition_event_and_guard_name_the_thing() -> None:
+    trouble = Trouble(3, "pod demo-3", "FailedCreate", QUOTA)
+    seen = replace(healthy(), troubles=(trouble,))
+    stamp = Stamp("2026-01-01T00:00:00Z", 1)
+    found = {c.type: c for c in conditions(seen, 3, Done("x"), (), stamp)}["PodsBlocked"]
+    assert (found.status, found.reason) == ("True", "FailedCreate")
+    assert "exceeded quota: few" in found.message
+    told = EventLog()
+    assert [e.reason for e in told.of_troubles(seen.troubles, 0, 60_000)] == ["FailedCreate"]
+    assert not told.of_troubles(seen.troubles, 59_999, 60_000)
+    assert told.of_troubles(seen.troubles, 60_000, 60_000)
+    assert not told.of_troubles((), 60_001, 60_000)
+    assert told.of_troubles(seen.troubles, 60_002, 60_000), "it came back"
+    why = node_answers(Case(spec(voters=4), seen, 0, ordinal=3))
+    assert why is not None
+    assert "exceeded quota: few" in why
+
+
+def test_the_waiting_reason_is_read_off_the_pod() -> None:
+    body: dict[str, Any] = {
+        "metadata": {"name": "demo-0", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "status": {
+            "containerStatuses": [
+                {"name": "raftnode", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+            ]
+        },
+    }
+    assert read_pods("demo", [body], now_utc())[0].waiting == "ImagePullBackOff"
+    body["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}
+    ]
+    assert read_pods("demo", [body], now_utc())[0].waiting == "Unschedulable"

@@ -312,5 +312,6 @@ class ApiError(ApiModel):
     """What was wrong, where, and what to do."""
     leader: Replica | None = None
     leader_api: EndpointText | None = None
-    outcome: Literal["not_done", "unknown"] = "not_done"
-    """`unknown`: the request may have been carried out or still may be."""
+    outcome: Literal["not_done", "unknown"]
+    """`unknown`: the request may have been carried out or still may be. Without a default: an
+    error in the same shape from something between, which does not say so, promises nothing."""

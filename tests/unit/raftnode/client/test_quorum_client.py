@@ -237,7 +237,12 @@ async def test_chain_of_ever_new_hints_is_bounded():
         nonlocal asked
         await read_request(reader)
         asked += 1
-        error = {"error": "NOT_LEADER", "message": "x", "leader_api": f"127.0.0.{asked + 1}:9"}
+        error = {
+            "error": "NOT_LEADER",
+            "message": "x",
+            "leader_api": f"127.0.0.{asked + 1}:9",
+            "outcome": "not_done",
+        }
         respond(writer, 421, error)
 
     async with raw_server(pointing) as at, quick(at, timeout_ms=200) as client:
@@ -252,6 +257,23 @@ async def test_refused_connections_are_passed_over():
         for _ in range(5):
             await client.put("a", b"1")
     assert service.appends == 5
+
+
+@pytest.mark.parametrize("status", [421, 429, 503, 502])
+async def test_write_is_not_repeated_on_the_word_of_something_between(status: int):
+    """A gateway's error has the same shape, but it may have passed the write on."""
+    requests = 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal requests
+        await read_request(reader)
+        requests += 1
+        respond(writer, status, {"error": "Unavailable", "message": "upstream timed out"})
+
+    async with raw_server(handle) as at, quick(at) as client:
+        with pytest.raises(OutcomeUnknownError, match=f"HTTP {status}"):
+            await client.put("a", b"1")
+    assert requests == 1
 
 
 async def test_blank_node_is_passed_over():

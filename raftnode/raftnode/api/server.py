@@ -84,7 +84,9 @@ def make_app(
 
     app = web.Application(middlewares=[_make_middleware(observer)])
     for route in routes:
-        app.router.add_route(route.method, route.path.replace("{key}", "{key:.*}"), route.handler)
+        # A key is all the rest of the path, slashes and line ends too.
+        path = route.path.replace("{key}", "{key:(?s:.*)}")
+        app.router.add_route(route.method, path, route.handler)
     app.router.add_route("GET", "/openapi.json", describe_api)
     return app
 

@@ -259,6 +259,22 @@ async def test_refused_connections_are_passed_over():
     assert service.appends == 5
 
 
+@pytest.mark.parametrize(
+    "key",
+    ["..", "a/../b", "../quorum/resign", "//", "%2F", "%", "a?b#c", "ü b+c", ";", "\0", "a\nb"],
+)
+async def test_key_is_the_same_on_both_sides_whatever_is_in_it(key: str):
+    service = MemoryService()
+    async with node(service) as at, quick(at) as client:
+        await client.put(key, b"1")
+        found = await client.get(key)
+        assert found is not None
+        assert found.value == b"1"
+        assert [entry.key for entry in (await client.list()).entries] == [key]
+        await client.delete(key)
+        assert await client.get(key) is None
+
+
 @pytest.mark.parametrize("status", [421, 429, 503, 502])
 async def test_write_is_not_repeated_on_the_word_of_something_between(status: int):
     """A gateway's error has the same shape, but it may have passed the write on."""

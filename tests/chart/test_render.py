@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,6 +16,9 @@ from kraftquorum_devcluster import chart
 from kraftquorum_devcluster.errors import CommandError
 from kraftquorum_devcluster.paths import binaries_dir
 from kraftquorum_operator import names
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.resources.metadata import Owner
+from kraftquorum_operator.resources.statefulset import statefulset
 from kraftquorum_operator.rights import LEASE, WATCHED, Right
 from kraftquorum_operator.settings import Settings
 
@@ -195,6 +199,31 @@ def test_policies_let_in_and_out_what_is_needed() -> None:
     labels = deployment(*CASES["everything"])["spec"]["template"]["metadata"]["labels"]
     assert clients["from"][0]["podSelector"]["matchLabels"].items() <= labels.items()
     assert len(clients["from"]) == 3
+
+
+def test_monitors_find_what_they_are_for() -> None:
+    objects = chart.render(*CASES["everything"])
+    service = of_kind(objects, "Service")[0]
+    monitor = of_kind(objects, "ServiceMonitor")[0]["spec"]
+    labels = service["metadata"]["labels"]
+    assert monitor["selector"]["matchLabels"].items() <= labels.items()
+    assert monitor["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
+    assert monitor["endpoints"][0]["honorLabels"] is True
+
+    node = statefulset(Owner("data", "demo", "uid"), QuorumSpec())["spec"]["template"]
+    pods = of_kind(objects, "PodMonitor")[0]["spec"]
+    assert pods["selector"]["matchLabels"].items() <= node["metadata"]["labels"].items()
+    ports = {port["name"] for port in node["spec"]["containers"][0]["ports"]}
+    assert pods["podMetricsEndpoints"][0]["port"] in ports
+    given = {r["targetLabel"]: r for r in pods["podMetricsEndpoints"][0]["relabelings"]}
+    wanted = {"quorum": names.LABEL_INSTANCE, "node_id": names.LABEL_POD_INDEX}
+    for target, label in wanted.items():
+        meta = "__meta_kubernetes_pod_label_" + re.sub(r"[^a-z]", "_", label)
+        assert given[target]["sourceLabels"] == [meta]
+    assert pods["namespaceSelector"] == {"any": True}
+    on = "--set=monitoring.podMonitor.enabled=true"
+    some = of_kind(chart.render(*CASES["namespaced"], on), "PodMonitor")[0]["spec"]
+    assert some["namespaceSelector"] == {"matchNames": ["team-a", "team-b"]}
 
 
 def test_dashboards_and_rules_are_the_files_that_there_are(tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""The table of rights covers whatever the operator can ask Kubernetes for."""
+
+from __future__ import annotations
+
+import pytest
+
+from kraftquorum_operator.clients import kube
+from kraftquorum_operator.handlers import CHILDREN
+from kraftquorum_operator.rights import LEASE, WATCHED, Right
+
+RIGHTS = (*WATCHED, *LEASE)
+KNOWN = {(right.group, right.resource) for right in RIGHTS}
+
+
+@pytest.mark.parametrize("kind", kube._RESOURCES)
+def test_every_kind_of_the_client_is_in_the_table(kind: str) -> None:
+    parts = kube.path(kind, "ns").strip("/").split("/")
+    group = "" if parts[0] == "api" else parts[1]
+    assert (group, parts[-1]) in KNOWN
+
+
+@pytest.mark.parametrize(("group", "version", "plural"), CHILDREN)
+def test_what_is_watched_may_be_watched(group: str, version: str, plural: str) -> None:
+    (right,) = [one for one in WATCHED if (one.group, one.resource) == (group, plural)]
+    assert {"list", "watch"} <= set(right.verbs)
+
+
+def test_no_secret_no_wildcard_and_nothing_of_roles() -> None:
+    for right in RIGHTS:
+        assert right.resource not in {"secrets", "roles", "rolebindings", "nodes", "*"}
+        assert "*" not in right.verbs
+        assert right.why
+    assert len(KNOWN) == len(WATCHED) + 1
+
+
+def test_a_right_is_written_as_kubectl_does() -> None:
+    assert str(Right("apps", "statefulsets", (), "")) == "statefulsets.apps"
+    assert str(Right("", "pods", (), "")) == "pods"

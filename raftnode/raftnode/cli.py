@@ -15,6 +15,7 @@ from typing import Annotated, cast
 import typer
 
 GROUPS = {
+    "node": "raftnode.commands.node",
     "storage": "raftnode.commands.storage",
     "metadata-quorum": "raftnode.commands.quorum",
     "log": "raftnode.commands.log",

@@ -23,7 +23,8 @@ from kraftquorum_devcluster.tasks import TaskSet
 
 from .context import NodeSettings
 from .mounts import PathRewriter
-from .prober import ProbeTarget, watch_probe
+from .podspec import stop_hook
+from .prober import ProbeTarget, run_hook, watch_probe
 from .probes import ProbeKind
 from .status import ContainerState, Terminated
 
@@ -31,6 +32,8 @@ _MESSAGE_MAX_BYTES = 4096
 _LOG_FALLBACK_BYTES = 2048
 _RETRY_PREPARE_S = 0.5
 _LOGS_KEPT = 5
+_GRACE_AFTER_HOOK_S = 2.0
+"""What the process has left at least, however long its hook took: the kubelet's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class Container:
         self._settings = settings
         self._hooks = hooks
         self._starts = 0
+        self._target: ProbeTarget | None = None
         self._backoff_s = 0.0
         if before is not None:
             self._carry_over(before)
@@ -144,11 +148,28 @@ class Container:
             )
             self.state.restart_count += 1
 
-    async def stop(self, grace_s: float) -> None:
-        """End the process. Duty of the caller: cancel `run` first."""
-        if self.child is not None:
-            await self.child.stop(grace_s)
-            await self._end_leftovers(self.child)
+    async def stop(self, grace_s: float, *, hook: bool = False) -> None:
+        """End the process, its `preStop` first with ``hook``; a hook's time is part of the grace.
+
+        Duty of the caller: cancel `run` first.
+        """
+        if self.child is None:
+            return
+        if hook and grace_s > 0:
+            grace_s = await self._before_stop(self.child, grace_s)
+        await self.child.stop(grace_s)
+        await self._end_leftovers(self.child)
+
+    async def _before_stop(self, child: Child, grace_s: float) -> float:
+        """Run ``lifecycle.preStop`` as the kubelet does; returns what is left of the grace."""
+        hook = stop_hook(self.spec)
+        if hook is None or self._target is None or not child.running:
+            return grace_s
+        begun = time.monotonic()
+        problem = await run_hook(hook, self._target, child, grace_s)
+        if problem is not None:
+            self._hooks.tell("FailedPreStopHook", f"PreStopHook failed: {problem}", True)
+        return max(_GRACE_AFTER_HOOK_S, grace_s - (time.monotonic() - begun))
 
     async def _end_leftovers(self, child: Child) -> None:
         """Kill what the process left behind: there is no PID namespace to do it."""
@@ -184,9 +205,10 @@ class Container:
         self.state.ready = self.state.started and "readinessProbe" not in self.spec
         self._hooks.tell("Started", f"Started container {self.spec['name']}", False)
         self._hooks.changed()
+        self._target = self._probe_target(launch)
         probes = TaskSet(f"probes/{self.spec['name']}")
         try:
-            probes.start(self._probe(child, launch, probes), "all")
+            probes.start(self._probe(child, self._target, probes), "all")
             code = await child.process.wait()
         finally:
             await probes.cancel_all()
@@ -219,8 +241,8 @@ class Container:
                 self._hooks.changed()
             await asyncio.sleep(_RETRY_PREPARE_S)
 
-    async def _probe(self, child: Child, launch: Launch, tasks: TaskSet) -> None:
-        target = ProbeTarget(
+    def _probe_target(self, launch: Launch) -> ProbeTarget:
+        return ProbeTarget(
             container=self.spec,
             address=self._address,
             env=launch.env,
@@ -230,6 +252,7 @@ class Container:
             rewrite=launch.rewriter.rewrite,
         )
 
+    async def _probe(self, child: Child, target: ProbeTarget, tasks: TaskSet) -> None:
         async def watch(kind: ProbeKind, changed: Callable[[bool, str], None]) -> bool:
             if kind.value not in self.spec:
                 return True
@@ -262,9 +285,10 @@ class Container:
         self._hooks.tell("Unhealthy", f"{word} probe failed: {text}", True)
         self._hooks.tell("Killing", f"Container {self.spec['name']} will be restarted", False)
         # Stopping a cancelled probe task must not stop the killing half-way.
-        child.signal(signal.SIGTERM)
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(self._grace_s)
+            grace_s = await self._before_stop(child, self._grace_s)
+            child.signal(signal.SIGTERM)
+            await asyncio.sleep(grace_s)
         child.signal(signal.SIGKILL)
 
     def _last_words(self, termination_file: Path, exit_code: int) -> str:

@@ -5,12 +5,13 @@ contexts, affinity, tolerations, service accounts, DNS settings, priority.
 """
 
 from kraftquorum_devcluster.errors import NotReadyToRunError, UnsupportedPodError
-from kraftquorum_devcluster.objects import Json, children
+from kraftquorum_devcluster.objects import Json, child, children
 
 _POD_FIELDS = ("initContainers", "ephemeralContainers", "readinessGates", "hostNetwork", "hostPID")
-_CONTAINER_FIELDS = ("lifecycle", "volumeDevices", "restartPolicyRules", "stdin", "tty")
+_CONTAINER_FIELDS = ("volumeDevices", "restartPolicyRules", "stdin", "tty")
 _VOLUMES = ("persistentVolumeClaim", "configMap", "secret", "emptyDir")
 _PROBE_ACTIONS = ("httpGet", "tcpSocket", "exec")
+_HOOK_ACTIONS = ("exec", "httpGet")
 _PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 
 
@@ -57,6 +58,11 @@ def _container_problems(container: Json) -> list[str]:
         for mount in children(container, "volumeMounts")
         if mount["mountPath"].rstrip("/") == "" or mount.get("subPathExpr")
     )
+    problems.extend(
+        f"{where} lifecycle.{moment} of another kind than preStop with {' or '.join(_HOOK_ACTIONS)}"
+        for moment in child(container, "lifecycle")
+        if moment != "preStop" or not set(_HOOK_ACTIONS) & set(container["lifecycle"][moment])
+    )
     for name in _PROBES:
         probe = container.get(name)
         if probe and not any(action in probe for action in _PROBE_ACTIONS):
@@ -71,6 +77,11 @@ def claim_names(pod: Json) -> list[str]:
         for volume in children(pod["spec"], "volumes")
         if volume.get("persistentVolumeClaim")
     ]
+
+
+def stop_hook(container: Json) -> Json | None:
+    """What is to be done before the container is told to stop."""
+    return child(container, "lifecycle").get("preStop")
 
 
 def port_number(container: Json, port: int | str) -> int:

@@ -1,4 +1,7 @@
-"""Asks the questions of a container's probes; `probes` decides what answers mean."""
+"""Asks the questions of a container's probes, and runs its hook before the end.
+
+`probes` decides what answers mean.
+"""
 
 import asyncio
 import contextlib
@@ -11,7 +14,8 @@ from pathlib import Path
 import aiohttp
 
 from kraftquorum_devcluster.objects import Json, children
-from kraftquorum_devcluster.processes import spawn
+from kraftquorum_devcluster.processes import Child, spawn
+from kraftquorum_devcluster.tasks import TaskSet
 
 from .podspec import port_number
 from .probes import ProbeKind, ProbeSchedule, ProbeSettings, ProbeState
@@ -58,6 +62,25 @@ async def watch_probe(
             if kind is ProbeKind.STARTUP:
                 return bool(state.holds)
         await asyncio.sleep(schedule.delay_s)
+
+
+async def run_hook(hook: Json, target: ProbeTarget, child: Child, timeout_s: float) -> str | None:
+    """Run a `preStop` until it ends, the container's process does, or the time is up.
+
+    Returns:
+        What went wrong, None if nothing.
+    """
+    tasks = TaskSet("preStop")
+    try:
+        asking = tasks.start(_ask(hook, target, timeout_s), "hook")
+        ended = tasks.start(child.process.wait(), "container")
+        await asyncio.wait({asking, ended}, return_when=asyncio.FIRST_COMPLETED)
+        if not asking.done():
+            return "the container ended before it"
+        success, text = asking.result()
+        return None if success else text
+    finally:
+        await tasks.cancel_all()
 
 
 async def _ask(spec: Json, target: ProbeTarget, timeout_s: float) -> tuple[bool, str]:

@@ -127,18 +127,18 @@ class PodWorker:
                 self._tasks.start(container.run(), container.spec["name"])
             self._tasks.start(self._refresh_volumes(), "volumes")
         await self._ending.wait()
-        await self._end(self._grace_s())
+        await self._end(self._grace_s(), hooks=not self._forced)
         await self._delete_object()
 
     async def stop(self) -> None:
         """End the processes because the whole cluster stops; the object stays."""
         await self._end(self._context.settings.shutdown_grace_s)
 
-    async def _end(self, grace_s: float) -> None:
+    async def _end(self, grace_s: float, *, hooks: bool = False) -> None:
         await self._tasks.cancel_all()
         async with asyncio.TaskGroup() as group:
             for container in self.containers:
-                group.create_task(container.stop(grace_s))
+                group.create_task(container.stop(grace_s, hook=hooks))
         self.containers = []
         if self.address:
             self._context.hosts.drop(self.namespace, self.name)

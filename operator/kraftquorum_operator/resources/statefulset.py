@@ -13,6 +13,10 @@ from kraftquorum_operator.resources.metadata import Body, Owner, metadata, selec
 GRACE_SECONDS = 15
 """Time for a leader to hand over and for the log to be closed."""
 
+HAND_OVER_MS = 4000
+"""How long the hook before the end may look for a successor: with the node's own five seconds
+for its end it stays within the grace."""
+
 
 def statefulset(owner: Owner, spec: QuorumSpec) -> Body:
     """The StatefulSet of a quorum, without its number of replicas."""
@@ -104,6 +108,14 @@ def _container(owner: Owner, spec: QuorumSpec) -> Body:
         "startupProbe": _probe("/healthz/live", period=2, failures=900),
         "livenessProbe": _probe("/healthz/live", period=5, failures=6),
         "readinessProbe": _probe("/healthz/ready", period=1, failures=2),
+        # Leadership goes while the node still answers; the voters stay as they are.
+        "lifecycle": {
+            "preStop": {
+                "exec": {
+                    "command": ["raftnode", "node", "hand-over", f"--timeout-ms={HAND_OVER_MS}"]
+                }
+            }
+        },
         "volumeMounts": [{"name": names.CLAIM_TEMPLATE, "mountPath": names.DATA_PATH}],
         "securityContext": {
             "allowPrivilegeEscalation": False,

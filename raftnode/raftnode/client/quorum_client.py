@@ -136,6 +136,16 @@ class QuorumClient:
         answer = await self._asker.ask_one(endpoint, post("/v1/join", request), timeout_ms)
         return decode_write(answer, NodeInfo)
 
+    async def resign_node(self, endpoint: Endpoint, *, timeout_ms: int | None = None) -> NodeInfo:
+        """Make this node hand leadership over; one that leads instead by now is left alone.
+
+        Raises:
+            NotDoneError, OutcomeUnknownError: as they say.
+        """
+        call = post("/v1/quorum/resign", ResignRequest())
+        answer = await self._asker.ask_one(endpoint, call, timeout_ms)
+        return decode_write(answer, NodeInfo)
+
     # The quorum.
 
     async def describe_quorum(

@@ -17,6 +17,7 @@ def test_what_is_harmless_is_accepted():
                 "resources": {"limits": {"cpu": "1"}},
                 "volumeMounts": [{"name": "d", "mountPath": "/data"}],
                 "livenessProbe": {"tcpSocket": {"port": 1}},
+                "lifecycle": {"preStop": {"exec": {"command": ["true"]}}},
             },
             affinity={"podAntiAffinity": {}},
             tolerations=[{}],
@@ -32,7 +33,8 @@ def test_what_is_harmless_is_accepted():
     ("bad", "named"),
     [
         (pod({"command": None}), "no command"),
-        (pod({"lifecycle": {"preStop": {}}}), "lifecycle"),
+        (pod({"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}), "lifecycle.preStop"),
+        (pod({"lifecycle": {"postStart": {"exec": {"command": ["a"]}}}}), "lifecycle.postStart"),
         (pod({"readinessProbe": {"grpc": {"port": 1}}}), "readinessProbe"),
         (pod({"volumeMounts": [{"name": "d", "mountPath": "/"}]}), "mount at /"),
         (pod(initContainers=[{"name": "i"}]), "initContainers"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.spec import NodeSettings as SpecNodeSettings
@@ -14,6 +15,7 @@ from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.latch import latch, read_latch
 from kraftquorum_operator.resources.metadata import Owner
 from kraftquorum_operator.resources.statefulset import fetch_max_wait_ms
+from raftnode.cli import make_app
 from raftnode.core.types import Endpoint
 from raftnode.settings import NodeSettings
 
@@ -103,3 +105,40 @@ def test_every_pair_of_times_that_the_resource_allows_is_one_that_a_node_takes(f
         election_timeout_ms=election,
         fetch_max_wait_ms=fetch_max_wait_ms(times),
     )
+
+
+def test_pods_pass_the_restricted_pod_security_standard() -> None:
+    pod = bodies()["StatefulSet/demo"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["automountServiceAccountToken"] is False
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    assert all("hostPort" not in port for port in container["ports"])
+
+
+def test_user_of_the_pods_is_the_images() -> None:
+    root = Path(__file__).parents[3]
+    context = bodies()["StatefulSet/demo"]["spec"]["template"]["spec"]["securityContext"]
+    ids = {context["runAsUser"], context["runAsGroup"], context["fsGroup"]}
+    assert len(ids) == 1
+    (uid,) = ids
+    assert f"USER {uid}:{uid}" in (root / "Dockerfile").read_text()
+
+
+def test_leadership_is_handed_over_before_the_end_and_within_the_grace() -> None:
+    pod = bodies()["StatefulSet/demo"]["spec"]["template"]["spec"]
+    hook = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    program, *arguments = hook
+    assert program == "raftnode", "no shell: the image has none"
+    shown = CliRunner().invoke(make_app(), [*arguments[:2], "--help"])
+    assert shown.exit_code == 0, shown.output
+    (timeout,) = (word for word in arguments if word.startswith("--timeout-ms="))
+    node_grace_ms = NodeSettings.model_fields["shutdown_grace_ms"].default
+    whole_ms = int(timeout.partition("=")[2]) + node_grace_ms
+    assert whole_ms + 2000 <= 1000 * pod["terminationGracePeriodSeconds"]

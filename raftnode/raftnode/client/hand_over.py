@@ -1,0 +1,73 @@
+"""Makes one node give leadership up before it is stopped, and waits for who takes it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from raftnode.api.model import NodeInfo, Replica
+from raftnode.client.errors import OutcomeUnknownError, RefusedError
+from raftnode.client.quorum_client import QuorumClient
+from raftnode.core.types import Endpoint
+
+_PAUSE_S = 0.05
+_ANSWER_MS_MIN = 200
+"""A node is given so long to answer, however late it is."""
+
+
+async def hand_over(client: QuorumClient, node: Endpoint, *, timeout_ms: int) -> str:
+    """See to it that the node does not lead, if another can; voters are never changed.
+
+    Asks that node and no other, so that whoever leads instead is left alone, and may be
+    asked again at any time.
+
+    Args:
+        client: its endpoints do not matter.
+        node: where the node's API listens.
+        timeout_ms: how long to wait for somebody who is caught up, and for the new leader.
+
+    Returns:
+        What was found or done, for people.
+
+    Raises:
+        UnavailableError: the node does not answer.
+        RefusedError: it still leads at the deadline, and says why.
+        OutcomeUnknownError: it still leads at the deadline, and did not say why.
+    """
+    deadline_s = time.monotonic() + timeout_ms / 1000
+    asked = False
+    while True:
+        left_ms = max(_ANSWER_MS_MIN, int(1000 * (deadline_s - time.monotonic())))
+        info = await client.describe_node(node, timeout_ms=left_ms)
+        if (found := _done(info, asked=asked)) is not None:
+            return found
+        late = time.monotonic() >= deadline_s
+        if late and asked:
+            again = info.role == "leader"
+            return f"{_name(info)} " + ("was elected again" if again else "leads no more")
+        if info.role == "leader":
+            try:
+                await client.resign_node(node, timeout_ms=left_ms)
+                asked = True
+            except (RefusedError, OutcomeUnknownError):
+                # Nobody is caught up, or it leads no more: the next look tells.
+                if late:
+                    raise
+        await asyncio.sleep(_PAUSE_S)
+
+
+def _done(info: NodeInfo, *, asked: bool) -> str | None:
+    """What there is to say if there is nothing left to do."""
+    own = _name(info)
+    if info.role == "leader":
+        alone = all(_name(voter) == own for voter in info.voters)
+        return f"{own} is the only voter: nobody can take over" if alone else None
+    if not asked:
+        return f"{own} does not lead ({info.role}): nothing to hand over"
+    if info.leader is not None:
+        return f"{own} handed leadership over to {info.leader.key}"
+    return None
+
+
+def _name(info: NodeInfo | Replica) -> str:
+    return f"{info.node_id}-{info.directory_id}"

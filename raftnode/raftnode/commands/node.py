@@ -1,0 +1,53 @@
+"""`raftnode node`: what is asked of one node, whoever leads."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from raftnode.client.hand_over import hand_over as hand_node_over
+from raftnode.commands.connection import HostsFile, TimeoutMs, ask
+from raftnode.commands.output import usage
+from raftnode.core.types import Endpoint
+
+app = typer.Typer(no_args_is_help=True, help="Speak to one node.")
+
+HAND_OVER_TIMEOUT_MS = 4000
+_REACHED_BY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "[::1]"}
+
+
+@app.command()
+def hand_over(
+    *,
+    api: Annotated[
+        str,
+        typer.Option(
+            "--api",
+            envvar="RAFTNODE_API_LISTEN",
+            metavar="HOST:PORT",
+            help="The node's API; by default where this container's node listens.",
+        ),
+    ] = "localhost:9080",
+    hosts_file: HostsFile = None,
+    timeout_ms: TimeoutMs = HAND_OVER_TIMEOUT_MS,
+) -> None:
+    """Make this node give leadership up if it leads, and wait until another one leads.
+
+    For a pod's preStop hook: nothing to do is success, the voters stay as they are, and it
+    may be run again at any time. Stopping the node does the same, but this is done while it
+    still answers, so that clients are told where to go on.
+    """
+    try:
+        given = Endpoint.parse(api)
+    except ValueError as error:
+        raise usage(f"--api: {error}") from None
+    node = Endpoint(_REACHED_BY.get(given.host, given.host), given.port)
+    typer.echo(
+        ask(
+            str(node),
+            hosts_file,
+            timeout_ms,
+            lambda client: hand_node_over(client, node, timeout_ms=timeout_ms),
+        )
+    )

@@ -1,0 +1,111 @@
+"""`raftnode node hand-over`: what a pod's preStop hook runs, against real processes."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from raftnode.client import QuorumClient, RefusedError
+from raftnode.client.hand_over import hand_over as hand_node_over
+from raftnode.commands.output import CommandExitCode
+from raftnode.testing.localquorum import LocalNode, LocalQuorum
+
+pytestmark = pytest.mark.timeout(90)
+
+
+async def hand_over(node: LocalNode, *flags: str, **environment: str) -> tuple[int, str]:
+    """Run the hook as the node's container would."""
+    process = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).with_name("raftnode")),
+        "node",
+        "hand-over",
+        *flags,
+        env={**os.environ, **node.environment, **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    return process.returncode or 0, output.decode()
+
+
+async def test_leader_hands_over_while_it_still_answers(quorum: LocalQuorum):
+    before = await quorum.form(3)
+    old = await quorum.leader()
+    await quorum.client.put("key", b"value")
+
+    code, said = await hand_over(old)
+
+    assert code == 0, said
+    assert "handed leadership over to" in said
+    info = await quorum.info(old)
+    assert info.leader is not None, "it is no leader any more, and it still answers"
+    assert info.leader.node_id != old.node_id
+    assert f"{info.leader.key}" in said
+    after = await quorum.describe()
+    assert after.leader.node_id != old.node_id
+    assert after.voter_record == before.voter_record, "membership is not changed"
+    assert {one.key for one in after.voters} == {one.key for one in before.voters}
+    found = await quorum.client.get("key")
+    assert found is not None
+    assert found.value == b"value"
+
+    assert old.stop() == 0
+    assert (await quorum.describe()).epoch == after.epoch, "its end costs no election"
+
+
+async def test_follower_has_nothing_to_hand_over_and_disturbs_nobody(quorum: LocalQuorum):
+    await quorum.form(3)
+    before = await quorum.describe()
+    follower = next(node for node in quorum.nodes[:3] if node.node_id != before.leader.node_id)
+    for _ in range(2):
+        code, said = await hand_over(follower)
+        assert code == 0, said
+        assert "nothing to hand over" in said
+    assert (await quorum.describe()).epoch == before.epoch
+
+
+async def test_only_voter_is_not_held_up(quorum: LocalQuorum):
+    await quorum.form(1)
+    before = await quorum.describe()
+    code, said = await hand_over(quorum.nodes[0])
+    assert code == 0, said
+    assert "only voter" in said
+    assert (await quorum.describe()).epoch == before.epoch
+
+
+@pytest.mark.slow
+async def test_leader_that_nobody_can_follow_goes_on_leading_and_the_hook_ends(
+    quorum: LocalQuorum,
+):
+    for node in quorum.nodes:
+        node.environment["RAFTNODE_FETCH_TIMEOUT_MS"] = "6000"
+    await quorum.form(3)
+    leader = await quorum.leader()
+    others = [node for node in quorum.nodes[:3] if node is not leader]
+    for node in others:
+        node.signal(signal.SIGSTOP)
+    try:
+        async with QuorumClient([leader.api], timeout_ms=2000) as client:
+            # It resigns for want of a majority after 9 s; from 6 s on nobody is caught up.
+            await asyncio.sleep(6.5)
+            with pytest.raises(RefusedError, match="WAITING"):
+                await hand_node_over(client, leader.api, timeout_ms=200)
+            assert (await quorum.info(leader)).role == "leader"
+    finally:
+        for node in others:
+            node.signal(signal.SIGCONT)
+
+
+async def test_node_that_does_not_answer_is_said_so(quorum: LocalQuorum):
+    code, said = await hand_over(quorum.nodes[0], "--timeout-ms", "500")
+    assert code == CommandExitCode.UNAVAILABLE
+    assert "127." in said
+
+
+async def test_wildcard_address_is_asked_on_loopback(quorum: LocalQuorum):
+    code, said = await hand_over(quorum.nodes[0], RAFTNODE_API_LISTEN="0.0.0.0:1")
+    assert code == CommandExitCode.UNAVAILABLE
+    assert "127.0.0.1:1" in said

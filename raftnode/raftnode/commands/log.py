@@ -1,8 +1,7 @@
-"""`raftnode log`: append raw records, read the committed log."""
+"""`raftnode log`: append raw records, read the committed log, look into its files."""
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 
 from raftnode.client import LogRecord, QuorumClient
+from raftnode.commands import logfiles
 from raftnode.commands.connection import (
     DEFAULT_SERVER,
     DEFAULT_TIMEOUT_MS,
@@ -20,9 +20,12 @@ from raftnode.commands.connection import (
     TimeoutMs,
     ask,
 )
-from raftnode.commands.output import print_json
+from raftnode.commands.output import as_text, base64_text, print_json
 
-app = typer.Typer(no_args_is_help=True, help="Append to the log and read what is committed.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Append to the log, read what is committed, and look into its files.",
+)
 
 
 @app.command()
@@ -87,8 +90,8 @@ def _text_line(record: LogRecord) -> str:
     if record.control is not None:
         what = f"{record.control}\t{json.dumps(_plain(record.fields))}"
     else:
-        value = "(deleted)" if record.value is None else _text(record.value)
-        what = f"{'-' if record.key is None else _text(record.key)}\t{value}"
+        value = "(deleted)" if record.value is None else as_text(record.value)
+        what = f"{'-' if record.key is None else as_text(record.key)}\t{value}"
     return f"{record.offset}\t{record.epoch}\t{what}"
 
 
@@ -100,8 +103,8 @@ def _json_line(record: LogRecord) -> str:
             "timestamp_ms": record.timestamp_ms,
             "control": record.control,
             "fields": _plain(record.fields),
-            "key": _base64(record.key),
-            "value": _base64(record.value),
+            "key": base64_text(record.key),
+            "value": base64_text(record.value),
         }
     )
 
@@ -110,11 +113,6 @@ def _plain(fields: Mapping[str, object] | None) -> dict[str, object] | None:
     return None if fields is None else dict(fields)
 
 
-def _base64(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()
-
-
-def _text(value: bytes) -> str:
-    """Show bytes on one line; what is not printable is escaped."""
-    text = value.decode(errors="backslashreplace")
-    return text if text.isprintable() else json.dumps(text)[1:-1]
+app.command()(logfiles.dump)
+app.command()(logfiles.verify)
+app.command()(logfiles.stats)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import enum
 import json
 import sys
@@ -20,6 +21,7 @@ class CommandExitCode(enum.IntEnum):
     UNAVAILABLE = 4
     OUTCOME_UNKNOWN = 5
     NOT_FOUND = 6
+    DERIVED_DAMAGED = 7
 
 
 EXIT_CODE_MEANINGS: dict[ExitCode | CommandExitCode, str] = {
@@ -31,6 +33,8 @@ EXIT_CODE_MEANINGS: dict[ExitCode | CommandExitCode, str] = {
     CommandExitCode.OUTCOME_UNKNOWN: "A write was sent and nobody can say whether it was done; "
     "look before repeating it.",
     CommandExitCode.NOT_FOUND: "The key has no value.",
+    CommandExitCode.DERIVED_DAMAGED: "`log verify`: the records are whole, but an index or another "
+    "file that a start makes again from them is missing or damaged. Delete it and start the node.",
     ExitCode.STORAGE_FAILED: "A write or an fsync failed. Replace the disk and the replica.",
     ExitCode.STORAGE_LOST: "The data directory is gone or is another one than was opened.",
     ExitCode.STORAGE_CORRUPT: "Damage that a crash cannot explain. Replace the replica.",
@@ -84,6 +88,17 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
     for line in lines:
         cells = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
         typer.echo("\t".join(cells).rstrip())
+
+
+def as_text(value: bytes) -> str:
+    """Show bytes on one line; what is not printable is escaped."""
+    text = value.decode(errors="backslashreplace")
+    return text if text.isprintable() else json.dumps(text)[1:-1]
+
+
+def base64_text(value: bytes | None) -> str | None:
+    """Bytes for JSON."""
+    return None if value is None else base64.b64encode(value).decode()
 
 
 def print_bytes(value: bytes) -> None:

@@ -50,6 +50,8 @@ def recover(settings: NodeSettings, directory: DataDirectory, log: Log) -> RaftC
             f"the log is at raft.version {index.raft_version}, this program knows {RAFT_VERSION}: "
             "run a newer one"
         )
+    if log.rebuilt:
+        _log.warning("log_files_made_again", files=list(log.rebuilt), log_end=log.end_offset)
     if log.torn_tail is not None:
         _log.warning("torn_tail_cut_off", damage=str(log.torn_tail), log_end=log.end_offset)
     return RaftCore(

@@ -100,7 +100,8 @@ class Node:
         )
         try:
             log = await asyncio.to_thread(
-                directory.open_log, LogSettings(segment_bytes=settings.segment_bytes)
+                directory.open_log,
+                LogSettings(segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms),
             )
             try:
                 await self._run_on(directory, log)

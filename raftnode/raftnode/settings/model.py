@@ -181,6 +181,14 @@ class NodeSettings(BaseSettings):
         description="Size at which a new segment file is begun, bytes. Recovery after a crash "
         "reads the last segment whole, so smaller ones start faster.",
     )
+    segment_ms: int = Field(
+        default=604_800_000,
+        ge=1,
+        le=36_500 * 86_400_000,
+        description="How much later than the first batch of a segment, by their timestamps, a "
+        "batch may be to be written there, milliseconds; one that is later begins a new segment. "
+        "Kafka's default, 7 days: a quiet log too is made of files that grow old.",
+    )
 
     # The disk.
     storage_check_interval_ms: int = Field(

@@ -47,6 +47,20 @@ def read_recovery_point(files: Files, path: Path) -> Offset | None:
     return Offset(int(digits))
 
 
+def read_flushed_offset(files: Files, path: Path) -> Offset:
+    """What the file says; 0 if it is missing or damaged."""
+    return _decode_mark(files.read_bytes(path, _MARK.size + 1) or b"")
+
+
+def _decode_mark(data: bytes) -> Offset:
+    if len(data) != _MARK.size:
+        return FIRST_OFFSET
+    offset, crc = _MARK.unpack(data)
+    if offset < 0 or crc != crc32c.crc32c(data[:8]):
+        return FIRST_OFFSET
+    return Offset(offset)
+
+
 class FlushedMark:
     """The open `flushed-offset` file."""
 
@@ -60,13 +74,7 @@ class FlushedMark:
         return cls(files.open(path, create=True))
 
     def _read(self) -> Offset:
-        data = self._file.pread(_MARK.size + 1, 0)
-        if len(data) != _MARK.size:
-            return FIRST_OFFSET
-        offset, crc = _MARK.unpack(data)
-        if offset < 0 or crc != crc32c.crc32c(data[:8]):
-            return FIRST_OFFSET
-        return Offset(offset)
+        return _decode_mark(self._file.pread(_MARK.size + 1, 0))
 
     def raise_to(self, offset: Offset) -> None:
         """Note that everything below is durable; call it only after the sync returned."""

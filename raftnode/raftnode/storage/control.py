@@ -1,9 +1,10 @@
 """Control records as bytes: key, and value in Kafka's flexible encoding.
 
-LeaderChange is Kafka's message (type 2, v1), with the leader's directory id as a
-tagged field of ours, because Kafka's names the leader by id alone (S1) and a leader
-outside the set stands in neither list (S8). Kafka and its tools skip unknown tagged
-fields. Types from 1000 on are ours (S27). Newer versions of a record may only append
+LeaderChange is Kafka's message (type 2) in version 0, which Kafka 4.1 writes too: it reads
+the record as version 0 whatever version it says, so a version 1 would stop its tools. The
+directory ids are tagged fields of ours, which Kafka skips: of each voter, and of the leader
+(S1), since a leader outside the set stands in neither list (S8). Version 1 is read as well.
+Types from 1000 on are ours (S27). Newer versions of a record may only append
 fields, so a decoder reads those it knows and leaves the rest; unknown types decode
 to None and are kept in the log untouched.
 """
@@ -42,9 +43,10 @@ NO_DIRECTORY_ID = uuid.UUID(int=0)
 """Kafka's null UUID: a replica that has not said which storage it has."""
 
 _KEY_VERSION = 0
-_LEADER_CHANGE_VERSION = 1
+_LEADER_CHANGE_VERSION = 0
+_LEADER_CHANGE_KNOWN = 1
 _OUR_VERSION = 0
-_LEADER_DIRECTORY_ID_TAG = 10_000  # far from any tag that Kafka may add
+_DIRECTORY_ID_TAG = 10_000  # far from any tag that Kafka may add
 _ENDPOINT_TAG = 0
 _NO_TAGS = tagged_fields({})
 
@@ -94,7 +96,7 @@ def decode_control_record(key: bytes | None, value: bytes | None) -> ControlReco
     if version < 0:
         raise reader.error(f"version {version}")
     record = decode(reader, version)
-    known = _LEADER_CHANGE_VERSION if kind == LEADER_CHANGE else _OUR_VERSION
+    known = _LEADER_CHANGE_KNOWN if kind == LEADER_CHANGE else _OUR_VERSION
     if version <= known and reader.position != reader.end:
         raise reader.error(f"{reader.end - reader.position} bytes left over")
     return record
@@ -109,7 +111,10 @@ def _encode_endpoint(endpoint: Endpoint) -> bytes:
 
 
 def _encode_replicas(keys: tuple[ReplicaKey, ...]) -> bytes:
-    return uvarint(len(keys) + 1) + b"".join(_encode_key(key) + _NO_TAGS for key in keys)
+    return uvarint(len(keys) + 1) + b"".join(
+        int32(key.node_id) + tagged_fields({_DIRECTORY_ID_TAG: key.directory_id.bytes})
+        for key in keys
+    )
 
 
 def _encode_leader_change(record: LeaderChange) -> bytes:
@@ -118,7 +123,7 @@ def _encode_leader_change(record: LeaderChange) -> bytes:
         + int32(record.leader.node_id)
         + _encode_replicas(record.voters)
         + _encode_replicas(record.granting_voters)
-        + tagged_fields({_LEADER_DIRECTORY_ID_TAG: record.leader.directory_id.bytes})
+        + tagged_fields({_DIRECTORY_ID_TAG: record.leader.directory_id.bytes})
     )
 
 
@@ -137,25 +142,32 @@ def _decode_replicas(reader: Reader, version: int) -> tuple[ReplicaKey, ...]:
     keys: list[ReplicaKey] = []
     for _ in range(reader.compact_array_length()):
         node_id = _node_id(reader)
-        keys.append(ReplicaKey(node_id, reader.uuid() if version >= 1 else NO_DIRECTORY_ID))
-        reader.tagged_fields()
+        told = reader.uuid() if version >= 1 else None
+        tagged = _tagged_directory_id(reader, reader.tagged_fields())
+        keys.append(ReplicaKey(node_id, told or tagged or NO_DIRECTORY_ID))
     return tuple(keys)
+
+
+def _tagged_directory_id(reader: Reader, tags: dict[int, bytes]) -> uuid.UUID | None:
+    data = tags.get(_DIRECTORY_ID_TAG)
+    if data is None:
+        return None
+    if len(data) != 16:
+        raise reader.error(f"directory id of {len(data)} bytes")
+    return uuid.UUID(bytes=data)
 
 
 def _decode_leader_change(reader: Reader, version: int) -> LeaderChange:
     leader_id = _node_id(reader)
     voters = _decode_replicas(reader, version)
     granting = _decode_replicas(reader, version)
-    tags = reader.tagged_fields() if version <= _LEADER_CHANGE_VERSION else {}
-    directory_id = tags.get(_LEADER_DIRECTORY_ID_TAG)
-    if directory_id is None:
-        # Kafka's own record: the leader is whoever has its id, if that is one replica.
-        keys = {key for key in (*voters, *granting) if key.node_id == leader_id}
-        leader = keys.pop() if len(keys) == 1 else ReplicaKey(leader_id, NO_DIRECTORY_ID)
-    elif len(directory_id) != 16:
-        raise reader.error(f"directory id of {len(directory_id)} bytes")
-    else:
-        leader = ReplicaKey(leader_id, uuid.UUID(bytes=directory_id))
+    tags = reader.tagged_fields() if version <= _LEADER_CHANGE_KNOWN else {}
+    directory_id = _tagged_directory_id(reader, tags)
+    if directory_id is not None:
+        return LeaderChange(ReplicaKey(leader_id, directory_id), voters, granting)
+    # Kafka's own record: the leader is whoever has its id, if that is one replica.
+    keys = {key for key in (*voters, *granting) if key.node_id == leader_id}
+    leader = keys.pop() if len(keys) == 1 else ReplicaKey(leader_id, NO_DIRECTORY_ID)
     return LeaderChange(leader, voters, granting)
 
 

@@ -7,6 +7,7 @@ its checksum: comparing the log with this file on start is what finds a flipped 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +28,10 @@ class EpochStart:
     start_offset: Offset
 
 
+def _start_offset(entry: EpochStart) -> Offset:
+    return entry.start_offset
+
+
 class EpochIndex:
     """Epochs in the log in order.
 
@@ -40,6 +45,11 @@ class EpochIndex:
     def last_epoch(self) -> Epoch:
         """Epoch of the last record; -1 in an empty log."""
         return self.entries[-1].epoch if self.entries else NO_EPOCH
+
+    def epoch_at(self, offset: Offset) -> Epoch:
+        """Epoch of the record at an offset that is in the log; -1 before the first."""
+        place = bisect_right(self.entries, offset, key=_start_offset)
+        return self.entries[place - 1].epoch if place else NO_EPOCH
 
     def with_started(self, epoch: Epoch, start_offset: Offset) -> EpochIndex:
         """The index once a batch of that epoch stands at that offset."""

@@ -281,14 +281,18 @@ class Files:
         """Names in the directory, sorted."""
         return sorted(self.run("listdir", path, self.calls.listdir, str(path)))
 
-    def read_bytes(self, path: Path, limit: int = 1 << 20) -> bytes | None:
-        """The whole of a small file, None if there is none; at most `limit` bytes of it."""
+    def open_to_read(self, path: Path) -> File:
+        """Open a file for reading only."""
+        flags = os.O_RDONLY | os.O_CLOEXEC
+        return File(self, path, self.run("open", path, self.calls.open, str(path), flags, 0))
+
+    def read_bytes(self, path: Path, limit: int = 1 << 20, position: int = 0) -> bytes | None:
+        """A small file from a position on, at most `limit` bytes of it; None if there is none."""
         if self.stat(path) is None:
             return None
-        flags = os.O_RDONLY | os.O_CLOEXEC
-        file = File(self, path, self.run("open", path, self.calls.open, str(path), flags, 0))
+        file = self.open_to_read(path)
         try:
-            return file.pread(limit, 0)
+            return file.pread(limit, position)
         finally:
             file.close()
 

@@ -26,13 +26,15 @@ from pathlib import Path
 from raftnode.core.records import Batch
 from raftnode.core.types import LogPosition, Offset
 from raftnode.errors import StorageError, StorageLostError
-from raftnode.storage.batch import encode_control_batch, read_header
+from raftnode.storage import controlindex
+from raftnode.storage.batch import BatchHeader, encode_control_batch, read_header
 from raftnode.storage.checkpoints import (
     FLUSHED_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     FlushedMark,
     write_recovery_point,
 )
+from raftnode.storage.controlindex import ControlPlace, write_control_places
 from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
 from raftnode.storage.epochs import EpochIndex, EpochStart, write_epochs
 from raftnode.storage.files import Files
@@ -52,7 +54,11 @@ class LogSettings:
 
     segment_bytes: int = 64 << 20
     """Size in bytes at which a new segment is begun; a batch that is larger gets its own.
-    64 MiB: few files, and a start checks at most that much."""
+    64 MiB: few files, and a start after a crash checks at most that much."""
+
+    segment_ms: int = 7 * 86_400_000
+    """How much later than its first batch, by their timestamps, a batch may be to stand in
+    a segment. Kafka's default: a quiet log is cut into pieces of known age too."""
 
     now_ms: Callable[[], int] = _now_ms
     """Time stamped on the control batches that this leader makes."""
@@ -76,11 +82,14 @@ class Log:
         self._directory = directory
         self._settings = settings
         self._mark = mark
+        self._cache = found.cache
         self._segments = found.segments
         self._epochs = found.epochs
         self._end_offset = found.segments[-1].end_offset
         self._flushed_offset = self._end_offset
         self._recovery_point = found.recovery_point
+        self._places = list(found.places)
+        self._places_stored = len(found.places)
         self._generation = 0
         self._dropped: list[Segment] = []
         # Taken in this order. The kernel tells a failed writeback to one fsync of a
@@ -92,6 +101,8 @@ class Log:
         """Control batches of the whole log as it was found, without their bytes."""
         self.torn_tail: Damage | None = found.torn_tail
         """What recovery cut off, for the journal; None after a clean stop."""
+        self.rebuilt: tuple[str, ...] = found.rebuilt
+        """Files that recovery had to make again, for the journal."""
 
     @classmethod
     def open(cls, files: Files, directory: Path, settings: LogSettings | None = None) -> Log:
@@ -136,7 +147,18 @@ class Log:
         """Whether `append` will wait for the disk: it begins an epoch or perhaps a segment."""
         size = sum(len(batch.data) for batch in batches)
         full = self._segments[-1].size + size > self._settings.segment_bytes
-        return full or any(batch.epoch != self._epochs.last_epoch for batch in batches)
+        return (
+            full
+            or any(batch.epoch != self._epochs.last_epoch for batch in batches)
+            or any(batch.data and self._is_old(read_header(batch.data)) for batch in batches)
+        )
+
+    def _is_old(self, header: BatchHeader) -> bool:
+        """Whether the active segment is too old for a batch, by the batches' own times."""
+        first_ms = self._segments[-1].first_timestamp_ms
+        return first_ms is not None and (
+            header.max_timestamp_ms - first_ms > self._settings.segment_ms
+        )
 
     def append(self, batches: Sequence[Batch]) -> None:
         """Write batches at the end; `flush` makes them durable.
@@ -153,63 +175,77 @@ class Log:
         with self._write_lock:
             self._files.check()
             pending: list[bytes] = []
-            placed: list[tuple[Offset, int]] = []
+            headers: list[BatchHeader] = []
             size, end = 0, self._end_offset
             epochs = self._epochs
             for batch in batches:
-                data = self._data_of(batch, end, epochs)
+                data, header = self._data_of(batch, end, epochs)
                 full = self._segments[-1].size + size
-                if full and full + len(data) > self._settings.segment_bytes:
-                    self._write(pending, placed, end, epochs)
-                    pending, placed, size = [], [], 0
+                too_big = full and full + len(data) > self._settings.segment_bytes
+                if too_big or self._is_old(header):
+                    self._write(pending, headers, epochs)
+                    pending, headers, size = [], [], 0
                     self._roll()
                 epochs = epochs.with_started(batch.epoch, batch.base_offset)
                 pending.append(data)
-                placed.append((batch.base_offset, len(data)))
+                headers.append(header)
                 size += len(data)
                 end = batch.end_offset
-            self._write(pending, placed, end, epochs)
+            self._write(pending, headers, epochs)
 
-    def _data_of(self, batch: Batch, end: Offset, epochs: EpochIndex) -> bytes:
+    def _data_of(self, batch: Batch, end: Offset, epochs: EpochIndex) -> tuple[bytes, BatchHeader]:
         if batch.base_offset != end or batch.epoch < max(epochs.last_epoch, 0):
             raise ValueError(
                 f"batch at {batch.base_offset} of epoch {batch.epoch} does not follow "
                 f"a log that ends at {end} in epoch {epochs.last_epoch}"
             )
         if not batch.data and batch.control:
-            return encode_control_batch(batch, self._settings.now_ms())
+            data = encode_control_batch(batch, self._settings.now_ms())
+            return data, read_header(data)
         header = read_header(batch.data)
         written = (header.base_offset, header.last_offset, header.epoch, header.size)
         if written != (batch.base_offset, batch.last_offset, batch.epoch, len(batch.data)):
             raise ValueError(f"bytes of a batch say {header}, its fields {batch.base_offset}")
-        return batch.data
+        return batch.data, header
 
-    def _write(
-        self,
-        pending: list[bytes],
-        placed: list[tuple[Offset, int]],
-        end: Offset,
-        epochs: EpochIndex,
-    ) -> None:
+    def _write(self, pending: list[bytes], headers: list[BatchHeader], epochs: EpochIndex) -> None:
         if not pending:
             return
         if epochs is not self._epochs:
             write_epochs(self._files, self._directory / EPOCHS_FILE, epochs)
             self._epochs = epochs
         data = pending[0] if len(pending) == 1 else b"".join(pending)
-        self._segments[-1].append(data, placed, end)
+        position = self._segments[-1].size
+        self._segments[-1].append(data, headers)
+        for header in headers:
+            if header.is_control:
+                self._places.append(ControlPlace(header.base_offset, position))
+            position += header.size
         with self._state_lock:
-            self._end_offset = end
+            self._end_offset = headers[-1].end_offset
 
     def _roll(self) -> None:
         if self._settings.before_roll is not None:
             self._settings.before_roll()
         with self._sync_lock:
             self._flush_locked()
-            segment = Segment.create(self._files, self._directory, self._end_offset)
+            # Its indexes are whole before there is a next one, which says that it is full.
+            self._segments[-1].seal()
+            segment = Segment.create(self._files, self._directory, self._end_offset, self._cache)
             with self._state_lock:
                 self._segments = [*self._segments, segment]
-            self._set_recovery_point(self._end_offset)
+            self._raise_recovery_point()
+
+    def _raise_recovery_point(self) -> None:
+        """All of the log and its indexes are durable: the next start need not look at them."""
+        if self._places_stored != len(self._places):
+            self._store_places()
+        self._set_recovery_point(self._end_offset)
+
+    def _store_places(self) -> None:
+        path = self._directory / controlindex.FILE_NAME
+        write_control_places(self._files, path, self._places)
+        self._places_stored = len(self._places)
 
     def _set_recovery_point(self, offset: Offset) -> None:
         write_recovery_point(self._files, self._directory / RECOVERY_POINT_FILE, offset)
@@ -269,8 +305,9 @@ class Log:
             self._flushed_offset = min(self._flushed_offset, end)
             if self._recovery_point > end:
                 self._set_recovery_point(end)
+            self._drop_places(end)
             for segment in reversed(dropped):
-                self._files.unlink(segment.file.path)
+                segment.remove()
                 self._dropped.append(segment)
             kept[-1].truncate(end, position)
             epochs = self._epochs.truncated(end)
@@ -278,6 +315,13 @@ class Log:
                 write_epochs(self._files, self._directory / EPOCHS_FILE, epochs)
             self._epochs = epochs
             return end
+
+    def _drop_places(self, end: Offset) -> None:
+        kept = [place for place in self._places if place.offset < end]
+        stored = self._places_stored
+        self._places = kept
+        if stored > len(kept):
+            self._store_places()
 
     def _segment_at(self, offset: Offset) -> int:
         segments = self._segments
@@ -288,6 +332,8 @@ class Log:
 
         At least one batch even if it is larger than `max_bytes`; perhaps fewer than
         would fit (one call reads one segment). Empty if `start_offset` is at the end.
+
+        Checksums, offsets and epochs are checked: what is given out is what was written.
 
         Raises:
             ValueError: `start_offset` is not in the log.
@@ -303,10 +349,11 @@ class Log:
                         f"offset {start_offset} is outside {self.start_offset}..{self._end_offset}"
                     )
                 segment = self._segments[self._segment_at(start_offset)]
+                epochs = self._epochs
             if start_offset >= limit:
                 return b""
             try:
-                data = segment.read(start_offset, max_bytes, limit)
+                data = segment.read(start_offset, max_bytes, limit, epochs)
             except StorageError:
                 # A truncation may have pulled the file from under the read.
                 with self._state_lock:
@@ -340,8 +387,9 @@ class Log:
                 if self._files.failure is None:
                     self._flush_locked()
                     if self._recovery_point != self._end_offset:
-                        self._set_recovery_point(self._end_offset)
+                        self._segments[-1].sync_index()
+                        self._raise_recovery_point()
             finally:
                 self._mark.close()
                 for segment in (*self._segments, *self._dropped):
-                    segment.file.close()
+                    segment.close()

@@ -1,27 +1,41 @@
 """What a start makes of the files of the log.
 
-Reads every header, checks the bodies above the recovery point, cuts a torn tail, and
-refuses whatever a crash cannot explain. Raises or returns; decides nothing else.
+Below the recovery point only the ends of the segments and the places of the control
+batches are looked at, so that a start takes as long for 10 GiB as for 10 MiB; damage in
+between is found by whoever reads there, and by `raftnode log verify`. Above it everything
+is read, a torn tail is cut, and whatever a crash cannot explain is refused. Indexes and
+`control-batches.json` are made again when they are missing or damaged.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 
 from raftnode.core.records import Batch
 from raftnode.core.types import FIRST_OFFSET, Offset
 from raftnode.errors import StorageCorruptError
+from raftnode.storage import controlindex
 from raftnode.storage.checkpoints import (
     RECOVERY_POINT_FILE,
     FlushedMark,
     read_recovery_point,
     write_recovery_point,
 )
+from raftnode.storage.controlindex import ControlPlace, read_control_places, write_control_places
 from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
-from raftnode.storage.epochs import EpochIndex, EpochStart, read_epochs, write_epochs
+from raftnode.storage.epochs import EpochIndex, read_epochs, write_epochs
 from raftnode.storage.files import TEMPORARY_SUFFIX, Files
-from raftnode.storage.segment import Damage, Segment, segment_base_offset, segment_path
+from raftnode.storage.index import OFFSET_SUFFIX, TIME_SUFFIX, IndexCache
+from raftnode.storage.segment import (
+    ControlBatch,
+    Damage,
+    Segment,
+    segment_base_offset,
+    segment_path,
+    without_data,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +48,13 @@ class Recovered:
     segments: list[Segment]
     epochs: EpochIndex
     control: tuple[Batch, ...]
+    places: tuple[ControlPlace, ...]
+    """Where those control batches stand."""
     recovery_point: Offset
     torn_tail: Damage | None
+    rebuilt: tuple[str, ...]
+    """Files that were missing or damaged and were made again, for the journal."""
+    cache: IndexCache
 
 
 def recover(files: Files, directory: Path, mark: FlushedMark) -> Recovered:
@@ -57,25 +76,7 @@ def recover(files: Files, directory: Path, mark: FlushedMark) -> Recovered:
         bases, recovery_point = [FIRST_OFFSET], FIRST_OFFSET
     if not bases or bases[0] != FIRST_OFFSET:
         raise StorageCorruptError(f"{segment_path(directory, FIRST_OFFSET)} is missing")
-    durable = max(recovery_point, mark.offset)
-    segments, epochs, control, torn = _scan(files, directory, bases, recovery_point, durable)
-    last = segments[-1]
-    if last.end_offset < durable:
-        raise StorageCorruptError(
-            f"{last.file.path} ends at byte {last.size} (offset {last.end_offset}), "
-            f"but the log was durable up to offset {durable}"
-        )
-    _compare_epochs(files, directory / EPOCHS_FILE, epochs, last.end_offset)
-    if torn is not None:
-        last.truncate(last.end_offset, last.size)
-    _, position = last.boundary(max(durable, last.base_offset))
-    last.rewrite(position)
-    last.file.fdatasync()
-    mark.raise_to(last.end_offset)
-    if recovery_point != last.end_offset:
-        recovery_point = last.end_offset
-        write_recovery_point(files, directory / RECOVERY_POINT_FILE, recovery_point)
-    return Recovered(segments, epochs, control, recovery_point, torn)
+    return _Recovery(files, directory, bases, recovery_point, mark).run(names)
 
 
 def _begin(files: Files, directory: Path, bases: list[Offset]) -> None:
@@ -84,40 +85,173 @@ def _begin(files: Files, directory: Path, bases: list[Offset]) -> None:
     there = files.stat(path)
     if len(bases) > 1 or (bases and (there is None or there.size)):
         raise StorageCorruptError(f"{directory / RECOVERY_POINT_FILE} is missing beside a log")
-    Segment.create(files, directory, FIRST_OFFSET).file.close()
+    Segment.create(files, directory, FIRST_OFFSET).close()
+    write_control_places(files, directory / controlindex.FILE_NAME, ())
     write_recovery_point(files, directory / RECOVERY_POINT_FILE, FIRST_OFFSET)
 
 
-def _scan(
-    files: Files, directory: Path, bases: list[Offset], check_from: Offset, durable: Offset
-) -> tuple[list[Segment], EpochIndex, tuple[Batch, ...], Damage | None]:
-    segments: list[Segment] = []
-    epochs: tuple[EpochStart, ...] = ()
-    control: tuple[Batch, ...] = ()
-    damage: Damage | None = None
-    for base in bases:
-        if segments and segments[-1].end_offset != base:
-            path, end = segments[-1].file.path, segments[-1].end_offset
-            raise StorageCorruptError(f"{path} ends at offset {end}, the next segment is {base}")
-        segment = Segment.open(files, directory, base)
-        found = segment.scan(check_from, EpochIndex(epochs).last_epoch)
+class _Recovery:
+    """One recovery, from what the directory holds to a log that goes on."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        bases: list[Offset],
+        recovery_point: Offset,
+        mark: FlushedMark,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._bases = bases
+        self._recovery_point = recovery_point
+        self._mark = mark
+        self._cache = IndexCache()
+        self._durable = max(recovery_point, mark.offset)
+        self._segments: list[Segment] = []
+        self._scanned: list[Segment] = []
+        self._control: list[ControlBatch] = []
+        self._rebuilt: list[str] = []
+        self._torn: Damage | None = None
+        self._stored_epochs = read_epochs(files, directory / EPOCHS_FILE)
+        self._epochs = self._stored_epochs or EpochIndex()
+
+    def run(self, names: list[str]) -> Recovered:
+        """Recover; the names are those in the directory."""
+        path = self._directory / controlindex.FILE_NAME
+        stored = read_control_places(self._files, path)
+        if stored is None:
+            self._rebuilt.append(controlindex.FILE_NAME)
+        # Without the places all control batches have to be looked for.
+        trusted = FIRST_OFFSET if stored is None else self._recovery_point
+        self._open_segments(trusted)
+        last = self._segments[-1]
+        if last.end_offset < self._durable:
+            raise StorageCorruptError(
+                f"{last.file.path} ends at byte {last.size} (offset {last.end_offset}), "
+                f"but the log was durable up to offset {self._durable}"
+            )
+        control = self._control_batches(stored or (), trusted)
+        self._check_epoch_starts(trusted, {one.batch.base_offset for one in control})
+        self._make_durable(last)
+        epochs = self._epochs.truncated(last.end_offset)
+        if epochs.entries != self._epochs.entries:
+            write_epochs(self._files, self._directory / EPOCHS_FILE, epochs)
+        self._remove_orphans(names)
+        places = tuple(ControlPlace(one.batch.base_offset, one.position) for one in control)
+        if places != stored:
+            write_control_places(self._files, path, places)
+        self._mark.raise_to(last.end_offset)
+        if self._recovery_point != last.end_offset:
+            write_recovery_point(
+                self._files, self._directory / RECOVERY_POINT_FILE, last.end_offset
+            )
+        return Recovered(
+            self._segments,
+            epochs,
+            tuple(one.batch for one in control),
+            places,
+            last.end_offset,
+            self._torn,
+            tuple(self._rebuilt),
+            self._cache,
+        )
+
+    def _open_segments(self, trusted: Offset) -> None:
+        """Open all segments; read what lies at or above `trusted`."""
+        followers: list[Offset | None] = [*self._bases[1:], None]
+        for base, following in zip(self._bases, followers, strict=True):
+            if self._segments and self._segments[-1].end_offset != base:
+                path, end = self._segments[-1].file.path, self._segments[-1].end_offset
+                raise StorageCorruptError(
+                    f"{path} ends at offset {end}, the next segment is {base}"
+                )
+            segment = Segment.open(self._files, self._directory, base, self._cache)
+            self._segments.append(segment)
+            if following is not None and following <= trusted and self._accept(segment, following):
+                continue
+            if base < trusted and (following is None or following > trusted):
+                self._resume(segment, trusted)
+            self._scan(segment, is_last=following is None)
+
+    def _accept(self, segment: Segment, following: Offset) -> bool:
+        header = segment.accept_sealed(following)
+        if header is None:
+            self._rebuilt.append(segment.file.path.with_suffix(OFFSET_SUFFIX).name)
+            return False
+        if header.epoch != self._epochs.epoch_at(header.base_offset):
+            raise self._disagree()
+        return True
+
+    def _resume(self, segment: Segment, trusted: Offset) -> None:
+        if not segment.resume(trusted):
+            self._rebuilt.append(segment.file.path.with_suffix(OFFSET_SUFFIX).name)
+
+    def _scan(self, segment: Segment, *, is_last: bool) -> None:
+        """Read a segment to its end; its epochs must be those of the file."""
+        start = segment.end_offset
+        found = segment.scan(self._recovery_point, self._epochs.epoch_at(Offset(start - 1)))
         damage = found.damage
-        if damage is not None and (base != bases[-1] or damage.offset < durable):
-            raise StorageCorruptError(f"{damage}; the log was durable up to offset {durable}")
-        segments.append(segment)
-        epochs += found.epochs
-        control += found.control
-    return segments, EpochIndex(epochs), control, damage
+        if damage is not None and (not is_last or damage.offset < self._durable):
+            raise StorageCorruptError(f"{damage}; the log was durable up to offset {self._durable}")
+        if self._stored_epochs is None and found.epochs:
+            raise StorageCorruptError(f"{self._directory / EPOCHS_FILE} is missing beside a log")
+        # The file is written before an epoch's first batch: it must cover the log exactly.
+        here = (e for e in self._epochs.entries if start <= e.start_offset < segment.end_offset)
+        if tuple(here) != found.epochs:
+            raise self._disagree()
+        self._torn = damage
+        self._control += found.control
+        self._scanned.append(segment)
 
+    def _control_batches(
+        self, stored: tuple[ControlPlace, ...], trusted: Offset
+    ) -> list[ControlBatch]:
+        """All control batches of the log: those read just now, and the places of the rest."""
+        read = {one.batch.base_offset for one in self._control}
+        rest = [place for place in stored if place.offset < trusted and place.offset not in read]
+        found = [*map(self._control_at, rest), *self._control]
+        return sorted(found, key=lambda one: one.batch.base_offset)
 
-def _compare_epochs(files: Files, path: Path, epochs: EpochIndex, end_offset: Offset) -> None:
-    """The file is written before an epoch's first batch: it must cover the log exactly."""
-    stored = read_epochs(files, path)
-    if stored is None:
-        if epochs.entries:
-            raise StorageCorruptError(f"{path} is missing beside a log")
-        return
-    if stored.truncated(end_offset).entries != epochs.entries:
-        raise StorageCorruptError(f"{path} and the batches of the log disagree on the epochs")
-    if stored.entries != epochs.entries:
-        write_epochs(files, path, epochs)
+    def _control_at(self, place: ControlPlace) -> ControlBatch:
+        number = bisect_right(self._segments, place.offset, key=lambda one: one.base_offset)
+        batch = self._segments[number - 1].batch_at(place.position, place.offset)
+        if batch.epoch != self._epochs.epoch_at(batch.base_offset):
+            raise self._disagree()
+        return ControlBatch(without_data(batch), place.position)
+
+    def _check_epoch_starts(self, trusted: Offset, seen: set[Offset]) -> None:
+        """Every epoch of the file begins a batch; those that begin a control batch were seen."""
+        for entry in self._epochs.entries:
+            offset = entry.start_offset
+            if offset >= trusted or offset in seen:
+                continue
+            number = bisect_right(self._segments, offset, key=lambda one: one.base_offset)
+            base, position = self._segments[number - 1].boundary(offset)
+            batch = self._segments[number - 1].batch_at(position, base)
+            if (batch.base_offset, batch.epoch) != (offset, entry.epoch):
+                raise self._disagree()
+
+    def _disagree(self) -> StorageCorruptError:
+        path = self._directory / EPOCHS_FILE
+        return StorageCorruptError(f"{path} and the batches of the log disagree on the epochs")
+
+    def _make_durable(self, last: Segment) -> None:
+        """Cut the torn tail, write again what may not have reached the disk, and sync."""
+        if self._torn is not None:
+            last.file.truncate(last.size)
+            last.file.fsync()
+        _, position = last.boundary(max(self._durable, last.base_offset))
+        last.rewrite(position)
+        last.file.fdatasync()
+        for segment in self._scanned:
+            segment.keep_index(sealed=segment is not last)
+        last.sync_index()
+
+    def _remove_orphans(self, names: list[str]) -> None:
+        """Indexes of segments that a truncation removed, but for the moment of a crash."""
+        for name in names:
+            for suffix in (OFFSET_SUFFIX, TIME_SUFFIX):
+                base = segment_base_offset(name, suffix)
+                if base is not None and base not in self._bases:
+                    self._files.unlink(self._directory / name)

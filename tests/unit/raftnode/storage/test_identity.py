@@ -102,6 +102,9 @@ def test_a_format_mark_over_a_directory_that_was_used_is_refused() -> None:
         LOG / "leader-epoch-checkpoint",
         LOG / "recovery-point-offset-checkpoint",
         LOG / "flushed-offset",
+        LOG / f"{0:020d}.index",
+        LOG / f"{0:020d}.timeindex",
+        LOG / "control-batches.json",
     ):
         disk.remove(path)
     with pytest.raises(StorageIdentityError, match="yet it holds quorum-state"):

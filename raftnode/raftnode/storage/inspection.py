@@ -1,0 +1,239 @@
+"""Reading a log without owning it: for the tools, on a copy or beside a running node.
+
+Nothing is locked, opened for writing or made. A running node goes on meanwhile, so what
+is known durable is read before the segments: below it everything must be whole, above it
+an unfinished batch at the end is one that is just being written, or a torn one that the
+next start cuts off. Kafka's own directories and snapshot files are read as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from raftnode.core.types import FIRST_OFFSET, NO_EPOCH, Offset
+from raftnode.errors import ConfigurationError, DecodeError, StorageCorruptError
+from raftnode.storage.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
+from raftnode.storage.checkpoints import (
+    FLUSHED_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    read_flushed_offset,
+    read_recovery_point,
+)
+from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
+from raftnode.storage.epochs import EpochIndex
+from raftnode.storage.files import Files
+from raftnode.storage.identity import LOG_DIRECTORY
+from raftnode.storage.segment import SUFFIX, Damage, segment_base_offset
+from raftnode.storage.window import Window
+
+SNAPSHOT_SUFFIX = ".checkpoint"
+_WINDOW_BYTES = 4 << 20
+_REPORT_BYTES = 8 << 20
+
+
+class Piece(NamedTuple):
+    """A file of batches: a segment or a snapshot."""
+
+    path: Path
+    base_offset: Offset
+    size: int
+    """Bytes when it was looked at; a running node may have added some since."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The files of a log, or one of them."""
+
+    directory: Path
+    pieces: tuple[Piece, ...]
+    durable: Offset
+    """Below it no damage can be explained by a crash, and none by a node that is writing."""
+    recovery_point: Offset | None
+    """As the log's directory has it; None: it has none, as Kafka's and a lone file."""
+    whole: bool
+    """Whether it is a directory and not one file of it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all pieces."""
+        return sum(piece.size for piece in self.pieces)
+
+
+def find_log(files: Files, path: Path) -> LogFiles:
+    """Find the log that a path names.
+
+    Args:
+        files: the file layer.
+        path: a data directory, the log's directory in it, a segment or a snapshot.
+
+    Raises:
+        ConfigurationError: it is none of them.
+        StorageCorruptError: the recovery point cannot be read.
+    """
+    there = files.stat(path)
+    if there is None:
+        raise ConfigurationError(f"{path} does not exist; name a data directory or a segment")
+    if not there.is_directory:
+        if path.suffix not in {SUFFIX, SNAPSHOT_SUFFIX}:
+            raise ConfigurationError(
+                f"{path} is neither a segment ({SUFFIX}) nor a snapshot ({SNAPSHOT_SUFFIX})"
+            )
+        base = segment_base_offset(path.name)
+        # A snapshot counts its batches from 0, whatever offset its name says.
+        piece = Piece(path, FIRST_OFFSET if base is None else base, there.size)
+        return LogFiles(path.parent, (piece,), FIRST_OFFSET, None, whole=False)
+    directory = path
+    if not _segments(files, path):
+        directory = path / LOG_DIRECTORY
+        if files.stat(directory) is None or not _segments(files, directory):
+            raise ConfigurationError(
+                f"{path} holds no log: neither segments ({'0' * 20}{SUFFIX}) nor {LOG_DIRECTORY}"
+            )
+    recovery_point = read_recovery_point(files, directory / RECOVERY_POINT_FILE)
+    flushed = read_flushed_offset(files, directory / FLUSHED_OFFSET_FILE)
+    pieces: list[Piece] = []
+    for base, one in _segments(files, directory):
+        status = files.stat(one)
+        if status is not None:
+            pieces.append(Piece(one, base, status.size))
+    durable = max(recovery_point or FIRST_OFFSET, flushed)
+    return LogFiles(directory, tuple(pieces), durable, recovery_point, whole=True)
+
+
+def _segments(files: Files, directory: Path) -> list[tuple[Offset, Path]]:
+    found = ((segment_base_offset(name), directory / name) for name in files.listdir(directory))
+    return sorted((base, path) for base, path in found if base is not None)
+
+
+class FoundBatch(NamedTuple):
+    """A batch of a piece, its checksum found right."""
+
+    header: BatchHeader
+    position: int
+    data: memoryview
+    """Its bytes, until the next one is asked for."""
+
+
+@dataclass(slots=True)
+class PieceReader:
+    """Reads the batches of one piece in order.
+
+    Attributes:
+        piece: what is read.
+        epoch: that of the batch before the piece; then that of the last one read.
+        damage: why it ended before the end of the piece; None: it did not.
+        epochs: what the epochs of durable batches must be; None: not known.
+        durable: up to where that holds.
+        on_bytes: told how many bytes have been read since it was told last.
+    """
+
+    piece: Piece
+    epoch: int = NO_EPOCH
+    end_offset: Offset = FIRST_OFFSET
+    position: int = 0
+    epochs: EpochIndex | None = None
+    durable: Offset = FIRST_OFFSET
+    damage: Damage | None = field(default=None, init=False)
+    on_bytes: Callable[[int], None] = lambda _count: None
+
+    def batches(self, files: Files) -> Iterator[FoundBatch]:
+        """Yield the batches; after the last look at `damage`."""
+        piece = self.piece
+        file = files.open_to_read(piece.path)
+        told = self.position
+        try:
+            window = Window(file, _WINDOW_BYTES)
+            while self.position < piece.size:
+                try:
+                    found = self._next(window)
+                except DecodeError as error:
+                    self.damage = Damage(
+                        piece.path, self.position, self.end_offset, _without_place(error)
+                    )
+                    return
+                yield found
+                self.position += found.header.size
+                if self.position - told >= _REPORT_BYTES:
+                    self.on_bytes(self.position - told)
+                    told = self.position
+        finally:
+            self.on_bytes(self.position - told)
+            file.close()
+
+    def _next(self, window: Window) -> FoundBatch:
+        position = self.position
+        header = read_header(window.at(position, HEADER_BYTES))
+        if header.base_offset != self.end_offset:
+            raise DecodeError(f"base offset {header.base_offset} instead of {self.end_offset}")
+        if header.epoch < self.epoch:
+            raise DecodeError(f"epoch {header.epoch} after {self.epoch}")
+        if self.epochs is not None and header.base_offset < self.durable:
+            known = self.epochs.epoch_at(header.base_offset)
+            if header.epoch != known:
+                raise DecodeError(f"epoch {header.epoch}, but {known} by {EPOCHS_FILE}")
+        if position + header.size > self.piece.size:
+            left = self.piece.size - position
+            raise DecodeError(f"{left} of {header.size} bytes there")
+        data = window.at(position, header.size)
+        check_crc(header, data)
+        self.epoch, self.end_offset = header.epoch, header.end_offset
+        return FoundBatch(header, position, data)
+
+
+def _without_place(error: DecodeError) -> str:
+    """The reason alone: the place is told by the damage, for the file and not the window."""
+    return str(error).removeprefix("batch at byte 0: ").removeprefix("batch at byte 0 ")
+
+
+@dataclass(slots=True)
+class LogReader:
+    """Reads a log from a piece to its end; stops at the first damage."""
+
+    files: Files
+    log: LogFiles
+    on_bytes: Callable[[int], None] = lambda _count: None
+    tail: Damage | None = field(default=None, init=False)
+    """What follows the last whole batch, if anything: being written, or torn."""
+
+    def batches(self, start_offset: Offset = FIRST_OFFSET) -> Iterator[tuple[Piece, FoundBatch]]:
+        """Yield the batches from the one that holds an offset.
+
+        Raises:
+            StorageCorruptError: damage, naming file, position and offset.
+        """
+        before: PieceReader | None = None
+        for number, piece in enumerate(self.log.pieces):
+            following = self.log.pieces[number + 1 :]
+            if following and following[0].base_offset <= start_offset:
+                self.on_bytes(piece.size)
+                continue
+            if before is not None and before.end_offset != piece.base_offset:
+                raise StorageCorruptError(
+                    f"{before.piece.path} ends at offset {before.end_offset}, "
+                    f"the next segment is {piece.base_offset}"
+                )
+            epoch = NO_EPOCH if before is None else before.epoch
+            reader = PieceReader(piece, epoch, piece.base_offset, on_bytes=self.on_bytes)
+            for found in reader.batches(self.files):
+                if found.header.end_offset > start_offset:
+                    yield piece, found
+            if reader.damage is not None:
+                if following or not is_tail(self.files, self.log, reader.damage):
+                    raise StorageCorruptError(str(reader.damage))
+                self.tail = reader.damage
+            before = reader
+
+
+def is_tail(files: Files, log: LogFiles, damage: Damage) -> bool:
+    """Whether damage in the last segment is explained by a crash or a node that is writing."""
+    if not log.whole:
+        return False
+    if damage.offset >= log.durable:
+        return True
+    # A running node may have truncated since, which lowers both first.
+    recovery_point = read_recovery_point(files, log.directory / RECOVERY_POINT_FILE)
+    flushed = read_flushed_offset(files, log.directory / FLUSHED_OFFSET_FILE)
+    return damage.offset >= max(recovery_point or FIRST_OFFSET, flushed)

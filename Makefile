@@ -34,12 +34,12 @@ demo: $(READY) ## Show the whole promise on this machine (HOLD=1 leaves it runni
 
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e" -q
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not chart" -q
 	@$(MAKE) --no-print-directory demo SHORT=1
 
 unit: $(READY) ## Run the tests that need no cluster
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e" -q
 
 sim: $(READY) ## Simulate: SEED=n replays one with its trace, SEEDS=n FROM=m runs a range
 ifdef SEED
@@ -67,7 +67,7 @@ chart: $(READY) ## Check the chart: lint, strict schemas, what it renders, insta
 	@$(BIN)/devcluster build >/dev/null
 	@$(BIN)/devcluster build --tools >/dev/null
 	@$(BIN)/python -m kraftquorum_devcluster.chart check
-	$(BIN)/pytest -m chart -q
+	$(BIN)/pytest tests/chart -m chart -q
 
 manifests: $(READY) ## Write deploy/kustomize/base from the chart, and the chart's README
 	@$(BIN)/python tools/generate_chart_readme.py

@@ -296,6 +296,11 @@ def test_a_release_for_some_namespaces_sees_these_only(
     quorum.apply(3)
     quorum.ready(3)
     assert "status" not in foreign.get("krq", "demo")
+    # The CRD that was applied by hand becomes the release's, if it is told to.
+    with pytest.raises(CommandError, match="cannot be imported into the current release"):
+        release.install("--set=crds.install=true")
+    release.install("--set=crds.install=true", "--take-ownership")
+    assert crd(cluster)["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
     quorum.kubectl("delete", "krq", "demo", "--timeout=60s")
 
 

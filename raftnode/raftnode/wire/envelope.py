@@ -96,6 +96,13 @@ def encode_envelope(envelope: Envelope) -> bytes:
     Raises:
         ValueError: a value that the frame cannot carry.
     """
+    try:
+        return b"".join(_parts(envelope))
+    except struct.error as error:
+        raise ValueError(f"an envelope that a frame cannot carry: {error}") from None
+
+
+def _parts(envelope: Envelope) -> list[bytes]:
     flags = 0
     parts = [b""]
     if envelope.cluster_id is not None:
@@ -119,22 +126,18 @@ def encode_envelope(envelope: Envelope) -> bytes:
     extensions = b"".join(
         _TAG.pack(tag, len(value)) + value for tag, value in sorted(envelope.extensions.items())
     )
-    try:
-        parts[0] = _HEAD.pack(
-            MAGIC,
-            ENVELOPE_VERSION,
-            flags,
-            envelope.correlation_id,
-            envelope.api_key,
-            envelope.api_version,
-            envelope.source.node_id,
-            envelope.source.directory_id.bytes,
-        )
-        parts.append(_SIZE.pack(len(extensions)))
-    except struct.error as error:
-        raise ValueError(f"an envelope that a frame cannot carry: {error}") from None
-    parts.append(extensions)
-    return b"".join(parts)
+    parts[0] = _HEAD.pack(
+        MAGIC,
+        ENVELOPE_VERSION,
+        flags,
+        envelope.correlation_id,
+        envelope.api_key,
+        envelope.api_version,
+        envelope.source.node_id,
+        envelope.source.directory_id.bytes,
+    )
+    parts += (_SIZE.pack(len(extensions)), extensions)
+    return parts
 
 
 def decode_envelope(frame: bytes | memoryview) -> tuple[Envelope, memoryview]:

@@ -1,0 +1,99 @@
+"""A leader's view of its quorum at one moment."""
+
+from __future__ import annotations
+
+import random
+import uuid
+
+from raftnode.core.config import CoreConfig
+from raftnode.core.describe import describe
+from raftnode.core.log_index import LogIndex
+from raftnode.core.progress import Progress
+from raftnode.core.records import AddVoter, Batch
+from raftnode.core.replica import Replica
+from raftnode.core.roles import Follower, Leader
+from raftnode.core.state import QuorumState
+from raftnode.core.types import (
+    Endpoint,
+    Epoch,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    Voter,
+    VoterRecordId,
+    VoterSet,
+)
+
+ONE, TWO, THREE, FOUR = (ReplicaKey(NodeId(n), uuid.UUID(int=n)) for n in (1, 2, 3, 4))
+HERE, THERE = Endpoint("here", 1), Endpoint("there", 1)
+
+
+def leading(**progress: Progress) -> Replica:
+    """Replica 1 leads 1 and 2 at 10 s; `_3=…` is what it knows of replica 3."""
+    log = LogIndex(VoterSet.of([Voter(ONE), Voter(TWO, THERE)]))
+    replica = Replica(ONE, CoreConfig(), random.Random(0), log, QuorumState(Epoch(5)), "c")
+    keys = {"_2": TWO, "_3": THREE, "_4": FOUR}
+    replica.role = Leader(
+        Epoch(5), 0, progress={keys[name]: found for name, found in progress.items()}
+    )
+    replica.now_ms = 10_000
+    return replica
+
+
+def test_only_a_leader_describes():
+    replica = leading()
+    replica.role = Follower(TWO, 0)
+    assert describe(replica) is None
+
+
+def test_ages_are_since_the_last_fetch_and_none_before_the_first():
+    described = describe(leading(_2=Progress(last_fetch_ms=9_900, last_caught_up_ms=9_000)))
+    assert described is not None
+    own, other = described.voters
+    assert (own.key, own.last_fetch_age_ms, own.caught_up) == (ONE, 0, True)
+    assert (other.last_fetch_age_ms, other.last_caught_up_age_ms) == (100, 1_000)
+    described = describe(leading())
+    assert described is not None
+    assert described.voters[1].last_fetch_age_ms is None
+    assert described.voters[1].caught_up is False
+
+
+def test_observers_are_what_fetched_in_this_epoch_and_is_no_voter_in_order():
+    described = describe(
+        leading(
+            _4=Progress(last_fetch_ms=1),
+            _3=Progress(last_fetch_ms=2),
+            _2=Progress(last_fetch_ms=3),
+        )
+    )
+    assert described is not None
+    assert [observer.key for observer in described.observers] == [THREE, FOUR]
+    described = describe(leading(_3=Progress()))
+    assert described is not None
+    assert described.observers == ()
+
+
+def test_what_a_replica_says_of_its_place_wins_over_the_voter_set():
+    described = describe(leading(_2=Progress(last_fetch_ms=1, endpoint=HERE)))
+    assert described is not None
+    assert described.voters[1].endpoint == HERE
+    described = describe(leading())
+    assert described is not None
+    assert described.voters[1].endpoint == THERE
+
+
+def test_a_set_that_is_in_force_may_not_be_committed_yet():
+    replica = leading()
+    added = Batch(Offset(0), Offset(0), Epoch(5), b"", (AddVoter(Voter(THREE)),))
+    replica.log.append(added)
+    described = describe(replica)
+    assert described is not None
+    assert [voter.key for voter in described.voters] == [ONE, TWO, THREE]
+    assert set(described.committed_voters) == {ONE, TWO}
+    assert described.voter_record == VoterRecordId(Offset(0), Epoch(5))
+    assert described.voter_record_committed is False
+    replica.high_watermark = Offset(1)
+    described = describe(replica)
+    assert described is not None
+    assert described.voter_record_committed is True
+    assert set(described.committed_voters) == {ONE, TWO, THREE}

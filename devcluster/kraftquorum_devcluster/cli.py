@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +17,10 @@ from .errors import DevClusterError, NotRunningError
 from .external import ClusterChoice, cluster_choice, current_kubeconfig, kind_down, kind_up
 from .images.cli import app as image_app
 from .paths import binaries_dir, default_state_dir
+from .realcluster import RealCluster
+from .realnode.addresses import NODES_MAX
 from .state import is_locked
-from .versions import CHART_TOOLS, CONTROL_PLANE
+from .versions import CHART_TOOLS, CONTROL_PLANE, NODE
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,6 +28,14 @@ app = typer.Typer(
     help="A real Kubernetes API on one machine, whose pods are local processes.",
 )
 app.add_typer(image_app, name="image")
+
+
+class NodeKind(StrEnum):
+    """What runs the pods."""
+
+    PROCESS = "process"
+    KUBELET = "kubelet"
+
 
 StateDir = Annotated[
     Path,
@@ -46,6 +57,16 @@ def up(
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Stay, and stop the cluster at Ctrl-C.")
     ] = False,
+    node: Annotated[
+        NodeKind, typer.Option(help="Pods as local processes, or containers under kubelets (root).")
+    ] = NodeKind.PROCESS,
+    nodes: Annotated[
+        int, typer.Option(min=1, max=NODES_MAX, help="How many nodes with a kubelet.")
+    ] = 3,
+    image: Annotated[
+        list[Path] | None,
+        typer.Option(help="Archive with images for the nodes; give it again for more."),
+    ] = None,
 ) -> None:
     """Start a cluster; it goes on in the background."""
     match cluster_choice():
@@ -57,7 +78,10 @@ def up(
             return
         case ClusterChoice.DEVCLUSTER:
             pass
-    cluster = DevCluster(state_dir, keep_data=True)
+    if node is NodeKind.KUBELET:
+        cluster = RealCluster(state_dir, keep_data=True, nodes=nodes, images=image or [])
+    else:
+        cluster = DevCluster(state_dir, keep_data=True)
     if is_locked(cluster.state_dir):
         _say(f"already up: {cluster.attach().server_url}")
     else:
@@ -114,9 +138,14 @@ def build(
     tools: Annotated[
         bool, typer.Option("--tools", help="Helm and kubeconform instead, to check the chart.")
     ] = False,
+    node: Annotated[
+        NodeKind, typer.Option(help="With kubelet: the kubelet, its companions and CoreDNS too.")
+    ] = NodeKind.PROCESS,
 ) -> None:
     """Build the programs of the control plane into the cache, if they are not there."""
     typer.echo(str(ensure_binaries(wanted=CHART_TOOLS if tools else CONTROL_PLANE)))
+    if node is NodeKind.KUBELET:
+        typer.echo(str(ensure_binaries(wanted=NODE)))
 
 
 @app.command(

@@ -33,6 +33,7 @@ from .files import remove_tree
 from .paths import binaries_dir, private_dir
 from .processes import kill_owned
 from .processnode.volumes import claim_dir
+from .realnode.cgroups import remove_cgroups
 from .state import FAILED, LOCK, READY, ClusterInfo, is_locked, supervisor_pid
 
 _START_TIMEOUT_S = 120.0
@@ -131,13 +132,10 @@ class DevCluster:
                 os.kill(pid, signal.SIGTERM)
             self._await_end(pid, process)
         kill_owned(str(self.state_dir))
-        self._clean_up()
+        remove_cgroups(self.state_dir)
         self._info = None
         if not self._keep_data and (self._temporary or (self.state_dir / LOCK).exists()):
             remove_tree(self.state_dir)
-
-    def _clean_up(self) -> None:
-        """Remove what outlives the processes, files aside."""
 
     def wait(self) -> None:
         """Wait until the cluster ends by itself or is stopped by another."""

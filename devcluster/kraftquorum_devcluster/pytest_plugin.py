@@ -2,7 +2,8 @@
 
 Register with ``pytest_plugins = ["kraftquorum_devcluster.pytest_plugin"]``.
 ``KRAFTQUORUM_TEST_CLUSTER`` names the state directory of a cluster that is
-already up, which is then used and left alone.
+already up, which is then used and left alone; ``KRAFTQUORUM_REAL_CLUSTER`` the
+same for one with kubelets.
 """
 
 import os
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from .cluster import DevCluster
+from .images import build_images
+from .realcluster import RealCluster
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +26,17 @@ def devcluster() -> Iterator[DevCluster]:
         yield DevCluster(Path(existing), keep_data=True).attach()
         return
     with DevCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def realcluster() -> Iterator[RealCluster]:
+    """A running cluster with three kubelets and the project's images of tag ``e2e``."""
+    if existing := os.environ.get("KRAFTQUORUM_REAL_CLUSTER"):
+        yield RealCluster(Path(existing), keep_data=True).attach()
+        return
+    images = build_images("e2e", install=True)
+    with RealCluster(images=images.archives) as cluster:
         yield cluster
 
 

@@ -16,7 +16,6 @@ from .errors import NotRunningError, StartError, UnknownPodError
 from .processes import owned_pids
 from .processnode.volumes import claim_dir
 from .realnode.addresses import NODES_MAX
-from .realnode.cgroups import remove_cgroups
 from .realnode.disks import fill, make_read_only, shut_down
 from .realnode.images import import_archives, sandbox_archive
 from .realnode.machine import run_on_node
@@ -70,10 +69,6 @@ class RealCluster(DevCluster):
     def _await_ready(self) -> None:
         super()._await_ready()
         self.import_images(dict.fromkeys([sandbox_archive(), *self._images]))
-
-    def _clean_up(self) -> None:
-        with contextlib.suppress(OSError):
-            remove_cgroups(self.state_dir)
 
     # -- nodes -------------------------------------------------------------------------------
 

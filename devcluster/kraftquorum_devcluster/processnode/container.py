@@ -6,6 +6,7 @@ Knows the process and its `ContainerState`; `worker` knows the pod and reports.
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import time
@@ -66,6 +67,18 @@ class ContainerHooks:
     prepare: Callable[[Json], Awaitable[Launch]]
     changed: Callable[[], None]
     tell: Callable[[str, str, bool], None]
+
+
+def _not_begun(program: str, now: str) -> Terminated:
+    """How a container ends that names a program which does not exist, as containerd says it."""
+    return Terminated(
+        exit_code=128,
+        started_at=now,
+        finished_at=now,
+        container_id="",
+        message=f'exec: "{program}": executable file not found in $PATH',
+        begun=False,
+    )
 
 
 def base_path() -> str:
@@ -190,6 +203,8 @@ class Container:
         self.logs_dir.mkdir(parents=True, exist_ok=True)
         self._starts += 1
         started_at, begun = clock.now(), time.monotonic()
+        if shutil.which(launch.command[0], path=launch.env["PATH"]) is None:
+            return _not_begun(launch.command[0], started_at)
         child = await spawn(
             self.spec["name"],
             launch.command,

@@ -5,20 +5,29 @@ from dataclasses import dataclass
 
 from kraftquorum_devcluster.objects import Json
 
+_END_REASONS = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
+
 
 @dataclass(frozen=True, slots=True)
 class Terminated:
-    """How a container's process ended."""
+    """How a container's process ended.
+
+    Attributes:
+        begun: Whether there was a process at all.
+    """
 
     exit_code: int
     started_at: str
     finished_at: str
     container_id: str
     message: str = ""
+    begun: bool = True
 
     @property
     def reason(self) -> str:
         """Kubernetes' word for it."""
+        if not self.begun:
+            return "StartError"
         return "Completed" if self.exit_code == 0 else "Error"
 
     def as_json(self) -> Json:
@@ -30,8 +39,6 @@ class Terminated:
             "finishedAt": self.finished_at,
             "containerID": self.container_id,
         }
-        if self.exit_code > 128:
-            body["signal"] = self.exit_code - 128
         if self.message:
             body["message"] = self.message
         return body
@@ -101,8 +108,8 @@ def conditions(states: Sequence[ContainerState], before: Sequence[Json], now: st
         now: Time of a change.
     """
     unready = sorted(state.name for state in states if not state.ready)
-    done = phase(states) == "Succeeded"
-    reason = "PodCompleted" if done else "ContainersNotReady"
+    reason = _END_REASONS.get(phase(states), "ContainersNotReady")
+    done = reason != "ContainersNotReady"
     message = "" if done else f"containers with unready status: [{' '.join(unready)}]"
     held: dict[str, tuple[bool, str, str]] = {
         "PodReadyToStartContainers": (True, "", ""),

@@ -34,12 +34,12 @@ demo: $(READY) ## Show the whole promise on this machine (HOLD=1 leaves it runni
 
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e" -q
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not chart" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image" -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not chart and not image" -q
 	@$(MAKE) --no-print-directory demo SHORT=1
 
 unit: $(READY) ## Run the tests that need no cluster
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image" -q
 
 sim: $(READY) ## Simulate: SEED=n replays one with its trace, SEEDS=n FROM=m runs a range
 ifdef SEED

@@ -23,6 +23,7 @@ from .secrets import build_secrets, read_pip_settings
 
 REGISTRY = "ghcr.io/kraftquorum"
 TARGETS = ("node", "operator")
+_PAUSE = "pause-1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,28 +99,33 @@ class _Plan:
     def names(self) -> dict[str, str]:
         """The archives' names, and of which image each is."""
         named = {f"{target}-{self.tag}": f"{REGISTRY}/{target}:{self.tag}" for target in TARGETS}
-        return {**named, "pause-1": PAUSE}
+        return {**named, _PAUSE: PAUSE}
 
     def archive(self, name: str) -> Path:
         return self.directory / f"{name}.tar"
 
+    def size(self, name: str) -> int | None:
+        """Bytes of an image, if its archive is there and made of what the sources are now."""
+        try:
+            note = json.loads(self.archive(name).with_suffix(".json").read_bytes())
+            current = note["key"] == self.key_of(name) and self.archive(name).is_file()
+            return int(note["size_bytes"]) if current else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
     def finished(self) -> ImageSet | None:
-        """The set, if every archive is there and made of what the sources are now."""
+        """The set, if all of it is there."""
         sizes: dict[str, int] = {}
         for name, image in self.names.items():
-            try:
-                note = json.loads(self.archive(name).with_suffix(".json").read_bytes())
-                if note["key"] != self.key_of(name) or not self.archive(name).is_file():
-                    return None
-                sizes[image] = note["size_bytes"]
-            except (OSError, ValueError, KeyError, TypeError):
+            if (size := self.size(name)) is None:
                 return None
+            sizes[image] = size
         images = list(self.names.values())
         archives = tuple(map(self.archive, self.names))
         return ImageSet(images[0], images[1], images[2], archives, sizes)
 
     def key_of(self, name: str) -> str:
-        return self.key if name != "pause-1" else pause_source()
+        return self.key if name != _PAUSE else pause_source()
 
 
 @contextlib.contextmanager
@@ -150,9 +156,11 @@ def _build(plan: _Plan, docker: Engine, base: str | None, progress: BuildProgres
             docker.build(_arguments(plan, target, image, chosen, secrets), progress)
     finally:
         remove_tree(private)
-    build_pause(docker, plan.cache, progress)
-    progress.step("writing the archives", len(plan.names))
-    for name, image in plan.names.items():
+    stale = {name: image for name, image in plan.names.items() if plan.size(name) is None}
+    if _PAUSE in stale:
+        build_pause(docker, plan.cache, progress)
+    progress.step("writing the archives", len(stale))
+    for name, image in stale.items():
         _save(docker, image, plan.archive(name), plan.key_of(name))
         progress.advance()
     if docker.private:  # what an earlier build of this tag was

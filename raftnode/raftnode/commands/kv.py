@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from raftnode.api.model import Appended
 from raftnode.client import ListingEntry, QuorumClient
 from raftnode.commands.connection import (
     DEFAULT_SERVER,
@@ -72,10 +73,7 @@ def put(
     """Write a key and wait until it is committed: fsynced on a majority."""
     data = _read_value(value, file)
     done = ask(bootstrap_server, hosts_file, timeout_ms, lambda client: client.put(key, data))
-    if as_json:
-        print_json(done.model_dump())
-    else:
-        typer.echo(f"committed at {done.last_offset}, epoch {done.epoch}")
+    _show_committed(done, as_json=as_json)
 
 
 @app.command()
@@ -89,10 +87,7 @@ def delete(
 ) -> None:
     """Delete a key and wait for the commit; no error when there is no such key."""
     done = ask(bootstrap_server, hosts_file, timeout_ms, lambda client: client.delete(key))
-    if as_json:
-        print_json(done.model_dump())
-    else:
-        typer.echo(f"committed at {done.last_offset}, epoch {done.epoch}")
+    _show_committed(done, as_json=as_json)
 
 
 @app.command("list")
@@ -125,6 +120,13 @@ def list_keys(
                 return
 
     ask(bootstrap_server, hosts_file, timeout_ms, work)
+
+
+def _show_committed(done: Appended, *, as_json: bool) -> None:
+    if as_json:
+        print_json(done.model_dump())
+    else:
+        typer.echo(f"committed at {done.last_offset}, epoch {done.epoch}")
 
 
 def _read_value(value: str | None, file: Path | None) -> bytes:

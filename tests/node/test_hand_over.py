@@ -76,6 +76,18 @@ async def test_only_voter_is_not_held_up(quorum: LocalQuorum):
     assert (await quorum.describe()).epoch == before.epoch
 
 
+async def test_node_that_lost_leadership_meanwhile_leaves_the_new_leader_alone(
+    quorum: LocalQuorum,
+):
+    await quorum.form(3)
+    before = await quorum.describe()
+    follower = next(node for node in quorum.nodes[:3] if node.node_id != before.leader.node_id)
+    with pytest.raises(RefusedError, match="NOT_LEADER"):
+        await quorum.client.resign_node(follower.api)
+    after = await quorum.describe()
+    assert (after.epoch, after.leader.key) == (before.epoch, before.leader.key)
+
+
 @pytest.mark.slow
 async def test_leader_that_nobody_can_follow_goes_on_leading_and_the_hook_ends(
     quorum: LocalQuorum,

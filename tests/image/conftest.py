@@ -1,0 +1,76 @@
+"""The images as built, and an engine to run them; skipped where neither can be had."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from kraftquorum_devcluster.images import ImageSet, build_images
+from kraftquorum_devcluster.images.engine import (
+    Engine,
+    engine,
+    missing_packages_hint,
+    running_engine,
+)
+from kraftquorum_devcluster.paths import cache_root
+from kraftquorum_devcluster.progress import make_progress
+
+TAG = os.environ.get("KRAFTQUORUM_IMAGE_TAG", "e2e")
+
+RESTRICTED = (
+    "--read-only",
+    "--cap-drop=ALL",
+    "--security-opt=no-new-privileges",
+    "--network=host",
+)
+"""What the pod security standard "restricted" and the StatefulSet ask for."""
+
+
+@dataclass
+class Docker:
+    """Runs containers as the StatefulSet's pods run, and removes them."""
+
+    engine: Engine
+    images: ImageSet
+
+    def ask(self, *arguments: str) -> str:
+        return self.engine.ask(*arguments)
+
+    def run(self, *arguments: str, image: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(self.engine.program), "run", "--rm", *RESTRICTED, image, *arguments],
+            env=self.engine.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def start(self, *options: str, image: str, arguments: tuple[str, ...] = ()) -> str:
+        return self.ask("run", "--detach", *RESTRICTED, *options, image, *arguments)
+
+
+@pytest.fixture(scope="session")
+def images() -> ImageSet:
+    if running_engine() is None and (os.geteuid() != 0 or missing_packages_hint() is not None):
+        pytest.skip("no Docker engine, and none can be started: see `devcluster image build`")
+    return build_images(TAG)
+
+
+@pytest.fixture(scope="session")
+def docker(images: ImageSet) -> Iterator[Docker]:
+    with engine(cache_root(), make_progress(), install=False) as running:
+        for archive in images.archives:
+            running.ask("load", "--quiet", "--input", str(archive), timeout_s=300)
+        yield Docker(running, images)
+
+
+@pytest.fixture
+def containers(docker: Docker) -> Iterator[list[str]]:
+    """Containers that the test starts; removed at its end."""
+    started: list[str] = []
+    yield started
+    for name in started:
+        docker.ask("rm", "--force", name)

@@ -1,0 +1,171 @@
+"""The images as they run: read-only, without rights, without a shell; and how soon."""
+
+import contextlib
+import json
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from kraftquorum_devcluster.errors import ImageError
+
+pytestmark = [pytest.mark.image, pytest.mark.timeout(1800)]
+
+HOST = "127.99.4.1"
+API = f"http://{HOST}:9080"
+NODE_OPTIONS = (
+    "--tmpfs=/var/lib/raftnode:uid=10001,gid=10001,mode=0700",
+    "--env=RAFTNODE_NODE_ID=0",
+    "--env=RAFTNODE_LOG_DIR=/var/lib/raftnode",
+    f"--env=RAFTNODE_PEER_LISTEN={HOST}:9093",
+    f"--env=RAFTNODE_API_LISTEN={HOST}:9080",
+)
+
+
+def until(look, within_s=30.0):
+    deadline = time.monotonic() + within_s
+    while True:
+        with contextlib.suppress(OSError, urllib.error.URLError):
+            if found := look():
+                return found
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.02)
+
+
+def get(path):
+    with urllib.request.urlopen(API + path, timeout=2) as answer:
+        return json.load(answer)
+
+
+def post(path, body):
+    request = urllib.request.Request(
+        API + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        return json.load(answer)
+
+
+def start_node(docker, containers):
+    begun = time.monotonic()
+    name = docker.start(*NODE_OPTIONS, image=docker.images.node)
+    containers.append(name)
+    until(lambda: get("/healthz/live"))
+    return name, time.monotonic() - begun
+
+
+def test_version_is_printed(docker, record_property):
+    begun = time.monotonic()
+    done = docker.run("--version", image=docker.images.node)
+    record_property("raftnode_version_s", round(time.monotonic() - begun, 2))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("raftnode ")
+
+
+def test_node_lives_serves_hands_over_and_ends_by_the_signal(docker, containers, record_property):
+    name, seconds = start_node(docker, containers)
+    record_property("node_live_s", round(seconds, 2))
+    assert seconds < 10, "about a second on an idle machine"
+
+    info = get("/v1/node")
+    voter = {
+        "node_id": 0,
+        "directory_id": info["directory_id"],
+        "endpoint": info["peer_endpoint"],
+    }
+    post("/v1/form", {"cluster_id": "TestTestTestTestTestTe", "voters": [voter]})
+    until(lambda: get("/healthz/ready"))
+    docker.ask(
+        "exec", name, "raftnode", "kv", "put", "k", "v", "--bootstrap-server", f"{HOST}:9080"
+    )
+    assert "only voter" in docker.ask("exec", name, "raftnode", "node", "hand-over")
+
+    docker.ask("stop", "--time", "15", name)
+    state = json.loads(docker.ask("inspect", "--format", "{{json .State}}", name))
+    assert state["ExitCode"] == 0, docker.ask("logs", name)
+    assert not docker.ask("diff", name).replace("C /run", ""), "nothing was written to its root"
+
+
+def test_processes_run_as_the_user_without_capabilities(docker, containers):
+    name, _ = start_node(docker, containers)
+    read = "print(open('/proc/1/status').read())"
+    status = docker.ask("exec", name, "python3", "-c", read)
+    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert fields["Uid"].split() == ["10001"] * 4
+    assert fields["CapEff"] == fields["CapPrm"] == "0" * 16
+    assert fields["NoNewPrivs"] == "1"
+    assert fields["Seccomp"] == "2"
+
+
+def test_root_file_system_and_shell_are_not_there_to_be_used(docker):
+    write = "open('/opt/kraftquorum/x', 'w')"
+    python = ["--entrypoint", "python3"]
+    done = docker.engine
+    for image in (docker.images.node, docker.images.operator):
+        with pytest.raises(ImageError, match="Read-only file system"):
+            done.ask("run", "--rm", "--read-only", *python, image, "-c", write)
+        with pytest.raises(ImageError, match=r"not found|no such file"):
+            done.ask("run", "--rm", "--entrypoint", "sh", image, "-c", "true")
+
+
+def test_standard_library_and_certificates_work(docker):
+    script = (
+        "import ssl, ctypes, zlib, lzma, bz2, hashlib, uuid, decimal, asyncio, zoneinfo, pwd;"
+        "c = ssl.create_default_context();"
+        "assert len(c.get_ca_certs()) > 50; print(pwd.getpwuid(10001).pw_name)"
+    )
+    for image in (docker.images.node, docker.images.operator):
+        out = docker.ask(
+            "run", "--rm", "--read-only", "--entrypoint", "python3", image, "-c", script
+        )
+        assert out == "kraftquorum"
+
+
+def test_node_without_settings_says_what_is_missing(docker):
+    done = docker.run(image=docker.images.node)
+    assert done.returncode == 2
+    assert "node_id" in done.stderr
+
+
+def test_operator_without_kubernetes_says_so(docker):
+    done = docker.run(image=docker.images.operator)
+    assert done.returncode == 2, done.stderr
+    assert "kraftquorum-operator: " in done.stderr
+
+
+def test_pause_ends_by_the_signal(docker, containers, record_property):
+    name = docker.ask("run", "--detach", "--network=none", docker.images.pause)
+    containers.append(name)
+    begun = time.monotonic()
+    docker.ask("stop", "--time", "10", name)
+    assert time.monotonic() - begun < 5
+    assert docker.ask("inspect", "--format", "{{.State.ExitCode}}", name) == "0"
+
+
+@pytest.mark.cluster
+def test_operator_is_ready_on_a_real_api_server(
+    docker, containers, devcluster, tmp_path, record_property
+):
+    config = tmp_path / "kubeconfig"
+    config.write_text(devcluster.kubeconfig.read_text())
+    config.chmod(0o644)
+    devcluster.kubectl("apply", "-f", "crds/")
+    begun = time.monotonic()
+    name = docker.start(
+        f"--volume={config}:/etc/kubeconfig:ro",
+        "--env=KRAFTQUORUM_KUBECONFIG=/etc/kubeconfig",
+        "--env=KRAFTQUORUM_LIVENESS_PORT=19444",
+        "--env=KRAFTQUORUM_LEASE_NAME=image-test",
+        image=docker.images.operator,
+    )
+    containers.append(name)
+
+    def healthy():
+        with urllib.request.urlopen("http://127.0.0.1:19444/healthz", timeout=2) as answer:
+            return answer.status == 200
+
+    until(healthy)
+    record_property("operator_healthy_s", round(time.monotonic() - begun, 2))
+    docker.ask("stop", "--time", "15", name)
+    code = docker.ask("inspect", "--format", "{{.State.ExitCode}}", name)
+    assert code == "0", docker.ask("logs", name)

@@ -59,9 +59,10 @@ fix: $(READY) ## Mend what can be mended by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-crds: $(READY) ## Write crds/ and the chart's copy from the operator's model
+crds: $(READY) ## Write crds/ and its copies from the operator's model
 	@$(BIN)/python -m kraftquorum_operator.model.crd crds/
 	@$(BIN)/python -m kraftquorum_operator.model.crd charts/kraftquorum/files/crds/
+	@$(BIN)/python -m kraftquorum_operator.model.crd deploy/kustomize/base/
 
 chart: $(READY) ## Check the chart: lint, strict schemas, what it renders, install to uninstall
 	@$(BIN)/devcluster build >/dev/null

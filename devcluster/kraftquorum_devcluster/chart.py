@@ -1,7 +1,7 @@
 """The chart as tools and tests hold it: rendered, linted, checked against schemas.
 
-Works in a checkout only. `python -m kraftquorum_devcluster.chart check` is `make chart`; `… manifests DIR` writes the
-kustomize base from the chart's default render.
+Works in a checkout only. `python -m kraftquorum_devcluster.chart check` is the first part of
+`make chart`; `… manifests DIR` writes the kustomize base from the chart's default render.
 """
 
 import json
@@ -101,9 +101,12 @@ def conform(objects: Sequence[Json], own_crds: Path = ROOT / "crds") -> None:
 
 
 def manifests() -> dict[str, str]:
-    """The files of the kustomize base, by name: the chart's default render, without Helm's own."""
-    parts: dict[str, list[Json]] = {"crds.yaml": [], "operator.yaml": []}
-    for one in render():
+    """The files of the kustomize base, by name: the chart's default render, without Helm's own.
+
+    The CRD is not among them: `make crds` writes it there, without Helm.
+    """
+    operator = render("--set=crds.install=false")
+    for one in operator:
         meta: Json = one["metadata"]
         for key in ("labels", "annotations"):
             found: dict[str, str] = meta.pop(key, None) or {}
@@ -114,8 +117,6 @@ def manifests() -> dict[str, str]:
         labels: dict[str, str] = template.get("metadata", {}).get("labels", {})
         for key in _NOT_HELM:
             labels.pop(key, None)
-        kind = one["kind"]
-        parts["crds.yaml" if kind == "CustomResourceDefinition" else "operator.yaml"].append(one)
     enforce = "pod-security.kubernetes.io/enforce"
     namespace = {
         "apiVersion": "v1",
@@ -125,9 +126,13 @@ def manifests() -> dict[str, str]:
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "resources": ["namespace.yaml", *parts],
+        "resources": ["namespace.yaml", "kraftquorums.yaml", "operator.yaml"],
     }
-    files = {"kustomization.yaml": [kustomization], "namespace.yaml": [namespace], **parts}
+    files = {
+        "kustomization.yaml": [kustomization],
+        "namespace.yaml": [namespace],
+        "operator.yaml": operator,
+    }
     return {
         name: _NOTICE + yaml.safe_dump_all(objects, sort_keys=False, width=100, allow_unicode=True)
         for name, objects in files.items()

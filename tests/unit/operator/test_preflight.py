@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -15,7 +17,7 @@ from kraftquorum_operator.errors import (
     RefusedError,
     SettingsError,
 )
-from kraftquorum_operator.preflight import await_api, await_rights, explain
+from kraftquorum_operator.preflight import await_api, await_rights, explain, missing_rights
 from kraftquorum_operator.rights import WATCHED
 from kraftquorum_operator.settings import load_settings
 
@@ -137,3 +139,15 @@ def test_a_namespace_that_cannot_be_one_is_refused_by_name(given: str) -> None:
 )
 def test_a_person_is_told_what_to_do(error: KubeError, says: str) -> None:
     assert says in explain(error)
+
+
+async def test_the_page_about_installing_quotes_what_is_really_said() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "install.md").read_text()
+    quoted = re.findall(r"^\|`(the [^`]+)`\|", page, re.MULTILINE)
+    said = [explain(error) for error in (AWAY, NO_CRD, FORBIDDEN)]
+    roles = Roles({("delete", "pods")})
+    missing = await missing_rights(cast("Any", roles), load_settings(namespace="a"))
+    said.append(f"the operator's role does not allow: {missing[0]}")
+    assert len(quoted) == len(said)
+    for words in quoted:
+        assert any(one.startswith(words) for one in said), words

@@ -25,6 +25,7 @@ from kraftquorum_devcluster.network import (
     Subnet,
     claim_subnet,
 )
+from kraftquorum_devcluster.objects import Json
 from kraftquorum_devcluster.paths import private_dir
 
 from .addresses import RealNetwork, node_name
@@ -42,16 +43,21 @@ def claim_network() -> tuple[Subnet, RealNetwork]:
     """
     for number in range(FIRST_SUBNET, LAST_SUBNET + 1):
         network = RealNetwork(number)
-        if _routed(network):
+        if is_routed(network, json.loads(_run(["ip", "-j", "-4", "route", "show"]) or "[]")):
             continue
         with contextlib.suppress(StartError):  # another cluster has it
             return claim_subnet([number]), network
     raise StartError("network", "no free network 10.77…126.0.0/16")
 
 
-def _routed(network: RealNetwork) -> bool:
+def is_routed(network: RealNetwork, routes: Sequence[Json]) -> bool:
+    """Whether this machine reaches an address of the network already, other than by default.
+
+    Args:
+        network: The network in question.
+        routes: As ``ip -j route show`` tells them.
+    """
     wanted = ipaddress.ip_network(network.everything)
-    routes = json.loads(_run(["ip", "-j", "-4", "route", "show"]) or "[]")
     return any(
         ipaddress.ip_network(route["dst"]).overlaps(wanted)
         for route in routes

@@ -82,17 +82,32 @@ def go(tmp_path, monkeypatch):
     return mode
 
 
-def test_every_staging_module_is_pinned_to_the_same_release():
-    text = PLANE.module_file("go.mod")
+@pytest.mark.parametrize("wanted", [PLANE, versions.NODE], ids=lambda wanted: wanted.name)
+def test_every_staging_module_is_pinned_to_the_same_release(wanted):
+    text = wanted.module_file("go.mod")
     replaced = re.findall(r"^\t(k8s\.io/\S+) => (\S+) (\S+)$", text, re.MULTILINE)
     minor = versions.KUBERNETES_VERSION.removeprefix("1.")
     assert len(replaced) > 25
     assert all(a == b and version == f"v0.{minor}" for a, b, version in replaced)
     assert f"\tk8s.io/kubernetes v{versions.KUBERNETES_VERSION}" in text
-    assert f"\tgo.etcd.io/etcd/server/v3 v{versions.ETCD_VERSION}" in text
-    assert set(re.findall(r"^\t(\S+/cmd/\S+|\S+/server/v3)$", text, re.MULTILINE)) == set(
-        PLANE.programs.values()
+    others = {"kraftquorum.dev/devcluster/nodetools/coredns"}
+    assert set(re.findall(r"^\t(\S+/cmd/\S+|\S+/server/v3)$", text, re.MULTILINE)) == (
+        set(wanted.programs.values()) - others
     )
+
+
+def test_what_is_not_kubernetes_is_pinned_too():
+    etcd = f"\tgo.etcd.io/etcd/server/v3 v{versions.ETCD_VERSION}"
+    assert etcd in PLANE.module_file("go.mod")
+    coredns = f"require github.com/coredns/coredns v{versions.COREDNS_VERSION}"
+    assert coredns in versions.NODE.module_file("go.mod")
+
+
+def test_a_source_of_our_own_is_written_and_changes_the_key(go, monkeypatch):
+    plain = dataclasses.replace(versions.NODE, sources=())
+    assert plain.key != versions.NODE.key
+    directory = binaries.ensure_binaries(Quiet(), versions.NODE)
+    assert {path.name for path in directory.iterdir()} == set(versions.NODE.programs)
 
 
 def test_every_module_has_a_hash():

@@ -60,7 +60,9 @@ def test_volume_names_its_claim_by_uid():
     ],
 )
 def test_only_our_released_volumes_are_removed(phase, policy, annotated, garbage):
-    volume = volume_object(CLAIM, {**STORAGE_CLASS_OBJECT, "reclaimPolicy": policy}, Path("/x"), "devcluster")
+    volume = volume_object(
+        CLAIM, {**STORAGE_CLASS_OBJECT, "reclaimPolicy": policy}, Path("/x"), "devcluster"
+    )
     volume["status"] = {"phase": phase}
     if not annotated:
         volume["metadata"]["annotations"] = {}

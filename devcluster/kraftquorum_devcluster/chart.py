@@ -90,7 +90,8 @@ def conform(objects: Sequence[Json], own_crds: Path = ROOT / "crds") -> None:
         command = [str(program), "-strict", "-kubernetes-version", KUBERNETES_VERSION]
         done = subprocess.run(
             [*command, *(f"-schema-location={place}" for place in places), "-"],
-            input=yaml.safe_dump_all(objects),
+            # As JSON, since the two sides do not agree on which words YAML takes for numbers.
+            input="\n---\n".join(map(json.dumps, objects)),
             capture_output=True,
             text=True,
             timeout=120,

@@ -149,6 +149,19 @@ def test_no_quorum_takes_the_operator_s_pods_for_its_own(case: str) -> None:
     assert selected.items() <= body["spec"]["template"]["metadata"]["labels"].items()
 
 
+def test_names_that_look_like_numbers_stay_names() -> None:
+    objects = chart.render(
+        "--set-string=fullnameOverride=7e1,watch.namespaces={12,0x1}",
+        "--set=networkPolicy.operator.enabled=true,networkPolicy.nodes.enabled=true,replicas=2",
+        namespace="42",
+    )
+    chart.conform(objects)
+    for one in objects:
+        meta = one["metadata"]
+        assert isinstance(meta["name"], str)
+        assert isinstance(meta.get("namespace", ""), str)
+
+
 def test_a_budget_only_protects_an_operator_that_has_another() -> None:
     assert not of_kind(chart.render(), "PodDisruptionBudget")
     budget = of_kind(chart.render("--set=replicas=2"), "PodDisruptionBudget")[0]

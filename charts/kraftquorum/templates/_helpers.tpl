@@ -18,7 +18,7 @@
 {{/* Never `kraftquorum`: by that name a quorum's Services, budget and policies find its pods. */}}
 {{- define "kraftquorum.selectorLabels" -}}
 app.kubernetes.io/name: kraftquorum-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "kraftquorum.labels" -}}

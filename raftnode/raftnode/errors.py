@@ -7,6 +7,7 @@ RaftnodeError
 │   ├── StorageLostError      the directory is not the one that was opened (S4)
 │   ├── StorageCorruptError   damage before the recovery point
 │   ├── StorageIdentityError  the UUID is missing or different somewhere (S2)
+│   ├── StorageStaleError     put back from an old copy (S3)
 │   └── StorageLockedError    another process uses the directory
 ├── ProtocolHaltError         going on would break a promise (e.g. truncate committed records)
 ├── DecodeError               bytes that are not what they claim to be
@@ -35,6 +36,7 @@ class ExitCode(enum.IntEnum):
     STORAGE_LOCKED = 14
     PROTOCOL_HALT = 15
     STORAGE_FULL = 16
+    STORAGE_STALE = 17
 
 
 class RaftnodeError(Exception):
@@ -75,6 +77,15 @@ class StorageIdentityError(StorageError):
     """The UUID is not the same in its three places (S2): this replica must be replaced."""
 
     exit_code = ExitCode.STORAGE_IDENTITY
+
+
+class StorageStaleError(StorageError):
+    """The storage went back in time (S3): this replica must be replaced.
+
+    A peer has seen votes, starts or acknowledgements of it that it does not know any more.
+    """
+
+    exit_code = ExitCode.STORAGE_STALE
 
 
 class StorageLockedError(StorageError):

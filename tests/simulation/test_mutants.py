@@ -18,6 +18,7 @@ import pytest
 
 from raftnode.core import changing, election, following, leading
 from raftnode.core.log_index import LogIndex
+from raftnode.core.peer_memory import PeerMemory
 from raftnode.core.replica import Replica
 from raftnode.testing.simulator.run import run_seed
 
@@ -56,6 +57,12 @@ MUTANTS = [
         seed=10,
     ),
     Mutant("P44-forgets-its-vote", Replica.persist, "self.emit(PersistQuorumState(state))", "pass"),
+    Mutant(
+        "S3-lets-every-start-in",
+        PeerMemory.why_stale,
+        "if peer is None or peer.mark == start.mark:",
+        "if True:",
+    ),
     Mutant(
         "S8-counts-itself-outside-the-set",
         leading._acknowledged,

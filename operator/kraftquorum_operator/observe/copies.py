@@ -26,6 +26,10 @@ from kraftquorum_operator.observe.snapshot import (
     StatefulSet,
 )
 
+STALE = 17
+"""Exit code of a node that a peer told that its storage is an old copy (S3): content that was
+put back beneath the same claim, which no record here can tell."""
+
 
 def voters_of(seen: Snapshot) -> frozenset[Replica]:
     """All voters, in force or committed; without a leader the last known ones."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftquorum_operator.observe.copies import unrecorded
+from kraftquorum_operator.observe.copies import STALE, unrecorded
 from kraftquorum_operator.observe.snapshot import Node, Pod, Replica
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
@@ -26,12 +26,15 @@ from kraftquorum_operator.plan.actions import (
 )
 from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, first_block
 
-REPLACE_ME_RESTARTS = {12: 2, 13: 2, 10: 5}
+REPLACE_ME_RESTARTS = {12: 2, 13: 2, STALE: 2, 10: 5}
 """Exit codes that speak of the disk, and after how many restarts they are believed:
-12 corrupt, 13 identity (the node asks to be replaced), 10 failed write or fsync."""
+12 corrupt, 13 identity (the node asks to be replaced), 17 stale (a peer told it that it is an
+old copy, S3), 10 failed write or fsync."""
 
 STUCK_POD_MS = 10_000
 """How long a pod may wait for a claim that is not there before it is made again."""
+
+STORAGE_LOST = "the replica's storage is lost"
 
 Step = Action | Wait | None
 
@@ -227,7 +230,9 @@ def _silent_voter(case: Case, ordinal: int) -> Step:
         guards.survivors_caught_up,
         guards.majority_survives_loss,
     )
-    return blocked or _wipe(case, ordinal) or waiting
+    stale = pod is not None and pod.exit_code == STALE
+    reason = "the replica's storage is an old copy (S3)" if stale else STORAGE_LOST
+    return blocked or _wipe(case, ordinal, reason) or waiting
 
 
 def _silent_observer(case: Case, ordinal: int) -> Action | Wait:
@@ -256,7 +261,7 @@ def _is_broken(pod: Pod | None, phase: str) -> bool:
     return pod.restarts >= REPLACE_ME_RESTARTS.get(pod.exit_code, 1_000_000)
 
 
-def _wipe(case: Case, ordinal: int, reason: str = "the replica's storage is lost") -> Action | None:
+def _wipe(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Action | None:
     """Claim first, then pod; a pod that waits for a claim that is gone is made again."""
     pod, claim = case.seen.pod(ordinal), case.seen.claim(ordinal)
     if claim is not None and not claim.terminating:

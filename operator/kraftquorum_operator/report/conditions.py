@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kraftquorum_operator.model.status import Condition
-from kraftquorum_operator.observe.copies import copied_voters, why_copied
+from kraftquorum_operator.observe.copies import STALE, copied_voters, why_copied
 from kraftquorum_operator.observe.snapshot import Snapshot, majority
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath, describe
 
@@ -98,9 +98,12 @@ def _formation_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answe
 
 
 def _volume_from_copy(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """A voter answers from a volume that was put back from a copy; it counts in no majority."""
+    """A replica's volume was put back from a copy; it counts in no majority."""
     del wanted, decision
     copied = copied_voters(seen)
+    stale = [pod for pod in seen.pods if pod.exit_code == STALE and not pod.ready]
+    if stale and not copied:
+        return True, "StorageStale", "; ".join(f"pod {pod.name}: {pod.detail}" for pod in stale)
     if not copied:
         return False, "AsRecorded", "every voter that answers is on its recorded claim"
     nodes = [node for node in seen.nodes if node.replica in copied]

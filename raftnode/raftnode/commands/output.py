@@ -45,6 +45,9 @@ EXIT_CODE_MEANINGS: dict[ExitCode | CommandExitCode, str] = {
     "person to look at.",
     ExitCode.STORAGE_FULL: "The disk is full. More room heals it, and nothing acknowledged is "
     "lost; replacing the disk by one of the same size does not.",
+    ExitCode.STORAGE_STALE: "The storage was put back from an old copy: it has forgotten votes, "
+    "starts or acknowledgements that a peer has seen. It is never opened again. Give it an empty "
+    "disk and replace the replica.",
 }
 """What each exit code tells; the reference page is made from it."""
 
@@ -92,8 +95,11 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 def as_text(value: bytes) -> str:
     """Show bytes on one line; what is not printable is escaped."""
-    text = value.decode(errors="backslashreplace")
-    return text if text.isprintable() else json.dumps(text)[1:-1]
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return repr(value)[2:-1]
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def base64_text(value: bytes | None) -> str | None:

@@ -112,7 +112,9 @@ def info(
             "node_id": int(found.meta.node_id),
             "directory_id": format_directory_id(found.meta.directory_id),
             "cluster_id": found.meta.cluster_id,
-            "incarnation": incarnation.read_incarnation(files, log_dir / incarnation.FILE_NAME),
+            "incarnation": incarnation.read_incarnation(
+                files, log_dir / incarnation.FILE_NAME
+            ).count,
             "epoch": int(state.epoch),
             "leader": str(state.leader) if state.leader else None,
             "voted": str(state.voted) if state.voted else None,

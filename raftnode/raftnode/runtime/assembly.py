@@ -25,13 +25,15 @@ from raftnode.core.events import DiskSpaceChanged, ShutdownRequested
 from raftnode.core.raft import RaftCore
 from raftnode.core.roles import Leader, Resigned
 from raftnode.core.types import Endpoint, VoterSet
-from raftnode.errors import ConfigurationError
+from raftnode.errors import ConfigurationError, StorageStaleError
 from raftnode.hosts import HostsFile
 from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
 from raftnode.runtime.driver import Driver, Parts
 from raftnode.runtime.flusher import Flusher
+from raftnode.runtime.gatekeeper import Gatekeeper
 from raftnode.runtime.gauges import Gauges
+from raftnode.runtime.greeting import greet_voters
 from raftnode.runtime.inquiries import Inquiries
 from raftnode.runtime.peering import Peering
 from raftnode.runtime.process import descriptors_for_clients, raise_file_limit
@@ -131,8 +133,16 @@ async def running_node(
         if voters is not known:
             known = voters
             addresses.set_voters(voters)
+        gatekeeper.note_acknowledgements()
         running.turned()
 
+    gatekeeper = Gatekeeper(
+        core.replica,
+        directory.peer_marks,
+        write=directory.write_peer_marks,
+        on_stale=lambda reason: fail(StorageStaleError(reason)),
+        spawn=tasks,
+    )
     driver = Driver(changed)
     flusher = Flusher(
         log,
@@ -160,6 +170,7 @@ async def running_node(
         addresses,
         timeout_ms=settings.request_timeout_ms,
         backlog=lambda: driver.backlog,
+        on_epoch=gatekeeper.note_epoch,
     )
     service = Service(
         core,
@@ -170,6 +181,8 @@ async def running_node(
         version=package_version("kraftquorum"),
     )
 
+    start_epoch, start_end = core.replica.epoch, log.end_offset
+
     def identity() -> Identity:
         return Identity(
             directory.key,
@@ -177,6 +190,9 @@ async def running_node(
             directory.incarnation,
             service.peer_endpoint,
             service.api_endpoint,
+            directory.line,
+            start_end,
+            start_epoch,
         )
 
     codec = Codec(decode_batches=decode_batches)
@@ -192,6 +208,7 @@ async def running_node(
         on_response=peering.on_response,
         on_failure=peering.on_failure,
         on_hello=peering.on_hello,
+        gate=gatekeeper,
         spawn=tasks,
         rng=random.Random(),  # noqa: S311
         resolver=resolver,
@@ -201,6 +218,7 @@ async def running_node(
         identity=identity,
         on_request=peering.on_request,
         on_hello=peering.on_called,
+        gate=gatekeeper,
         spawn=tasks,
     )
     peer_app = web.Application()
@@ -232,6 +250,7 @@ async def running_node(
         core.replica.endpoint = service.peer_endpoint
         tasks(driver.run(parts), name="driver")
         tasks(applier.run(), name="applier")
+        tasks(greet_voters(peering.pool, lambda: core.replica.log.voters), name="greeting")
         tasks(_refresh(gauges), name="gauges")
         tasks(
             watch_storage(
@@ -259,6 +278,7 @@ async def running_node(
         await api_listener.stop()
         await peer_listener.stop()
         await asyncio.to_thread(flusher.stop)
+        await asyncio.to_thread(gatekeeper.close)
         driver.close()
 
 

@@ -41,7 +41,7 @@ from raftnode.core.messages import FetchResponse, Request, Response
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import Batch
 from raftnode.core.types import ReplicaKey
-from raftnode.errors import ProtocolHaltError, StorageCorruptError
+from raftnode.errors import ProtocolHaltError, StorageStaleError
 from raftnode.runtime import clock
 from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
@@ -212,7 +212,7 @@ def _halt(reason: HaltReason, message: str) -> None:
         case HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK | HaltReason.UNSUPPORTED_RAFT_VERSION:
             raise ProtocolHaltError(message)
         case HaltReason.FENCED_STORAGE:
-            raise StorageCorruptError(message)
+            raise StorageStaleError(message)
 
 
 def _stamped(batch: Batch) -> Batch:

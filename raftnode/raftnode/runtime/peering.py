@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from raftnode.core.events import Event, RequestFailed, RequestReceived, ResponseReceived
 from raftnode.core.messages import FetchRequest, FetchResponse, Request, Response
-from raftnode.core.types import Endpoint, ReplicaKey
+from raftnode.core.types import Endpoint, Epoch, ReplicaKey
 from raftnode.transport import AddressBook, Failure, Identity, PeerPool
 from raftnode.transport.server import Respond
 
@@ -29,6 +29,7 @@ class Peering:
         addresses: learns where leaders are.
         timeout_ms: how long an answer may take, a Fetch's own wait not counted.
         backlog: how many events wait for the core.
+        on_epoch: told of each peer's epoch.
     """
 
     def __init__(
@@ -39,9 +40,11 @@ class Peering:
         *,
         timeout_ms: int,
         backlog: Callable[[], int],
+        on_epoch: Callable[[ReplicaKey, Epoch], None] = lambda _key, _epoch: None,
     ) -> None:
         self._post = post
         self._backlog = backlog
+        self._on_epoch = on_epoch
         self._next_id = next_id
         self._addresses = addresses
         self._timeout_ms = timeout_ms
@@ -56,6 +59,7 @@ class Peering:
         """A peer asks."""
         if self._backlog() >= BACKLOG_MAX:
             return
+        self._on_epoch(source, request.epoch)
         request_id = self._next_id()
         self._unanswered[request_id] = respond
         if len(self._unanswered) > UNANSWERED_MAX:
@@ -66,6 +70,7 @@ class Peering:
         """A peer answered."""
         if isinstance(response, FetchResponse) and response.leader is not None:
             self._addresses.learn_leader(response.leader, response.leader_endpoint)
+        self._on_epoch(source, response.epoch)
         self._post(ResponseReceived(source, request, response))
 
     def on_failure(self, target: ReplicaKey | None, request: Request, _failure: Failure) -> None:

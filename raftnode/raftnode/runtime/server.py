@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from raftnode.core.types import NodeId
-from raftnode.errors import ExitCode, RaftnodeError, StorageError
+from raftnode.errors import ExitCode, RaftnodeError, StorageError, StorageStaleError
 from raftnode.runtime.assembly import Running, running_node
 from raftnode.runtime.process import StopSignals, write_termination_message
 from raftnode.runtime.tasks import Tasks
@@ -119,6 +119,9 @@ class Node:
             async with running_node(self.settings, directory, log, tasks, self._fail) as running:
                 self._running = running
                 await self._wanted.wait()
+                if isinstance(self._error, StorageStaleError):
+                    # Whoever told may be away at the next start, and the others know less.
+                    await asyncio.to_thread(directory.mark_stale, str(self._error))
                 if self._error is None:
                     await running.hand_over(self.settings.shutdown_grace_ms // 2)
                 self._given_up = True

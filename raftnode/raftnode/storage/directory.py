@@ -1,18 +1,19 @@
 """The data directory of a replica: locked, identified, counted, and watched while in use.
 
 The one door to the storage: whoever has an open `DataDirectory` has the exclusive lock,
-has had S2 checked and the incarnation counted (S3), and reaches the log, the vote and
-the latch through it.
+has had S2 checked and the incarnation counted (S3), and reaches the log, the vote, the
+latch and what is remembered of the peers through it.
 """
 
 from __future__ import annotations
 
 import errno
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from raftnode.core.peer_memory import Mark
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import NodeId, ReplicaKey
 from raftnode.errors import (
@@ -20,7 +21,14 @@ from raftnode.errors import (
     StorageIdentityError,
     StorageLostError,
 )
-from raftnode.storage import formation, incarnation, meta_properties, quorum_state
+from raftnode.storage import (
+    formation,
+    incarnation,
+    meta_properties,
+    peer_starts,
+    quorum_state,
+    stale_mark,
+)
 from raftnode.storage.files import TEMPORARY_SUFFIX, File, FileOperationError, Files
 from raftnode.storage.identity import (
     LOCK_FILE,
@@ -34,6 +42,7 @@ from raftnode.storage.identity import (
     read_unfinished_format,
     write_format,
 )
+from raftnode.storage.incarnation import Incarnation
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.meta_properties import MetaProperties, check_cluster_id
 
@@ -74,8 +83,9 @@ class DataDirectory:
         self._meta = meta
         self._state = state
         self._latch: Latch | None = None
-        self.incarnation = 0
-        """How often this storage was opened, this time included (S3)."""
+        self._incarnation = Incarnation()
+        self.peer_marks: Mapping[ReplicaKey, Mark] = {}
+        """The latest known start of each other replica, the longest unseen first (S3)."""
         self.log_directory = root / LOG_DIRECTORY
         self._opened = _Opened(
             self._identity_of(root),
@@ -100,6 +110,7 @@ class DataDirectory:
                 belongs to another node, or holds something else.
             StorageLockedError: another process uses it.
             StorageIdentityError: the UUID is missing or different somewhere (S2).
+            StorageStaleError: it was told that it went back in time, now or earlier (S3).
             StorageCorruptError: one of its files is damaged.
             StorageFailedError: the disk failed or is full.
         """
@@ -126,6 +137,7 @@ class DataDirectory:
                 f"node.id: {self._root} belongs to node {self._meta.node_id}, "
                 f"this node is configured as {node_id}"
             )
+        stale_mark.check_not_stale(self._files, self._root / stale_mark.FILE_NAME)
         for name in self._files.listdir(self._root):
             if name.endswith(TEMPORARY_SUFFIX):
                 self._files.unlink(self._root / name)
@@ -139,9 +151,20 @@ class DataDirectory:
                     f"{meta_properties.FILE_NAME}, {self._latch.cluster_id} in "
                     f"{formation.FILE_NAME}; this replica must be replaced"
                 )
+        self.peer_marks = peer_starts.read_marks(self._files, self._root / peer_starts.FILE_NAME)
         counter = self._root / incarnation.FILE_NAME
-        self.incarnation = incarnation.read_incarnation(self._files, counter) + 1
-        incarnation.write_incarnation(self._files, counter, self.incarnation)
+        self._incarnation = incarnation.read_incarnation(self._files, counter).next()
+        incarnation.write_incarnation(self._files, counter, self._incarnation)
+
+    @property
+    def incarnation(self) -> int:
+        """How often this storage was opened, this time included (S3)."""
+        return self._incarnation.count
+
+    @property
+    def line(self) -> tuple[str, ...]:
+        """Nonces of the last openings, this one's first (S3)."""
+        return self._incarnation.line
 
     @property
     def key(self) -> ReplicaKey:
@@ -179,6 +202,26 @@ class DataDirectory:
         path = self.log_directory / quorum_state.FILE_NAME
         quorum_state.write_quorum_state(self._files, path, state, self._meta.directory_id)
         self._state = state
+
+    def write_peer_marks(self, marks: Mapping[ReplicaKey, Mark]) -> None:
+        """Make what is remembered of the peers durable; admit a start only after this (S3).
+
+        Raises:
+            StorageLostError: the directory is not the one that was opened (S4).
+            StorageFailedError: the disk failed.
+        """
+        self.check_identity()
+        peer_starts.write_marks(self._files, self._root / peer_starts.FILE_NAME, marks)
+        self.peer_marks = dict(marks)
+
+    def mark_stale(self, reason: str) -> None:
+        """Never open this storage again: it went back in time (S3).
+
+        Raises:
+            StorageError: the disk failed, or the directory is not the one that was opened.
+        """
+        self.check_identity()
+        stale_mark.write_stale_mark(self._files, self._root / stale_mark.FILE_NAME, reason)
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Remember the cluster, once; the same again is fine.

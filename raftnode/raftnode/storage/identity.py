@@ -30,6 +30,7 @@ from raftnode.errors import (
 from raftnode.storage import formation, incarnation, meta_properties, quorum_state
 from raftnode.storage.checkpoints import TOPIC
 from raftnode.storage.files import TEMPORARY_SUFFIX, Files
+from raftnode.storage.incarnation import Incarnation
 from raftnode.storage.meta_properties import MetaProperties, write_meta_properties
 from raftnode.storage.quorum_state import StoredQuorumState, write_quorum_state
 
@@ -90,7 +91,7 @@ def write_format(files: Files, root: Path, wanted: Format) -> None:
         files.mkdir(log_directory)
     files.replace(log_directory / MARKER_FILE, marker_content(own))
     write_quorum_state(files, log_directory / quorum_state.FILE_NAME, QuorumState(), own)
-    incarnation.write_incarnation(files, root / incarnation.FILE_NAME, 0)
+    incarnation.write_incarnation(files, root / incarnation.FILE_NAME, Incarnation())
     cluster_id = None if latch is None else latch.cluster_id
     meta = MetaProperties(wanted.key.node_id, own, cluster_id)
     write_meta_properties(files, root / meta_properties.FILE_NAME, meta)

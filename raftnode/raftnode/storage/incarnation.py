@@ -1,22 +1,48 @@
-"""The `incarnation` file: how often this storage was opened (S3).
+"""The `incarnation` file: how often this storage was opened, and by which starts (S3).
 
-It only ever grows; a peer that has seen a larger number knows that this volume was
-put back to an earlier state.
+The count only ever grows; a peer that has seen a larger number knows that this volume was
+put back to an earlier state. A volume that is started again and again would overtake that
+number, so each start also leaves a random nonce: a peer knows a later start of the same
+storage by the nonce of the earlier one in its line.
 """
 
 from __future__ import annotations
 
+import re
+import secrets
+from dataclasses import dataclass
 from pathlib import Path
 
+from raftnode.core.peer_memory import LINE_MAX
 from raftnode.errors import StorageCorruptError
 from raftnode.storage.files import Files
-from raftnode.storage.sealed import integer, seal, unseal
+from raftnode.storage.sealed import JsonValue, integer, seal, unseal
 
 FILE_NAME = "incarnation"
 
+NONCE = re.compile(r"[0-9a-f]{16}")
 
-def read_incarnation(files: Files, path: Path) -> int:
-    """The number of openings so far.
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """How often a storage was opened.
+
+    Attributes:
+        count: the number of openings so far.
+        line: nonces of the last of them, the latest first; shorter than `count` where
+            openings by earlier programs left none.
+    """
+
+    count: int = 0
+    line: tuple[str, ...] = ()
+
+    def next(self) -> Incarnation:
+        """One opening more, with a nonce of its own."""
+        return Incarnation(self.count + 1, (secrets.token_hex(8), *self.line)[:LINE_MAX])
+
+
+def read_incarnation(files: Files, path: Path) -> Incarnation:
+    """The openings so far.
 
     Raises:
         StorageCorruptError: the file is missing or is not what `write_incarnation` writes.
@@ -27,12 +53,30 @@ def read_incarnation(files: Files, path: Path) -> int:
     try:
         fields, intact = unseal(data)
         if intact:
-            return integer(fields, "incarnation", 0)
+            return Incarnation(integer(fields, "incarnation", 0), _line(fields.get("starts", [])))
     except ValueError as error:
         raise StorageCorruptError(f"{path} is damaged: {error}") from error
     raise StorageCorruptError(f"{path} is damaged: its checksum is wrong")
 
 
-def write_incarnation(files: Files, path: Path, incarnation: int) -> None:
+def _line(value: JsonValue) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > LINE_MAX:
+        raise ValueError("starts is not a list of nonces")
+    return tuple(nonce(one) for one in value)
+
+
+def nonce(value: JsonValue) -> str:
+    """Read one nonce.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(value, str) or NONCE.fullmatch(value) is None:
+        raise ValueError(f"{value!r} is not the nonce of a start")
+    return value
+
+
+def write_incarnation(files: Files, path: Path, incarnation: Incarnation) -> None:
     """Replace the file durably."""
-    files.replace(path, seal({"incarnation": incarnation}))
+    starts: list[JsonValue] = list(incarnation.line)
+    files.replace(path, seal({"incarnation": incarnation.count, "starts": starts}))

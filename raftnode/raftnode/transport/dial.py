@@ -18,6 +18,7 @@ from aiohttp import (
 from raftnode.core.types import Endpoint, ReplicaKey
 from raftnode.errors import DecodeError
 from raftnode.transport.failure import Failure, FailureReason
+from raftnode.transport.gate import Gate
 from raftnode.transport.hello import (
     Hello,
     Identity,
@@ -70,6 +71,7 @@ async def dial(
     *,
     own: Identity,
     wants: ReplicaKey | None,
+    gate: Gate,
     settings: TransportSettings,
     frame_bytes_max: int,
     ssl: SSLContext | None,
@@ -91,7 +93,7 @@ async def dial(
                 ssl=ssl or True,
             )
             try:
-                return await _greet(opened, endpoint, own, wants)
+                return await _greet(opened, endpoint, own, wants, gate)
             except BaseException:
                 await opened.close()
                 raise
@@ -102,14 +104,21 @@ async def dial(
 
 
 async def _greet(
-    opened: ClientWebSocketResponse, endpoint: Endpoint, own: Identity, wants: ReplicaKey | None
+    opened: ClientWebSocketResponse,
+    endpoint: Endpoint,
+    own: Identity,
+    wants: ReplicaKey | None,
+    gate: Gate,
 ) -> Dialled:
     await opened.send_bytes(encode_hello(Hello(own, wants=wants)))
     theirs = decode_hello(await opened.receive_bytes())
     if isinstance(theirs, Refusal):
+        gate.refused(theirs)
         raise _refused(endpoint, theirs, theirs.replica)
     key = theirs.identity.key
     refusal = refusal_of(own, theirs, wanted=wants, found=key)
+    if refusal is None:
+        refusal = await gate.admit(theirs.identity)
     if refusal is not None:
         await opened.send_bytes(encode_refusal(refusal))
         raise _refused(endpoint, refusal, key)

@@ -8,12 +8,14 @@ skipped, so later versions can say more.
 from __future__ import annotations
 
 import enum
+import re
 import uuid
 from dataclasses import dataclass
 
 import msgspec
 
-from raftnode.core.types import Endpoint, ReplicaKey
+from raftnode.core.peer_memory import LINE_MAX, Start
+from raftnode.core.types import FIRST_OFFSET, NO_EPOCH, Endpoint, Epoch, Offset, ReplicaKey
 from raftnode.errors import DecodeError
 
 VERSION_MIN = 1
@@ -21,6 +23,10 @@ VERSION_MAX = 1
 """The versions of hello and envelope together that this node speaks."""
 
 HELLO_BYTES_MAX = 4096
+
+INCARNATION_MAX = 2**31 - 1
+
+_NONCE = re.compile(r"[0-9a-f]{16}")
 
 
 class RefusalReason(enum.StrEnum):
@@ -31,6 +37,8 @@ class RefusalReason(enum.StrEnum):
     WRONG_CLUSTER = "wrong_cluster"
     OWN_KEY = "own_key"
     """Caller and called are the same (id, UUID): own address dialled, or a disk copied."""
+    STALE_STORAGE = "stale_storage"
+    """The other end's storage has forgotten what this end has seen of it (S3)."""
     UNSUPPORTED_VERSION = "unsupported_version"
     BAD_HELLO = "bad_hello"
 
@@ -45,6 +53,9 @@ class Identity:
         incarnation: how often its storage was started (S3).
         peer_endpoint: where peers reach it, as far as it knows: advice.
         api_endpoint: where clients reach it: advice.
+        line: nonces of its storage's last starts, this one's first; none: an earlier program.
+        log_end: where its log ended when it started, all of it durable.
+        epoch: its epoch when it started.
     """
 
     key: ReplicaKey
@@ -52,6 +63,14 @@ class Identity:
     incarnation: int
     peer_endpoint: Endpoint | None = None
     api_endpoint: Endpoint | None = None
+    line: tuple[str, ...] = ()
+    log_end: Offset = FIRST_OFFSET
+    epoch: Epoch = NO_EPOCH
+
+    @property
+    def start(self) -> Start:
+        """The start of its storage that it speaks from."""
+        return Start(self.incarnation, self.line, self.log_end, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +85,12 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The answer to a hello that is not welcome; `replica` says who answered."""
+    """The answer to a hello that is not welcome; `replica` of `cluster_id` gives it."""
 
     reason: RefusalReason
     detail: str
     replica: ReplicaKey | None = None
+    cluster_id: str | None = None
 
 
 class _Message(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -83,6 +103,9 @@ class _Message(msgspec.Struct, kw_only=True, omit_defaults=True):
     peer_endpoint: str | None = None
     api_endpoint: str | None = None
     wants: str | None = None
+    starts: list[str] = []
+    start_end: int = 0
+    start_epoch: int = -1
 
 
 _encoder = msgspec.json.Encoder()
@@ -131,6 +154,9 @@ def encode_hello(hello: Hello) -> bytes:
             peer_endpoint=_optional_text(identity.peer_endpoint),
             api_endpoint=_optional_text(identity.api_endpoint),
             wants=_optional_text(hello.wants),
+            starts=list(identity.line),
+            start_end=identity.log_end,
+            start_epoch=identity.epoch,
         )
     )
 
@@ -142,6 +168,7 @@ def encode_refusal(refusal: Refusal) -> bytes:
             refused=refusal.reason,
             detail=refusal.detail[:512],
             replica=_optional_text(refusal.replica),
+            cluster_id=refusal.cluster_id,
         )
     )
 
@@ -158,21 +185,36 @@ def decode_hello(data: bytes) -> Hello | Refusal:
         message = _decoder.decode(data)
         key = _key(message.replica)
         if message.refused is not None:
-            return Refusal(RefusalReason(message.refused), message.detail, key)
+            reason = RefusalReason(message.refused)
+            return Refusal(reason, message.detail, key, message.cluster_id)
         if key is None or message.versions is None:
             raise DecodeError("a hello without replica or versions")
         if message.cluster_id is not None and not 0 < len(message.cluster_id.encode()) < 256:
             raise DecodeError("a cluster id that is empty or longer than 255 bytes")
+        _check_start(message)
         identity = Identity(
             key=key,
             cluster_id=message.cluster_id,
             incarnation=message.incarnation,
             peer_endpoint=_endpoint(message.peer_endpoint),
             api_endpoint=_endpoint(message.api_endpoint),
+            line=tuple(message.starts),
+            log_end=Offset(message.start_end),
+            epoch=Epoch(message.start_epoch),
         )
         return Hello(identity, _key(message.wants), *message.versions)
     except (ValueError, msgspec.MsgspecError) as error:
         raise DecodeError(f"not a hello: {error}") from error
+
+
+def _check_start(message: _Message) -> None:
+    line = message.starts
+    if len(line) > LINE_MAX or not all(_NONCE.fullmatch(nonce) for nonce in line):
+        raise DecodeError(f"starts are not at most {LINE_MAX} nonces")
+    if not len(line) <= message.incarnation <= INCARNATION_MAX:
+        raise DecodeError(f"incarnation {message.incarnation} with {len(line)} starts")
+    if not 0 <= message.start_end < 2**63 or not -1 <= message.start_epoch < 2**31:
+        raise DecodeError(f"a start at offset {message.start_end}, epoch {message.start_epoch}")
 
 
 def _optional_text(value: ReplicaKey | Endpoint | None) -> str | None:

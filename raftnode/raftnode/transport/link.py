@@ -34,6 +34,7 @@ from raftnode.transport.addresses import AddressBook
 from raftnode.transport.backoff import Backoff
 from raftnode.transport.dial import DialError, Dialled, dial
 from raftnode.transport.failure import Failure, FailureReason
+from raftnode.transport.gate import Gate
 from raftnode.transport.hello import Identity
 from raftnode.transport.outbox import Outbox
 from raftnode.transport.settings import TransportSettings
@@ -73,6 +74,7 @@ class Surroundings:
     identity: Callable[[], Identity]
     addresses: AddressBook
     on_hello: Callable[[Identity], None]
+    gate: Gate
     spawn: TaskSpawner
     settings: TransportSettings
     rng: random.Random
@@ -109,6 +111,7 @@ class Link:
         self._connection: _Connection | None = None
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
+        self._greeting = False
 
     @property
     def peer(self) -> Identity | None:
@@ -131,6 +134,15 @@ class Link:
             self._transmit(call, self._connection, _soon)
             return
         self._waiting.append(call)
+        self._start()
+
+    def greet(self) -> None:
+        """Make the connection, once, though there is nothing to say but hello."""
+        if self._connection is None:
+            self._greeting = True
+            self._start()
+
+    def _start(self) -> None:
         if self._task is None:
             name = f"link to {self._wants or 'a bootstrap address'}"
             self._task = self._around.spawn(self._run(), name=name)
@@ -149,10 +161,11 @@ class Link:
 
     async def _run(self) -> None:
         try:
-            while self._waiting:
+            while self._waiting or self._greeting:
                 await self._pause()
-                if not self._waiting:
+                if not (self._waiting or self._greeting):
                     break
+                self._greeting = False
                 try:
                     dialled = await self._dial()
                 except DialError as error:
@@ -183,6 +196,7 @@ class Link:
                     endpoint,
                     own=around.identity(),
                     wants=self._wants,
+                    gate=around.gate,
                     settings=around.settings,
                     frame_bytes_max=around.codec.frame_bytes_max + 1,
                     ssl=around.ssl,
@@ -277,6 +291,8 @@ class Link:
         envelope, own = frame.envelope, self._around.identity()
         if not envelope.is_response:
             return "a request where responses are expected"
+        if not self._around.gate.is_current(connection.dialled.peer):
+            return f"a later start of {envelope.source} was seen"
         if envelope.source != connection.dialled.peer.key or envelope.target != own.key:
             return f"a frame from {envelope.source} to {envelope.target}"
         if len({envelope.cluster_id, own.cluster_id} - {None}) > 1:

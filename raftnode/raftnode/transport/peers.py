@@ -16,6 +16,7 @@ from raftnode.core.types import Endpoint, ReplicaKey
 from raftnode.transport.addresses import AddressBook
 from raftnode.transport.dial import make_socket
 from raftnode.transport.failure import Failure, FailureReason
+from raftnode.transport.gate import Gate, OpenGate
 from raftnode.transport.hello import Identity, RefusalReason
 from raftnode.transport.link import Call, Link, Surroundings
 from raftnode.transport.settings import TransportSettings
@@ -47,6 +48,7 @@ class PeerPool:
         spawn: TaskSpawner,
         rng: random.Random,
         on_hello: Callable[[Identity], None] | None = None,
+        gate: Gate | None = None,
         resolver: AbstractResolver | None = None,
         ssl: SSLContext | None = None,
         settings: TransportSettings | None = None,
@@ -75,6 +77,7 @@ class PeerPool:
             identity=identity,
             addresses=addresses,
             on_hello=self._hello,
+            gate=gate or OpenGate(),
             spawn=spawn,
             settings=self._settings,
             rng=rng,
@@ -110,6 +113,14 @@ class PeerPool:
         self._rng.shuffle(addresses)
         call = self._call(None, request, timeout_ms)
         self._try_next(addresses, call, Failure(FailureReason.UNREACHABLE, "no bootstrap address"))
+
+    def greet(self, target: ReplicaKey) -> None:
+        """Try once to exchange hellos with a replica, unless there is a connection (S3)."""
+        link = self._link(
+            target, wants=target, candidates=partial(self._addresses.candidates, target)
+        )
+        if link is not None and target != self._identity().key:
+            link.greet()
 
     def noticed(self, key: ReplicaKey) -> None:
         """A replica was heard of (it dialled us): if it is being waited for, dial now."""

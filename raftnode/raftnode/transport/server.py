@@ -18,6 +18,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from raftnode.core.messages import ErrorCode, Request, Response
 from raftnode.core.types import ReplicaKey
 from raftnode.errors import DecodeError
+from raftnode.transport.gate import Gate, OpenGate
 from raftnode.transport.hello import (
     Hello,
     Identity,
@@ -59,12 +60,14 @@ class PeerServer:
         on_request: OnRequest,
         spawn: TaskSpawner,
         on_hello: OnHello | None = None,
+        gate: Gate | None = None,
         settings: TransportSettings | None = None,
     ) -> None:
         self._codec = codec
         self._identity = identity
         self._on_request = on_request
         self._on_hello = on_hello
+        self._gate = gate or OpenGate()
         self._spawn = spawn
         self._settings = settings or TransportSettings()
         self._sockets: dict[web.WebSocketResponse, ReplicaKey | None] = {}
@@ -113,6 +116,8 @@ class PeerServer:
             if isinstance(theirs, Refusal):
                 return None
             refusal = refusal_of(own, theirs, wanted=theirs.wants, found=own.key)
+            if refusal is None:
+                refusal = await self._gate.admit(theirs.identity)
         except (DecodeError, TypeError, TimeoutError) as error:
             theirs = None
             refusal = Refusal(RefusalReason.BAD_HELLO, str(error) or "no hello in time", own.key)
@@ -139,6 +144,7 @@ class PeerServer:
             codec=self._codec,
             identity=self._identity,
             on_request=self._on_request,
+            gate=self._gate,
             settings=self._settings,
             peer=peer,
             outbox=Outbox(socket.send_bytes, bytes_max=self._settings.outbox_bytes_max),
@@ -181,6 +187,7 @@ class _Connection:
         codec: Codec,
         identity: Callable[[], Identity],
         on_request: OnRequest,
+        gate: Gate,
         settings: TransportSettings,
         peer: Identity,
         outbox: Outbox,
@@ -190,13 +197,21 @@ class _Connection:
         self._codec = codec
         self._identity = identity
         self._on_request = on_request
+        self._gate = gate
         self._settings = settings
         self._peer = peer
         self._cut = cut
         self._open: OrderedDict[int, Envelope] = OrderedDict()
+        self._hears_refusal = True
+        """Until the first frame: the dialler judges our hello after we have judged its."""
 
     def receive(self, data: bytes) -> str | None:
         """Take a frame; returns why the connection must end, if it must."""
+        if not self._gate.is_current(self._peer):
+            return f"a later start of {self._peer.key} was seen"
+        if self._hears_refusal and data.startswith(b"{"):
+            return self._refused(data)
+        self._hears_refusal = False
         try:
             frame = self._codec.decode(data)
         except MessageError as error:
@@ -229,6 +244,17 @@ class _Connection:
         respond = partial(self._respond, correlation_id)
         self._on_request(envelope.source, frame.message, respond)
         return None
+
+    def _refused(self, data: bytes) -> str:
+        """The dialler's answer to our hello; only it can speak for itself."""
+        try:
+            refusal = decode_hello(data)
+        except DecodeError as error:
+            return f"{error}"
+        if not isinstance(refusal, Refusal) or refusal.replica != self._peer.key:
+            return "a hello where requests are expected"
+        self._gate.refused(refusal)
+        return f"it refuses this replica: {refusal.reason}: {refusal.detail}"
 
     def forget(self) -> None:
         """The connection ended: answers that still come do nothing."""

@@ -19,6 +19,7 @@ from kraftquorum_operator.testing.snapshots import (
     claim,
     healthy,
     node,
+    pod,
     record,
     recorded,
     replica,
@@ -26,6 +27,7 @@ from kraftquorum_operator.testing.snapshots import (
     voter,
     with_claim,
     with_node,
+    with_pod,
     with_quorum,
     without_node,
 )
@@ -90,6 +92,22 @@ def test_it_counts_in_no_majority_and_shows() -> None:
     assert metrics.registry.get_sample_value(name, labels) == 1
     metrics.observe(healthy(), 3, Done("x"), 0)
     assert metrics.registry.get_sample_value(name, labels) == 0
+
+
+def test_a_node_that_was_told_that_it_is_stale_shows() -> None:
+    """Content that was put back beneath its claim: no record tells, the other voters do."""
+    detail = "CrashLoopBackOff: ended with 17: STORAGE_STALE voter 0 has seen more"
+    ended = replace(pod(2), ready=False, exit_code=17, restarts=2, detail=detail)
+    seen = with_pod(without_node(healthy(), 2), ended)
+    [found] = [
+        c
+        for c in conditions(
+            seen, 3, decide(SPEC, seen, NOW_MS), (), Stamp("2026-01-01T00:00:00Z", 1)
+        )
+        if c.type == "VolumeFromCopy"
+    ]
+    assert (found.status, found.reason) == ("True", "StorageStale")
+    assert detail in found.message
 
 
 @pytest.mark.parametrize(

@@ -430,6 +430,14 @@ def test_a_node_that_asks_to_be_replaced_loses_its_claim_first_then_its_pod() ->
     assert decision.uid == "pod-2"
 
 
+def test_a_node_that_was_told_that_it_is_an_old_copy_loses_its_claim() -> None:
+    """S3: content that was put back beneath its claim, told by the other voters."""
+    assert blocked_by(broken(17, 1)) == "node_answers"
+    decision = decided(broken(17, 2))
+    assert isinstance(decision, act.DeleteClaim)
+    assert "old copy" in decision.reason
+
+
 @pytest.mark.parametrize(
     ("seen", "wanted", "guard"),
     [

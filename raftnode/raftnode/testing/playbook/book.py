@@ -24,6 +24,7 @@ from raftnode.core.types import Voter, VoterRecordId, VoterSet
 from raftnode.testing.playbook.message import key_of, name_of
 from raftnode.testing.playbook.seat import Seat
 from raftnode.testing.playbook.table import Answer, Table
+from raftnode.testing.simulator.disk import SimDisk
 
 CLUSTER_ID = "playbook"
 
@@ -147,7 +148,31 @@ class Playbook(Table):
     def restart(self, name: str) -> None:
         """Start a process again on its disk."""
         self.seats[name].start(self.now_ms)
+        if self.seats[name].core is None:
+            return
+        self.greet(name)
         self.give(name, TimePassed())
+
+    def close_gates(self) -> None:
+        """From now on every message passes a gate, and every start greets the voters (S3)."""
+        self.gated = True
+        for name in self.seats:
+            self.greet(name)
+
+    def greet(self, name: str) -> None:
+        """Exchange hellos with every voter that can be reached."""
+        seat = self.seats[name]
+        for other in self.seats.values():
+            if not self.gated or seat.core is None or other.core is None or other is seat:
+                continue
+            known = other.key in seat.replica.log.voters and not self.is_cut(name, other.name)
+            if known and self.passes(seat, other):
+                self.passes(other, seat)
+
+    def put_back(self, name: str, disk: SimDisk) -> None:
+        """A process that is down finds its disk as it once was (S3)."""
+        assert self.seats[name].core is None, f"{name} is up"
+        self.seats[name].disk = disk
 
     def wipe(self, name: str) -> str:
         """Lose the disk for good: the node comes back as another replica, whose name is given."""

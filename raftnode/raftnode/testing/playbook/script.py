@@ -21,6 +21,9 @@ that was read. `#` begins a comment, which is kept. Commands:
     no-flush <name>         it is not flushed by settle and run any more
     crash <name> [keep]     it dies and loses what was not flushed (keep: does not)
     restart <name>          it starts again
+    gates                   hellos are judged from now on, and every start greets the voters
+    copy <name>             a copy of its disk is made
+    put-back <name>         it finds that copy in place of its disk
     wipe <name>             its disk is lost; 3 comes back as 3'
     isolate <names>, heal   cut off, mend
     append <name> <text>    a client's record
@@ -41,6 +44,7 @@ from raftnode.testing.playbook.book import Playbook
 from raftnode.testing.playbook.message import Message
 from raftnode.testing.playbook.seat import Seat
 from raftnode.testing.playbook.show import show_effect, show_message
+from raftnode.testing.simulator.disk import SimDisk
 
 
 class ScriptError(ValueError):
@@ -70,13 +74,18 @@ class _Runner:
     def __init__(self) -> None:
         self.book = Playbook()
         self.said: list[str] = []
+        self.copies: dict[str, SimDisk] = {}
         self.book.watch = self._watch
         self.book.on_delivery = self._delivery
+        self.book.on_refusal = self._refusal
 
     def _watch(self, seat: Seat, effect: Effect) -> None:
         shown = show_effect(effect)
         if shown is not None:
             self.said.append(f"{seat.name} {shown}")
+
+    def _refusal(self, said: str) -> None:
+        self.said.append(said)
 
     def _delivery(self, message: Message) -> None:
         # Fetches that bring nothing would drown the rest.
@@ -113,6 +122,9 @@ class _Runner:
             "no-flush": self._no_flush,
             "crash": lambda words: book.crash(words[0], keep_unflushed="keep" in words),
             "restart": lambda words: book.restart(words[0]),
+            "gates": lambda _: book.close_gates(),
+            "copy": self._copy,
+            "put-back": lambda words: book.put_back(words[0], self.copies.pop(words[0])),
             "wipe": lambda words: book.wipe(words[0]),
             "isolate": lambda words: book.isolate(*words),
             "heal": lambda _: book.heal(),
@@ -130,6 +142,9 @@ class _Runner:
         self.book.impatient(words[0])
         self.book.settle()
         self.said = self.book.describe()
+
+    def _copy(self, words: list[str]) -> None:
+        self.copies[words[0]] = self.book[words[0]].saved()
 
     def _no_flush(self, words: list[str]) -> None:
         self.book[words[0]].flushes = False

@@ -26,6 +26,7 @@ from raftnode.core.replica import Replica
 from raftnode.core.roles import role_name
 from raftnode.core.types import Offset, ReplicaKey
 from raftnode.testing.simulator.disk import SimDisk
+from raftnode.testing.simulator.gate import SimGate
 
 T = TypeVar("T")
 
@@ -59,6 +60,8 @@ class Seat:
     carry_out: Callable[[Seat, Effect], None]
     config: CoreConfig = field(default_factory=CoreConfig)
     core: RaftCore | None = None
+    gate: SimGate | None = None
+    lives: int = 0
     flushes: bool = True
     """Whether the table flushes it by itself as time goes on."""
     halted: Halt | None = None
@@ -92,8 +95,11 @@ class Seat:
         return [batch.data for batch in self.disk.log if batch.data]
 
     def start(self, now_ms: int) -> None:
-        """Start on what the disk holds."""
-        self.disk.incarnation += 1
+        """Start on what the disk holds, unless that is known to be stale."""
+        if self.disk.stale:
+            return
+        self.lives += 1
+        start = self.disk.begin(random.Random(self.lives))
         self.effects, self.halted = [], None
         self.core = RaftCore(
             self.key,
@@ -106,10 +112,11 @@ class Seat:
             incarnation=self.disk.incarnation,
             fetch_sequence=now_ms * 1000 + self.disk.incarnation,
         )
+        self.gate = SimGate(self.disk, self.core.replica, start)
 
     def stop(self, *, keep_unflushed: bool = False) -> None:
         """Die; what was not flushed is gone unless `keep_unflushed`."""
-        self.core = None
+        self.core = self.gate = None
         if keep_unflushed:
             self.disk.flush(self.disk.end)
         self.disk.log = list(self.disk.durable)
@@ -129,6 +136,8 @@ class Seat:
             self.effects.append(effect)
             self._do(effect)
             self.carry_out(self, effect)
+        if self.gate is not None:
+            self.gate.note_acknowledgements()
         return effects
 
     def flush(self, now_ms: int) -> list[Effect]:

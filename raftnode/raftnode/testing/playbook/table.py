@@ -39,6 +39,10 @@ class Table:
     watch: Callable[[Seat, Effect], None] | None = None
     """Called with every effect."""
     on_delivery: Callable[[Message], None] | None = None
+    gated: bool = False
+    """Whether every message passes the gate behind its sender's hello (S3)."""
+    on_refusal: Callable[[str], None] | None = None
+    """Called with what a gate said."""
     _numbers: int = 0
     _questions: dict[int, Message] = field(default_factory=dict[int, Message])
 
@@ -118,6 +122,9 @@ class Table:
         if target is None:
             self._fail(message)
             return
+        if not self.passes(self.seats[message.source], target):
+            self._fail(message)
+            return
         request_id = self.number()
         self._questions[request_id] = Message(
             request_id, message.source, target.name, message.request, answers=message.answers
@@ -128,9 +135,28 @@ class Table:
     def _deliver_answer(self, message: Message, response: Response) -> None:
         assert message.target is not None
         asker = self.seats[message.target]
-        if self._life(asker) == message.answers and not self._cut(message.source, asker.name):
-            source = self.seats[message.source].key
+        if self._life(asker) == message.answers and not self.is_cut(message.source, asker.name):
+            speaker = self.seats[message.source]
+            if not self.passes(speaker, asker):
+                target = key_of(message.source)
+                asker.take(RequestFailed(target, message.request), self.now_ms)
+                return
+            source = speaker.key
             asker.take(ResponseReceived(source, message.request, response), self.now_ms)
+
+    def passes(self, speaker: Seat, listener: Seat) -> bool:
+        """Whether the listener takes what the speaker says; one that is refused ends (S3)."""
+        if not self.gated or speaker.gate is None or listener.gate is None:
+            return True
+        reason = listener.gate.admit(speaker.key, speaker.gate.start)
+        if reason is None:
+            return True
+        if self.on_refusal:
+            self.on_refusal(f"{listener.name} refuses {speaker.name}: {reason}")
+        if speaker.gate.believes(listener.key):
+            speaker.disk.stale = True
+            speaker.stop()
+        return False
 
     def _find(self, message: Message) -> Seat | None:
         if message.target is None:
@@ -146,9 +172,10 @@ class Table:
         return seat
 
     def _cut_from(self, message: Message, seat: Seat) -> bool:
-        return self._cut(message.source, seat.name)
+        return self.is_cut(message.source, seat.name)
 
-    def _cut(self, one: str, other: str) -> bool:
+    def is_cut(self, one: str, other: str) -> bool:
+        """Whether nothing passes between two replicas."""
         return one != other and bool({one, other} & self.isolated)
 
     def _fail(self, message: Message) -> None:

@@ -63,6 +63,8 @@ def summary(outcomes: list[Outcome], failed: int, seconds: float) -> str:
         "cuts": faults["cut"] + faults["cut_leader"] + faults["bridge"],
         "flushes_failed": faults["eio"],
         "volumes_put_back": faults["put_back"],
+        "voters_put_back": faults["put_back_voter"],
+        "told_stale": faults["told_stale"],
         "same_id_twice": faults["twice"],
     }
     return " ".join(f"{name}={value}" for name, value in counted.items()) + f" in {seconds:.1f} s"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import bisect
 import random
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from raftnode.core.log_index import LogIndex
+from raftnode.core.peer_memory import LINE_MAX, Mark, Start
 from raftnode.core.records import Batch
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import FIRST_OFFSET, NodeId, Offset, ReplicaKey, VoterSet
@@ -30,6 +32,12 @@ class SimDisk:
     cluster_id: str | None = None
     latch: Latch | None = None
     incarnation: int = 0
+    line: tuple[str, ...] = ()
+    """Nonces of its starts, the latest first (S3)."""
+    peer_marks: Mapping[ReplicaKey, Mark] = field(default_factory=dict[ReplicaKey, Mark])
+    """What is remembered of the peers; replaced, never changed."""
+    stale: bool = False
+    """A peer knew more of it than it does: it is never started again."""
     log: list[Batch] = field(default_factory=list[Batch])
     durable: list[Batch] = field(default_factory=list[Batch])
     ever_flushed: set[int] = field(default_factory=set[int])
@@ -41,6 +49,12 @@ class SimDisk:
     def fresh(cls, node_id: NodeId, rng: random.Random) -> SimDisk:
         """An empty disk, which gets a new UUID."""
         return cls(ReplicaKey(node_id, uuid.UUID(int=rng.getrandbits(128), version=4)))
+
+    def begin(self, rng: random.Random) -> Start:
+        """Count one start more; what it tells the peers of itself."""
+        self.incarnation += 1
+        self.line = (f"{rng.getrandbits(64):016x}", *self.line)[:LINE_MAX]
+        return Start(self.incarnation, self.line, self.end, self.state.epoch)
 
     def append(self, batches: tuple[Batch, ...]) -> None:
         """Write at the end, not yet durable."""

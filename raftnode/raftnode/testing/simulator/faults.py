@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from raftnode.core.events import DiskSpaceChanged
+from raftnode.core.records import Batch
 from raftnode.core.roles import Leader
 from raftnode.core.types import ReplicaKey, VoterSet
 from raftnode.testing.simulator.network import NetworkSettings
 
 if TYPE_CHECKING:
+    from raftnode.testing.simulator.disk import SimDisk
     from raftnode.testing.simulator.node import SimNode
     from raftnode.testing.simulator.world import World
 
@@ -34,8 +36,8 @@ WEIGHTS = {
     "wipe": 2.0,
     "weather": 2.0,
     "eio": 1.0,
-    "save": 1.0,
-    "put_back": 2.0,
+    "save": 2.0,
+    "put_back": 4.0,
     "twice": 1.0,
     "end_ghosts": 1.0,
     "disk_space": 1.0,
@@ -159,7 +161,7 @@ class FaultPlan:
     def _save(self) -> bool:
         """Take a snapshot of a volume behind the back of its process."""
         node = self.rng.choice(self.world.nodes)
-        if node.disk.cluster_id is None:
+        if node.disk.cluster_id is None or (node.saved and self.rng.random() < 0.7):
             return False
         node.saved = node.disk.saved()
         node.saved.log = list(node.saved.durable)
@@ -168,13 +170,49 @@ class FaultPlan:
     def _put_back(self) -> bool:
         """Put an old volume back (S3).
 
-        Only an observer's: a stale voter has forgotten votes, which nobody can detect.
+        An observer's at any time; a voter's only where our rules promise that nothing is
+        lost. From then on it counts as lost.
         """
-        deciding = {key for voters in self._sets_in_force() for key in voters}
-        stale = [n for n in self.world.nodes if n.saved and n.key not in deciding]
-        if stale:
-            self.world.put_back(self.rng.choice(stale))
-        return bool(stale)
+        sets = self._sets_in_force()
+        deciding = {key for voters in sets for key in voters}
+        observers = [n for n in self.world.nodes if n.saved and n.key not in deciding]
+        voters = [n for n in self.world.nodes if n.saved and self._may_go_back(n, n.saved, sets)]
+        if voters:
+            node = self.rng.choice(voters)
+            self.world.lost.add(node.key)
+            self.counts["put_back_voter"] += 1
+            self.world.put_back(node)
+        elif observers:
+            self.world.put_back(self.rng.choice(observers))
+        return bool(voters or observers)
+
+    def _may_go_back(self, node: SimNode, saved: SimDisk, sets: list[VoterSet]) -> bool:
+        """Whether a voter's older volume can do no harm, for one of two reasons.
+
+        Every other voter that counts has seen a later start of it. Or it forgets no vote and
+        no record but such as a majority of the others holds: it may then go on unnoticed.
+        """
+        deciding = [voters for voters in sets if node.key in voters]
+        if not deciding or node.key in self.world.lost or not self.affordable(node.key):
+            return False
+        others = {
+            other.key: other.disk
+            for other in self.world.everybody
+            if other is not node and other.key not in self.world.lost
+        }
+        if all(
+            (mark := disk.peer_marks.get(node.key)) and mark.incarnation > saved.incarnation
+            for voters in deciding
+            for key, disk in others.items()
+            if key in voters
+        ):
+            return True
+        last = node.disk.durable[-1:]
+        return saved.state == node.disk.state and all(
+            sum(key in voters and _holds(disk, last) for key, disk in others.items())
+            >= voters.majority
+            for voters in deciding
+        )
 
     def _twice(self) -> bool:
         """A node gets a new disk and process while the old process runs on."""
@@ -215,3 +253,8 @@ class FaultPlan:
             if isinstance(role, Leader):  # what it may append next
                 sets.extend(change.applied_to(index.voters) for change in role.changes)
         return sets
+
+
+def _holds(disk: SimDisk, last: list[Batch]) -> bool:
+    """Whether a log holds a batch, and so all before it (LogMatching); or nothing is asked for."""
+    return all(any(held is batch for held in disk.durable) for batch in last)

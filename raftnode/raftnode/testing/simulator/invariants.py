@@ -157,6 +157,12 @@ class Checker:
         if halt.reason is not HaltReason.FENCED_STORAGE or node.key not in self.stale:
             self.fail("NoHalt", f"{node.key}: {halt}")
 
+    def told_stale(self, node: SimNode, teller: ReplicaKey, reason: str) -> None:
+        """NobodyIsStaleButTheStale: only a volume that was put back is refused (S3)."""
+        self.checks += 1
+        if node.key not in self.stale:
+            self.fail("NobodyIsStaleButTheStale", f"{node.key}: {teller} says: {reason}")
+
     def forget(self, key: ReplicaKey) -> None:
         """A stale volume is put back: what it had promised since is forgotten (S3)."""
         self.stale.add(key)

@@ -15,6 +15,7 @@ from raftnode.core.effects import (
     Effect,
     Fact,
     Halt,
+    HaltReason,
     HighWatermarkAdvanced,
     LeadershipLost,
     PersistClusterId,
@@ -40,6 +41,7 @@ from raftnode.core.messages import FetchResponse, Request, Response
 from raftnode.core.raft import RaftCore
 from raftnode.core.types import Offset, ReplicaKey
 from raftnode.testing.simulator.disk import SimDisk
+from raftnode.testing.simulator.gate import SimGate
 
 if TYPE_CHECKING:
     from raftnode.testing.simulator.world import World
@@ -63,6 +65,7 @@ class SimNode:
     disk: SimDisk
     rng: random.Random
     core: RaftCore | None = None
+    gate: SimGate | None = None
     life: int = 0
     """Counts starts: what was meant for an earlier life never reaches a later one."""
     paused_until_ms: int = -1
@@ -91,9 +94,11 @@ class SimNode:
     # -- life --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process on what its disk holds."""
+        """Start the process on what its disk holds, unless that is known to be stale."""
+        if self.disk.stale:
+            return
         self.life += 1
-        self.disk.incarnation += 1
+        start = self.disk.begin(self.rng)
         self.next_flush_fails = False
         self.core = RaftCore(
             self.disk.key,
@@ -106,14 +111,16 @@ class SimNode:
             incarnation=self.disk.incarnation,
             fetch_sequence=self.world.now_ms * 1000,
         )
+        self.gate = SimGate(self.disk, self.core.replica, start)
         self.world.checker.started(self)
         self.take(TimePassed())
+        self._greet(self.life)
 
     def crash(self) -> None:
         """SIGKILL and power loss at once."""
         if self.core is None:
             return
-        self.core = None
+        self.core = self.gate = None
         replies, self.replies = self.replies, {}
         for respond in replies.values():
             respond(None)
@@ -155,6 +162,8 @@ class SimNode:
             self._carry_out(effect)
             if life != self.life or self._is_down():
                 return
+        if self.gate is not None:
+            self.gate.note_acknowledgements()
         self.world.checker.after_event(self)
         self._set_alarm()
 
@@ -231,6 +240,7 @@ class SimNode:
                 self.writes.clear()
             case Halt():
                 self.halted = effect
+                self.disk.stale = effect.reason is HaltReason.FENCED_STORAGE
                 self.world.checker.halted(self, effect)
             case Fact():
                 self.world.record(self, effect)
@@ -272,6 +282,8 @@ class SimNode:
         if not self._is_down() and self.disk.durable != self.disk.log:
             self._schedule_flush()
 
+    # -- peers -------------------------------------------------------------------------
+
     def _send(self, target: ReplicaKey | None, request: Request) -> None:
         node = self.world.find(self, target)
         life = self.life
@@ -289,26 +301,90 @@ class SimNode:
             self.world.after(self.rng.randint(1, self.world.config.request_timeout_ms), failed)
 
         def respond(response: Response | None) -> None:
-            source = there.key
-            if response is None or not self.world.network.carry(
-                there.key.node_id,
-                self.key.node_id,
-                lambda: self.deliver(life, ResponseReceived(source, request, response)),
-            ):
-                too_late()
+            def arrive() -> None:
+                if self.gate is not None:
+                    self.gate.note_epoch(there.key, answer.epoch)
+                self.deliver(life, ResponseReceived(there.key, request, answer))
 
-        def arrive() -> None:
-            if there.core is None or there.life != there_life:
+            if response is None:
+                too_late()
+                return
+            answer = response
+            there.say(self, life, arrive, too_late)
+
+        def ask() -> None:
+            if there.life != there_life or there.gate is None:
                 too_late()
                 return
             there.next_request += 1
             there.replies[there.next_request] = respond
+            there.gate.note_epoch(self.key, request.epoch)
             event = RequestReceived(there.next_request, self.key, request)
             there.deliver(there_life, event)
 
         self.world.checker.asked(self, self.world.now_ms)
-        if not self.world.network.carry(self.key.node_id, there.key.node_id, arrive):
-            too_late()
+        self.say(there, there_life, ask, too_late)
+
+    def say(
+        self,
+        there: SimNode,
+        there_life: int,
+        arrive: Callable[[], None],
+        lost: Callable[[], None],
+    ) -> None:
+        """Carry something behind a hello; it arrives only if this start passes the gate (S3)."""
+        assert self.gate is not None
+        key, life, start = self.key, self.life, self.gate.start
+
+        def knock() -> None:
+            if there.life != there_life or there.gate is None:
+                lost()
+                return
+            if self.world.now_ms < there.paused_until_ms:
+                self.world.at(there.paused_until_ms, knock)
+                return
+            reason = there.gate.admit(key, start)
+            if reason is None:
+                arrive()
+                return
+            teller = there.key
+            self.world.network.carry(
+                teller.node_id, key.node_id, lambda: self._told_stale(life, teller, reason)
+            )
+            lost()
+
+        if not self.world.network.carry(key.node_id, there.key.node_id, knock):
+            lost()
+
+    def _told_stale(self, life: int, teller: ReplicaKey, reason: str) -> None:
+        """A peer knows more of this storage than it does: it ends, for good."""
+        if life != self.life or self.gate is None or not self.gate.believes(teller):
+            return
+        self.world.checker.told_stale(self, teller, reason)
+        self.world.faults.counts["told_stale"] += 1
+        self.disk.stale = True
+        self.crash()
+
+    def _greet(self, life: int) -> None:
+        """Exchange hellos with every voter from time to time, whether there is need or not."""
+        if life != self.life or self.core is None or self.gate is None:
+            return
+        for key in self.core.replica.log.voters:
+            there = self.world.find(self, key)
+            if there is not None and there is not self:
+                self._greet_one(there, there.life)
+        self.world.after(1000, lambda: self._greet(life))
+
+    def _greet_one(self, there: SimNode, there_life: int) -> None:
+        life = self.life
+
+        def nothing() -> None:
+            return
+
+        def answer() -> None:
+            there.say(self, life, nothing, nothing)
+
+        self.say(there, there_life, answer, nothing)
 
     def _reply(self, request_id: int, response: Response) -> None:
         respond = self.replies.pop(request_id, None)

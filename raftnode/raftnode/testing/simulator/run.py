@@ -79,6 +79,7 @@ def _live_through_faults(world: World) -> None:
     world.every(5, 120, end, world.writer.write)
     world.every(100, 1500, end, world.administrator.act)
     world.every(50, 600, end, world.reader.read)
+    world.every(500, 8000, end, world.replace_stale)
     # Fault upon fault in some seeds; time to get into subtler trouble in others.
     low, high = world.rng.choice([(50, 900), (300, 3000), (500, 6000)])
     world.after(world.rng.choice([0, 3000]), lambda: world.every(low, high, end, world.faults.act))
@@ -95,6 +96,7 @@ def _heal_and_check(world: World) -> None:
         node.next_flush_fails = False
         if node.halted:  # S3: its storage went back in time; the operator replaces it
             world.wipe(node)
+    world.replace_stale()
     world.start_all()
     for node in world.nodes:
         node.take(DiskSpaceChanged(low=False))
@@ -102,6 +104,7 @@ def _heal_and_check(world: World) -> None:
     world.every(200, 600, end, world.writer.write)
     world.every(100, 1000, end, world.administrator.act)
     world.every(200, 900, end, world.reader.read)
+    world.every(500, 1500, end, world.replace_stale)
     before = world.writer.count("acknowledged")
     world.run_until(end)
     world.run_until(end + 5_000)

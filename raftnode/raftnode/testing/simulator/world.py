@@ -152,9 +152,18 @@ class World:
         assert node.saved is not None
         node.crash()
         node.halted = None
+        ever_flushed = node.disk.ever_flushed
         node.disk, node.saved = node.saved, None
+        node.disk.ever_flushed |= ever_flushed  # what was acknowledged was true when it was said
         self.checker.forget(node.key)
         node.start()
+
+    def replace_stale(self) -> None:
+        """The operator gives an empty disk to whoever ended because its own is stale (S3)."""
+        for node in self.nodes:
+            if node.disk.stale:
+                self.wipe(node)
+                node.start()
 
     def find(self, asker: SimNode, target: ReplicaKey | None) -> SimNode | None:
         """Who answers at a replica's address, if it is that replica (S6)."""

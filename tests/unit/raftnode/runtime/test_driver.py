@@ -42,7 +42,7 @@ from raftnode.core.messages import (
 from raftnode.core.records import Batch
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, Voter, VoterSet
-from raftnode.errors import ProtocolHaltError, StorageCorruptError, StorageFailedError
+from raftnode.errors import ProtocolHaltError, StorageFailedError, StorageStaleError
 from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
 from raftnode.runtime.driver import Driver, Parts
@@ -316,7 +316,7 @@ async def test_requests_are_sent_and_facts_break_nothing(bench, replica_key):
 @pytest.mark.parametrize(
     ("reason", "error"),
     [
-        (HaltReason.FENCED_STORAGE, StorageCorruptError),
+        (HaltReason.FENCED_STORAGE, StorageStaleError),
         (HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK, ProtocolHaltError),
     ],
 )

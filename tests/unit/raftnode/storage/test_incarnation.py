@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from raftnode.core.peer_memory import LINE_MAX
 from raftnode.errors import StorageCorruptError
 from raftnode.storage.files import Files
-from raftnode.storage.incarnation import read_incarnation, write_incarnation
+from raftnode.storage.incarnation import Incarnation, read_incarnation, write_incarnation
 from raftnode.storage.sealed import seal
 from raftnode.testing.faultdisk import FaultDisk
 
 PATH = Path("/data/incarnation")
+NONCE = "0123456789abcdef"
 
 
 def test_the_count_comes_back_and_nothing_else_is_believed() -> None:
@@ -20,9 +22,41 @@ def test_the_count_comes_back_and_nothing_else_is_believed() -> None:
     files = Files(disk)
     with pytest.raises(StorageCorruptError, match="missing"):
         read_incarnation(files, PATH)
-    write_incarnation(files, PATH, 41)
-    assert read_incarnation(files, PATH) == 41
-    for content in (b"41", b'{"incarnation":41}', seal({"incarnation": -1}), seal({}), b""):
+    write_incarnation(files, PATH, Incarnation(41, (NONCE,)))
+    assert read_incarnation(files, PATH) == Incarnation(41, (NONCE,))
+    for content in (
+        b"41",
+        b'{"incarnation":41}',
+        seal({"incarnation": -1}),
+        seal({}),
+        b"",
+        seal({"incarnation": 41, "starts": NONCE}),
+        seal({"incarnation": 41, "starts": ["x"]}),
+        seal({"incarnation": 41, "starts": [7]}),
+        seal({"incarnation": 99, "starts": [NONCE] * (LINE_MAX + 1)}),
+    ):
         disk.overwrite(PATH, content)
         with pytest.raises(StorageCorruptError, match="is damaged"):
             read_incarnation(files, PATH)
+
+
+def test_the_file_of_an_earlier_program_has_no_line() -> None:
+    disk = FaultDisk(random.Random(0))
+    disk.make_directory(PATH.parent)
+    files = Files(disk)
+    files.replace(PATH, seal({"incarnation": 41}))
+    found = read_incarnation(files, PATH)
+    assert found == Incarnation(41)
+    after = found.next()
+    assert (after.count, len(after.line)) == (42, 1)
+
+
+def test_each_opening_puts_a_nonce_of_its_own_before_the_others() -> None:
+    before = Incarnation()
+    for count in range(1, LINE_MAX + 10):
+        after = before.next()
+        assert after.count == count
+        assert after.line[1:] == before.line[: LINE_MAX - 1]
+        assert after.line[0] not in before.line
+        before = after
+    assert len(before.line) == LINE_MAX

@@ -21,6 +21,7 @@ from raftnode.transport import (
     PeerServer,
     TransportSettings,
 )
+from raftnode.transport.gate import Gate
 from raftnode.wire import Codec
 
 CLUSTER = "jzIrVDQ0QXu0bBSbPcyDpA"
@@ -92,7 +93,9 @@ class Replica:
         settings: TransportSettings = FAST,
         directory: int = 0,
         resolver: Callable[[Tasks], HostsFileResolver] | None = None,
+        gate: Gate | None = None,
     ) -> None:
+        self.gate = gate
         self.key = ReplicaKey(NodeId(node_id), uuid.UUID(int=1000 * node_id + directory + 1))
         self.identity = Identity(self.key, cluster_id, 1)
         self.codec = Codec(one_batch)
@@ -112,6 +115,7 @@ class Replica:
             spawn=self.tasks,
             rng=random.Random(1),
             resolver=resolver(self.tasks) if resolver else None,
+            gate=gate,
             settings=settings,
         )
         self.server: PeerServer | None = None
@@ -129,6 +133,7 @@ class Replica:
             identity=lambda: self.identity,
             on_request=self._on_request,
             on_hello=self.hellos.append,
+            gate=self.gate,
             spawn=self.tasks,
             settings=self.settings,
         )

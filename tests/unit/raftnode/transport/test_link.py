@@ -14,6 +14,7 @@ from raftnode.runtime.tasks import Tasks
 from raftnode.storage.batch import decode_batches
 from raftnode.transport import AddressBook, FailureReason, Identity, TransportSettings, link
 from raftnode.transport.dial import Dialled
+from raftnode.transport.gate import OpenGate
 from raftnode.wire import Codec
 
 OWN, PEER = (ReplicaKey(NodeId(n), uuid.UUID(int=n)) for n in (1, 2))
@@ -62,6 +63,7 @@ async def test_a_ping_that_cannot_be_answered_ends_the_connection_only(monkeypat
         identity=lambda: Identity(OWN, "c", 1),
         addresses=AddressBook(),
         on_hello=lambda _: None,
+        gate=OpenGate(),
         spawn=tasks,
         settings=TransportSettings(),
         rng=random.Random(0),

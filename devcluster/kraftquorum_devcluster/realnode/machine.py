@@ -34,7 +34,14 @@ class Machine:
     """A node; its files lie under ``state_dir/nodes/<name>``."""
 
     def __init__(
-        self, plan: NodePlan, state_dir: Path, namespace: Path, binaries: Path, server_url: str
+        self,
+        plan: NodePlan,
+        state_dir: Path,
+        namespace: Path,
+        binaries: Path,
+        server_url: str,
+        *,
+        in_memory: bool,
     ) -> None:
         self.plan = plan
         self.first_pid = 0
@@ -44,6 +51,7 @@ class Machine:
         self._namespace = namespace
         self._binaries = binaries
         self._server_url = server_url
+        self._in_memory = in_memory
         self._child: Child | None = None
 
     async def start(self, tokens: Mapping[str, str], pki_dir: Path, owner: str) -> None:
@@ -112,7 +120,13 @@ class Machine:
             "containerd.toml": containerd_config(),
             "kubelet.json": kubelet_config(self.plan),
             "kube-proxy.json": proxy_config(self.plan),
-            "init.json": init_config(self.plan, self._directory, self._logs_dir, self._binaries),
+            "init.json": init_config(
+                self.plan,
+                self._directory,
+                self._logs_dir,
+                self._binaries,
+                in_memory=self._in_memory,
+            ),
         }
         for name, text in texts.items():
             write_atomically(config / name, text)

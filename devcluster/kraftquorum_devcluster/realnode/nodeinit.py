@@ -48,6 +48,10 @@ def prepare(config: dict[str, Any]) -> None:
     _mount("--bind", config["logs_dir"], str(inside / "logs"))
     for name in ("lib", "log"):
         _mount("--bind", str(node_dir / name), f"/var/{name}")
+    if config["images_in_memory"]:
+        images = Path("/var/lib/containerd")
+        images.mkdir(exist_ok=True)
+        _mount("-t", "tmpfs", "-o", "mode=0711", "tmpfs", str(images))
     for path in ("/proc/sys/kernel", "/proc/sys/vm"):
         _mount("--bind", path, path)
         _mount("-o", "remount,bind,ro", path)

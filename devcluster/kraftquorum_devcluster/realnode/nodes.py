@@ -30,7 +30,7 @@ from .cgroups import cgroup_name, remove_cgroups
 from .disks import DiskStore
 from .links import HUB, Links
 from .machine import Machine
-from .settings import NodePlan, corefile
+from .settings import NodePlan, corefile, images_in_memory
 
 _log = structlog.get_logger(__name__)
 
@@ -115,6 +115,7 @@ class RealNodes:
         """
         tokens = control_plane.tokens.others
         owner = str(self._state_dir)
+        in_memory = images_in_memory(_available_bytes(), len(self._indices))
         for index in self._indices:
             plan = NodePlan(index, self._network, cgroup_name(self._state_dir))
             machine = Machine(
@@ -123,6 +124,7 @@ class RealNodes:
                 self._links.path(plan.name),
                 self._binaries,
                 control_plane.server_url,
+                in_memory=in_memory,
             )
             self._machines[plan.name] = machine
             own = {"kubelet": tokens[f"system:node:{plan.name}"], "kube-proxy": tokens[_PROXY]}
@@ -253,6 +255,12 @@ class RealNodes:
         path = self._state_dir / "logs" / name / "kubelet.log"
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         return f"not ready after {_READY_TIMEOUT_S:.0f} s\n" + "\n".join(text.splitlines()[-lines:])
+
+
+def _available_bytes() -> int:
+    """Memory that programs can still have, as the kernel estimates it."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    return next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable:"))
 
 
 def _is_ready(node: Json) -> bool:

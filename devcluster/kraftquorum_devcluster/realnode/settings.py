@@ -181,7 +181,24 @@ def corefile(kubeconfig: Path) -> str:
 """
 
 
-def init_config(plan: NodePlan, node_dir: Path, logs_dir: Path, binaries: Path) -> str:
+_GIB = 2**30
+_MEMORY_LEFT = 6 * _GIB
+_MEMORY_PER_NODE = 2 * _GIB
+
+
+def images_in_memory(available_bytes: int, nodes: int) -> bool:
+    """Whether images and the containers' file systems may lie in memory.
+
+    It spares most of the teardown, which otherwise deletes thousands of files on each node (6 s
+    instead of 28 s on a busy machine); volumes stay on disk. Measured: 0.4 GB on each node for
+    the node's image and the operator's.
+    """
+    return available_bytes >= _MEMORY_LEFT + nodes * _MEMORY_PER_NODE
+
+
+def init_config(
+    plan: NodePlan, node_dir: Path, logs_dir: Path, binaries: Path, *, in_memory: bool
+) -> str:
     """What `nodeinit` is told."""
     programs = [
         {
@@ -210,6 +227,7 @@ def init_config(plan: NodePlan, node_dir: Path, logs_dir: Path, binaries: Path) 
         "node_dir": str(node_dir),
         "logs_dir": str(logs_dir),
         "binaries": str(binaries),
+        "images_in_memory": in_memory,
         "programs": programs,
     }
     return json.dumps(config)

@@ -1,5 +1,6 @@
 """The images as built, and an engine to run them; skipped where neither can be had."""
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -65,6 +66,16 @@ def docker(images: ImageSet) -> Iterator[Docker]:
         for archive in images.archives:
             running.ask("load", "--quiet", "--input", str(archive), timeout_s=300)
         yield Docker(running, images)
+
+
+@pytest.fixture(scope="session")
+def figures(images: ImageSet, pytestconfig: pytest.Config) -> Iterator[dict[str, float]]:
+    """Seconds that the tests measure; written with the sizes to build/image-figures.json."""
+    seconds: dict[str, float] = {}
+    yield seconds
+    path = pytestconfig.rootpath / "build" / "image-figures.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"seconds": seconds, "bytes": images.sizes}, indent=2) + "\n")
 
 
 @pytest.fixture

@@ -54,17 +54,17 @@ def start_node(docker, containers):
     return name, time.monotonic() - begun
 
 
-def test_version_is_printed(docker, record_property):
+def test_version_is_printed(docker, figures):
     begun = time.monotonic()
     done = docker.run("--version", image=docker.images.node)
-    record_property("raftnode_version_s", round(time.monotonic() - begun, 2))
+    figures["raftnode_version_s"] = round(time.monotonic() - begun, 2)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("raftnode ")
 
 
-def test_node_lives_serves_hands_over_and_ends_by_the_signal(docker, containers, record_property):
+def test_node_lives_serves_hands_over_and_ends_by_the_signal(docker, containers, figures):
     name, seconds = start_node(docker, containers)
-    record_property("node_live_s", round(seconds, 2))
+    figures["node_live_s"] = round(seconds, 2)
     assert seconds < 10, "about a second on an idle machine"
 
     info = get("/v1/node")
@@ -133,7 +133,7 @@ def test_operator_without_kubernetes_says_so(docker):
     assert "kraftquorum-operator: " in done.stderr
 
 
-def test_pause_ends_by_the_signal(docker, containers, record_property):
+def test_pause_ends_by_the_signal(docker, containers):
     name = docker.ask("run", "--detach", "--network=none", docker.images.pause)
     containers.append(name)
     begun = time.monotonic()
@@ -143,9 +143,7 @@ def test_pause_ends_by_the_signal(docker, containers, record_property):
 
 
 @pytest.mark.cluster
-def test_operator_is_ready_on_a_real_api_server(
-    docker, containers, devcluster, tmp_path, record_property
-):
+def test_operator_is_ready_on_a_real_api_server(docker, containers, devcluster, tmp_path, figures):
     config = tmp_path / "kubeconfig"
     config.write_text(devcluster.kubeconfig.read_text())
     config.chmod(0o644)
@@ -165,7 +163,7 @@ def test_operator_is_ready_on_a_real_api_server(
             return answer.status == 200
 
     until(healthy)
-    record_property("operator_healthy_s", round(time.monotonic() - begun, 2))
+    figures["operator_healthy_s"] = round(time.monotonic() - begun, 2)
     docker.ask("stop", "--time", "15", name)
     code = docker.ask("inspect", "--format", "{{.State.ExitCode}}", name)
     assert code == "0", docker.ask("logs", name)

@@ -56,12 +56,12 @@ def test_hash_follows_every_input_and_nothing_else(tree):
     assert content_hash(tree, "1") in seen
 
 
-def test_hash_tells_a_moved_byte_from_one_file_to_the_next(tree):
-    (tree / "raftnode" / "a.py").write_text("ab")
+def test_hash_tells_a_files_text_from_the_next_files_name(tree):
+    (tree / "raftnode" / "a.py").write_text("")
     (tree / "raftnode" / "b.py").write_text("c")
     before = content_hash(tree)
-    (tree / "raftnode" / "a.py").write_text("a")
-    (tree / "raftnode" / "b.py").write_text("bc")
+    (tree / "raftnode" / "b.py").unlink()
+    (tree / "raftnode" / "a.py").write_text("raftnode/b.pyc")
     assert content_hash(tree) != before
 
 

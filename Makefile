@@ -34,12 +34,12 @@ demo: $(READY) ## Show the whole promise on this machine (HOLD=1 leaves it runni
 
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka" -q
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not chart and not image" -q
 	@$(MAKE) --no-print-directory demo SHORT=1
 
 unit: $(READY) ## Run the tests that need no cluster
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka" -q
 
 sim: $(READY) ## Simulate: SEED=n replays one with its trace, SEEDS=n FROM=m runs a range
 ifdef SEED
@@ -47,6 +47,13 @@ ifdef SEED
 else
 	@$(BIN)/python -m raftnode.testing.simulator --seeds $(SEEDS) --first $(FROM)
 endif
+
+kafka: $(READY) ## Let Apache Kafka's tools read our files, and ours Kafka's (needs Java and Maven)
+	@$(BIN)/python tools/kafka/fetch.py
+	KRAFTQUORUM_KAFKA=required $(BIN)/pytest tests/kafka -m kafka -q
+
+bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000 10000" (MB) for starts
+	@$(BIN)/python tools/bench_storage.py $(if $(MIB),--mib $(MIB)) $(if $(STARTS),--starts "$(STARTS)")
 
 lint: $(READY) ## Check style, types, import contracts and spelling
 	$(BIN)/ruff check .
@@ -94,4 +101,4 @@ image: $(READY) ## Build both images and write them as archives: TAG=… names t
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test unit sim lint fix crds chart manifests reference lock image clean
+.PHONY: help venv demo test unit sim kafka bench lint fix crds chart manifests reference lock image clean

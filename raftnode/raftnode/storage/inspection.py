@@ -8,6 +8,7 @@ next start cuts off. Kafka's own directories and snapshot files are read as well
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,11 +28,12 @@ from raftnode.storage.epochs import EpochIndex
 from raftnode.storage.files import Files
 from raftnode.storage.identity import LOG_DIRECTORY
 from raftnode.storage.segment import SUFFIX, Damage, segment_base_offset
-from raftnode.storage.window import Window
 
 SNAPSHOT_SUFFIX = ".checkpoint"
 _WINDOW_BYTES = 4 << 20
 _REPORT_BYTES = 8 << 20
+_PLACE = re.compile(r"^batch at byte \d+( \(offset \d+\))?:? ")
+"""A batch's place in what was read at once; its place in the file is told by the damage."""
 
 
 class Piece(NamedTuple):
@@ -144,18 +146,28 @@ class PieceReader:
         piece = self.piece
         file = files.open_to_read(piece.path)
         told = self.position
+        start, held = self.position, memoryview(b"")
         try:
-            window = Window(file, _WINDOW_BYTES)
             while self.position < piece.size:
+                # Headers and bodies are looked at where they lie: a batch costs no copy.
+                at = self.position - start
                 try:
-                    found = self._next(window)
+                    if len(held) - at < HEADER_BYTES:
+                        start, at = self.position, 0
+                        held = memoryview(file.pread(_WINDOW_BYTES, start))
+                    header = read_header(held, at)
+                    self._check(header)
+                    if len(held) - at < header.size:
+                        start, at = self.position, 0
+                        held = memoryview(file.pread(max(header.size, _WINDOW_BYTES), start))
+                    check_crc(header, held, at)
                 except DecodeError as error:
-                    self.damage = Damage(
-                        piece.path, self.position, self.end_offset, _without_place(error)
-                    )
+                    reason = _PLACE.sub("", str(error))
+                    self.damage = Damage(piece.path, self.position, self.end_offset, reason)
                     return
-                yield found
-                self.position += found.header.size
+                self.epoch, self.end_offset = header.epoch, header.end_offset
+                yield FoundBatch(header, self.position, held[at : at + header.size])
+                self.position += header.size
                 if self.position - told >= _REPORT_BYTES:
                     self.on_bytes(self.position - told)
                     told = self.position
@@ -163,9 +175,8 @@ class PieceReader:
             self.on_bytes(self.position - told)
             file.close()
 
-    def _next(self, window: Window) -> FoundBatch:
-        position = self.position
-        header = read_header(window.at(position, HEADER_BYTES))
+    def _check(self, header: BatchHeader) -> None:
+        """Check that a header may follow what was read."""
         if header.base_offset != self.end_offset:
             raise DecodeError(f"base offset {header.base_offset} instead of {self.end_offset}")
         if header.epoch < self.epoch:
@@ -174,18 +185,9 @@ class PieceReader:
             known = self.epochs.epoch_at(header.base_offset)
             if header.epoch != known:
                 raise DecodeError(f"epoch {header.epoch}, but {known} by {EPOCHS_FILE}")
-        if position + header.size > self.piece.size:
-            left = self.piece.size - position
+        if self.position + header.size > self.piece.size:
+            left = self.piece.size - self.position
             raise DecodeError(f"{left} of {header.size} bytes there")
-        data = window.at(position, header.size)
-        check_crc(header, data)
-        self.epoch, self.end_offset = header.epoch, header.end_offset
-        return FoundBatch(header, position, data)
-
-
-def _without_place(error: DecodeError) -> str:
-    """The reason alone: the place is told by the damage, for the file and not the window."""
-    return str(error).removeprefix("batch at byte 0: ").removeprefix("batch at byte 0 ")
 
 
 @dataclass(slots=True)

@@ -218,6 +218,7 @@ class _IndexChecks:
             data = files.read_bytes(path, LIMIT_BYTES)
             if data is None:
                 self._problem(path, None, None, "missing")
+                self._complete_to = Offset(-1)
             parts.append(data or b"")
         for offsets, times, path in (
             (parts[0], b"", self._offset_path),

@@ -166,6 +166,14 @@ def test_rot_in_a_control_batch_below_the_recovery_point_stops_the_start() -> No
         open_log(disk)
 
 
+def test_another_epoch_in_a_control_batch_stops_the_start() -> None:
+    """The epoch lies outside the checksum."""
+    disk = written()
+    disk.flip_bit(DIR / names(disk, ".log")[0], 15, 1)
+    with pytest.raises(StorageCorruptError, match="disagree on the epochs"):
+        open_log(disk)
+
+
 @pytest.mark.parametrize("byte", [3, 9, 15, 17, 26, 60, 61, 300])
 def test_rot_below_the_recovery_point_is_found_by_who_reads_there_and_by_verify(byte: int) -> None:
     disk = written()

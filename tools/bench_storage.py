@@ -1,0 +1,157 @@
+"""Measure the log's files: how fast they are dumped and verified, and how a start grows.
+
+`make bench` runs it; MIB=n sets how much is written, STARTS="10 1000" the sizes of the logs
+that are started (MB). Speeds stand beside a plain sequential read of the same files in the
+same process, as ratios: a machine's own speed falls out of them. All files are in the page
+cache and processor time is counted: other load and the disk fall out as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from raftnode.commands import logfiles
+from raftnode.core.records import Batch, LeaderChange
+from raftnode.core.types import Epoch, NodeId, Offset
+from raftnode.storage.batch import Record, encode_data_batch, stamp
+from raftnode.storage.directory import DataDirectory
+from raftnode.storage.files import Files
+from raftnode.storage.inspection import find_log
+from raftnode.storage.verification import Verification
+
+MIB = 1 << 20
+
+
+def generate(root: Path, total_bytes: int, batch_bytes: int, records: int) -> None:
+    """Write a log through the node's own storage and stop it cleanly."""
+    root.mkdir()
+    directory = DataDirectory.open(root, NodeId(1))
+    log = directory.open_log()
+    own = directory.key
+    lead = LeaderChange(own, (own,), (own,))
+    log.append([Batch(Offset(0), Offset(0), Epoch(1), b"", (lead,))])
+    value = os.urandom(max(batch_bytes // records - 16, 2) // 2).hex().encode()
+    made = encode_data_batch([Record(b"key-%d" % n, value) for n in range(records)], 0)
+    written = 0
+    while written < total_bytes:
+        batches: list[Batch] = []
+        end = log.end_offset
+        for _ in range(max(MIB // len(made), 1)):
+            data = stamp(made, end, Epoch(1))
+            batches.append(Batch(end, Offset(end + records - 1), Epoch(1), data))
+            end = Offset(end + records)
+            written += len(data)
+        log.append(batches)
+        if written % (64 * MIB) < 2 * MIB:
+            log.flush()
+    log.flush()
+    log.close()
+    directory.close()
+
+
+def plain_read(root: Path) -> int:
+    """Read the segments as `cat` would."""
+    total = 0
+    for path in sorted(root.glob("*/*.log")):
+        with path.open("rb", buffering=0) as file:
+            while piece := file.read(MIB):
+                total += len(piece)
+    return total
+
+
+def verify(root: Path, *, deep: bool) -> int:
+    """Verify the log; returns its bytes."""
+    files = Files()
+    log = find_log(files, root)
+    assert not list(Verification(files, log, deep).run())
+    return log.size
+
+
+def dump(root: Path, *, batches_only: bool, as_json: bool) -> int:
+    """Dump the log to nowhere; returns its bytes."""
+    with redirect_stdout(io.StringIO()):
+        logfiles.dump(root, offset=0, limit=None, batches_only=batches_only, as_json=as_json)
+    return find_log(Files(), root).size
+
+
+def speed(work: Callable[[], int], rounds: int = 3) -> float:
+    """MB per second of processor time, in the best of a few rounds."""
+    best = 0.0
+    for _ in range(rounds):
+        began = time.process_time()
+        size = work()
+        best = max(best, size / (time.process_time() - began) / 1e6)
+    return best
+
+
+def tools(scratch: Path, total_bytes: int) -> None:
+    """Print the speeds of the tools for three shapes of a log."""
+    print(f"{'log':<34}{'what':<16}{'MB/s':>8}  of a plain read")
+    for name, batch_bytes, records in (
+        ("large batches, 1 MiB of 1 KiB", MIB, 1024),
+        ("middling ones, 16 KiB of 160 B", 16 << 10, 100),
+        ("lone writes, 160 B each", 160, 1),
+    ):
+        root = scratch / "tools"
+        generate(root, total_bytes, batch_bytes, records)
+        plain = speed(lambda root=root: plain_read(root))
+        print(f"{name:<34}{'plain read':<16}{plain:>8.0f}")
+        for what, work in (
+            ("verify", lambda root=root: verify(root, deep=False)),
+            ("verify --deep", lambda root=root: verify(root, deep=True)),
+            ("dump --batches", lambda root=root: dump(root, batches_only=True, as_json=False)),
+            ("dump", lambda root=root: dump(root, batches_only=False, as_json=False)),
+            ("dump --json", lambda root=root: dump(root, batches_only=False, as_json=True)),
+        ):
+            found = speed(work, 1)
+            print(f"{'':<34}{what:<16}{found:>8.0f}  {found / plain:.3f}")
+        shutil.rmtree(root)
+
+
+def starts(scratch: Path, sizes_mb: list[int]) -> None:
+    """Print how long opening a log takes, by its size, after a clean stop."""
+    print(f"\n{'log, MB':>8}{'segments':>10}{'start, ms':>11}")
+    for size in sizes_mb:
+        if shutil.disk_usage(scratch).free < size * 1_300_000:
+            print(f"{size:>8}  not enough room on the disk")
+            continue
+        root = scratch / "starts"
+        generate(root, size * 1_000_000, 16 << 10, 100)
+        taken: list[float] = []
+        for _ in range(7):
+            directory = DataDirectory.open(root, NodeId(1))
+            began = time.perf_counter()
+            log = directory.open_log()
+            taken.append((time.perf_counter() - began) * 1000)
+            log.close()
+            directory.close()
+        segments = len(list(root.glob("*/*.log")))
+        print(f"{size:>8}{segments:>10}{statistics.median(taken):>11.1f}")
+        shutil.rmtree(root)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mib", type=int, default=256, help="size of the logs for the tools")
+    parser.add_argument("--starts", default="10 1000", help="sizes of the logs to start, MB")
+    parser.add_argument("--directory", type=Path, help="where to write; default: temporary")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.directory, prefix="kraftquorum-bench-") as scratch:
+        tools(Path(scratch), given.mib * MIB)
+        sys.stdout.flush()
+        starts(Path(scratch), [int(size) for size in given.starts.split()])
+
+
+if __name__ == "__main__":
+    main()

@@ -10,14 +10,19 @@ nothing, so that kopf has nothing to persist but its finalizer.
 from __future__ import annotations
 
 import asyncio
+import signal
+from contextlib import suppress
 from typing import Any, cast
 
 import kopf
+import structlog
 
 from kraftquorum_operator import names
 from kraftquorum_operator.reconcile import Outcome, Reconciler
 from kraftquorum_operator.settings import Settings
 from kraftquorum_operator.wakeups import Wakeups
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
 
 CHILDREN = (
     ("", "v1", "pods"),
@@ -26,6 +31,9 @@ CHILDREN = (
     ("apps", "v1", "statefulsets"),
 )
 
+AGAIN_S = 1.0
+"""Pause before the watches are begun anew."""
+
 STOP_CHECK_S = 1.0
 """How long a pausing daemon may take to notice that it is to stop."""
 
@@ -33,7 +41,37 @@ STOP_CHECK_S = 1.0
 async def run_kopf(
     reconciler: Reconciler, wakeups: Wakeups, settings: Settings, stop: asyncio.Event | None
 ) -> None:
-    """Run all handlers until a signal, or until `stop` is set."""
+    """Run all handlers until a signal, or until `stop` is set.
+
+    kopf gives up for good where a watch is refused with 410, or with a 5xx or 403 for some
+    seconds. An API server that comes back is no reason to end, so it is begun anew.
+    """
+    stop = stop or asyncio.Event()
+    while True:
+        try:
+            await _run_once(reconciler, wakeups, settings, stop)
+        except Exception as error:  # noqa: BLE001 - of kopf's; those of handlers do not come here
+            log.warning("watching anew", why=str(error)[:300], kind=type(error).__name__)
+        else:
+            return
+        if await _is_stopped(stop, AGAIN_S):
+            return
+
+
+async def _is_stopped(stop: asyncio.Event, seconds: float) -> bool:
+    """Wait; kopf, which is not there just now, does not hear the signals."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    return stop.is_set()
+
+
+async def _run_once(
+    reconciler: Reconciler, wakeups: Wakeups, settings: Settings, stop: asyncio.Event
+) -> None:
     registry = kopf.OperatorRegistry()
     register(registry, reconciler, wakeups)
     liveness, host = settings.liveness_port, settings.liveness_host

@@ -7,6 +7,7 @@ next look, which starts from a new observation; nothing is ever resumed.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -16,9 +17,16 @@ from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.lease import Lease
 from kraftquorum_operator.clients.nodes import NodeApi
-from kraftquorum_operator.errors import KubeError, LeaseLostError, NodeError, NodeRefusedError
+from kraftquorum_operator.errors import (
+    KubeError,
+    LeaseLostError,
+    NodeError,
+    NodeRefusedError,
+    RefusedError,
+)
 from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
+from kraftquorum_operator.failures import Failures, word
 from kraftquorum_operator.lasting import Lasting
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.observe.quorum import Silence
@@ -35,6 +43,7 @@ from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.refusals import Refusals
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.events import Event, EventLog
+from kraftquorum_operator.report.failing import failing_status
 from kraftquorum_operator.report.status import build_status, steady
 from kraftquorum_operator.resources.metadata import Body
 from kraftquorum_operator.settings import Settings
@@ -50,6 +59,7 @@ class Memory:
     events: EventLog = field(default_factory=EventLog)
     refusals: Refusals = field(default_factory=Refusals)
     lasting: Lasting = field(default_factory=Lasting)
+    failures: Failures = field(default_factory=Failures)
     current_action: str | None = None
     written: Body | None = None
     written_at_s: float = 0.0
@@ -103,10 +113,39 @@ class Reconciler:
         except (KubeError, NodeError, LeaseLostError, ValueError) as error:
             self.metrics.reconciles.labels(namespace, name, "error").inc()
             bound.warning("look failed", error=str(error), kind=type(error).__name__)
-            return Outcome(None, self.settings.reconcile_busy_s, failed=True)
+            events = await self._tell(namespace, name, uid, memory, error)
+            return Outcome(None, self.settings.reconcile_busy_s, tuple(events), failed=True)
         finally:
             seconds = time.monotonic() - started
             self.metrics.reconcile_seconds.labels(namespace, name).observe(seconds)
+
+    async def _tell(
+        self, namespace: str, name: str, uid: str, memory: Memory, error: Exception
+    ) -> list[Event]:
+        """Say in the condition that the quorum cannot be observed, if only that can be written.
+
+        What nobody can answer now, such as an API server that is away, is not worth a request.
+        """
+        if not isinstance(error, RefusedError | ValueError):
+            return []
+        failure = (word(error), f"the quorum cannot be observed: {error}")
+        memory.failures.failed(*failure)
+        now_ms, interval_ms = (
+            int(time.monotonic() * 1000),
+            int(self.settings.event_interval_s * 1000),
+        )
+        with suppress(KubeError, ValueError):
+            resource = await self.kube.get(names.KIND, namespace, name)
+            if resource is None or resource["metadata"]["uid"] != uid:
+                return []
+            stamp = Stamp(_now(), int(resource["metadata"]["generation"]))
+            change = failing_status(resource, failure, stamp)
+            if change is not None:
+                memory.written = None
+                await self.kube.patch(
+                    names.KIND, namespace, name, uid=uid, change=change, subresource="status"
+                )
+        return memory.events.of_failure(None, str(error), now_ms, interval_ms)
 
     def forget(self, namespace: str, name: str, uid: str) -> None:
         """Drop what is kept about a resource that is gone."""
@@ -134,8 +173,10 @@ class Reconciler:
         if observed is None or observed.owner.uid != uid:
             return Outcome(None, 0.0, gone=True)
         seen = memory.lasting.mark(memory.refusals.mark(observed.seen, now_ms), now_ms)
-        observed = replace(observed, seen=seen)
-        decision = decide(observed.spec, observed.seen, now_ms)
+        decision = decide(observed.spec, seen, now_ms)
+        if isinstance(decision, Wait | Done):
+            memory.failures.ended()
+        observed = replace(observed, seen=memory.failures.mark(seen))
         self.metrics.observe(observed.seen, observed.spec.voters, decision, time.time())
         events = memory.events.of_spec(
             observed.spec, observed.seen.generation, observed.reported_generation
@@ -157,12 +198,18 @@ class Reconciler:
             await self._report(observed, decision, memory)
         if isinstance(decision, Wait | Done):
             return Outcome(decision, pause_s, tuple(events))
-        why = await self._act(decision, observed, bound)
-        if why is not None:
+        failure = await self._act(decision, observed, bound)
+        why = None if failure is None else failure[1]
+        if failure is None:
+            memory.failures.ended()
+        else:
             pause_s = self.settings.reconcile_busy_s
-            events += memory.events.of_failure(decision, why, now_ms, interval_ms)
+            memory.failures.failed(failure[0], f"{describe(decision)}: {failure[1]}")
+            events += memory.events.of_failure(decision, failure[1], now_ms, interval_ms)
             if isinstance(decision, ApplyObjects):
-                memory.refusals.failed(decision.objects, why, observed.seen.generation, now_ms)
+                memory.refusals.failed(
+                    decision.objects, failure[1], observed.seen.generation, now_ms
+                )
         return Outcome(decision, pause_s, tuple(events), failed=why is not None)
 
     def _log(self, decision: Decision, memory: Memory, bound: structlog.stdlib.BoundLogger) -> None:
@@ -181,8 +228,11 @@ class Reconciler:
 
     async def _act(
         self, action: Action, observed: Observed, bound: structlog.stdlib.BoundLogger
-    ) -> str | None:
-        """Carry the action out, if this operator is still the active one; why it failed."""
+    ) -> tuple[str, str] | None:
+        """Carry the action out, if this operator is still the active one.
+
+        Returns why it failed: a reason in one word, and a sentence.
+        """
         name = type(action).__name__
         key = (observed.owner.namespace, observed.owner.name, name)
         tools = Tools(
@@ -202,22 +252,24 @@ class Reconciler:
             what = await run(action, tools)
         except NodeRefusedError as error:
             result, what = ("unknown" if error.outcome == "unknown" else "refused"), str(error)
+            reason = word(error)
         except NodeError as error:
             result, what = ("unknown" if error.outcome == "unknown" else "failed"), str(error)
+            reason = word(error)
         except (KubeError, ValueError) as error:
             # ValueError: an answer or a body that is not what its model says.
-            result, what = "failed", str(error)
+            result, what, reason = "failed", str(error), word(error)
         else:
-            result = "done"
+            result, reason = "done", ""
         self.metrics.actions.labels(*key, result).inc()
         seconds = round(time.monotonic() - started, 3)
         tell = bound.info if result == "done" else bound.warning
         tell("action", action=name, what=what, result=result, seconds=seconds)
-        return None if result == "done" else what
+        return None if result == "done" else (reason, what)
 
     async def _report(self, observed: Observed, decision: Decision, memory: Memory) -> None:
         """Write the status if it changed; what only counts up, not too often."""
-        stamp = Stamp(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), observed.seen.generation)
+        stamp = Stamp(_now(), observed.seen.generation)
         status = build_status(
             observed.spec,
             observed.seen,
@@ -248,3 +300,7 @@ class Reconciler:
             log.warning("status not written", quorum=observed.owner.name, error=str(error))
             return
         memory.written, memory.written_at_s = status, time.monotonic()
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

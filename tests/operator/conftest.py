@@ -11,7 +11,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,13 @@ class Operators:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.api = Api(cluster)
 
-    def start(self, kubeconfig: Path | None = None, **settings: object) -> subprocess.Popen[bytes]:
+    def start(
+        self,
+        kubeconfig: Path | None = None,
+        *,
+        program: Sequence[str | Path] = (OPERATOR,),
+        **settings: object,
+    ) -> subprocess.Popen[bytes]:
         """Start one; settings are KRAFTQUORUM_* variables."""
         number = len(self.processes)
         environment = os.environ | {
@@ -91,7 +97,7 @@ class Operators:
         with (self.logs / f"operator-{number}.log").open("wb") as log:
             process = subprocess.Popen(
                 [
-                    OPERATOR,
+                    *program,
                     "run",
                     "--namespace",
                     self.namespace,

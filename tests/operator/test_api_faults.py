@@ -48,3 +48,58 @@ async def test_faults_of_the_api_delay_the_operator_and_break_nothing(
         latches = [c for c in krq.list("configmaps") if "latch" in c["metadata"]["name"]]
         assert len(latches) == 1
         await asyncio.to_thread(krq.delete)
+
+
+def in_the_middle(krq, operators, voters: int) -> None:
+    """Kill the API server twice in a scale-up: before a pod is there, and before it is added."""
+    krq.kubectl("scale", "krq", "demo", f"--replicas={voters}")
+    for action in ("SetReplicas", "JoinNode"):
+        done = len([a for a in operators.actions() if a.startswith(action)])
+        krq.until(
+            action,
+            lambda a=action, n=done: len([x for x in operators.actions() if x.startswith(a)]) > n,
+            60,
+        )
+        krq.cluster.restart_apiserver()
+
+
+def test_the_api_server_is_killed_in_the_middle_of_a_scale_up_and_of_a_replacement(
+    krq, operators, writing
+) -> None:
+    operators.start()
+    krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
+    krq.ready(3)
+    writing.start()
+    in_the_middle(krq, operators, 5)
+    krq.ready(5, 120)
+    old = dict(krq.voters())[1]
+    krq.wipe(1)
+    krq.until("joined", lambda: [a for a in operators.actions() if a.startswith("JoinNode 1-")], 60)
+    krq.cluster.restart_apiserver()
+    krq.replaced(1, old, 5, 120)
+    added = [a.split()[1] for a in operators.actions() if a.startswith("AddVoter") and "done" in a]
+    assert len(set(added)) == len(added), "none was added twice"
+    # Nobody waits a minute after an outage: what a person asks for is begun at once.
+    krq.cluster.restart_apiserver()
+    krq.kubectl("scale", "krq", "demo", "--replicas=3")
+    begun = krq.until("begun", lambda: krq.status()["phase"] == "Changing", 20)
+    assert begun < 15
+    krq.ready(3, 90)
+    writing.finish(5.0)
+
+
+async def test_watches_that_end_with_gone_are_begun_anew(krq, operators) -> None:
+    """Every watch is cut, and refused with 410 when it goes on; reads fail with 429 and 500."""
+    async with FaultProxy(krq.cluster) as proxy:
+        proxy.add(CutWatch(after_events=2), verb="watch", times=5)
+        proxy.fail(410, verb="watch", times=5, skip=5)
+        operators.start(proxy.kubeconfig)
+        await asyncio.to_thread(krq.apply, voters=1)
+        await asyncio.to_thread(krq.ready, 1)
+        for status in (429, 500):
+            proxy.fail(status, verb="list", times=4)
+            proxy.fail(status, verb="get", times=4, skip=2)
+        await asyncio.to_thread(krq.kubectl, "scale", "krq", "demo", "--replicas=3")
+        await asyncio.to_thread(krq.ready, 3, 60)
+        assert len([e for e in proxy.log if e.request.verb == "watch" and e.status == 410]) > 1
+        await asyncio.to_thread(krq.delete)

@@ -68,3 +68,48 @@ def test_a_scale_up_without_a_volume_does_not_delay_the_replacement_of_a_disk(
     krq.kubectl("scale", "krq", "demo", "--replicas=3")
     krq.ready(3)
     assert {p["metadata"]["name"] for p in krq.list("pods")} == {"demo-0", "demo-1", "demo-2"}
+
+
+def test_a_voter_without_a_node_is_told_and_waited_for_with_its_disk(krq, operators) -> None:
+    """However long: the claim is there, so the storage is not lost."""
+    operators.start()
+    krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
+    krq.ready(3)
+    voters, done = krq.voters(), len(operators.actions())
+    claims = {p["metadata"]["name"]: p["metadata"]["uid"] for p in krq.list("pvc")}
+    krq.cluster.kubectl("cordon", "devcluster")
+    try:
+        krq.kubectl("delete", "pod", "demo-1", "--wait=false")
+        krq.until("told", lambda: krq.condition("PodsBlocked").get("reason") == "Unschedulable", 40)
+        assert "pod demo-1" in krq.condition("PodsBlocked")["message"]
+        assert "unschedulable" in krq.condition("PodsBlocked")["message"]
+        assert krq.status()["waitingFor"] == "node_answers"
+        assert krq.condition("Available")["status"] == "True"
+        krq.until("an event", lambda: _warned(krq, "Unschedulable", "demo-1"), 20)
+    finally:
+        krq.cluster.kubectl("uncordon", "devcluster")
+    krq.ready(3)
+    assert krq.voters() == voters
+    assert claims == {p["metadata"]["name"]: p["metadata"]["uid"] for p in krq.list("pvc")}
+    kinds = {action.split()[0] for action in operators.actions()[done:]}
+    assert kinds <= {"SetVoterLabel"}, "nothing but the label of the pod that came back"
+
+    # The wrong order: the pod first, so that its successor holds a claim that is going.
+    old, uid = dict(krq.voters())[1], krq.get("pod", "demo-1")["metadata"]["uid"]
+    krq.kubectl("delete", "pod", "demo-1", "--wait=false")
+    krq.until("its successor", lambda: _runs_anew(krq, "demo-1", uid), 30)
+    krq.kubectl("delete", "pvc", "data-demo-1", "--wait=false")
+    krq.replaced(1, old)
+    now = {p["metadata"]["name"]: p["metadata"]["uid"] for p in krq.list("pvc")}
+    assert now.pop("data-demo-1") != claims.pop("data-demo-1")
+    assert now == claims
+
+
+def _warned(krq, reason: str, word: str) -> bool:
+    found = [e for e in krq.list("events") if e["reason"] == reason and e["type"] == "Warning"]
+    return any(word in event["message"] for event in found)
+
+
+def _runs_anew(krq, name: str, before: str) -> bool:
+    pods = {p["metadata"]["name"]: p["metadata"] for p in krq.list("pods")}
+    return name in pods and pods[name]["uid"] != before and "deletionTimestamp" not in pods[name]

@@ -18,6 +18,7 @@ from kraftquorum_devcluster.kubeconfig import write_kubeconfig
 from kraftquorum_devcluster.objects import Json
 
 from .rules import (
+    Answer,
     CutWatch,
     Delay,
     Drop,
@@ -227,6 +228,8 @@ class FaultProxy:
         match effect:
             case Fail(status, reason, retry_after_s):
                 return _status_answer(status, reason, retry_after_s)
+            case Answer(body):
+                return web.json_response(dict(body))
             case Delay(seconds):
                 await asyncio.sleep(seconds)
             case Drop(after=False):

@@ -68,6 +68,13 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer with this JSON instead of forwarding, as another API server would."""
+
+    body: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
 class Delay:
     """Wait before forwarding."""
 
@@ -140,7 +147,7 @@ class Gate:
         await self._released.wait()
 
 
-Effect = Fail | Delay | Drop | CutWatch | SilenceWatch | StaleAnswer | Gate
+Effect = Fail | Answer | Delay | Drop | CutWatch | SilenceWatch | StaleAnswer | Gate
 
 _WATCH_ONLY = (CutWatch, SilenceWatch)
 

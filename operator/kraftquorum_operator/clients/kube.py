@@ -8,6 +8,7 @@ thousands of models are never imported.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -111,6 +112,15 @@ class KubeClient:
         served = cast("list[Body]", answer.get("resources") or [])
         if names.PLURAL not in {resource.get("name") for resource in served}:
             raise NotFoundError(404, "NotFound", f"{names.API_VERSION} has no {names.PLURAL}")
+
+    async def version(self) -> tuple[int, int] | None:
+        """Major and minor version of the API server; None if it does not say."""
+        try:
+            answer = await self._request("GET", "/version")
+            minor = re.match(r"\d+", str(answer["minor"]))
+            return (int(answer["major"]), int(minor.group())) if minor else None
+        except (RefusedError, NotFoundError, KeyError, ValueError):
+            return None
 
     async def may(
         self, verb: str, group: str, resource: str, *, namespace: str | None, name: str | None

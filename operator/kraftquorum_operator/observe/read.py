@@ -106,6 +106,7 @@ async def observe(
         statefulset=seen_statefulset,
         pods=seen_pods,
         claims=seen_claims,
+        kubernetes=await kube.version() if statefulset is None else None,
         troubles=read_troubles(name, seen_statefulset, seen_pods, seen_claims, told),
         nodes=tuple(read_node(infos[ordinal]) for ordinal in sorted(infos)),
         quorum=quorum,

@@ -275,6 +275,11 @@ class Snapshot:
     """What cannot start, and has not been able to for a while; a report, nothing is decided on
     it."""
 
+    failure: tuple[str, str] | None = None
+    """A reason in one word and a sentence: what was asked again and again and is not done."""
+    kubernetes: tuple[int, int] | None = None
+    """Version of the API server, read only before anything is made."""
+
     def pod(self, ordinal: int) -> Pod | None:
         """The pod of an ordinal."""
         return next((pod for pod in self.pods if pod.ordinal == ordinal), None)

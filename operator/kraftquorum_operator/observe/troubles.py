@@ -22,6 +22,7 @@ CRASHES = 2
 """So many restarts without having been ready make a crash loop, whatever it does just now."""
 
 CLAIM_EVENTS = frozenset({"FailedBinding", "ProvisioningFailed", "FailedCreate"})
+PENDING = "ClaimPending"
 MESSAGE_MAX = 500
 
 
@@ -51,6 +52,9 @@ def read_troubles(
         there = {pod.ordinal for pod in pods}
         absent = [n for n in range(statefulset.replicas) if n not in there]
         found += [t for n in absent if (t := _of_absent(quorum, n, told)) is not None]
+    # A claim that waits for its pod says less than what the pod waits for.
+    plain = {trouble.ordinal for trouble in found if trouble.reason != PENDING}
+    found = [t for t in found if t.reason != PENDING or t.ordinal not in plain]
     return tuple(sorted(found, key=lambda trouble: (trouble.ordinal, trouble.subject)))
 
 
@@ -76,7 +80,7 @@ def _of_claims(claims: Sequence[Claim], told: Mapping[tuple[str, str], Body]) ->
             if event is not None and event.get("reason") in CLAIM_EVENTS:
                 yield Trouble(claim.ordinal, subject, str(event["reason"]), _message(event))
             else:
-                yield Trouble(claim.ordinal, subject, "ClaimPending", "it has no volume yet")
+                yield Trouble(claim.ordinal, subject, PENDING, "it has no volume yet")
 
 
 def _of_absent(quorum: str, ordinal: int, told: Mapping[tuple[str, str], Body]) -> Trouble | None:

@@ -28,11 +28,12 @@ def first_replicas(case: Case) -> int:
     return max([case.spec.voters, *(claim.ordinal + 1 for claim in case.seen.claims)])
 
 
-def create(case: Case) -> CreateStatefulSet | None:
+def create(case: Case) -> CreateStatefulSet | Wait | None:
     """Create the StatefulSet if there is none."""
-    if case.seen.statefulset is None:
-        return CreateStatefulSet(first_replicas(case))
-    return None
+    if case.seen.statefulset is not None:
+        return None
+    unsupported = first_block(case, guards.kubernetes_version_supported)
+    return unsupported or CreateStatefulSet(first_replicas(case))
 
 
 def raise_replicas(case: Case) -> SetReplicas | None:

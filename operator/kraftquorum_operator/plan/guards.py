@@ -56,6 +56,9 @@ class Case:
         return since is not None and self.now_ms - since >= self.grace_ms
 
 
+KUBERNETES_MIN = (1, 29)
+"""As in the chart."""
+
 Guard = Callable[[Case], str | None]
 GUARDS: dict[str, Guard] = {}
 
@@ -104,6 +107,20 @@ def objects_are_ours(case: Case) -> str | None:
             f"not to this one ({case.seen.uid})"
         )
     return None
+
+
+@guard
+def kubernetes_version_supported(case: Case) -> str | None:
+    """The API server is Kubernetes 1.29 or later, before anything is made.
+
+    1.27 and earlier do not tell a pod its ordinal; 1.28 is not tested. A quorum that is there
+    is kept on any.
+    """
+    version = case.seen.kubernetes
+    if version is None or version >= KUBERNETES_MIN:
+        return None
+    found, least = (".".join(map(str, v)) for v in (version, KUBERNETES_MIN))
+    return f"this cluster is Kubernetes {found}, {least} or later is needed"
 
 
 @guard

@@ -119,6 +119,14 @@ def _pods_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     return True, seen.troubles[0].reason, "; ".join(map(str, seen.troubles))
 
 
+def _failing(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """What the operator asks of the API server or of a node is not done; it is tried again."""
+    del wanted, decision
+    if seen.failure is None:
+        return False, "NotFailing", "what was asked for last was done"
+    return True, *seen.failure
+
+
 def _paused(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     """`spec.pause` is set: nothing is done; the other conditions go on telling how it is."""
     del wanted, seen
@@ -127,7 +135,7 @@ def _paused(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     return False, "NotSet", "spec.pause is not set"
 
 
-ALARMS = frozenset({"claim_is_the_recorded_one", "objects_written"})
+ALARMS = frozenset({"claim_is_the_recorded_one", "objects_written", "kubernetes_version_supported"})
 """Guards that are told at once, as warnings, whether or not a person has to do something."""
 
 NEEDS_PERSON = frozenset(
@@ -153,6 +161,7 @@ CONDITIONS: dict[str, Callable[[Snapshot, int, Decision], Answer]] = {
     "FormationBlocked": _formation_blocked,
     "VolumeFromCopy": _volume_from_copy,
     "PodsBlocked": _pods_blocked,
+    "Failing": _failing,
     "Paused": _paused,
 }
 

@@ -68,14 +68,24 @@ class EventLog:
             events.append(Event("Warning", trouble.reason, str(trouble)[:1000]))
         return events
 
-    def of_failure(self, action: Action, why: str, now_ms: int, interval_ms: int) -> list[Event]:
-        """A warning about an action that failed; the same one again only now and then."""
-        failure = (describe(action), why)
+    def of_failure(
+        self, action: Action | None, why: str, now_ms: int, interval_ms: int
+    ) -> list[Event]:
+        """A warning about an action that failed; the same one again only now and then.
+
+        Args:
+            action: None: the quorum could not be observed.
+            why: the answer.
+            now_ms: the operator's monotonic clock.
+            interval_ms: how long the same is not told again.
+        """
+        name = type(action).__name__ if action is not None else "Observe"
+        failure = (describe(action) if action is not None else name, why)
         if failure == self.failure and now_ms - self.failure_told_at_ms < interval_ms:
             return []
         self.failure, self.failure_told_at_ms = failure, now_ms
         message = f"{failure[0]} failed: {why}"[:1000]
-        return [Event("Warning", f"{type(action).__name__}Failed", message)]
+        return [Event("Warning", f"{name}Failed", message)]
 
     def of_spec(self, spec: QuorumSpec, generation: int, reported: int) -> list[Event]:
         """A warning about an even number of voters, once per generation of the spec.

@@ -7,7 +7,7 @@ from typing import Any
 import kopf
 import pytest
 
-from kraftquorum_operator import app
+from kraftquorum_operator import app, handlers
 from kraftquorum_operator.handlers import configure, run_kopf
 from kraftquorum_operator.settings import load_settings
 from kraftquorum_operator.wakeups import Wakeups
@@ -90,3 +90,28 @@ def test_kopf_reads_neither_crds_nor_namespaces():
     settings = kopf.OperatorSettings()
     configure(settings)
     assert settings.scanning.disabled is True
+
+
+async def test_kopf_that_gives_up_is_begun_anew_until_it_is_told_to_stop(monkeypatch):
+    """It ends for good on a watch that is refused with 410."""
+    runs: list[object] = []
+    stop = asyncio.Event()
+
+    async def operator(**arguments: Any) -> None:
+        runs.append(arguments["stop_flag"])
+        if len(runs) < 3:
+            raise kopf.PermanentError("410 Gone")
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    monkeypatch.setattr(handlers, "AGAIN_S", 0.01)
+    await run_kopf(None, Wakeups(), load_settings(), stop)
+    assert runs == [stop] * 3
+
+    async def broken(**_: Any) -> None:
+        stop.set()
+        raise kopf.PermanentError("410 Gone")
+
+    monkeypatch.setattr(kopf, "operator", broken)
+    monkeypatch.setattr(handlers, "AGAIN_S", 60)
+    async with asyncio.timeout(5):
+        await run_kopf(None, Wakeups(), load_settings(), stop)

@@ -82,6 +82,10 @@ CASES: dict[str, tuple[Snapshot, QuorumSpec]] = {
         spec(),
     ),
     "objects_written": (replace(healthy(), refused=(("Service/demo", "422"),)), spec()),
+    "kubernetes_version_supported": (
+        replace(blank(), statefulset=None, kubernetes=(1, 28)),
+        spec(),
+    ),
     "no_earlier_claims": (with_claim(blank(), replace(claim(2), owner_uid="resource-0")), spec()),
     "all_blank_before_formation": (without_node(blank(), 1), spec()),
     "never_rebootstrap": (replace(blank(), remembered_cluster_id="x"), spec()),

@@ -89,6 +89,9 @@ def test_a_claim_without_a_volume_is_told_in_the_words_of_its_event() -> None:
         Trouble(0, "claim data-demo-0", "FailedBinding", NO_CLASS),
     )
     assert troubles(claims=[pending])[0].reason == "ClaimPending"
+    unscheduled = replace(pod(0), ready=False, phase="Pending", waiting="Unschedulable")
+    both = troubles(claims=[pending], pods=[unscheduled])
+    assert [t.reason for t in both] == ["Unschedulable"], "the pod says more"
     assert troubles(claims=[replace(claim(0), phase="Lost")])[0].reason == "ClaimLost"
     assert not troubles(claims=[claim(0)], events=[about])
 

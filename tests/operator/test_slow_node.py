@@ -1,0 +1,60 @@
+"""Nodes that are slow but alive are not killed, and readiness does not flap under load."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+
+STOPPED_S = 10
+"""The liveness probe gives a node half a minute: six failures in a row, five seconds apart."""
+
+
+def containers(krq) -> dict[str, dict]:
+    return {
+        pod["metadata"]["name"]: pod["status"]["containerStatuses"][0] for pod in krq.list("pods")
+    }
+
+
+def ready_since(krq) -> dict[str, tuple[str, str]]:
+    return {
+        pod["metadata"]["name"]: (c["status"], c["lastTransitionTime"])
+        for pod in krq.list("pods")
+        for c in pod["status"]["conditions"]
+        if c["type"] == "Ready"
+    }
+
+
+def test_a_stopped_node_is_not_ready_and_not_restarted_and_load_alone_is_neither(
+    krq, operators, writing
+) -> None:
+    operators.start()
+    krq.apply(voters=3)
+    krq.ready(3)
+    voters = krq.voters()
+    writing.start()
+    krq.until("all ready", lambda: {s for s, _ in ready_since(krq).values()} == {"True"}, 20)
+    before = ready_since(krq)
+    time.sleep(6)
+    assert ready_since(krq) == before, "readiness flapped under load"
+
+    slow = (krq.status()["leader"]["nodeId"] + 1) % 3
+    pid = krq.cluster.pod_process(krq.namespace, f"demo-{slow}")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        krq.until("not ready", lambda: ready_since(krq)[f"demo-{slow}"][0] == "False", 20)
+        time.sleep(STOPPED_S)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    # Silent for longer than the grace period, yet its disk and claim are there: it only waits.
+    krq.ready(3)
+    krq.until("ready", lambda: ready_since(krq)[f"demo-{slow}"][0] == "True", 20)
+    assert {status["restartCount"] for status in containers(krq).values()} == {0}
+    assert krq.cluster.pod_process(krq.namespace, f"demo-{slow}") == pid
+    assert krq.voters() == voters
+    assert not [a for a in operators.actions() if a.startswith(("Delete", "RemoveVoter"))]
+    writing.finish(3.0)

@@ -1,0 +1,69 @@
+"""What fails again and again is told in a condition, also when nothing can be observed."""
+
+from __future__ import annotations
+
+from kraftquorum_operator.errors import (
+    ConflictError,
+    NodeRefusedError,
+    NodeUnreachableError,
+    RefusedError,
+)
+from kraftquorum_operator.failures import Failures, word
+from kraftquorum_operator.plan.actions import Done
+from kraftquorum_operator.report.conditions import Stamp, conditions
+from kraftquorum_operator.report.failing import failing_status
+from kraftquorum_operator.testing.snapshots import healthy
+
+NOW = Stamp("2026-01-01T00:00:09Z", 3)
+FAILURE = ("Forbidden", "the quorum cannot be observed: 403 pods is forbidden")
+
+
+def test_an_error_in_one_word() -> None:
+    assert word(RefusedError(403, "Forbidden", "x")) == "Forbidden"
+    assert word(ConflictError(409, "", "x")) == "Conflict"
+    assert word(NodeRefusedError("STALE_VOTER_RECORD", "x")) == "STALE_VOTER_RECORD"
+    assert word(NodeUnreachableError("x")) == "NodeUnreachable"
+
+
+def test_one_failure_is_everyday_and_two_in_a_row_are_told() -> None:
+    failures = Failures()
+    failures.failed("Conflict", "once")
+    assert failures.mark(healthy()).failure is None
+    failures.failed("Forbidden", "twice")
+    seen = failures.mark(healthy())
+    assert seen.failure == ("Forbidden", "twice")
+    found = {c.type: c for c in conditions(seen, 3, Done("x"), (), NOW)}["Failing"]
+    assert (found.status, found.reason, found.message) == ("True", "Forbidden", "twice")
+    failures.ended()
+    assert failures.mark(healthy()).failure is None
+
+
+def test_the_status_stays_as_it_was_but_for_the_condition() -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "Done", "message": "well"}
+    was = {"type": "Failing", "status": "False", "reason": "NotFailing", "message": ""}
+    resource = {
+        "metadata": {"name": "demo"},
+        "status": {"phase": "Running", "conditions": [ready, was]},
+    }
+    change = failing_status(resource, FAILURE, NOW)
+    assert change is not None
+    kept, new = change["status"]["conditions"]
+    assert kept == ready
+    assert (new["status"], new["reason"], new["lastTransitionTime"]) == (
+        "True",
+        "Forbidden",
+        NOW.now,
+    )
+    resource["status"]["conditions"] = [ready, new]
+    assert failing_status(resource, FAILURE, Stamp("2026-01-01T00:01:00Z", 3)) is None
+    later = failing_status(resource, ("Forbidden", "other"), Stamp("2026-01-01T00:01:00Z", 3))
+    assert later is not None
+    assert later["status"]["conditions"][1]["lastTransitionTime"] == NOW.now
+
+
+def test_a_quorum_that_was_never_observed_gets_a_status_that_the_crd_allows() -> None:
+    change = failing_status({"metadata": {"name": "demo"}}, FAILURE, NOW)
+    assert change is not None
+    assert change["status"]["phase"] == "Forming"
+    assert change["status"]["observedGeneration"] == 3
+    assert [c["type"] for c in change["status"]["conditions"]] == ["Failing"]

@@ -76,7 +76,7 @@ def format_directory(
             given = _listed(voters, NodeId(node_id), given)
             latch = Latch(cluster_id, voters)
         if log_dir.parent.is_dir() and not log_dir.exists():
-            log_dir.mkdir(mode=0o700)
+            Files().mkdir(log_dir)  # durably: what is formatted must not vanish with its name
         key = format_storage(log_dir, NodeId(node_id), directory_id=given, latch=latch)
         if cluster_id is not None and latch is None:
             directory = DataDirectory.open(log_dir, NodeId(node_id))

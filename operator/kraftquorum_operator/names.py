@@ -43,6 +43,9 @@ ANNOTATION_RECORDED = f"{GROUP}/recorded-claim-"
 """On the StatefulSet, with the ordinal: storage UUID and claim UID that were recorded last, for
 a claim that is made anew and has no annotations (S3)."""
 
+ANNOTATION_RECOUNT = f"{GROUP}/counted-for"
+"""On the disruption budget: which pods without the voter label it was last touched for (S22)."""
+
 FINALIZER = f"{GROUP}/quorum"
 KOPF_PREFIX = GROUP
 

@@ -13,6 +13,7 @@ from kraftquorum_operator.plan.actions import (
     DeletePod,
     DeleteStatefulSet,
     RecordClaims,
+    RecountBudget,
     SetClaimOwner,
     SetReplicas,
     SetVoterLabel,
@@ -99,6 +100,18 @@ async def set_voter_label(action: SetVoterLabel, tools: Tools) -> str:
     except (ConflictError, NotFoundError):
         return f"pod {action.pod} is another one by now"
     return f"{'on' if action.voter else 'off'} pod {action.pod}"
+
+
+async def recount_budget(action: RecountBudget, tools: Tools) -> str:
+    """Change an annotation of the budget: any change makes its controller count."""
+    await tools.kube.patch(
+        "PodDisruptionBudget",
+        tools.owner.namespace,
+        tools.owner.name,
+        uid=action.uid,
+        change={"metadata": {"annotations": {names.ANNOTATION_RECOUNT: action.mark}}},
+    )
+    return f"for {action.mark}"
 
 
 async def set_claim_owner(action: SetClaimOwner, tools: Tools) -> str:

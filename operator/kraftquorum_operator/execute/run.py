@@ -27,6 +27,8 @@ async def run(action: Action, tools: Tools) -> str:
             return await objects.set_replicas(action, tools)
         case actions.SetVoterLabel():
             return await objects.set_voter_label(action, tools)
+        case actions.RecountBudget():
+            return await objects.recount_budget(action, tools)
         case actions.SetClaimOwner():
             return await objects.set_claim_owner(action, tools)
         case actions.RecordClaims():

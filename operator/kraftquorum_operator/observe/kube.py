@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from kraftquorum_operator import names
-from kraftquorum_operator.observe.snapshot import Claim, ClaimRecord, Pod, StatefulSet
+from kraftquorum_operator.observe.snapshot import Budget, Claim, ClaimRecord, Pod, StatefulSet
 
 Body = dict[str, Any]
 
@@ -68,6 +68,19 @@ def _record(annotations: dict[str, str]) -> ClaimRecord | None:
     directory_id = annotations.get(names.ANNOTATION_DIRECTORY_ID)
     claim_uid = annotations.get(names.ANNOTATION_CLAIM_UID)
     return ClaimRecord(directory_id, claim_uid) if directory_id and claim_uid else None
+
+
+def read_budget(body: Body | None) -> Budget | None:
+    """Read the disruption budget; its count only once the controller has seen its spec."""
+    if body is None:
+        return None
+    meta, status = _part(body, "metadata"), _part(body, "status")
+    current = status.get("observedGeneration", 0) >= meta.get("generation", 0)
+    return Budget(
+        uid=meta["uid"],
+        counted=int(status.get("expectedPods", 0)) if current else None,
+        mark=_annotations(body).get(names.ANNOTATION_RECOUNT),
+    )
 
 
 def read_claims(quorum: str, bodies: Sequence[Body]) -> tuple[Claim, ...]:

@@ -15,7 +15,13 @@ from kraftquorum_operator.errors import RefusedError
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition, QuorumStatus
 from kraftquorum_operator.observe.copies import distrust
-from kraftquorum_operator.observe.kube import now_utc, read_claims, read_pods, read_statefulset
+from kraftquorum_operator.observe.kube import (
+    now_utc,
+    read_budget,
+    read_claims,
+    read_pods,
+    read_statefulset,
+)
 from kraftquorum_operator.observe.quorum import (
     Silence,
     ask_leader,
@@ -111,6 +117,7 @@ async def observe(
         nodes=tuple(read_node(infos[ordinal]) for ordinal in sorted(infos)),
         quorum=quorum,
         latch=read_latch(latch) if latch is not None else None,
+        budget=read_budget(others[0]),
         remembered_cluster_id=status.get("clusterId"),
     )
     bodies = build(owner, spec, _voters_in_force(seen))

@@ -247,6 +247,18 @@ class StatefulSet:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """The disruption budget, and what its controller makes of it (S22)."""
+
+    uid: str
+    counted: int | None = None
+    """How many pods with the voter label were there when it counted; None: not since the
+    budget's spec changed, and until then no eviction is allowed."""
+    mark: str | None = None
+    """What the operator last touched it for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that was observed, at one time.
 
@@ -264,6 +276,7 @@ class Snapshot:
     nodes: tuple[Node, ...] = ()
     quorum: Quorum | None = None
     latch: Latch | None = None
+    budget: Budget | None = None
     remembered_cluster_id: str | None = None
     """Cluster id in the status: only ever a reason not to form a quorum."""
     outdated: tuple[str, ...] = ()
@@ -279,6 +292,11 @@ class Snapshot:
     """A reason in one word and a sentence: what was asked again and again and is not done."""
     kubernetes: tuple[int, int] | None = None
     """Version of the API server, read only before anything is made."""
+
+    @property
+    def labelled(self) -> int:
+        """How many pods carry the voter label."""
+        return sum(pod.voter_label for pod in self.pods)
 
     def pod(self, ordinal: int) -> Pod | None:
         """The pod of an ordinal."""

@@ -108,6 +108,15 @@ class SetVoterLabel:
 
 
 @dataclass(frozen=True, slots=True)
+class RecountBudget:
+    """Touch the disruption budget, so that its controller counts the voters' pods anew (S22)."""
+
+    uid: str
+    mark: str
+    """What it is touched for; the same one again changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class SetClaimOwner:
     """Mark the claim of an adopted replica as made for this resource."""
 
@@ -170,6 +179,7 @@ Action = (
     | RemoveVoter
     | MoveLeadership
     | SetVoterLabel
+    | RecountBudget
     | SetClaimOwner
     | RecordClaims
     | DeleteClaim
@@ -250,5 +260,5 @@ def describe(action: Action) -> str:
             return f"AdoptQuorum {cluster_id}"
         case ApplyObjects(objects):
             return f"ApplyObjects {', '.join(objects)}"
-        case CreateLatch() | DeleteStatefulSet() | DeleteLatch():
+        case CreateLatch() | RecountBudget() | DeleteStatefulSet() | DeleteLatch():
             return type(action).__name__

@@ -26,6 +26,7 @@ from kraftquorum_operator.plan.quorum_loss import without_leader
 from kraftquorum_operator.plan.recovery import repair, retire, retire_waits
 from kraftquorum_operator.plan.rollout import roll
 from kraftquorum_operator.plan.scaling import (
+    budget_count,
     claim_owners,
     claim_records,
     grow,
@@ -39,7 +40,7 @@ Step = Callable[[Case], Action | Wait | None]
 PREPARATION: tuple[Step, ...] = (create, raise_replicas, send_latch, exchange, latch)
 """What needs no leader."""
 
-REPAIR: tuple[Step, ...] = (voter_labels, claim_owners, claim_records, repair, retire)
+REPAIR: tuple[Step, ...] = (voter_labels, budget_count, claim_owners, claim_records, repair, retire)
 """What a formed quorum needs to stay well."""
 
 OPERATION: tuple[Step, ...] = (shrink, grow, roll, retire_waits)

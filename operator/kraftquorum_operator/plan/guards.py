@@ -522,6 +522,21 @@ def voter_label_off_before_removal(case: Case) -> str | None:
 
 
 @guard
+def budget_counts_voters(case: Case) -> str | None:
+    """The disruption budget counts the pods that carry the voter label now (S22).
+
+    Asked before a voter is removed. Kubernetes counts anew when a pod of the budget changes, but
+    not when one leaves it, and would let one voter too many be evicted meanwhile. So the operator
+    touches the budget and waits for the count.
+    """
+    budget, labelled = case.seen.budget, case.seen.labelled
+    if budget is None or budget.counted == labelled:
+        return None
+    counts = "has not counted since it changed" if budget.counted is None else "is not up to date"
+    return f"the disruption budget {counts}: {labelled} pods carry the voter label"
+
+
+@guard
 def pod_gone_before_next_step(case: Case) -> str | None:
     """The pod of a removed replica has ended before its claim or the next one is touched."""
     pod = case.seen.pod(case.ordinal)

@@ -13,6 +13,7 @@ from kraftquorum_operator.plan.actions import (
     Action,
     DeleteClaim,
     RecordClaims,
+    RecountBudget,
     RemoveVoter,
     SetClaimOwner,
     SetReplicas,
@@ -45,6 +46,19 @@ def voter_labels(case: Case) -> Action | None:
         if known and not voter and pod.voter_label:
             return SetVoterLabel(pod.name, pod.uid, voter=False)
     return None
+
+
+def budget_count(case: Case) -> RecountBudget | None:
+    """Have the disruption budget counted anew after a pod has left it (S22).
+
+    Its controller does not by itself, and would go on allowing one eviction too many.
+    """
+    budget = case.seen.budget
+    if budget is None or budget.counted is None or budget.counted <= case.seen.labelled:
+        return None
+    without = [f"{pod.name}:{pod.version}" for pod in case.seen.pods if not pod.voter_label]
+    mark = " ".join(without)
+    return RecountBudget(budget.uid, mark) if mark != budget.mark else None
 
 
 def claim_owners(case: Case) -> Action | None:
@@ -114,7 +128,8 @@ def _remove_voter(case: Case, voter: Progress) -> Action | Wait:
         return wait
     if quorum.leader == old:
         return move_leadership(subject)
-    return _label_off(case, subject, old) or RemoveVoter(old, quorum.record)
+    counted = first_block(subject, guards.budget_counts_voters)
+    return _label_off(case, subject, old) or counted or RemoveVoter(old, quorum.record)
 
 
 def _label_off(case: Case, subject: Case, old: Replica) -> Action | None:

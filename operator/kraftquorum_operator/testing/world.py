@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.snapshot import (
+    Budget,
     Claim,
     ClaimRecord,
     Latch,
@@ -36,47 +37,9 @@ from kraftquorum_operator.observe.snapshot import (
 from kraftquorum_operator.plan import actions
 from kraftquorum_operator.plan.actions import Decision, Done, Wait
 from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.testing.parts import START_TICKS, Disk, Runner
 
 TICK_MS = 500
-START_TICKS = 2
-PROBE_STARTS = 2
-
-
-@dataclass
-class Disk:
-    """A volume and its claim."""
-
-    claim_uid: str
-    owner_uid: str
-    terminating: bool = False
-    corrupt: bool = False
-    directory_id: str | None = None
-    incarnation: int = 0
-    cluster_id: str | None = None
-    log_end: int = 0
-    base: tuple[Replica, ...] = ()
-    record: ClaimRecord | None = None
-
-
-@dataclass
-class Runner:
-    """A pod and its process."""
-
-    uid: str
-    starts_in: int = START_TICKS
-    label: bool = False
-    exit_code: int | None = None
-    restarts: int = 0
-    terminating: bool = False
-    held_ticks: int = 0
-    """The process cannot run for so long: its machine is away."""
-    revision: int = 1
-    """Of the template that it was made of."""
-
-    @property
-    def runs(self) -> bool:
-        """Whether its API answers."""
-        return self.starts_in == 0 and self.held_ticks == 0 and not self.terminating
 
 
 @dataclass
@@ -109,6 +72,9 @@ class World:
     """Of the StatefulSet's template."""
     bad_revisions: set[int] = field(default_factory=set[int])
     """Templates whose image cannot be pulled."""
+    budget_counted: int = 0
+    """How many labelled pods the budget's controller has counted last."""
+    budget_mark: str | None = None
     changes: list[str] = field(default_factory=list[str])
     _serial: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -155,7 +121,9 @@ class World:
         if self.replicas is None:
             return
         for ordinal in [n for n, runner in self.runners.items() if runner.terminating]:
-            del self.runners[ordinal]
+            gone = self.runners.pop(ordinal)
+            if gone.label:
+                self._count_budget()
         for ordinal, disk in list(self.disks.items()):
             if disk.terminating and ordinal not in self.runners:
                 del self.disks[ordinal]
@@ -169,6 +137,13 @@ class World:
                 continue
             if ordinal not in self.runners:
                 self.runners[ordinal] = Runner(self._uid("pod"), revision=self.revision)
+
+    def _labelled(self) -> int:
+        return sum(runner.label for runner in self.runners.values())
+
+    def _count_budget(self) -> None:
+        """The disruption controller; it does not notice a pod that leaves the selector."""
+        self.budget_counted = self._labelled()
 
     def _run(self, ordinal: int, runner: Runner) -> None:
         if runner.held_ticks > 0:
@@ -188,6 +163,7 @@ class World:
             return
         disk.directory_id = disk.directory_id or self._uid(f"dir{ordinal}-")
         disk.incarnation += 1
+        runner.version += 1
 
     def _elect(self) -> None:
         if not self.voters:
@@ -280,6 +256,7 @@ class World:
             nodes=tuple(node for n in sorted(self.runners) if (node := self._node(n))),
             quorum=self._quorum(),
             latch=self.latch,
+            budget=Budget("pdb", self.budget_counted, self.budget_mark),
         )
 
     def _pod(self, ordinal: int) -> Pod:
@@ -294,6 +271,8 @@ class World:
             address=f"10.0.0.{ordinal}",
             voter_label=runner.label,
             revision=str(runner.revision),
+            running=runner.runs,
+            version=f"{runner.uid}.{runner.version}",
             restarts=runner.restarts,
             exit_code=runner.exit_code,
             age_ms=60_000,
@@ -405,6 +384,13 @@ class World:
                 runner = self.runners.get(_ordinal(pod))
                 if runner is not None and runner.uid == uid:
                     runner.label = label
+                    runner.version += 1
+                    if label:
+                        self._count_budget()
+            case actions.RecountBudget(_, mark):
+                if mark != self.budget_mark:
+                    self.budget_mark = mark
+                    self._count_budget()
             case actions.DeleteClaim() | actions.DeletePod():
                 self._delete(action, late=late)
             case actions.SetClaimOwner(claim, uid):
@@ -460,6 +446,7 @@ class World:
             self._change([*self.voters, action.replica])
             self.replaces = action.replaces
             return
+        assert late or self.budget_counted <= self._labelled(), "S22: a stale budget"
         survivors = [voter for voter in self.voters if voter != action.replica]
         fresh = sum(1 for voter in survivors if self.is_fresh(voter) and voter not in self.copied)
         assert late or fresh >= majority(len(survivors)), "S23: survivors are no majority"
@@ -470,6 +457,9 @@ class World:
             runner = self.runners.get(_ordinal(action.pod))
             if runner is None or runner.uid != action.uid:
                 return
+            if action.version not in {None, f"{runner.uid}.{runner.version}"}:
+                return  # conflict: it has started, or ended, since
+            assert action.version is None or not runner.runs, "a pod that runs"
             self._check_loss(_ordinal(action.pod), late=late)
             self._check_roll(_ordinal(action.pod), runner, late=late)
             runner.terminating = True
@@ -530,6 +520,7 @@ class World:
         runner = self.runners.get(ordinal)
         if runner is not None:
             runner.starts_in, runner.held_ticks = START_TICKS, ticks
+            runner.version += 1
 
     def delete_pod(self, ordinal: int) -> None:
         """Somebody deletes the pod."""
@@ -562,6 +553,14 @@ class World:
         if disk is not None:
             disk.corrupt = True
             self.crash(ordinal)
+
+    def mislabel(self, ordinal: int) -> None:
+        """Somebody puts the voter label on a pod or takes it off."""
+        runner = self.runners.get(ordinal)
+        if runner is not None:
+            runner.label, runner.version = not runner.label, runner.version + 1
+            if runner.label:
+                self._count_budget()
 
     def retemplate(self, *, bad: bool = False) -> None:
         """Somebody changes the pods' template, perhaps to one that cannot start."""

@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.observe.snapshot import ClaimRecord, Progress, Snapshot, StatefulSet
+from kraftquorum_operator.observe.snapshot import (
+    Budget,
+    ClaimRecord,
+    Progress,
+    Snapshot,
+    StatefulSet,
+)
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.guards import GUARDS
@@ -63,6 +69,10 @@ FIRST = spec(voters=3, replacement={"order": "RemoveFirst"})
 OFF = spec(voters=3, replacement={"policy": "Off"})
 MANUAL = spec(voters=3, replacement={"policy": "Manual"})
 COPIED = ClaimRecord(replica(2).directory_id, "another claim")
+LEAVING = with_pod(
+    replace(healthy(4), budget=Budget("pdb", counted=4, mark="demo-3:None")), pod(3, voter=False)
+)
+"""Voter 3 has left the budget, which was touched for that and not counted yet."""
 CRASHING = {"ready": False, "running": False, "restarts": 2}
 """Pod 0 has the present template and never started; pod 1 of an older one crashes."""
 BOTH_STUCK = with_pod(
@@ -136,6 +146,7 @@ CASES: dict[str, tuple[Snapshot, QuorumSpec]] = {
         spec(),
     ),
     "voter_label_off_before_removal": (observer(voter_label=True, terminating=True), spec()),
+    "budget_counts_voters": (LEAVING, spec(voters=3)),
     "pod_gone_before_next_step": (lowered(), spec()),
     "all_voters_caught_up": (
         with_pod(with_pod(healthy(), replace(pod(2), revision="r0")), replace(pod(1), ready=False)),

@@ -8,9 +8,14 @@ import pytest
 
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import NodeUnreachableError
-from kraftquorum_operator.observe.kube import read_claims, read_pods, read_statefulset
+from kraftquorum_operator.observe.kube import (
+    read_budget,
+    read_claims,
+    read_pods,
+    read_statefulset,
+)
 from kraftquorum_operator.observe.quorum import Silence, ask_leader, ask_nodes, read_quorum
-from kraftquorum_operator.observe.snapshot import Pod, Replica
+from kraftquorum_operator.observe.snapshot import Budget, Pod, Replica
 from raftnode.api.model import NodeInfo, QuorumInfo, ReplicaProgress, VoterRecord
 from raftnode.api.model import Replica as ApiReplica
 
@@ -84,6 +89,34 @@ def test_the_update_revision_counts_only_once_the_controller_has_seen_the_spec()
     body["status"]["observedGeneration"] = 2
     assert read_statefulset(body).revision == "r2"
     assert read_statefulset(None) is None
+
+
+def test_the_budget_s_count_counts_only_once_the_controller_has_seen_the_spec() -> None:
+    body = {
+        "metadata": {"uid": "u", "generation": 2, "annotations": {names.ANNOTATION_RECOUNT: "x"}},
+        "status": {"observedGeneration": 1, "expectedPods": 3},
+    }
+    assert read_budget(body) == Budget("u", None, "x")
+    body["status"]["observedGeneration"] = 2
+    assert read_budget(body) == Budget("u", 3, "x")
+    assert read_budget(None) is None
+
+
+def test_a_container_that_waits_does_not_run() -> None:
+    waiting = {"name": names.CONTAINER, "state": {"waiting": {"reason": "ErrImagePull"}}}
+    running = {"name": names.CONTAINER, "state": {"running": {"startedAt": "x"}}}
+    ended = {"name": names.CONTAINER, "restartCount": 2, "state": {"terminated": {"exitCode": 1}}}
+
+    def read(phase: str, container: dict) -> Pod:
+        body = pod_body("demo-0", phase=phase, containerStatuses=[container])
+        return read_pods("demo", [body], NOW)[0]
+
+    assert read("Pending", waiting).never_started
+    assert not read("Running", running).fails_to_start
+    assert read("Running", ended).fails_to_start
+    assert not read("Running", ended).never_started
+    assert not read("Running", ended | {"restartCount": 1}).fails_to_start
+    assert not read("Running", running | {"restartCount": 9}).fails_to_start
 
 
 def progress(node_id: int, age_ms: int | None) -> ReplicaProgress:

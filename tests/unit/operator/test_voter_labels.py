@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kraftquorum_operator.observe.snapshot import Snapshot
-from kraftquorum_operator.plan.actions import Decision, SetReplicas, SetVoterLabel
+from kraftquorum_operator.observe.snapshot import Budget, Snapshot
+from kraftquorum_operator.plan.actions import (
+    Decision,
+    Done,
+    RecountBudget,
+    RemoveVoter,
+    SetReplicas,
+    SetVoterLabel,
+    Wait,
+)
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.testing.snapshots import (
     NOW_MS,
@@ -60,3 +68,35 @@ def test_a_silent_voter_keeps_it() -> None:
 def test_a_pod_that_is_ending_is_left_alone() -> None:
     seen = with_pod(silent_fourth(), replace(pod(3), terminating=True))
     assert not isinstance(decided(seen), SetVoterLabel)
+
+
+def leaving(**budget: object) -> Snapshot:
+    """Voter 3 of four is to be removed; its pod has just left the budget."""
+    seen = with_pod(healthy(4), replace(pod(3, voter=False), version="77"))
+    return replace(seen, budget=replace(Budget("pdb", counted=4), **budget))
+
+
+def test_the_budget_is_counted_anew_before_a_voter_is_removed() -> None:
+    """Kubernetes does not count when a pod leaves it, and would let one too many go."""
+    assert decided(leaving()) == RecountBudget("pdb", "demo-3:77")
+    # Touched once: then it is waited for, and another departure is another mark.
+    waiting = decided(leaving(mark="demo-3:77"))
+    assert isinstance(waiting, Wait)
+    assert waiting.guard == "budget_counts_voters"
+    assert isinstance(decided(leaving(mark="demo-3:76")), RecountBudget)
+    assert isinstance(decided(leaving(counted=3)), RemoveVoter)
+
+
+def test_a_budget_whose_spec_was_not_seen_yet_allows_nothing_and_is_waited_for() -> None:
+    decision = decided(leaving(counted=None))
+    assert isinstance(decision, Wait)
+    assert decision.guard == "budget_counts_voters"
+
+
+def test_a_removal_does_not_wait_for_a_budget_that_cannot_be_written() -> None:
+    assert isinstance(decided(replace(leaving(), budget=None)), RemoveVoter)
+
+
+def test_a_pod_that_joins_the_budget_is_counted_by_kubernetes_itself() -> None:
+    seen = replace(healthy(), budget=Budget("pdb", counted=2))
+    assert isinstance(decided(seen), Done)

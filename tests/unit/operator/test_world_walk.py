@@ -46,7 +46,7 @@ def faults(*kinds: str) -> st.SearchStrategy[list[Fault]]:
 
 
 ROLLING = ("crash", "scale", "retemplate", "freeze", "thaw", "look_again")
-GENTLE = ("crash", "delete_pod", "scale", "freeze", "thaw", "look_again")
+GENTLE = ("crash", "delete_pod", "mislabel", "scale", "freeze", "thaw", "look_again")
 LOSING = ("wipe", "corrupt", "delete_claim")
 
 
@@ -208,3 +208,25 @@ def test_a_template_that_does_not_start_stops_at_one_pod_and_a_mended_one_goes_o
         world.spec = world.spec.model_copy(update={"voters": voters + 2})
     world.retemplate()
     settle(world)
+
+
+@given(voters=st.sampled_from([1, 3, 5]), at=st.integers(0, 12), plan=faults("crash", "delete_pod"))
+@WALK
+def test_a_bad_template_at_the_first_formation_is_mended_without_a_leader(
+    voters: int, at: int, plan: list[Fault]
+) -> None:
+    """Before the latch, or with some pods formed and others stuck; no claim is ever touched."""
+    world, frozen = start(voters), []
+    run(world, at)
+    world.retemplate(bad=True)
+    for ordinal in range(voters):
+        world.delete_pod(ordinal)
+    for fault in plan:
+        run(world, fault.steps)
+        inject(world, fault, frozen)
+    run(world, 10)
+    claims = {ordinal: disk.claim_uid for ordinal, disk in world.disks.items()}
+    world.retemplate()
+    settle(world)
+    assert {ordinal: disk.claim_uid for ordinal, disk in world.disks.items()} == claims
+    assert len(world.clusters) == 1

@@ -1,0 +1,49 @@
+"""What the model of a cluster (`world.py`) is made of: volumes, and pods with their processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraftquorum_operator.observe.snapshot import ClaimRecord, Replica
+
+START_TICKS = 2
+"""How long a process takes to start."""
+
+
+@dataclass
+class Disk:
+    """A volume and its claim."""
+
+    claim_uid: str
+    owner_uid: str
+    terminating: bool = False
+    corrupt: bool = False
+    directory_id: str | None = None
+    incarnation: int = 0
+    cluster_id: str | None = None
+    log_end: int = 0
+    base: tuple[Replica, ...] = ()
+    record: ClaimRecord | None = None
+
+
+@dataclass
+class Runner:
+    """A pod and its process."""
+
+    uid: str
+    starts_in: int = START_TICKS
+    label: bool = False
+    exit_code: int | None = None
+    restarts: int = 0
+    terminating: bool = False
+    held_ticks: int = 0
+    """The process cannot run for so long: its machine is away."""
+    revision: int = 1
+    """Of the template that it was made of."""
+    version: int = 1
+    """Another one once its labels changed, or it started or ended."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether its API answers."""
+        return self.starts_in == 0 and self.held_ticks == 0 and not self.terminating

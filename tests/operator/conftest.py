@@ -22,6 +22,7 @@ import pytest
 from kraftquorum_devcluster import DevCluster
 from kraftquorum_devcluster.demo.background import Account, BackgroundWriters
 from kraftquorum_devcluster.demo.plan import SHORT
+from kraftquorum_devcluster.demo.report import CONTROL_SHOWN
 from kraftquorum_devcluster.errors import CommandError, DevClusterError
 from kraftquorum_operator.model.crd import render
 from raftnode.core.types import Endpoint
@@ -55,9 +56,17 @@ class Api:
 
     def get(self, path: str) -> tuple[int, dict[str, Any]]:
         """GET; tried again once, since an idle connection may have been closed."""
+        return self._send("GET", path)
+
+    def post(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """POST; only what does no harm twice."""
+        return self._send("POST", path, json.dumps(body))
+
+    def _send(self, method: str, path: str, body: str | None = None) -> tuple[int, dict[str, Any]]:
+        headers = self._headers | ({"Content-Type": "application/json"} if body else {})
         for attempt in (1, 2):
             try:
-                self._connection.request("GET", f"/{path}", headers=self._headers)
+                self._connection.request(method, f"/{path}", body, headers=headers)
                 answer = self._connection.getresponse()
                 return answer.status, json.loads(answer.read())
             except (http.client.HTTPException, OSError):
@@ -191,6 +200,10 @@ class Krq:
     def voters(self) -> list[tuple[int, str]]:
         return [(v["nodeId"], v["directoryId"]) for v in self.status().get("voters", [])]
 
+    def leader(self) -> int:
+        """Node id of the leader, as last reported."""
+        return self.status()["leader"]["nodeId"]
+
     def until(self, what: str, holds: Callable[[], bool], timeout_s: float = 60) -> float:
         """Wait until something holds; returns after how many seconds."""
         started = time.monotonic()
@@ -254,6 +267,35 @@ class Krq:
                     return value
         return None
 
+    def latches(self) -> list[dict[str, Any]]:
+        """All latches of the namespace."""
+        return [c for c in self.list("configmaps") if "latch" in c["metadata"]["name"]]
+
+    def latched(self) -> set[tuple[int, str]]:
+        """The first voters."""
+        (latch,) = self.latches()
+        voters = json.loads(latch["data"]["voters"])
+        return {(voter["nodeId"], voter["directoryId"]) for voter in voters}
+
+    def changes(self, account: Account) -> list[tuple[str, int | None, str | None]]:
+        """How the log says that the voters changed after the formation."""
+        found = [c for c in account.controls if c.kind in CONTROL_SHOWN]
+        return [(c.kind, c.node_id, c.directory_id) for c in found[len(self.latched()) :]]
+
+    def break_disk(self, ordinal: int) -> None:
+        """Take the storage's identity away, so that the node asks to be replaced."""
+        folder = self.cluster.volume_dir(self.namespace, f"data-demo-{ordinal}")
+        next(folder.rglob("meta.properties")).unlink()
+        self.kubectl("delete", "pod", f"demo-{ordinal}", "--wait=false")
+
+    def evict(self, ordinal: int) -> int:
+        """Ask for an eviction as `kubectl drain` does; the HTTP status."""
+        name = f"demo-{ordinal}"
+        meta = {"name": name, "namespace": self.namespace}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+        path = f"{PLURALS['pods'].format(self.namespace)}/{name}/eviction"
+        return self.api.post(path, body)[0]
+
     def delete(self) -> None:
         self.kubectl("delete", "krq", "demo", "--timeout=30s")
 
@@ -278,6 +320,12 @@ class Writing:
         endpoints = [Endpoint(f"demo-{n}.{domain}", 9080) for n in range(nodes)]
         self._writers = BackgroundWriters(endpoints, self._krq.cluster.hosts_file, SHORT)
         self._writers.start()
+
+    @property
+    def acknowledged(self) -> int:
+        """How many writes were acknowledged so far."""
+        assert self._writers is not None
+        return self._writers.acknowledged
 
     def finish(self, stall_max_s: float | None = None) -> Account:
         """End, read all back and compare; print the figures."""

@@ -17,6 +17,7 @@ from raftnode.core.types import Endpoint
 from .plan import Plan
 from .readback import read_back
 from .record import Outcome, Record, Stall
+from .report import Control, control_records
 from .stage import NoDns
 from .verify import Verdict, compare
 from .writers import Writers
@@ -33,12 +34,14 @@ class Account:
         unknown: Writes whose outcome nobody told.
         stall: The longest stretch without an acknowledgement.
         verdict: Lost, doubled and so on, and the differences in words.
+        controls: The control records of the log.
     """
 
     acknowledged: int
     unknown: int
     stall: Stall
     verdict: Verdict
+    controls: tuple[Control, ...]
 
     def __str__(self) -> str:
         """The figures in a line."""
@@ -121,4 +124,5 @@ class BackgroundWriters:
             unknown=self._record.count(Outcome.UNKNOWN),
             stall=self._record.longest_stall(self._clock()),
             verdict=compare(self._record.writes, found.log, found.kv),
+            controls=tuple(control_records(found.log)),
         )

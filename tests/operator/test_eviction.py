@@ -1,0 +1,102 @@
+"""The disruption budget under real evictions (S22): a drain never costs the quorum its majority."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+
+MAY_GO, TOO_MANY = 201, 429
+
+
+def _budget_counts(krq, needed: int, voters: range) -> bool:
+    """Whether so many are needed, and the controller has counted the voters' pods as they are."""
+    budget, labelled = krq.get("pdb"), len(krq.labelled())
+    status = budget.get("status", {})
+    return (
+        labelled in voters
+        and budget["spec"]["minAvailable"] == needed
+        and status.get("observedGeneration") == budget["metadata"]["generation"]
+        and status["expectedPods"] == status["currentHealthy"] == labelled
+    )
+
+
+@contextmanager
+def _held(krq, operator, needed: int, voters: range) -> Iterator[None]:
+    """Stop the operator where the budget says that, whatever the operator is at."""
+
+    def is_there() -> bool:
+        operator.send_signal(signal.SIGSTOP)
+        if _budget_counts(krq, needed, voters):
+            return True
+        operator.send_signal(signal.SIGCONT)
+        return False
+
+    krq.until(f"{needed} needed of {voters}", is_there, 40)
+    yield
+    operator.send_signal(signal.SIGCONT)
+
+
+def _evict_voters(krq, needed: int) -> list[int]:
+    """Ask for the eviction of every voter's pod at once, the leader's first; which may go."""
+    leader = krq.leader()
+    labelled = sorted(int(name.rpartition("-")[2]) for name in krq.labelled())
+    asked = sorted(labelled, key=lambda ordinal: (ordinal != leader, ordinal))
+    answers = {ordinal: krq.evict(ordinal) for ordinal in asked}
+    assert set(answers.values()) <= {MAY_GO, TOO_MANY}
+    gone = [ordinal for ordinal in asked if answers[ordinal] == MAY_GO]
+    assert gone == asked[: len(labelled) - needed], answers
+    return gone
+
+
+def _writes_go_on(krq, writing) -> None:
+    before = writing.acknowledged
+    krq.until("writable", lambda: writing.acknowledged > before + 5, 10)
+
+
+def test_evictions_in_the_middle_of_every_change_leave_a_majority(krq, operators, writing) -> None:
+    operator = operators.start()
+    krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
+    krq.ready(3)
+    writing.start()
+
+    # 3 to 5: three voters are a majority of five, so none may go until there is a fourth.
+    krq.kubectl("scale", "krq", "demo", "--replicas=5")
+    with _held(krq, operator, 3, range(3, 4)):
+        assert not _evict_voters(krq, 3)
+    with _held(krq, operator, 3, range(4, 5)):
+        assert len(_evict_voters(krq, 3)) == 1
+        _writes_go_on(krq, writing)
+    krq.ready(5)
+
+    # 5 to 3: whoever is removed has left the budget, and the budget was counted anew.
+    krq.kubectl("scale", "krq", "demo", "--replicas=3")
+    with _held(krq, operator, 3, range(3, 5)):
+        _evict_voters(krq, 3)
+        _writes_go_on(krq, writing)
+    krq.ready(3)
+
+    # A replacement: two of three are left, so no voter may go; the empty replica may.
+    lost = (krq.leader() + 1) % 3
+    old = dict(krq.voters())[lost]
+    krq.wipe(lost)
+    with _held(krq, operator, 2, range(2, 3)):
+        assert not _evict_voters(krq, 2)
+        assert krq.evict(lost) == MAY_GO
+        _writes_go_on(krq, writing)
+    krq.replaced(lost, old)
+
+    changes = krq.changes(writing.finish(5.0))
+    steps = [(kind, node_id) for kind, node_id, _ in changes]
+    assert steps == [
+        ("AddVoter", 3),
+        ("AddVoter", 4),
+        ("RemoveVoter", 4),
+        ("RemoveVoter", 3),
+        ("AddVoter", lost),
+        ("RemoveVoter", lost),
+    ]

@@ -64,7 +64,10 @@ def test_a_scale_up_without_a_volume_does_not_delay_the_replacement_of_a_disk(
     krq.until(
         "three voters", lambda: len(krq.voters()) == 3 and krq.status()["readyVoters"] == 3, 30
     )
-    # The scale-up is given up, and nothing of it is left but the claim.
+    # The scale-up is given up, and nothing of it is left but the claim; not even when the pod,
+    # which says nothing, has the voter label from somebody.
+    krq.kubectl("label", "pod", "demo-3", "kraftquorum.io/voter=true")
+    krq.until("label off", lambda: "demo-3" not in krq.labelled(), 20)
     krq.kubectl("scale", "krq", "demo", "--replicas=3")
     krq.ready(3)
     assert {p["metadata"]["name"] for p in krq.list("pods")} == {"demo-0", "demo-1", "demo-2"}

@@ -21,7 +21,9 @@ def sandbox_archive() -> Path:
     """
     path = cache_root() / "images" / "pause-1.tar"
     if not path.is_file():
-        raise StartError("node", f"{path} is missing: build the images first")
+        raise StartError(
+            "node", f"{path} is missing: build the images first (`devcluster image build`)"
+        )
     return path
 
 

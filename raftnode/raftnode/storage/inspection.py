@@ -217,25 +217,49 @@ class LogReader:
                     f"{before.piece.path} ends at offset {before.end_offset}, "
                     f"the next segment is {piece.base_offset}"
                 )
+            if before is not None and self.files.stat(piece.path) is None:
+                return  # truncated away by a running node since the files were listed
             epoch = NO_EPOCH if before is None else before.epoch
             reader = PieceReader(piece, epoch, piece.base_offset, on_bytes=self.on_bytes)
             for found in reader.batches(self.files):
                 if found.header.end_offset > start_offset:
                     yield piece, found
             if reader.damage is not None:
-                if following or not is_tail(self.files, self.log, reader.damage):
+                if not is_tail(self.files, self.log, reader.damage, following):
                     raise StorageCorruptError(str(reader.damage))
                 self.tail = reader.damage
+                return
             before = reader
 
 
-def is_tail(files: Files, log: LogFiles, damage: Damage) -> bool:
-    """Whether damage in the last segment is explained by a crash or a node that is writing."""
-    if not log.whole:
+def is_tail(files: Files, log: LogFiles, damage: Damage, following: tuple[Piece, ...] = ()) -> bool:
+    """Whether damage is explained by a crash or by a node that is writing.
+
+    Args:
+        files: the file layer.
+        log: as it was found.
+        damage: what was met.
+        following: the pieces after the damaged one; a truncation may have removed them since.
+    """
+    if not log.whole or any(files.stat(piece.path) is not None for piece in following):
         return False
     if damage.offset >= log.durable:
         return True
     # A running node may have truncated since, which lowers both first.
     recovery_point = read_recovery_point(files, log.directory / RECOVERY_POINT_FILE)
     flushed = read_flushed_offset(files, log.directory / FLUSHED_OFFSET_FILE)
-    return damage.offset >= max(recovery_point or FIRST_OFFSET, flushed)
+    if damage.offset >= max(recovery_point or FIRST_OFFSET, flushed):
+        return True
+    return not damage.reason.startswith("epoch ") and _is_gone(files, damage)
+
+
+def _is_gone(files: Files, damage: Damage) -> bool:
+    """Whether a second look finds no damage: it was the work of a node, under our eyes."""
+    there = files.stat(damage.path)
+    if there is None:
+        return True
+    piece = Piece(damage.path, damage.offset, there.size)
+    again = PieceReader(piece, end_offset=damage.offset, position=damage.position)
+    for _ in again.batches(files):
+        return True
+    return again.damage is None

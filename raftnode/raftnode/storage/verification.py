@@ -80,6 +80,7 @@ class Verification:
     _epochs: list[EpochStart] = field(default_factory=list[EpochStart], init=False)
     _control: list[ControlPlace] = field(default_factory=list[ControlPlace], init=False)
     _broken: bool = field(default=False, init=False)
+    _ended: bool = field(default=False, init=False)
 
     def run(self) -> Iterator[Finding]:
         """Yield what is found, in the order of the files."""
@@ -87,7 +88,10 @@ class Verification:
         checkpoints = _Checkpoints.read(self.files, self.log) if self.log.whole else None
         before: PieceReader | None = None
         for number, piece in enumerate(self.log.pieces):
-            last = number == len(self.log.pieces) - 1
+            following = self.log.pieces[number + 1 :]
+            if before is not None and self.files.stat(piece.path) is None:
+                self._broken = True
+                break  # truncated away by a running node since the files were listed
             if before is not None and before.end_offset != piece.base_offset:
                 if before.damage is None:
                     reason = f"ends at offset {before.end_offset}, next is {piece.base_offset}"
@@ -97,15 +101,17 @@ class Verification:
             reader = PieceReader(piece, epoch, piece.base_offset, on_bytes=self.on_bytes)
             if checkpoints is not None and checkpoints.epochs is not None:
                 reader.epochs, reader.durable = EpochIndex(checkpoints.epochs), self.log.durable
-            yield from self._piece(reader, last=last)
+            yield from self._piece(reader, following)
             before = reader
+            if self._ended:
+                break
         if checkpoints is not None and before is not None:
             yield from checkpoints.findings
             if not self._broken:
                 yield from self._compare(checkpoints, before)
 
-    def _piece(self, reader: PieceReader, *, last: bool) -> Iterator[Finding]:
-        piece = reader.piece
+    def _piece(self, reader: PieceReader, following: tuple[Piece, ...]) -> Iterator[Finding]:
+        piece, last = reader.piece, not following
         indexed = self.log.whole or self.files.stat(piece.path.with_suffix(OFFSET_SUFFIX))
         complete_to = Offset(-1)
         if self.log.recovery_point is not None:
@@ -130,8 +136,11 @@ class Verification:
         if reader.damage is not None:
             damage = reader.damage
             kind: Kind = "damage"
-            if last and is_tail(self.files, self.log, damage):
+            if is_tail(self.files, self.log, damage, following):
                 kind = "tail"
+                self._ended = True
+                # Below what was durable: a running node has truncated meanwhile.
+                self._broken = self._broken or damage.offset < self.log.durable
             else:
                 self._broken = True
             yield Finding(kind, damage.path, damage.position, damage.offset, damage.reason)

@@ -62,6 +62,7 @@ MUTANTS = [
         PeerMemory.why_stale,
         "if peer is None or peer.mark == start.mark:",
         "if True:",
+        seed=45,
     ),
     Mutant(
         "S8-counts-itself-outside-the-set",
@@ -100,6 +101,7 @@ MUTANTS = [
         LogIndex.truncate,
         "while len(self.history) > 1 and",
         "while False and",
+        seed=70,
     ),
     Mutant(
         "P31-two-changes-at-a-time",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 import uuid
 
 import pytest
@@ -36,6 +37,8 @@ class Bench:
         self.stale: list[str] = []
         self.failed: list[BaseException] = []
         self.error: Exception | None = None
+        self.writing, self.may_write = threading.Event(), threading.Event()
+        self.may_write.set()
         index = LogIndex(VoterSet.of(Voter(key) for key in voters))
         self.replica = Replica(
             OWN, CoreConfig(), random.Random(0), index, QuorumState(Epoch(5)), "c"
@@ -51,6 +54,8 @@ class Bench:
     def write(self, marks) -> None:
         if self.error is not None:
             raise self.error
+        self.writing.set()
+        self.may_write.wait(10)
         self.written.append(dict(marks))
 
 
@@ -98,10 +103,13 @@ async def test_of_two_starts_at_once_one_is_admitted(bench) -> None:
 
 
 async def test_a_hello_that_is_given_up_is_remembered_all_the_same(bench) -> None:
+    """Taking the shield out of `Gatekeeper.admit` makes this fail."""
+    bench.may_write.clear()
     task = asyncio.get_running_loop().create_task(bench.gate.admit(peer(1, NONCES[0])))
-    await asyncio.sleep(0)
+    await asyncio.to_thread(bench.writing.wait, 10)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+    bench.may_write.set()
     assert await bench.gate.admit(peer(1, NONCES[0])) is None
     assert len(bench.written) == 1
 

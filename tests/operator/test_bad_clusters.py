@@ -41,7 +41,7 @@ def until_blocked(krq, condition: str, *words: str) -> dict:
         named = all(word in found.get("message", "") for word in words)
         return found.get("status") == "True" and named and warned(krq, *words)
 
-    krq.until(f"{condition} names {words}", holds, 40)
+    krq.until(f"{condition} names {words}", holds, 90)
     return krq.condition(condition)
 
 
@@ -82,7 +82,7 @@ def test_no_default_storage_class_and_one_that_there_is_not(krq, operators) -> N
     krq.ready(1)
     krq.delete()
     krq.kubectl("delete", "pvc", "--all", "--wait=false")
-    krq.until("claims gone", lambda: not krq.list("pvc"), 30)
+    krq.until("claims gone", lambda: not krq.list("pvc"), 60)
     krq.apply(voters=1, storage={"className": "there-is-none"})
     found = until_blocked(krq, "PodsBlocked", "data-demo-0", "there-is-none")
     assert found["reason"] == "ProvisioningFailed"

@@ -72,7 +72,9 @@ def test_a_backup_from_before_a_replacement_costs_no_other_disk(krq, operators, 
     # A damaged volume: claim and pod are deleted, the new claim has another UID and volume.
     krq.kubectl("delete", "pvc", "data-demo-1", "--wait=false")
     krq.replaced(1, first[1])
-    second = dict(krq.voters())
+    second, gone = dict(krq.voters()), krq.cluster.volume_dir(krq.namespace, "data-demo-1").parent
+    gone /= f"pvc-{claims['data-demo-1']}"
+    krq.until("its first volume is gone", lambda: not gone.exists(), 60)
     assert uids(krq, "pvc")["data-demo-1"] != claims["data-demo-1"]
     writing.start()
 
@@ -82,7 +84,15 @@ def test_a_backup_from_before_a_replacement_costs_no_other_disk(krq, operators, 
         lambda: uids(krq, "pvc").get("data-demo-1") == claims["data-demo-1"],
         20,
     )
-    # Replica 1's process was that of another pod, so it ended; its old volume is gone.
+    # Replica 1's process was that of another pod, so it ended, and its old volume is gone. That
+    # may be a mount that hangs, so nothing is deleted until a person gives the claim up.
+    krq.until(
+        "told", lambda: "does not exist" in krq.condition("PodsBlocked").get("message", ""), 60
+    )
+    assert krq.condition("PodsBlocked")["reason"] == "FailedMount"
+    assert krq.condition("Available")["status"] == "True"
+    assert uids(krq, "pvc") == claims
+    krq.kubectl("delete", "pvc", "data-demo-1", "--wait=false")
     krq.replaced(1, second[1], 3, 120)
     now = dict(krq.voters())
     assert (now[0], now[2]) == (first[0], first[2])

@@ -9,7 +9,7 @@ import pytest
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
 GRACE = {"gracePeriodSeconds": 2}
-STALL_MAX_S = 3.0
+STALL_MAX_S = 5.0
 """An orderly hand-over takes tens of milliseconds; a machine that does other things, more."""
 
 
@@ -48,7 +48,7 @@ def test_a_new_image_and_a_new_setting_roll_there_and_back_under_a_writing_clien
         before, leader = pods(krq), krq.status()["leader"]["nodeId"]
         done = len(rolled_pods(operators))
         krq.apply(voters=3, replacement=GRACE, **change)
-        seconds = krq.until("rolled", lambda before=before: is_rolled(krq, before), 90)
+        seconds = krq.until("rolled", lambda before=before: is_rolled(krq, before), 150)
         steps = rolled_pods(operators)[done:]
         sys.stdout.write(f"rolled to {change} in {seconds:.1f} s: {steps}\n")
         assert sorted(steps) == ["MoveLeadership", *sorted(before)]
@@ -94,7 +94,7 @@ def test_a_bad_image_stops_the_roll_at_one_pod_and_a_mended_one_goes_on_past_a_l
     old = dict(krq.voters())[lost]
     krq.wipe(lost)
     krq.replaced(lost, old, 3, 90)
-    krq.until("rolled", lambda: is_rolled(krq, before), 90)
+    krq.until("rolled", lambda: is_rolled(krq, before), 150)
     assert krq.condition("PodsBlocked")["status"] == "False"
     assert _rolled_to(krq, "kraftquorum/raftnode:3") == 3
     writing.finish()  # two of three were away for a moment: the rolled one and the wiped one

@@ -15,9 +15,10 @@ CLUSTERS ?= 3
 SEEDS ?= 1000
 FROM ?= 0
 TAG ?= dev
+E2E ?= tests/e2e
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
 
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"$(PYTHON) is Python {v[0]}.{v[1]}; kraftquorum needs 3.11 or later: make PYTHON=/path/to/python3.11 …")'
@@ -40,6 +41,13 @@ test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator
 
 unit: $(READY) ## Run the tests that need no cluster
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka" -q
+
+e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kubelet (root), kind, current
+	@$(BIN)/devcluster build --tools >/dev/null
+	$(BIN)/pytest $(E2E) -m e2e -q $(if $(K),-k "$(K)")
+
+e2e-docs: $(READY) ## Take the report of the last `make e2e` into docs/reference and docs/explain
+	@$(BIN)/python -m kraftquorum_devcluster.e2e.tables build/e2e/report.json
 
 sim: $(READY) ## Simulate: SEED=n replays one with its trace, SEEDS=n FROM=m runs a range
 ifdef SEED
@@ -101,4 +109,4 @@ image: $(READY) ## Build both images and write them as archives: TAG=… names t
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test unit sim kafka bench lint fix crds chart manifests reference lock image clean
+.PHONY: help venv demo test unit e2e e2e-docs sim kafka bench lint fix crds chart manifests reference lock image clean

@@ -4,6 +4,7 @@ Thin on purpose: they give a kubeconfig and no more. What only the process node
 can do (volume directories, processes, loopback addresses) they cannot.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -51,8 +52,12 @@ def current_kubeconfig() -> Path:
     return path
 
 
-def kind_up(state_dir: Path) -> Path:
+def kind_up(state_dir: Path, *, workers: int = 0) -> Path:
     """Create the kind cluster unless it is there; returns its kubeconfig.
+
+    Args:
+        state_dir: Where the kubeconfig is written to.
+        workers: Nodes beside the control plane; with none, pods run on that.
 
     Raises:
         NotRunningError: There is no ``kind`` program.
@@ -62,8 +67,30 @@ def kind_up(state_dir: Path) -> Path:
     if _KIND_NAME in _kind("get", "clusters").split():
         _kind("export", "kubeconfig", "--name", _KIND_NAME, "--kubeconfig", str(config))
     else:
-        _kind("create", "cluster", "--name", _KIND_NAME, "--kubeconfig", str(config))
+        nodes = private_dir(state_dir) / "kind.yaml"
+        nodes.write_text(json.dumps(_kind_config(workers)), encoding="utf-8")
+        place = ["--name", _KIND_NAME, "--kubeconfig", str(config)]
+        _kind("create", "cluster", *place, "--config", str(nodes))
     return config
+
+
+def kind_load(archive: Path) -> None:
+    """Bring the images of an archive to the kind cluster's nodes.
+
+    Raises:
+        NotRunningError: There is no ``kind`` program.
+        CommandError: It failed.
+    """
+    _kind("load", "image-archive", str(archive), "--name", _KIND_NAME)
+
+
+def _kind_config(workers: int) -> dict[str, object]:
+    roles = ["control-plane", *["worker"] * workers]
+    return {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "nodes": [{"role": role} for role in roles],
+    }
 
 
 def kind_down(state_dir: Path) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from aiohttp.abc import AbstractResolver
+
 from raftnode.client import QuorumClient
 from raftnode.core.types import Endpoint
 
@@ -60,11 +62,19 @@ class BackgroundWriters:
         endpoints: Nodes to begin with; they lead to the leader.
         hosts_file: Where their names stand.
         plan: How much is written.
+        resolver: Who knows the names that do not stand there.
     """
 
-    def __init__(self, endpoints: Sequence[Endpoint], hosts_file: Path, plan: Plan) -> None:
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        hosts_file: Path | None,
+        plan: Plan,
+        resolver: AbstractResolver | None = None,
+    ) -> None:
         self._endpoints = endpoints
         self._hosts_file = hosts_file
+        self._resolver = resolver or NoDns()
         self._plan = plan
         self._record = Record()
         self._stop = threading.Event()
@@ -108,7 +118,7 @@ class BackgroundWriters:
         return time.monotonic() - self._began_s
 
     async def _write(self) -> Account:
-        client = QuorumClient(self._endpoints, hosts_file=self._hosts_file, resolver=NoDns())
+        client = QuorumClient(self._endpoints, hosts_file=self._hosts_file, resolver=self._resolver)
         async with client:
             writers = Writers(client, self._record, self._plan, self._clock)
             async with asyncio.TaskGroup() as group:

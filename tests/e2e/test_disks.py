@@ -1,0 +1,42 @@
+"""Lost disks: emptied under the process, or the claim and the volume deleted as well."""
+
+import pytest
+
+ROLES = pytest.mark.parametrize("role", ["follower", "leader"])
+
+
+@ROLES
+def test_disk_emptied(case, role):
+    """A volume emptied under the running process"""
+    quorum = case.formed(3)
+    voters, node_id = quorum.voters(), quorum.one(role)
+    pod = quorum.pod(node_id)
+    claims = quorum.uids("persistentvolumeclaims")
+    with case.timed(quorum):
+        case.ground.wipe(quorum.namespace, pod, quorum.claim(pod))
+        quorum.until_replaced(node_id, voters[node_id])
+    assert _others(quorum.voters(), node_id) == _others(voters, node_id)
+    assert quorum.uids("persistentvolumeclaims") == claims
+    case.figures.measures[f"disk_recovery_{role}_s"] = case.figures.seconds
+
+
+@ROLES
+def test_claim_deleted(case, role):
+    """Claim, volume and data deleted under the running process"""
+    quorum = case.formed(3)
+    voters, node_id = quorum.voters(), quorum.one(role)
+    pod = quorum.pod(node_id)
+    claim = quorum.claim(pod)
+    body = case.ground.api.one("persistentvolumeclaims", claim, quorum.namespace)
+    with case.timed(quorum):
+        quorum.kubectl("delete", "pvc", claim, "--wait=false")
+        case.ground.kubectl("delete", "pv", body["spec"]["volumeName"], "--wait=false")
+        case.ground.wipe(quorum.namespace, pod, claim)
+        quorum.until_replaced(node_id, voters[node_id])
+    assert _others(quorum.voters(), node_id) == _others(voters, node_id)
+    assert quorum.uids("persistentvolumeclaims")[claim] != body["metadata"]["uid"]
+    case.figures.measures[f"claim_recovery_{role}_s"] = case.figures.seconds
+
+
+def _others(voters, node_id):
+    return {found: uuid for found, uuid in voters.items() if found != node_id}

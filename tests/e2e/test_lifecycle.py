@@ -1,0 +1,61 @@
+"""A quorum comes, grows and shrinks, alone or beside another."""
+
+import time
+
+
+def test_formation(case):
+    """Formation, from `kubectl apply`, with clients that already write"""
+    quorum = case.quorum()
+    quorum.apply(voters=3)
+    began = time.monotonic()
+    writing = case.writing(quorum)
+    case.figures.measures["first_write_s"] = round(time.monotonic() - began, 1)
+    quorum.until_ready(3)
+    case.figures.seconds = round(time.monotonic() - began, 1)
+    case.figures.until = "three voters, caught up"
+    assert sorted(quorum.voters()) == [0, 1, 2]
+    writing.finish()
+
+
+def test_scale(case):
+    """Scaled from 3 voters to 5 and back to 3"""
+    quorum = case.formed(3)
+    before = quorum.voters()
+    with case.timed(quorum) as seconds:
+        quorum.kubectl("scale", "krq", quorum.name, "--replicas=5")
+        quorum.until_ready(5)
+        case.figures.measures["scale_up_s"] = round(seconds(), 1)
+        assert sorted(quorum.voters()) == [0, 1, 2, 3, 4]
+        quorum.kubectl("scale", "krq", quorum.name, "--replicas=3")
+        quorum.until_ready(3)
+    case.figures.until = "three voters again"
+    assert quorum.voters() == before
+    assert sorted(quorum.uids("pods")) == ["demo-0", "demo-1", "demo-2"]
+    assert len(quorum.uids("persistentvolumeclaims")) == 5, "claims are kept"
+
+
+def test_two_quorums(case):
+    """Two quorums of one name in two namespaces, each loses a disk at the same moment"""
+    quorums = [case.quorum(), case.quorum()]
+    for quorum in quorums:
+        quorum.apply(voters=3)
+    for quorum in quorums:
+        quorum.until_ready(3)
+    ids = {quorum.status()["clusterId"] for quorum in quorums}
+    assert len(ids) == 2
+    writings = [case.writing(quorum) for quorum in quorums]
+    before = [quorum.voters() for quorum in quorums]
+    broken = [quorum.follower() for quorum in quorums]
+    began = time.monotonic()
+    for quorum, node_id in zip(quorums, broken, strict=True):
+        pod = quorum.pod(node_id)
+        case.ground.wipe(quorum.namespace, pod, quorum.claim(pod))
+    for quorum, node_id, voters in zip(quorums, broken, before, strict=True):
+        quorum.until_replaced(node_id, voters[node_id])
+    case.figures.seconds = round(time.monotonic() - began, 1)
+    case.figures.until = "full redundancy of both"
+    for writing in writings:
+        writing.finish()
+    assert {quorum.status()["clusterId"] for quorum in quorums} == ids
+    uuids = [set(quorum.voters().values()) for quorum in quorums]
+    assert not uuids[0] & uuids[1]

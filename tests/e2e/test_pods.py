@@ -1,0 +1,35 @@
+"""Pods and containers that end."""
+
+import pytest
+
+ROLES = pytest.mark.parametrize("role", ["follower", "leader"])
+
+
+@ROLES
+def test_pod_deleted(case, role):
+    """A pod deleted"""
+    quorum = case.formed(3)
+    voters, pod = quorum.voters(), quorum.pod(quorum.one(role))
+    before = quorum.uids("pods")[pod]
+    with case.timed(quorum):
+        quorum.kubectl("delete", "pod", pod, "--wait=false")
+        quorum.until_anew(pod, before)
+    assert quorum.voters() == voters, "a pod comes back with its disk"
+    if role == "leader":
+        case.figures.measures["switchover_s"] = case.figures.stall_s
+
+
+@ROLES
+def test_container_killed(case, role):
+    """A container killed by SIGKILL"""
+    quorum = case.formed(3)
+    voters, pod = quorum.voters(), quorum.pod(quorum.one(role))
+    epoch, uids, restarts = quorum.status()["epoch"], quorum.uids("pods"), quorum.restarts(pod)
+    with case.timed(quorum):
+        case.ground.kill(quorum.namespace, pod)
+        quorum.until_restarted(pod, restarts)
+    assert quorum.voters() == voters
+    assert quorum.uids("pods") == uids, "the kubelet started it again"
+    if role == "leader":
+        quorum.until("another epoch told", lambda: quorum.status()["epoch"] > epoch)
+        case.figures.measures["failover_s"] = case.figures.stall_s

@@ -1,0 +1,62 @@
+"""Volumes that fail in the kernel's own way: read-only after an error, and full."""
+
+import json
+
+import pytest
+
+SIZE = "64Mi"
+
+
+def formed(case):
+    if case.ground.small_disks is None:
+        pytest.skip("needs volumes that can be broken: our own nodes have them")
+    return case.formed(3, storage={"size": SIZE, "className": case.ground.small_disks})
+
+
+def last_end(quorum, pod):
+    """Exit code and message of the pod's container when it ended last."""
+    body = quorum.ground.api.one("pods", pod, quorum.namespace)
+    for status in (body or {}).get("status", {}).get("containerStatuses", []):
+        for state in (status["state"], status.get("lastState", {})):
+            if "terminated" in state:
+                return state["terminated"]["exitCode"], state["terminated"].get("message", "")
+    return None, ""
+
+
+def test_volume_read_only(case):
+    """A volume that refuses writes after an error of its file system, of the leader"""
+    quorum = formed(case)
+    voters, node_id = quorum.voters(), quorum.leader()
+    pod = quorum.pod(node_id)
+    with case.timed(quorum) as seconds:
+        case.ground.break_volume(quorum.namespace, quorum.claim(pod), "read-only")
+        quorum.until("the node ends", lambda: last_end(quorum, pod)[0] == 10)
+        said = json.loads(last_end(quorum, pod)[1])
+        assert said["code"] == "STORAGE_FAILED", said
+        quorum.until("told", lambda: pod in quorum.condition("PodsBlocked").get("message", ""))
+        assert quorum.condition("Degraded")["status"] == "True"
+        case.figures.measures["told_s"] = round(seconds(), 1)
+        quorum.until("an event", lambda: quorum.events("CrashLoopBackOff"))
+        quorum.until("replaced", lambda: quorum.voters().get(node_id) != voters[node_id], 400)
+        quorum.until_ready(3)
+    case.figures.until = "full redundancy on another volume"
+
+
+def test_volume_full(case):
+    """A volume that is full, of the leader; then room is made"""
+    quorum = formed(case)
+    voters, node_id = quorum.voters(), quorum.leader()
+    pod = quorum.pod(node_id)
+    with case.timed(quorum) as seconds:
+        case.ground.break_volume(quorum.namespace, quorum.claim(pod), "full")
+        quorum.until("another leads", lambda: quorum.status()["leader"]["nodeId"] != node_id)
+        quorum.until("the node ends", lambda: last_end(quorum, pod)[0] == 16)
+        said = json.loads(last_end(quorum, pod)[1])
+        assert said["code"] == "STORAGE_FULL", said
+        quorum.until("told", lambda: pod in quorum.condition("PodsBlocked").get("message", ""))
+        assert quorum.condition("Available")["status"] == "True"
+        case.figures.measures["told_s"] = round(seconds(), 1)
+        assert quorum.voters() == voters, "a full disk is not replaced by one of the same size"
+        case.ground.mend_volume(quorum.namespace, quorum.claim(pod))
+        quorum.until_ready(3)
+    assert quorum.voters() == voters

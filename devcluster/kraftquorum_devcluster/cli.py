@@ -82,6 +82,8 @@ def up(
         cluster = RealCluster(state_dir, keep_data=True, nodes=nodes, images=image or [])
     else:
         cluster = DevCluster(state_dir, keep_data=True)
+    # Told to end while it starts, it cleans up, as at Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if is_locked(cluster.state_dir):
         _say(f"already up: {cluster.attach().server_url}")
     else:
@@ -90,7 +92,6 @@ def up(
     typer.echo(f"export KUBECONFIG={cluster.kubeconfig}")
     if foreground:
         sys.stdout.flush()
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             cluster.wait()
         except KeyboardInterrupt:

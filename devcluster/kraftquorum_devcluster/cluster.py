@@ -173,7 +173,7 @@ class DevCluster:
         if process is not None and process.stdin is not None:
             process.stdin.close()
         deadline = time.monotonic() + _STOP_TIMEOUT_S
-        while process.poll() is None if process is not None else is_locked(self.state_dir):
+        while process.poll() is None if process is not None else _runs(pid):
             if time.monotonic() > deadline:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -334,3 +334,12 @@ class DevCluster:
             "KUBECONFIG": str(self.kubeconfig),
             "KUBECACHEDIR": str(self.state_dir / "kubectl-cache"),
         }
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process, which need not be a child of this one, has not ended yet."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return not status.rpartition(")")[2].lstrip().startswith("Z")

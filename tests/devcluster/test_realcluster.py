@@ -152,14 +152,13 @@ def test_cluster_ends_with_the_process_that_started_it(state_dir):
     assert leftovers(state_dir) == []
 
 
-@pytest.mark.parametrize("after_s", [0.5, 4.0])
-def test_start_that_is_interrupted_is_cleaned_up(state_dir, after_s):
+@pytest.mark.parametrize("moment", ["lock", "netns/node-1", "logs/node-1/kubelet.log"])
+def test_start_that_is_interrupted_is_cleaned_up(state_dir, moment):
     program = str(Path(sys.executable).with_name("devcluster"))
     command = [program, "up", "--node=kubelet", "--nodes=1", f"--state-dir={state_dir}"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as starting:
-        until((state_dir / "lock").exists, "begun")
-        time.sleep(after_s)
-        starting.send_signal(signal.SIGINT)
+        until((state_dir / moment).exists, f"begun so far that there is {moment}")
+        starting.send_signal(signal.SIGTERM)
     until(lambda: leftovers(state_dir) == [], "all gone", timeout_s=20)
     down = subprocess.run(
         [program, "down", f"--state-dir={state_dir}"], capture_output=True, text=True, check=True

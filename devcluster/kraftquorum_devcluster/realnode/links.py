@@ -86,7 +86,7 @@ class Links:
         Raises:
             StartError: A command failed.
         """
-        self._remove_stale()
+        self.remove()
         private_dir(self._directory)
         for name in (HUB, *map(node_name, self._nodes)):
             self.path(name).touch()
@@ -146,8 +146,14 @@ class Links:
         forward = "echo 1 > /proc/sys/net/ipv4/ip_forward"
         _run(["nsenter", f"--net={peer}", "sh", "-c", forward])
 
-    def _remove_stale(self) -> None:
-        """Wait for, or remove, what a killed cluster of the same number left."""
+    def remove(self) -> None:
+        """Take the machine's device and routes away, also those that a killed cluster left.
+
+        The kernel does it too, once the last namespace has gone, but in its own time.
+
+        Raises:
+            StartError: The device cannot be removed.
+        """
         deadline = time.monotonic() + _GONE_S
         while Path("/sys/class/net", self._network.device).exists():
             with contextlib.suppress(StartError):

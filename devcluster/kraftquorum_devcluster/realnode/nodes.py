@@ -147,9 +147,10 @@ class RealNodes:
     def clean_up(self) -> None:
         """Remove what the kernel keeps after the last process. Mounts go with their namespace."""
         try:
+            self._links.remove()
             remove_cgroups(self._state_dir)
-        except OSError as error:
-            _log.warning("cgroups not removed", error=str(error))
+        except (OSError, StartError) as error:
+            _log.warning("not all removed", error=str(error))
 
     async def _start_shared(self, control_plane: ControlPlane) -> None:
         server, authority = control_plane.server_url, control_plane.pki.ca.certificate

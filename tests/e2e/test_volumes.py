@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-SIZE = "64Mi"
+SIZE = "256Mi"
 
 
 def formed(case):

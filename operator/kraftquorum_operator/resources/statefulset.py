@@ -171,6 +171,8 @@ def _environment(owner: Owner, spec: QuorumSpec) -> list[Body]:
         "RAFTNODE_PEER_ADVERTISED": f"$(POD_NAME).{domain}:{names.PEER_PORT}",
         "RAFTNODE_API_ADVERTISED": f"$(POD_NAME).{domain}:{names.API_PORT}",
         "RAFTNODE_BOOTSTRAP_SERVERS": peers,
+        # For commands in the pod (`kubectl exec`): the node does not listen on localhost.
+        "RAFTNODE_BOOTSTRAP_SERVER": f"$(POD_IP):{names.API_PORT}",
         "RAFTNODE_FETCH_TIMEOUT_MS": str(node.fetch_timeout_ms),
         "RAFTNODE_FETCH_MAX_WAIT_MS": str(fetch_max_wait_ms(node)),
         "RAFTNODE_ELECTION_TIMEOUT_MS": str(node.election_timeout_ms),

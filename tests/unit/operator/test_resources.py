@@ -142,3 +142,11 @@ def test_leadership_is_handed_over_before_the_end_and_within_the_grace() -> None
     node_grace_ms = NodeSettings.model_fields["shutdown_grace_ms"].default
     whole_ms = int(timeout.partition("=")[2]) + node_grace_ms
     assert whole_ms + 2000 <= 1000 * pod["terminationGracePeriodSeconds"]
+
+
+def test_commands_in_a_pod_begin_where_its_node_listens() -> None:
+    (container,) = bodies()["StatefulSet/demo"]["spec"]["template"]["spec"]["containers"]
+    told = {one["name"]: one.get("value") for one in container["env"]}
+    option = CliRunner().invoke(make_app(), ["kv", "get", "--help"], env={"COLUMNS": "200"})
+    assert "RAFTNODE_BOOTSTRAP_SERVER" in option.output
+    assert told["RAFTNODE_BOOTSTRAP_SERVER"] == told["RAFTNODE_API_LISTEN"]

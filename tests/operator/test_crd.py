@@ -43,6 +43,7 @@ def refusal(cluster: DevCluster, namespace: str, text: str) -> str:
         ({"votters": 3}, r'unknown field "spec\.votters"'),
         ({"storage": {"sise": "1Gi"}}, r'unknown field "spec\.storage\.sise"'),
         ({"storage": {"size": "big"}}, r"spec\.storage\.size.*should match"),
+        ({"storage": {"size": "255Mi"}}, r"spec\.storage\.size.*must be at least 256Mi"),
         (
             {"replacement": {"policy": "Sometimes"}},
             r'spec\.replacement\.policy.*supported values: "Automatic", "Manual", "Off"',

@@ -37,6 +37,17 @@ class SpecModel(BaseModel):
 class Storage(SpecModel):
     """The volume of each replica. Immutable: a new size needs a new quorum for now."""
 
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            {
+                "rule": "quantity(self.size).compareTo(quantity('256Mi')) >= 0",
+                "fieldPath": ".size",
+                "message": "storage.size must be at least 256Mi: nodes keep 64 MiB in reserve, and "
+                "take writes only while twice as much is free",
+            }
+        )
+    )
+
     size: Annotated[str, Field(pattern=QUANTITY, max_length=20)] = "1Gi"
     """Size of each volume, as Kubernetes writes quantities, e.g. `10Gi`."""
     class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None

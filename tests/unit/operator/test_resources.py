@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,10 @@ def test_commands_in_a_pod_begin_where_its_node_listens() -> None:
     option = CliRunner().invoke(make_app(), ["kv", "get", "--help"], env={"COLUMNS": "200"})
     assert "RAFTNODE_BOOTSTRAP_SERVER" in option.output
     assert told["RAFTNODE_BOOTSTRAP_SERVER"] == told["RAFTNODE_API_LISTEN"]
+
+
+def test_the_smallest_volume_that_is_allowed_has_room_beyond_the_nodes_reserve() -> None:
+    rules = QuorumSpec.model_json_schema()["$defs"]["Storage"]["x-kubernetes-validations"]
+    (mebibytes,) = (int(re.findall(r"'(\d+)Mi'", rule["rule"])[0]) for rule in rules)
+    reserve = NodeSettings.model_fields["disk_reserve_bytes"].default
+    assert mebibytes << 20 >= 3 * reserve, "twice the reserve must be free to write"

@@ -15,7 +15,6 @@ CLUSTERS ?= 3
 SEEDS ?= 1000
 FROM ?= 0
 TAG ?= dev
-E2E ?= tests/e2e
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
@@ -36,15 +35,21 @@ demo: $(READY) ## Show the whole promise on this machine (HOLD=1 leaves it runni
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
 	@$(BIN)/devcluster build
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka" -q
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not chart and not image" -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not extended and not chart and not image" -q
 	@$(MAKE) --no-print-directory demo SHORT=1
+
+extended: $(READY) ## Run the longer tests on clusters of the process node: rolls, restores, bad clusters, contract
+	@$(BIN)/devcluster build
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and extended" -q
 
 unit: $(READY) ## Run the tests that need no cluster
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka" -q
 
 e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kubelet (root), kind, current
 	@$(BIN)/devcluster build --tools >/dev/null
-	$(BIN)/pytest $(E2E) -m e2e -q $(if $(K),-k "$(K)")
+	@cluster=$$($(BIN)/python -m kraftquorum_devcluster.e2e) && echo "cluster: $$cluster" && \
+	tests="tests/e2e $$(test $$cluster != kubelet || echo tests/contract tests/devcluster)" && set -x && \
+	CLUSTER=$$cluster $(BIN)/pytest $${E2E:-$$tests} -m e2e -q -s $(if $(K),-k "$(K)")
 
 e2e-docs: $(READY) ## Take the report of the last `make e2e` into docs/reference and docs/explain
 	@$(BIN)/python -m kraftquorum_devcluster.e2e.tables build/e2e/report.json
@@ -109,4 +114,4 @@ image: $(READY) ## Build both images and write them as archives: TAG=… names t
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test unit e2e e2e-docs sim kafka bench lint fix crds chart manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim kafka bench lint fix crds chart manifests reference lock image clean

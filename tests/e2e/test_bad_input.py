@@ -1,6 +1,7 @@
 """Wishes that cannot be fulfilled: told by name, nothing half done, mended by the next wish."""
 
 import json
+import time
 
 
 def blocked(quorum, *words):
@@ -59,9 +60,12 @@ def test_storage_class_that_is_nowhere(case):
     quorum.until("told", lambda: blocked(quorum, "data-demo-0", "nowhere"))
     assert quorum.status()["phase"] == "Forming"
     assert "clusterId" not in quorum.status()
+    began = time.monotonic()
     quorum.remove()
     quorum.kubectl("delete", "pvc", "--all", "--timeout=60s")
     quorum.apply(voters=3)
     quorum.until_ready(3)
+    case.figures.seconds = round(time.monotonic() - began, 1)
+    case.figures.until = "three voters, caught up"
     writing = case.writing(quorum)
     writing.finish()

@@ -8,7 +8,7 @@ def test_uninstall_and_install(case):
     uids, claims = quorum.uids("pods"), quorum.uids("persistentvolumeclaims")
     with case.timed(quorum):
         case.release.uninstall()
-        assert case.release.pods() == {}
+        quorum.until("the operator's pod gone", lambda: not case.release.pods())
         assert quorum.body(), "the CRD and the resource stay"
         pod = quorum.pod(quorum.follower())
         restarts = quorum.restarts(pod)

@@ -23,6 +23,18 @@ def last_end(quorum, pod):
     return None, ""
 
 
+def ended(quorum, pod, code, reason):
+    """Wait until the pod's node ended so, and the resource tells it."""
+    quorum.until("the node ends", lambda: last_end(quorum, pod)[0] == code)
+    said = json.loads(last_end(quorum, pod)[1])
+    assert said["reason"] == reason, said
+    quorum.until(
+        "told", lambda: pod in quorum.status()["message"] and reason in quorum.status()["message"]
+    )
+    assert quorum.condition("Degraded")["status"] == "True"
+    quorum.until("others lead", lambda: quorum.condition("Available")["status"] == "True")
+
+
 def test_volume_read_only(case):
     """A volume that refuses writes after an error of its file system, of the leader"""
     quorum = formed(case)
@@ -30,16 +42,11 @@ def test_volume_read_only(case):
     pod = quorum.pod(node_id)
     with case.timed(quorum) as seconds:
         case.ground.break_volume(quorum.namespace, quorum.claim(pod), "read-only")
-        quorum.until("the node ends", lambda: last_end(quorum, pod)[0] == 10)
-        said = json.loads(last_end(quorum, pod)[1])
-        assert said["code"] == "STORAGE_FAILED", said
-        quorum.until("told", lambda: pod in quorum.condition("PodsBlocked").get("message", ""))
-        assert quorum.condition("Degraded")["status"] == "True"
+        ended(quorum, pod, 10, "STORAGE_FAILED")
         case.figures.measures["told_s"] = round(seconds(), 1)
         quorum.until("an event", lambda: quorum.events("CrashLoopBackOff"))
-        quorum.until("replaced", lambda: quorum.voters().get(node_id) != voters[node_id], 400)
-        quorum.until_ready(3)
-    case.figures.until = "full redundancy on another volume"
+        quorum.until_replaced(node_id, voters[node_id])
+    case.figures.until = "full redundancy, on another volume"
 
 
 def test_volume_full(case):
@@ -47,16 +54,13 @@ def test_volume_full(case):
     quorum = formed(case)
     voters, node_id = quorum.voters(), quorum.leader()
     pod = quorum.pod(node_id)
+    claims = quorum.uids("persistentvolumeclaims")
     with case.timed(quorum) as seconds:
         case.ground.break_volume(quorum.namespace, quorum.claim(pod), "full")
-        quorum.until("another leads", lambda: quorum.status()["leader"]["nodeId"] != node_id)
-        quorum.until("the node ends", lambda: last_end(quorum, pod)[0] == 16)
-        said = json.loads(last_end(quorum, pod)[1])
-        assert said["code"] == "STORAGE_FULL", said
-        quorum.until("told", lambda: pod in quorum.condition("PodsBlocked").get("message", ""))
-        assert quorum.condition("Available")["status"] == "True"
+        ended(quorum, pod, 16, "STORAGE_FULL")
         case.figures.measures["told_s"] = round(seconds(), 1)
-        assert quorum.voters() == voters, "a full disk is not replaced by one of the same size"
+        quorum.until("an event", lambda: quorum.events("CrashLoopBackOff"))
         case.ground.mend_volume(quorum.namespace, quorum.claim(pod))
         quorum.until_ready(3)
-    assert quorum.voters() == voters
+    assert quorum.voters() == voters, "a full disk is not replaced by one of the same size"
+    assert quorum.uids("persistentvolumeclaims") == claims

@@ -26,10 +26,11 @@ from kraftquorum_operator.plan.actions import (
 )
 from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, first_block
 
-REPLACE_ME_RESTARTS = {12: 2, 13: 2, STALE: 2, 10: 5}
+REPLACE_ME_RESTARTS = {12: 2, 13: 2, STALE: 2, 10: 3}
 """Exit codes that speak of the disk, and after how many restarts they are believed:
 12 corrupt, 13 identity (the node asks to be replaced), 17 stale (a peer told it that it is an
-old copy, S3), 10 failed write or fsync."""
+old copy, S3), 10 failed write or fsync. A kubelet lets 30 s pass before the third restart, so a
+fault that a moment clears costs no disk."""
 
 STUCK_POD_MS = 10_000
 """How long a pod may wait for a claim that is not there before it is made again."""

@@ -430,6 +430,10 @@ def test_a_node_that_asks_to_be_replaced_loses_its_claim_first_then_its_pod() ->
     assert decision.uid == "pod-2"
 
 
+def test_a_disk_that_fails_at_three_restarts_is_replaced() -> None:
+    assert isinstance(decided(broken(10, 3)), act.DeleteClaim)
+
+
 def test_a_node_that_was_told_that_it_is_an_old_copy_loses_its_claim() -> None:
     """S3: content that was put back beneath its claim, told by the other voters."""
     assert blocked_by(broken(17, 1)) == "node_answers"
@@ -443,7 +447,7 @@ def test_a_node_that_was_told_that_it_is_an_old_copy_loses_its_claim() -> None:
     [
         (broken(12, 1), SPEC, "node_answers"),
         (broken(1, 500), SPEC, "node_answers"),
-        (broken(10, 4), SPEC, "node_answers"),
+        (broken(10, 2), SPEC, "node_answers"),
         (broken(13, 2), spec(replacement={"policy": "Manual"}), "deletion_policy_allows"),
         (broken(13, 2), spec(replacement={"policy": "Off"}), "deletion_policy_allows"),
         (with_quorum(broken(13, 2), confirmed=False), SPEC, "confirmed_voters_required"),

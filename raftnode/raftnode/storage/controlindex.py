@@ -6,14 +6,16 @@ recovery point; those above it are found by the scan of the tail. It holds place
 records: each batch is read from the log, its checksum and epoch are checked, so that the
 file can hide nothing but by leaving it out, which its own checksum tells.
 
-It is written before the recovery point moves over a new control batch, and before a
-truncation drops one. Missing or damaged: the log is read from its start, and the file
-is made again.
+It is written before the recovery point moves, and before a truncation drops a control batch.
+It names the recovery points that it may stand beside: the one of then, and the one that the
+point is about to move to. Beside any other, a program that does not know the file has moved the
+point over control batches of its own; the file says nothing of those. Such a file counts as
+missing. Missing or damaged: the log is read from its start, and the file is made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +26,8 @@ from raftnode.storage.sealed import JsonValue, integer, seal, unseal
 
 FILE_NAME = "control-batches.json"
 _LIMIT_BYTES = 64 << 20
-_VERSION = 1
+_VERSION = 2
+"""1: without the recovery points."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,28 +38,54 @@ class ControlPlace:
     position: int
 
 
-def write_control_places(files: Files, path: Path, places: Sequence[ControlPlace]) -> None:
-    """Replace the file durably."""
+@dataclass(frozen=True, slots=True)
+class ControlPlaces:
+    """What the file says.
+
+    Attributes:
+        recovery_points: beside which of them it lists all control batches below.
+        places: in the order of the log.
+    """
+
+    recovery_points: frozenset[Offset]
+    places: tuple[ControlPlace, ...]
+
+
+def write_control_places(
+    files: Files, path: Path, places: Sequence[ControlPlace], recovery_points: Collection[Offset]
+) -> None:
+    """Replace the file durably.
+
+    Args:
+        files: the file layer.
+        path: of the file.
+        places: all control batches below each of the recovery points; later ones do no harm.
+        recovery_points: the one on the disk, and the one that is about to be.
+    """
     batches: list[JsonValue] = [[place.offset, place.position] for place in places]
-    files.replace(path, seal({"version": _VERSION, "batches": batches}))
+    points: list[JsonValue] = [*sorted(set(recovery_points))]
+    files.replace(path, seal({"version": _VERSION, "recovery_points": points, "batches": batches}))
 
 
-def read_control_places(files: Files, path: Path) -> tuple[ControlPlace, ...] | None:
-    """Read the file; None if it is missing, damaged or of a later version."""
+def read_control_places(files: Files, path: Path, recovery_point: Offset) -> ControlPlaces | None:
+    """Read the file; None if it is missing, damaged, of another version or another point's."""
     data = files.read_bytes(path, _LIMIT_BYTES)
     if data is None:
         return None
     try:
-        return _decode(data)
+        found = _decode(data)
     except ValueError:
         return None
+    return found if recovery_point in found.recovery_points else None
 
 
-def _decode(data: bytes) -> tuple[ControlPlace, ...]:
+def _decode(data: bytes) -> ControlPlaces:
     fields, intact = unseal(data)
-    batches = fields.get("batches")
-    if not intact or integer(fields, "version", 1) != _VERSION or not isinstance(batches, list):
-        raise ValueError("damaged, or of a later version")
+    batches, points = fields.get("batches"), fields.get("recovery_points")
+    if not intact or integer(fields, "version", 1) != _VERSION:
+        raise ValueError("damaged, or of another version")
+    if not isinstance(batches, list) or not isinstance(points, list):
+        raise ValueError("no recovery points or no places")  # noqa: TRY004
     places: list[ControlPlace] = []
     for pair in batches:
         match pair:
@@ -66,4 +95,5 @@ def _decode(data: bytes) -> tuple[ControlPlace, ...]:
                 raise ValueError(f"{pair!r} is no place")
     if any(one.offset >= two.offset for one, two in pairwise(places)):
         raise ValueError("the places are not in order")
-    return tuple(places)
+    known = frozenset(Offset(point) for point in points if isinstance(point, int))
+    return ControlPlaces(known, tuple(places))

@@ -238,16 +238,17 @@ class Log:
 
     def _raise_recovery_point(self) -> None:
         """All of the log and its indexes are durable: the next start need not look at them."""
-        if self._places_stored != len(self._places):
-            self._store_places()
         self._set_recovery_point(self._end_offset)
 
-    def _store_places(self) -> None:
+    def _store_places(self, recovery_point: Offset) -> None:
+        """Store the places for the recovery point of now and the one that is to come."""
         path = self._directory / controlindex.FILE_NAME
-        write_control_places(self._files, path, self._places)
+        points = {self._recovery_point, recovery_point}
+        write_control_places(self._files, path, self._places, points)
         self._places_stored = len(self._places)
 
     def _set_recovery_point(self, offset: Offset) -> None:
+        self._store_places(offset)
         write_recovery_point(self._files, self._directory / RECOVERY_POINT_FILE, offset)
         self._recovery_point = offset
 
@@ -321,7 +322,7 @@ class Log:
         stored = self._places_stored
         self._places = kept
         if stored > len(kept):
-            self._store_places()
+            self._store_places(self._recovery_point)
 
     def _segment_at(self, offset: Offset) -> int:
         segments = self._segments

@@ -86,7 +86,7 @@ def _begin(files: Files, directory: Path, bases: list[Offset]) -> None:
     if len(bases) > 1 or (bases and (there is None or there.size)):
         raise StorageCorruptError(f"{directory / RECOVERY_POINT_FILE} is missing beside a log")
     Segment.create(files, directory, FIRST_OFFSET).close()
-    write_control_places(files, directory / controlindex.FILE_NAME, ())
+    write_control_places(files, directory / controlindex.FILE_NAME, (), [FIRST_OFFSET])
     write_recovery_point(files, directory / RECOVERY_POINT_FILE, FIRST_OFFSET)
 
 
@@ -119,7 +119,7 @@ class _Recovery:
     def run(self, names: list[str]) -> Recovered:
         """Recover; the names are those in the directory."""
         path = self._directory / controlindex.FILE_NAME
-        stored = read_control_places(self._files, path)
+        stored = read_control_places(self._files, path, self._recovery_point)
         if stored is None:
             self._rebuilt.append(controlindex.FILE_NAME)
         # Without the places all control batches have to be looked for.
@@ -131,7 +131,7 @@ class _Recovery:
                 f"{last.file.path} ends at byte {last.size} (offset {last.end_offset}), "
                 f"but the log was durable up to offset {self._durable}"
             )
-        control = self._control_batches(stored or (), trusted)
+        control = self._control_batches(stored.places if stored else (), trusted)
         self._check_epoch_starts(trusted, {one.batch.base_offset for one in control})
         self._make_durable(last)
         epochs = self._epochs.truncated(last.end_offset)
@@ -139,8 +139,9 @@ class _Recovery:
             write_epochs(self._files, self._directory / EPOCHS_FILE, epochs)
         self._remove_orphans(names)
         places = tuple(ControlPlace(one.batch.base_offset, one.position) for one in control)
-        if places != stored:
-            write_control_places(self._files, path, places)
+        points = {self._recovery_point, last.end_offset}
+        if stored is None or places != stored.places or not points <= stored.recovery_points:
+            write_control_places(self._files, path, places, points)
         self._mark.raise_to(last.end_offset)
         if self._recovery_point != last.end_offset:
             write_recovery_point(

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from raftnode.core.types import NO_EPOCH, Offset
+from raftnode.core.types import FIRST_OFFSET, NO_EPOCH, Offset
 from raftnode.errors import DecodeError, RaftnodeError
 from raftnode.storage import controlindex
 from raftnode.storage.batch import MAX_OFFSET, BatchHeader, iter_records
+from raftnode.storage.checkpoints import RECOVERY_POINT_FILE, read_recovery_point
 from raftnode.storage.controlindex import ControlPlace, read_control_places
 from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
 from raftnode.storage.epochs import EpochIndex, EpochStart, read_epochs
@@ -196,9 +197,16 @@ class _Checkpoints:
             made.findings.append(Finding("damage", path, None, None, str(error)))
         if log.recovery_point is not None:
             path = log.directory / controlindex.FILE_NAME
-            made.places = read_control_places(files, path)
-            if made.places is None:
-                reason = "missing or damaged; the next start reads the whole log to make it"
+            stored = read_control_places(files, path, log.recovery_point)
+            if stored is None:  # beside a running node, which has moved the point since
+                point = read_recovery_point(files, log.directory / RECOVERY_POINT_FILE)
+                stored = read_control_places(files, path, point or FIRST_OFFSET)
+            made.places = None if stored is None else stored.places
+            if stored is None:
+                reason = (
+                    "missing, damaged or another recovery point's; the next start reads the "
+                    "whole log to make it"
+                )
                 made.findings.append(Finding("derived", path, None, None, reason))
         return made
 

@@ -53,8 +53,17 @@ class Lease:
     async def run(self) -> None:
         """Take or renew the Lease, for ever."""
         while True:
-            with suppress(KubeError):
+            try:
                 await self.step()
+            except KubeError:
+                pass
+            except asyncio.CancelledError:
+                # kopf, when it ends to be begun anew, cancels every task that was made since its
+                # start, such as a host's resolution that our request waits for. Nobody has
+                # cancelled us then; without the Lease this operator would do nothing for ever.
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
             await asyncio.sleep(self._duration_s / 4 if self.held else self._duration_s / 8)
 
     async def step(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 
 import pytest
@@ -113,3 +114,28 @@ async def test_a_released_lease_is_taken_at_once(world) -> None:
     await second.step()
     assert (first.held, second.held) == (False, True)
     assert world[0].body["spec"]["leaseTransitions"] == 2
+
+
+async def test_a_request_that_is_cancelled_beneath_it_does_not_end_the_keeping(world) -> None:
+    """As kopf does, when it ends to be begun anew, to a host's resolution under way."""
+    kube, clock = world
+    keeper = Lease(kube, namespace="n", name="l", identity="a", duration_s=0.08, clock=clock)
+    get, asked = kube.get, asyncio.Event()
+
+    async def slow(*of: str) -> dict | None:
+        if not asked.is_set():
+            asked.set()
+            await asyncio.shield(resolution)
+        return await get(*of)
+
+    kube.get = slow
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        resolution = group.create_task(asyncio.Event().wait())
+        running = group.create_task(keeper.run())
+        await asked.wait()
+        resolution.cancel()
+        while not keeper.held:
+            assert not running.done()
+            await asyncio.sleep(0.01)
+        running.cancel()
+    assert running.cancelled(), "it still ends when it is told to"

@@ -11,8 +11,12 @@ ROWS = [line for line in PAGE.splitlines() if re.match(r"\| S\d+ \|", line)]
 HOMES = [ROOT / "raftnode/raftnode", ROOT / "operator/kraftquorum_operator", ROOT]
 
 
+LAST = 31
+"""S1 to S30 are fixed; those after them were found since."""
+
+
 def test_every_rule_has_a_row_in_order():
-    assert [int(row.split("|")[1].strip()[1:]) for row in ROWS] == list(range(1, 31))
+    assert [int(row.split("|")[1].strip()[1:]) for row in ROWS] == list(range(1, LAST + 1))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip())

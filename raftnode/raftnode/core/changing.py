@@ -185,8 +185,10 @@ def _finish_committed(replica: Replica, role: Leader) -> None:
         for request_id in sorted(change.request_ids):
             replica.emit(VoterChangeCompleted(request_id, record, replica.log.voters))
         _remove_replaced(replica, role, change)
-    if not replica.is_voter and replica.log.voter_record.offset < replica.high_watermark:
-        # P30: a leader that removed itself leads until that is committed.
+    settled = replica.log.voter_record.offset < replica.high_watermark
+    if not replica.is_voter and settled and leading.epoch_committed(replica, role):
+        # P30: a leader that removed itself leads until that is committed, and one that was
+        # called (S31) until a majority of the voters has its log and can do without it.
         leading.resign(replica, role)
 
 

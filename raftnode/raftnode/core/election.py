@@ -1,4 +1,4 @@
-"""Elections: who stands, who grants, who wins (P5-P11, P40, S7, S9; KIP-996's pre-vote)."""
+"""Elections: who stands, who grants, who wins (P5-P11, P40, S7, S9, S31; KIP-996's pre-vote)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,32 @@ def _judge_pre_vote(replica: Replica, request: VoteRequest) -> bool:
         replica.become_unattached(request.epoch, election_at_ms=replica.first_election_deadline())
     if has_fresh_leader(replica):
         return False
-    return request.last >= replica.log.position
+    if request.last < replica.log.position:
+        _be_called(replica, request.candidate)
+        return False
+    return True
+
+
+def _be_called(replica: Replica, candidate: ReplicaKey) -> None:
+    """A candidate counts this replica among its voters, and it must refuse (S31).
+
+    If that candidate, whose set need not be ours, cannot win without it, nobody can:
+    then the longest log has to stand, be it an observer's. It waits long enough for a
+    voter to win without it, and is released when it is not asked again.
+    """
+    if replica.may_stand or not replica.log.voters:
+        return
+    if not replica.is_called:
+        replica.fact("called_to_stand", candidate=str(candidate))
+        match replica.role:
+            case Unattached() | Follower() | Resigned() as role:
+                role.election_at_ms = max(role.election_at_ms, replica.first_election_deadline())
+            case _:
+                pass  # its election of an earlier call is not over
+    config = replica.config
+    # Whoever cannot win asks again within half of this.
+    lasts_ms = 2 * (config.election_timeout_ms + config.election_backoff_max_ms)
+    replica.called_until_ms = replica.now_ms + lasts_ms
 
 
 def _judge_vote(replica: Replica, request: VoteRequest) -> bool:
@@ -200,7 +225,7 @@ def election_deadline(replica: Replica) -> int | None:
             | Follower(election_at_ms=at)
             | Resigned(election_at_ms=at)
         ):
-            return at if replica.may_stand else None
+            return at if replica.may_stand or replica.is_called else None
         case Prospective(gives_up_at_ms=at, retry_at_ms=retry):
             return at if retry is None else retry
         case Candidate(gives_up_at_ms=at):
@@ -219,7 +244,7 @@ def on_election_time(replica: Replica) -> None:
         case Prospective(retry_at_ms=None) as role:
             _back_off(replica, role)
         case Prospective(retries=retries):
-            if replica.may_stand:
+            if replica.may_stand or replica.is_called:
                 stand(replica, retries=retries + 1)
             else:
                 replica.become_unattached(replica.epoch)

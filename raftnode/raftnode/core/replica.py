@@ -57,6 +57,8 @@ class Replica:
     applicable: Offset = FIRST_OFFSET
     disk_low: bool = False
     stopping: bool = False
+    called_until_ms: int = 0
+    """Until then it stands though it is no voter: somebody could not win without it (S31)."""
     halted: bool = False
     now_ms: int = 0
     effects: list[Effect] = field(default_factory=list[Effect])
@@ -86,14 +88,20 @@ class Replica:
 
     @property
     def may_stand(self) -> bool:
-        """Whether it may become candidate.
+        """Whether it may become candidate by itself, once it misses a leader.
 
         KIP-856 would say: a voter. S7: also one whose removal is not known to be
-        committed, for its log may be the only one that can win.
+        committed, for its log may be the only one that can win. Others stand only
+        when they are called (S31).
         """
         if not self.log.voters or self.stopping:
             return False
         return self.may_be_voter(self.key)
+
+    @property
+    def is_called(self) -> bool:
+        """Whether it may become candidate, being no voter, because others need it (S31)."""
+        return self.now_ms < self.called_until_ms and not self.stopping
 
     def may_be_voter(self, key: ReplicaKey) -> bool:
         """Whether a replica is a voter, or was and its removal is not known to be committed."""

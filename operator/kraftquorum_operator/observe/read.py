@@ -11,7 +11,7 @@ from typing import Any, cast
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.nodes import NodeApi
-from kraftquorum_operator.errors import RefusedError
+from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition, QuorumStatus
 from kraftquorum_operator.observe.copies import distrust
@@ -35,6 +35,9 @@ from kraftquorum_operator.resources.build import build, object_key
 from kraftquorum_operator.resources.drift import has_drifted
 from kraftquorum_operator.resources.latch import read_latch
 from kraftquorum_operator.resources.metadata import Body, Owner
+
+EVENTS_S = 2.0
+"""How long a look waits for the events of all objects that lack something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +148,17 @@ def _voters_in_force(seen: Snapshot) -> int:
 async def _events(
     kube: KubeClient, namespace: str, name: str, wanted: list[tuple[str, str]]
 ) -> list[Body]:
-    """Events of objects, where the role lets us read them: only a report depends on them."""
+    """Events of objects, as far as they can be read at once: only a report depends on them.
+
+    The role may not allow it. Large clusters keep events in an etcd of their own, which may be
+    away or slow while all else answers, and that must not hold a repair up.
+    """
     found: list[Body] = []
-    with suppress(RefusedError):
-        for kind, of in wanted:
-            fields = f"involvedObject.kind={kind},involvedObject.name={of or name}"
-            found += await kube.list("Event", namespace, fields=fields)
+    with suppress(KubeError, TimeoutError):
+        async with asyncio.timeout(EVENTS_S):
+            for kind, of in wanted:
+                fields = f"involvedObject.kind={kind},involvedObject.name={of or name}"
+                found += await kube.list("Event", namespace, fields=fields)
     return found
 
 

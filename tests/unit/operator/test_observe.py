@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
 
 from kraftquorum_operator import names
-from kraftquorum_operator.errors import NodeUnreachableError
+from kraftquorum_operator.errors import (
+    KubeError,
+    KubeUnavailableError,
+    NodeUnreachableError,
+    RefusedError,
+)
+from kraftquorum_operator.observe import read
 from kraftquorum_operator.observe.kube import (
     read_budget,
     read_claims,
@@ -238,3 +245,40 @@ def test_ordinals_are_read_off_names_exactly(name: str, ordinal: int | None) -> 
 
 def test_a_replica_is_written_as_id_and_storage() -> None:
     assert str(Replica(3, "abc")) == "3-abc"
+
+
+class KubeWithoutEvents:
+    """Answers about the first object; then it fails, or never answers."""
+
+    def __init__(self, error: KubeError | None) -> None:
+        self.error = error
+        self.asked = 0
+
+    async def list(self, kind: str, *_: str, fields: str) -> list[dict]:
+        self.asked += 1
+        if self.asked == 1:
+            return [{"about": fields}]
+        if self.error is None:
+            await asyncio.Event().wait()
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RefusedError(403, "Forbidden", "no"),
+        KubeUnavailableError(500, "InternalError", "etcdserver: leader changed"),
+        None,
+    ],
+)
+async def test_events_that_cannot_be_read_hold_no_look_up(monkeypatch, error) -> None:
+    """Only a report depends on them, and they may be in an etcd of their own."""
+    monkeypatch.setattr(read, "EVENTS_S", 0.05)
+    wanted = [("StatefulSet", ""), ("PersistentVolumeClaim", "data-demo-1")]
+    kube = KubeWithoutEvents(error)
+    async with asyncio.timeout(5):
+        found = await read._events(kube, "test", "demo", wanted)
+    assert kube.asked == 2
+    assert [event["about"] for event in found] == [
+        "involvedObject.kind=StatefulSet,involvedObject.name=demo"
+    ]

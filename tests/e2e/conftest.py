@@ -295,7 +295,8 @@ def case(
     outcome = request.node.stash.get(OUTCOME, None)
     figures.outcome = outcome.outcome if outcome is not None else "failed"
     if figures.outcome == "failed":
-        figures.why = str(getattr(outcome.longrepr, "reprcrash", ""))[:1000] if outcome else ""
+        crash = getattr(outcome.longrepr, "reprcrash", None) if outcome is not None else None
+        figures.why = str(getattr(crash, "message", "its end was not seen")).splitlines()[0]
         folder = request.config.rootpath / FOLDER / figures.name
         for writing in found.writings:
             writing.give_up()

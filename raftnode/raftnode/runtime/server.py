@@ -72,6 +72,7 @@ class Node:
         self._error: BaseException | None = None
         self._running: Running | None = None
         self._given_up = False
+        self._marked = False
 
     def request_stop(self) -> None:
         """Ask `run` to hand leadership over and end."""
@@ -119,15 +120,20 @@ class Node:
             async with running_node(self.settings, directory, log, tasks, self._fail) as running:
                 self._running = running
                 await self._wanted.wait()
-                if isinstance(self._error, StorageStaleError):
-                    # Whoever told may be away at the next start, and the others know less.
-                    await asyncio.to_thread(directory.mark_stale, str(self._error))
+                await self._mark_if_stale(directory)
                 if self._error is None:
                     await running.hand_over(self.settings.shutdown_grace_ms // 2)
                 self._given_up = True
                 running.give_up()
         finally:
             await tasks.cancel_all()
+        await self._mark_if_stale(directory)  # told only while it was stopping
         # Raised only now that all is taken apart.
         if self._error is not None:
             raise self._error
+
+    async def _mark_if_stale(self, directory: DataDirectory) -> None:
+        """Whoever told may be away at the next start, and the others know less."""
+        if isinstance(self._error, StorageStaleError) and not self._marked:
+            self._marked = True
+            await asyncio.to_thread(directory.mark_stale, str(self._error))

@@ -20,6 +20,7 @@ from raftnode.errors import (
     StorageFailedError,
     StorageIdentityError,
     StorageLostError,
+    StorageStaleError,
 )
 from raftnode.runtime import assembly
 from raftnode.runtime.server import Node
@@ -319,3 +320,24 @@ def counted(disk: FaultDisk, name: str) -> list[str]:
 
     setattr(disk, name, wrapped)
     return calls
+
+
+@pytest.mark.parametrize("when", ["hand_over", "give_up"])
+async def test_a_node_that_is_told_to_be_stale_while_it_stops_is_never_started_again(
+    machine, monkeypatch, when
+):
+    """Whoever told may be away at the next start, which must not depend on it (S3)."""
+    do = getattr(assembly.Running, when)
+
+    def told(running, *given):
+        machine.node._fail(StorageStaleError("2 has seen more"))
+        return do(running, *given)
+
+    monkeypatch.setattr(assembly.Running, when, told)
+    with pytest.raises(StorageStaleError, match="2 has seen more"):
+        async with machine.running():
+            await machine.form()
+    monkeypatch.undo()
+    with pytest.raises(StorageStaleError, match="2 has seen more"):
+        async with machine.running():
+            pass

@@ -136,6 +136,7 @@ class Ground:
         self._env = kubectl_env(kubeconfig)
         self.api = Api(self._kubectl, self._env)
         self._forward: Forward | None = None
+        self._has_tools = False
 
     def __enter__(self) -> Self:
         """Begin to read objects.
@@ -149,6 +150,7 @@ class Ground:
     def __exit__(self, *_: object) -> None:
         if self._forward is not None:
             self._forward.stop()
+        if self._has_tools:
             self.kubectl("delete", "namespace", TOOLS_NAMESPACE, "--wait=false")
         self.api.__exit__()
 
@@ -184,9 +186,11 @@ class Ground:
             StartError, CommandError: The relay did not start.
         """
         if self._forward is None:
+            self._create_tools_namespace()
             start_relay(self.kubectl, TOOLS_NAMESPACE, self.tags.image("node", self.tags.now))
             self._forward = Forward(self._kubectl, self._env, TOOLS_NAMESPACE)
-        return RelayResolver(self._forward.port())
+        self._forward.port()
+        return RelayResolver(self._forward.port)
 
     # -- what breaks -------------------------------------------------------------------------
 
@@ -212,6 +216,7 @@ class Ground:
     def _create_tools_namespace(self) -> None:
         if self.api.one("namespaces", TOOLS_NAMESPACE) is None:
             self.kubectl("create", "namespace", TOOLS_NAMESPACE)
+        self._has_tools = True
 
     def wipe(self, namespace: str, pod: str, claim: str) -> None:
         """Empty a pod's volume under its running process (S4).

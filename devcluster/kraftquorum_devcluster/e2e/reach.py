@@ -11,13 +11,14 @@ import contextlib
 import json
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from kraftquorum_devcluster.errors import CommandError, StartError
+from kraftquorum_devcluster.errors import StartError
 
 from .api import Json
 
@@ -122,10 +123,15 @@ class PodResolver(AbstractResolver):
 
 
 class RelayResolver(AbstractResolver):
-    """Every name to a port of this machine's, behind which the relay connects to it."""
+    """Every name to a port of this machine's, behind which the relay connects to it.
 
-    def __init__(self, forwarded_port: int) -> None:
-        self._forwarded = forwarded_port
+    Args:
+        port_of: Port on this machine at which the relay is reached just now. May block, and
+            raises StartError while it cannot be had.
+    """
+
+    def __init__(self, port_of: Callable[[], int]) -> None:
+        self._port_of = port_of
         self._servers: dict[tuple[str, int], asyncio.Server] = {}
 
     async def resolve(
@@ -147,8 +153,9 @@ class RelayResolver(AbstractResolver):
         self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._forwarded)
-        except OSError:
+            port = await asyncio.to_thread(self._port_of)
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+        except (OSError, StartError):
             writer.close()
             return
         far_writer.write(head)
@@ -179,16 +186,19 @@ class Forward:
         self._env = dict(env)
         self._process: subprocess.Popen[str] | None = None
         self._port = 0
+        self._lock = threading.Lock()
 
     def port(self) -> int:
-        """The port on this machine.
+        """The port on this machine; any thread may ask.
 
         Raises:
             StartError: It did not come up.
         """
-        if self._process is None or self._process.poll() is not None:
-            self._start()
-        return self._port
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self.stop()
+                self._start()
+            return self._port
 
     def _start(self) -> None:
         self._process = subprocess.Popen(
@@ -218,13 +228,11 @@ class Forward:
 
 
 def start_relay(kubectl: Callable[..., str], namespace: str, image: str) -> None:
-    """Start the relay in a namespace of its own.
+    """Start the relay in a namespace.
 
     Raises:
         CommandError: The API server refused it, or it did not become ready.
     """
-    with contextlib.suppress(CommandError):
-        kubectl("create", "namespace", namespace)
     place = ("--namespace", namespace)
     kubectl(*place, "apply", "-f", "-", stdin=json.dumps(relay_pod(image)))
     kubectl(*place, "wait", "--for=condition=Ready", "pod/relay", f"--timeout={_FORWARD_S:.0f}s")

@@ -54,7 +54,7 @@ async def test_the_relay_is_told_the_name_and_then_passes_everything_on():
         writer.close()
 
     forwarded = await asyncio.start_server(far, "127.0.0.1", 0)
-    resolver = reach.RelayResolver(forwarded.sockets[0].getsockname()[1])
+    resolver = reach.RelayResolver(lambda: forwarded.sockets[0].getsockname()[1])
     (found,) = await resolver.resolve(NAME, 9080)
     again = await resolver.resolve(NAME, 9080)
     assert again == [found]

@@ -46,6 +46,7 @@ def main() -> int:
 def summary(outcomes: list[Outcome], failed: int, seconds: float) -> str:
     """One line with counts."""
     faults = sum((outcome.faults for outcome in outcomes), Counter[str]())
+    took_ms = [ms for outcome in outcomes for ms in outcome.progress_ms]
     counted = {
         "seeds": len(outcomes) + failed,
         "failed": failed,
@@ -66,6 +67,11 @@ def summary(outcomes: list[Outcome], failed: int, seconds: float) -> str:
         "voters_put_back": faults["put_back_voter"],
         "told_stale": faults["told_stale"],
         "same_id_twice": faults["twice"],
+        "called_to_stand": faults["called"],
+        "progress_demanded": len(took_ms),
+        "progress_over_budget": sum(o.over_budget for o in outcomes),
+        "progress_ms_mean": sum(took_ms) // max(len(took_ms), 1),
+        "progress_ms_max": max(took_ms, default=0),
     }
     return " ".join(f"{name}={value}" for name, value in counted.items()) + f" in {seconds:.1f} s"
 

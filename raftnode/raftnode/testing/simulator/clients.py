@@ -39,11 +39,11 @@ class Writer:
     acknowledged_end: Offset = FIRST_OFFSET
     """One past the last acknowledged record: what every later read must see."""
 
-    def write(self) -> None:
-        """Send one value to some node that believes it leads."""
+    def write(self) -> bytes | None:
+        """Send one value to some node that believes it leads; None: there is none."""
         leaders = self.world.believed_leaders()
         if not leaders:
-            return
+            return None
         node = self.world.rng.choice(leaders)
         self.written += 1
         value = b"write-%d" % self.written
@@ -60,6 +60,7 @@ class Writer:
                 self._end(value, "unknown" if unknown else "refused")
 
         node.ask(lambda request_id: AppendRequested(request_id, value, 1), answered)
+        return value
 
     def _end(self, value: bytes, outcome: str, last: Offset = NO_OFFSET) -> None:
         self.outcomes[value] = outcome
@@ -122,7 +123,7 @@ class Administrator:
     def act(self) -> None:
         """Ask some believed leader for one sensible change."""
         leaders = self.world.believed_leaders()
-        if not leaders:
+        if not leaders or self.world.calm:
             return
         node = self.rng.choice(leaders)
         assert node.core is not None

@@ -63,7 +63,9 @@ class FaultPlan:
         self.weights["restart"] = WEIGHTS["restart"]
 
     def act(self) -> None:
-        """Do one thing to the world."""
+        """Do one thing to the world, unless it is to be calm."""
+        if self.world.calm:
+            return
         fault = self.rng.choices(list(self.weights), list(self.weights.values()))[0]
         if getattr(self, f"_{fault}")():
             self.counts[fault] += 1

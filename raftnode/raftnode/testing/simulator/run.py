@@ -6,15 +6,15 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from raftnode.core.events import DiskSpaceChanged
 from raftnode.core.roles import Follower, Leader
+from raftnode.testing.simulator import progress
 from raftnode.testing.simulator.invariants import InvariantError
 from raftnode.testing.simulator.world import World
 
 FAULTY_MS = 40_000
 """How long faults go on, in simulated time."""
 HEALED_MS = 30_000
-"""How long the healed world has to find a leader and commit: 30 election time-outs."""
+"""How long the healed world is watched, voters being replaced once it has made progress."""
 
 
 @dataclass(slots=True)
@@ -31,6 +31,10 @@ class Outcome:
     changes: dict[str, int]
     reads: int
     faults: Counter[str] = field(default_factory=Counter[str])
+    progress_ms: tuple[int, ...] = ()
+    """How long each demanded progress took."""
+    over_budget: int = 0
+    """How often none could be demanded."""
 
 
 def run_seed(seed: int, *, trace: bool = False) -> Outcome:
@@ -60,6 +64,8 @@ def run_seed(seed: int, *, trace: bool = False) -> Outcome:
         world.administrator.changes,
         world.reader.answered,
         world.faults.counts,
+        tuple(world.progress.took_ms),
+        world.progress.over_budget,
     )
 
 
@@ -83,29 +89,24 @@ def _live_through_faults(world: World) -> None:
     # Fault upon fault in some seeds; time to get into subtler trouble in others.
     low, high = world.rng.choice([(50, 900), (300, 3000), (500, 6000)])
     world.after(world.rng.choice([0, 3000]), lambda: world.every(low, high, end, world.faults.act))
+    if world.seed % 3 == 2:
+        # Progress in the middle too: what comes after is a quorum that was whole once more.
+        world.run_until(end - world.rng.randint(FAULTY_MS // 4, FAULTY_MS * 3 // 4))
+        progress.demand(world)
     world.run_until(end)
 
 
 def _heal_and_check(world: World) -> None:
     """After healing: a leader, progress, and every log the same (eventual progress)."""
-    world.network.heal()
-    world.end_ghosts()
     end = world.now_ms + HEALED_MS
-    for node in world.nodes:
-        node.die_after_effects = None
-        node.next_flush_fails = False
-        if node.halted:  # S3: its storage went back in time; the operator replaces it
-            world.wipe(node)
-    world.replace_stale()
-    world.start_all()
-    for node in world.nodes:
-        node.take(DiskSpaceChanged(low=False))
     world.every(20, 200, end, world.tell_blank)
     world.every(200, 600, end, world.writer.write)
     world.every(100, 1000, end, world.administrator.act)
     world.every(200, 900, end, world.reader.read)
     world.every(500, 1500, end, world.replace_stale)
     before = world.writer.count("acknowledged")
+    progress.demand(world)
+    world.network.heal()
     world.run_until(end)
     world.run_until(end + 5_000)
     _check_end(world, before)

@@ -19,6 +19,7 @@ from raftnode.testing.simulator.faults import FaultPlan
 from raftnode.testing.simulator.invariants import Checker
 from raftnode.testing.simulator.network import SimNetwork
 from raftnode.testing.simulator.node import SimNode
+from raftnode.testing.simulator.progress import ProgressLog
 
 CLUSTER_ID = "simulated"
 
@@ -40,6 +41,7 @@ class World:
     """
 
     def __init__(self, seed: int, *, voters: int = 3, spares: int = 2, trace: bool = False) -> None:
+        self.seed = seed
         self.rng = random.Random(seed)
         self.now_ms = 1000
         self.config = CoreConfig()
@@ -48,6 +50,9 @@ class World:
         self.trace: list[str] | None = [] if trace else None
         self.lost: set[ReplicaKey] = set()
         self.ghosts: list[SimNode] = []
+        self.calm = False
+        """No fault strikes and no voter is changed while progress is waited for."""
+        self.progress = ProgressLog()
         self._queue: list[_Scheduled] = []
         self._order = 0
         self.checker = Checker()
@@ -81,7 +86,7 @@ class World:
         """Do something after a while."""
         self.at(self.now_ms + delay_ms, action)
 
-    def every(self, low_ms: int, high_ms: int, until_ms: int, action: Callable[[], None]) -> None:
+    def every(self, low_ms: int, high_ms: int, until_ms: int, action: Callable[[], object]) -> None:
         """Do something again and again at random intervals."""
 
         def again() -> None:
@@ -193,6 +198,8 @@ class World:
 
     def record(self, node: SimNode, fact: Fact) -> None:
         """Keep a fact in the trace."""
+        if fact.name == "called_to_stand":
+            self.faults.counts["called"] += 1
         if self.trace is not None:
             fields = " ".join(f"{name}={value}" for name, value in fact.fields)
             self.trace.append(f"{self.now_ms:7d} {node.key.node_id} {fact.name} {fields}")

@@ -1,0 +1,127 @@
+"""What the simulator demands once faults end, and when it demands nothing."""
+
+import pytest
+
+from raftnode.core.replica import Replica
+from raftnode.testing.simulator import progress
+from raftnode.testing.simulator.invariants import InvariantError
+from raftnode.testing.simulator.network import NetworkSettings
+from raftnode.testing.simulator.run import build, run_seed
+from raftnode.testing.simulator.world import World
+
+
+def formed(*, spares: int = 0) -> World:
+    """Three voters with a leader and a write."""
+    world = World(1, voters=3, spares=spares)
+    world.start_all()
+    world.every(20, 100, 10**9, world.tell_blank)
+    progress.demand(world)
+    assert len(world.believed_leaders()) == 1
+    return world
+
+
+def never(_: Replica) -> bool:
+    return False
+
+
+def nothing(*_: object) -> None:
+    """What a rule does that was taken out."""
+
+
+def test_progress_is_found_soon_after_all_kinds_of_faults():
+    world = formed()
+    world.network.settings = weather = NetworkSettings(loss=0.2)
+    world.nodes[0].crash()
+    world.nodes[1].paused_until_ms = world.now_ms + 6000
+    first, second, third = (node.key.node_id for node in world.nodes)
+    world.network.cut.update({(first, second), (second, third), (third, first)})
+    world.run_until(world.now_ms + 500)
+    acknowledged = world.writer.count("acknowledged")
+    progress.demand(world)
+    assert world.writer.count("acknowledged") > acknowledged
+    assert 0 < world.progress.took_ms[-1] < 4000
+    assert not world.network.cut
+    assert world.network.settings is weather
+    assert not world.calm
+
+
+def test_healing_wakes_whoever_slept_through_an_alarm():
+    world = formed()
+    sleeper = world.nodes[0]
+    sleeper.paused_until_ms = world.now_ms + 60_000
+    world.run_until(world.now_ms + 6000)
+    assert sleeper.alarm_at_ms is None
+    progress.heal(world)
+    assert sleeper.alarm_at_ms is not None
+
+
+def test_quorum_that_elects_nobody_breaks_progress(monkeypatch: pytest.MonkeyPatch):
+    world = formed()
+    monkeypatch.setattr(Replica, "may_stand", property(never))
+    for node in world.nodes:
+        node.crash()
+    with pytest.raises(InvariantError, match="0 leaders for 20000 ms") as found:
+        progress.demand(world)
+    assert found.value.name == "Progress"
+    assert all(str(node.key) in str(found.value) for node in world.nodes)
+
+
+def test_leader_that_commits_nothing_breaks_progress(monkeypatch: pytest.MonkeyPatch):
+    world = formed()
+    monkeypatch.setattr(Replica, "raise_high_watermark", nothing)
+    with pytest.raises(InvariantError, match="no new write is acknowledged") as found:
+        progress.demand(world)
+    assert found.value.name == "Progress"
+
+
+def test_voter_that_does_not_come_back_breaks_progress(monkeypatch: pytest.MonkeyPatch):
+    world = formed()
+    away = next(node for node in world.nodes if node not in world.believed_leaders())
+    monkeypatch.setattr(type(world.network), "heal", nothing)
+    world.network.settings = NetworkSettings(0, 0, 5, 0, 0)
+    away_id = away.key.node_id
+    for node in world.nodes:
+        world.network.cut |= {(away_id, node.key.node_id), (node.key.node_id, away_id)}
+    with pytest.raises(InvariantError, match=f"{away.key} not caught up"):
+        progress.demand(world)
+    world.lost.add(away.key)  # an older volume was put back: nobody promises anything for it
+    progress.demand(world)
+
+
+def test_lost_voter_is_not_waited_for():
+    """One of three is within the budget; its disk stays lost, for nobody replaces it."""
+    world = formed()
+    world.wipe(world.nodes[0])
+    progress.demand(world)
+    assert len(world.progress.took_ms) == 2
+    assert world.progress.over_budget == 0
+
+
+def test_nothing_is_demanded_of_a_quorum_that_lost_its_majority():
+    world = formed()
+    world.wipe(world.nodes[0])
+    world.wipe(world.nodes[1])
+    progress.demand(world)
+    assert len(world.progress.took_ms) == 1
+    assert world.progress.over_budget == 1
+    assert not world.calm
+
+
+def test_nothing_strikes_a_calm_world():
+    world = formed(spares=1)
+    world.calm = True
+    for _ in range(200):
+        world.faults.act()
+        world.administrator.act()
+    assert not world.faults.counts
+    assert not any(world.administrator.changes.values())
+    world.calm = False
+    for _ in range(200):
+        world.faults.act()
+    assert world.faults.counts
+
+
+def test_some_seeds_are_asked_in_the_middle_too():
+    assert len(run_seed(2).progress_ms) == 2
+    assert len(run_seed(3).progress_ms) == 1
+    assert build(2).seed == 2

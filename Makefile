@@ -14,6 +14,7 @@ JOBS ?= auto
 CLUSTERS ?= 3
 SEEDS ?= 1000
 FROM ?= 0
+PRESET ?= small
 TAG ?= dev
 
 help: ## Show this list
@@ -60,6 +61,9 @@ ifdef SEED
 else
 	@$(BIN)/python -m raftnode.testing.simulator --seeds $(SEEDS) --first $(FROM)
 endif
+
+explore: $(READY) ## Explore every interleaving of small worlds: PRESET=smoke, small or full, WORLD=name for one
+	@$(BIN)/python -m raftnode.testing.explorer --preset $(PRESET) $(if $(WORLD),--world $(WORLD)) $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
 
 kafka: $(READY) ## Let Apache Kafka's tools read our files, and ours Kafka's (needs Java and Maven)
 	@$(BIN)/python tools/kafka/fetch.py
@@ -114,4 +118,4 @@ image: $(READY) ## Build both images and write them as archives: TAG=… names t
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim kafka bench lint fix crds chart manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim explore kafka bench lint fix crds chart manifests reference lock image clean

@@ -189,7 +189,7 @@ class Place:
 
 @pytest.fixture(
     params=[
-        pytest.param("process", marks=pytest.mark.cluster),
+        pytest.param("process", marks=[pytest.mark.cluster, pytest.mark.extended]),
         pytest.param("kubelet", marks=pytest.mark.e2e),
     ]
 )

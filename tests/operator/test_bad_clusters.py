@@ -18,7 +18,7 @@ from kraftquorum_devcluster.kubeconfig import write_kubeconfig
 from kraftquorum_operator.model.crd import render
 from kraftquorum_operator.rights import LEASE, WATCHED
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(300)]
 
 CLASS = "storageclass/kraftquorum-local"
 DEFAULT = "storageclass.kubernetes.io/is-default-class"

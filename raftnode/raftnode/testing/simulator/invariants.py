@@ -97,7 +97,8 @@ class Checker:
                 self.fail("OneVotePerEpoch", f"{node.key} in {state.epoch}: {voted}, {state.voted}")
 
     def appended(self, node: SimNode, batches: tuple[Batch, ...]) -> None:
-        """LogMatching: a batch follows the same batch in every log."""
+        """LogMatching, ChangesAfterOwnEpochEntry: what stands where, and when it may."""
+        self._check_changes(node, batches)
         before = id(node.disk.log[-1]) if node.disk.log else 0
         for batch in batches:
             first = self.made.setdefault((batch.base_offset, batch.epoch), batch)
@@ -112,6 +113,16 @@ class Checker:
                     self.voters_after.get(before, VoterSet()), batch
                 )
             before = id(batch)
+
+    def _check_changes(self, node: SimNode, batches: tuple[Batch, ...]) -> None:
+        """P28: no voter change before an entry of the leader's own epoch is committed."""
+        if node.core is None or not isinstance(node.core.replica.role, Leader):
+            return
+        start, committed = node.core.replica.role.epoch_start, node.core.replica.high_watermark
+        for batch in batches:
+            change = any(isinstance(control, AddVoter | RemoveVoter) for control in batch.control)
+            if change and batch.base_offset > start >= committed:
+                self.fail("ChangesAfterOwnEpochEntry", f"{node.key} appends {batch} at {committed}")
 
     def committed(self, node: SimNode, high_watermark: Offset) -> None:
         """CommittedPrefix: everybody commits the same batches, and a majority holds them."""
@@ -133,7 +144,13 @@ class Checker:
 
     def _newly_committed(self, node: SimNode, batch: Batch) -> None:
         assert node.core is not None
-        if isinstance(node.core.replica.role, Leader | Resigned):
+        role = node.core.replica.role
+        if isinstance(role, Leader) and node.core.replica.high_watermark <= role.epoch_start:
+            self.fail(
+                "CommitsPastOwnEpochEntry",
+                f"{node.key} commits {batch}, its epoch begins at {role.epoch_start} (P42)",
+            )
+        if isinstance(role, Leader | Resigned):
             # The log as it stood when this effect was decided: the core may be ahead of it.
             voters = self._voters_of(node.disk.log) or node.core.replica.log.base_voters
             holders = sum(id(batch) in self.flushed.get(key, set()) for key in voters)

@@ -1,0 +1,113 @@
+"""How large a world is explored: each bound is a budget that the whole run shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What may happen, and how often, in one run of the world.
+
+    Attributes:
+        voters: how many replicas form the quorum, numbered from 0.
+        formed: begin with a quorum that 0 leads, all logs equal and durable; else with
+            replicas that hold only the latch.
+        replacement: a further disk may join, under the node id `replaced`; nobody follows a
+            leader of its own id (S1).
+        joined: with `formed`, it has joined and is an observer that is caught up.
+        epoch_max: steps to a higher epoch are not taken.
+        elections: how many election timers fire (standing, retrying, giving up).
+        resignations: how many leaders find their majority lost.
+        crashes: how many processes die, with any part of what they had not fsynced.
+        losses: how many messages get lost.
+        duplicates: how many messages are delivered and stay on their way.
+        writes: how many records clients append.
+        changes: how many voter changes are asked for.
+        removable: which replicas a RemoveVoter may name.
+        standing: whose election timers fire; None: everybody's.
+        crashing: who may crash; None: everybody.
+    """
+
+    voters: int = 3
+    formed: bool = True
+    replacement: bool = False
+    replaced: int = 1
+    joined: bool = False
+    epoch_max: int = 3
+    elections: int = 1
+    resignations: int = 0
+    crashes: int = 0
+    losses: int = 0
+    duplicates: int = 0
+    writes: int = 0
+    changes: int = 0
+    removable: tuple[int, ...] = ()
+    standing: tuple[int, ...] | None = None
+    crashing: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        """The bounds in one line: what differs from nothing happening."""
+        counts = (
+            "elections", "resignations", "crashes", "losses", "duplicates", "writes", "changes",
+        )  # fmt: skip
+        some = " ".join(f"{name}={value}" for name in counts if (value := getattr(self, name)))
+        begin = "formed" if self.formed else "latched"
+        joined = " that has joined" if self.joined else ""
+        disk = f" and a disk for {self.replaced}{joined}" if self.replacement else ""
+        who = "".join(
+            f" {name}={','.join(map(str, only))}"
+            for name in ("removable", "standing", "crashing")
+            if (only := getattr(self, name))
+        )
+        return f"{self.voters} voters{disk} {begin} epochs<={self.epoch_max} {some}{who}"
+
+
+_SMOKE = {
+    "forming-two": Bounds(voters=2, formed=False, elections=1),
+    "crash-in-two": Bounds(voters=2, elections=1, crashes=1),
+    "lose-and-duplicate-in-two": Bounds(voters=2, elections=0, losses=1, duplicates=1, writes=2),
+    "crash-and-write-in-three": Bounds(voters=3, elections=0, crashes=1, writes=1),
+    "replace-in-two": Bounds(voters=2, replacement=True, elections=0, changes=2, removable=(1,)),
+}
+_SMALL = {
+    "crash-and-elect-twice-in-two": Bounds(voters=2, elections=2, crashes=1),
+    "resign-and-write-in-two": Bounds(voters=2, elections=1, resignations=1, writes=1),
+    "elect-in-three": Bounds(voters=3, elections=1, standing=(1,)),
+    "replace-in-three": Bounds(
+        voters=3,
+        replacement=True,
+        replaced=2,
+        joined=True,
+        elections=0,
+        changes=2,
+        removable=(2,),
+    ),
+}
+_FULL = {
+    "forming-three": Bounds(voters=3, formed=False, elections=2),
+    "crash-and-write-in-two": Bounds(voters=2, elections=2, crashes=2, writes=1, losses=1),
+    "elect-crash-and-write-in-three": Bounds(
+        voters=3, epoch_max=4, elections=2, crashes=1, writes=1
+    ),
+    "replace-with-new-leader-in-two": Bounds(
+        voters=2, replacement=True, elections=2, resignations=1, changes=2, removable=(0, 1)
+    ),
+    "replace-crash-and-elect-in-three": Bounds(
+        voters=3,
+        replacement=True,
+        replaced=2,
+        joined=True,
+        elections=2,
+        crashes=1,
+        changes=2,
+        removable=(0, 2),
+    ),
+}
+
+PRESETS: dict[str, dict[str, Bounds]] = {
+    "smoke": _SMOKE,
+    "small": _SMOKE | _SMALL,
+    "full": _SMOKE | _SMALL | _FULL,
+}
+"""Worlds by preset: `smoke` takes seconds, `small` minutes, `full` as long as it is given."""

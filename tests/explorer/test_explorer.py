@@ -1,0 +1,180 @@
+"""The exhaustive explorer: small worlds hold, broken cores are found, traces can be repeated."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from raftnode.core import changing, election, leading
+from raftnode.testing.explorer.bounds import PRESETS, Bounds
+from raftnode.testing.explorer.search import Search, explore
+from raftnode.testing.explorer.snapshot import copied, frozen
+from raftnode.testing.explorer.trace import label, replay
+from raftnode.testing.explorer.world import World
+from raftnode.testing.mutation import taken_out
+
+
+@pytest.mark.parametrize("name", PRESETS["smoke"])
+def test_every_promise_holds_in_every_state_of_the_smoke_worlds(name: str):
+    report = explore(PRESETS["smoke"][name])
+    assert report.violation is None, "\n".join(report.violation.trace)
+    assert report.complete
+    print(f"{name}: {report}")  # noqa: T201
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A rule taken out, the smallest world in which it is missed, and what misses it."""
+
+    name: str
+    function: Callable[..., Any]
+    old: str
+    new: str
+    bounds: Bounds
+    missed_by: str
+    states_max: int = 30_000
+
+
+NEW_LEADER_ADDS = Bounds(
+    voters=2, replacement=True, replaced=0, elections=0, resignations=1, changes=1
+)
+
+MUTANTS = [
+    Mutant(
+        "S10-counts-what-the-leader-has-not-flushed",
+        leading._acknowledged,
+        "yield replica.log.durable_end",
+        "yield replica.log.end",
+        Bounds(voters=2, elections=0, writes=1),
+        "DurableOnMajority",
+    ),
+    Mutant(
+        "P7-votes-twice",
+        election._judge_vote,
+        "if state.voted is not None or state.leader is not None:",
+        "if False:",
+        Bounds(voters=3, elections=2),
+        "OneVotePerEpoch",
+    ),
+    Mutant(
+        "P8-votes-for-a-shorter-log",
+        election._judge_vote,
+        "if request.last < replica.log.position:",
+        "if False:",
+        Bounds(voters=3, elections=1, writes=1, standing=(2,)),
+        "LeaderCompleteness",
+    ),
+    Mutant(
+        "P31-two-changes-at-a-time",
+        changing.obstacle,
+        "if replica.log.voter_record.offset >= replica.high_watermark:",
+        "if False:",
+        Bounds(voters=2, replacement=True, joined=True, elections=0, changes=2, removable=(1,)),
+        "OneUncommittedChange",
+    ),
+    Mutant(
+        "P42-commits-entries-of-old-epochs-by-count",
+        leading.after_progress,
+        "offset > role.epoch_start and ",
+        "",
+        Bounds(voters=3, elections=1, writes=1, standing=(1,)),
+        "CommitsPastOwnEpochEntry",
+    ),
+    Mutant(
+        "P28-adds-before-an-entry-of-its-epoch-is-committed",
+        changing.obstacle,
+        "if not leading.epoch_committed(replica, role):",
+        "if False:",
+        NEW_LEADER_ADDS,
+        "ChangesAfterOwnEpochEntry",
+        states_max=150_000,
+    ),
+    Mutant(
+        "P28-removes-before-an-entry-of-its-epoch-is-committed",
+        changing.obstacle,
+        "if not leading.epoch_committed(replica, role):",
+        "if False:",
+        Bounds(voters=2, elections=0, resignations=1, changes=1, removable=(0,)),
+        "ChangesAfterOwnEpochEntry",
+    ),
+    Mutant(
+        "S8-counts-itself-outside-the-set",
+        leading._acknowledged,
+        "for voter in replica.log.voters:",
+        "for voter in {*replica.log.voters, replica.key}:",
+        Bounds(voters=2, elections=0, changes=1, removable=(0,)),
+        "DurableOnMajority",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_explorer_finds_a_core_without(mutant: Mutant):
+    with taken_out(mutant.function, mutant.old, mutant.new):
+        report = explore(mutant.bounds, states_max=mutant.states_max)
+        assert report.violation is not None, f"{report} did not miss the rule"
+        assert report.violation.name == mutant.missed_by
+        lines = list(report.violation.trace)
+        assert mutant.missed_by in lines[-1]
+        assert replay(mutant.bounds, lines) == lines
+    assert not breaks(mutant.bounds, lines), "it breaks the core with the rule in it, too"
+
+
+def breaks(bounds: Bounds, lines: list[str]) -> bool:
+    """Whether the way ends in a broken invariant; with the rule, it may even end before."""
+    try:
+        return any(" ! " in line for line in replay(bounds, lines))
+    except ValueError:
+        return False
+
+
+def test_trace_that_cannot_happen_is_refused_by_its_action():
+    with pytest.raises(ValueError, match="action 1 cannot happen here: 7 flush"):
+        replay(Bounds(voters=2), ["   1 > 7 flush"])
+
+
+def test_shortest_way_is_found():
+    """No way with fewer actions: one step less deep, and nothing is broken."""
+    mutant = MUTANTS[1]
+    with taken_out(mutant.function, mutant.old, mutant.new):
+        search = Search(mutant.bounds)
+        report = search.run()
+    assert report.violation is not None
+    assert report.violation.length == report.depth + 1
+
+
+def test_actions_of_one_state_have_different_names():
+    """Else a trace could be repeated in two ways."""
+    world = World(Bounds(voters=2, elections=1, writes=1, crashes=1, losses=1, duplicates=1))
+    layer = {world.first()}
+    for _ in range(5):
+        for state in layer:
+            names = [label(world, state, action) for action in world.actions(state)]
+            assert len(names) == len(set(names)), names
+        layer = {world.apply(state, a) for state in layer for a in world.actions(state)}
+    assert len(layer) > 50
+
+
+def test_a_larger_budget_never_sees_less():
+    small = Bounds(voters=2, elections=1, crashes=0)
+    assert explore(small).states < explore(replace(small, crashes=1)).states
+
+
+def test_a_copy_shares_nothing_that_changes():
+    """Taking a step from a state must leave the state as it was."""
+    world = World(Bounds(voters=3, elections=1, writes=1))
+    state = world.first()
+    keys = [frozen(world.local(state, at).replica) for at in range(3)]
+    copy = copied(world.local(state, 0).replica)
+    assert frozen(copy) == keys[0]
+    for action in list(world.actions(state)):
+        world.apply(state, action)
+    assert [frozen(world.local(state, at).replica) for at in range(3)] == keys
+
+
+def test_counts_are_the_same_each_time():
+    bounds = Bounds(voters=2, formed=False, elections=1)
+    first, second = explore(bounds), explore(bounds)
+    first.seconds = second.seconds = 0.0
+    assert first == second

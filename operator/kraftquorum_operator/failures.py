@@ -6,6 +6,7 @@ never safety.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from kraftquorum_operator.errors import KubeError, NodeRefusedError
@@ -13,14 +14,18 @@ from kraftquorum_operator.observe.snapshot import Snapshot
 
 TOLD_AFTER = 2
 
+_WORD = re.compile(r"[A-Za-z]\w{0,99}")
+"""Admission webhooks may give any text as reason, longer than a condition's may be."""
+
 
 def word(error: Exception) -> str:
     """The error in one word, for a condition's reason: Kubernetes' own where there is one."""
-    if isinstance(error, KubeError) and error.reason:
-        return error.reason
-    if isinstance(error, NodeRefusedError):
-        return error.error
-    return type(error).__name__.removesuffix("Error")
+    told = ""
+    if isinstance(error, KubeError):
+        told = error.reason
+    elif isinstance(error, NodeRefusedError):
+        told = error.error
+    return told if _WORD.fullmatch(told) else type(error).__name__.removesuffix("Error")
 
 
 @dataclass(slots=True)

@@ -197,7 +197,7 @@ def conditions(
             Condition(
                 type=name,
                 status=status,
-                reason=reason,
+                reason=reason[:128],
                 message=message[:4000],
                 last_transition_time=since,
                 observed_generation=stamp.generation,

@@ -23,6 +23,8 @@ def test_an_error_in_one_word() -> None:
     assert word(ConflictError(409, "", "x")) == "Conflict"
     assert word(NodeRefusedError("STALE_VOTER_RECORD", "x")) == "STALE_VOTER_RECORD"
     assert word(NodeUnreachableError("x")) == "NodeUnreachable"
+    assert word(RefusedError(403, "pods must not run as root, says policy 7", "x")) == "Refused"
+    assert word(RefusedError(403, "x" * 129, "x")) == "Refused"
 
 
 def test_one_failure_is_everyday_and_two_in_a_row_are_told() -> None:

@@ -107,6 +107,18 @@ async def test_a_value_that_fits_no_model_is_a_failed_action(
     assert told.count("JoinNodeFailed") == 1, "the same failure is not told twice in a minute"
 
 
+async def test_a_reason_that_no_condition_can_hold_keeps_no_action_from_being_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A webhook may give a whole sentence; the status is written before the action is done."""
+    joining = with_pod(with_node(healthy(), node(2, "b", blank=True)), pod(2, voter=False))
+    error = RefusedError(403, "no, since " + "x" * 128, "denied")
+    found, statuses = await looks(monkeypatch, joining, error, 5)
+    assert [type(outcome.decision) for outcome in found] == [JoinNode] * 5
+    failing = next(c for c in statuses[-1]["conditions"] if c["type"] == "Failing")
+    assert (failing["status"], failing["reason"]) == ("True", "Refused")
+
+
 def test_refusals_wait_longer_each_time_until_the_object_is_written_or_changed() -> None:
     refusals, seen, now_ms = Refusals(), replace(healthy(), outdated=(KEY, "Service/b")), 0
     pauses: list[int] = []

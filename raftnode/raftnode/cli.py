@@ -19,6 +19,7 @@ GROUPS = {
     "storage": "raftnode.commands.storage",
     "metadata-quorum": "raftnode.commands.quorum",
     "log": "raftnode.commands.log",
+    "snapshot": "raftnode.commands.snapshot",
     "kv": "raftnode.commands.kv",
 }
 RUN = "run"

@@ -26,10 +26,12 @@ from raftnode.core.records import (
     RaftVersion,
     RemoveVoter,
 )
-from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter
+from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.storage.batch import Record, encode_data_batch, stamp
 from raftnode.storage.directory import DataDirectory
+from raftnode.storage.files import Files
 from raftnode.storage.log import LogSettings
+from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 
@@ -158,6 +160,30 @@ def test_ours_is_verified_by_us_too(ours: Path) -> None:
     )
 
 
+def test_kafka_prints_our_snapshot(kafka, tmp_path: Path) -> None:
+    own = ReplicaKey(NodeId(1), uuid.UUID(int=77))
+    voters = VoterSet.of([Voter(own, Endpoint("node-0.nodes.default.svc", 9093)), Voter(OTHER)])
+    entries = [
+        StateRecord(b"key %d" % number, b"value %d" % number, Offset(number), Epoch(number % 3))
+        for number in range(1300)
+    ]
+    which = SnapshotId(Offset(4321), Epoch(5))
+    head = SnapshotHead(voters, 2, formation_completed=True, last_timestamp_ms=1_700_000_000_000)
+    write_snapshot(Files(), tmp_path, which, head, entries, now_ms=1_700_000_000_007)
+    path = tmp_path / "00000000000000004321-0000000005.checkpoint"
+    printed = kafka.dump("--deep-iteration", "--print-data-log", files=[path])
+    theirs = batches_by_kafka(printed)
+    assert theirs == batches_by_us(path)
+    end = theirs[-1][1] + 1
+    assert end == 1300 + 1 + 1 + 2 + 1 + 1
+    assert [int(offset) for offset in RECORD.findall(printed)] == list(range(end))
+    assert printed.count("headerKeys: [kq]") == 1300
+    assert "key: key 1299 payload: value 1299" in printed
+    assert 'SnapshotHeader {"version":0,"lastContainedLogTimestamp":1700000000000' in printed
+    assert "SnapshotFooter {" in printed
+    assert "isvalid: false" not in printed
+
+
 @pytest.fixture(scope="module")
 def theirs(kafka, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data directory of a Kafka controller that ran, and was read while it ran."""
@@ -234,6 +260,8 @@ def test_we_print_the_snapshot_that_kafka_wrote(kafka, theirs: Path) -> None:
     assert batches_by_us(snapshot) == batches_by_kafka(printed)
     kinds = [line["control"] for line in our_dump(snapshot) if line["type"] == "record"]
     assert kinds == ["SnapshotHeader", "KRaftVersion", "KRaftVoters", "SnapshotFooter"]
+    verified = CliRunner().invoke(make_app("snapshot"), ["snapshot", "verify", str(snapshot)])
+    assert verified.exit_code == 0, verified.output
 
 
 def test_we_find_no_fault_with_what_kafka_wrote(theirs: Path) -> None:

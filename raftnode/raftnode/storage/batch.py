@@ -118,17 +118,28 @@ def encode_control_batch(batch: Batch, timestamp_ms: int) -> bytes:
     """
     if batch.last_offset - batch.base_offset + 1 != len(batch.control):
         raise ValueError(f"{len(batch.control)} control records in {batch!r}")
+    records = [encode_control_record(record) for record in batch.control]
+    return encode_control_records(records, batch.base_offset, batch.epoch, timestamp_ms)
+
+
+def encode_control_records(
+    records: Sequence[tuple[bytes, bytes]], base_offset: Offset, epoch: Epoch, timestamp_ms: int
+) -> bytes:
+    """A control batch of encoded keys and values, stamped with its place.
+
+    Raises:
+        ValueError: no records.
+    """
     parts: list[bytes] = []
-    for delta, record in enumerate(batch.control):
-        key, value = encode_control_record(record)
+    for delta, (key, value) in enumerate(records):
         body = b"".join(
             (b"\0\0", varint(delta), varint(len(key)), key, varint(len(value)), value, b"\0")
         )
         parts += (varint(len(body)), body)
     return _encode_batch(
         b"".join(parts),
-        len(batch.control),
-        place=(batch.base_offset, batch.epoch),
+        len(records),
+        place=(base_offset, epoch),
         attributes=_CONTROL,
         timestamp_ms=timestamp_ms,
     )

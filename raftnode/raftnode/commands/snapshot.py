@@ -1,0 +1,181 @@
+"""`raftnode snapshot`: the snapshot files themselves, without a node."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from raftnode.commands import logfiles
+from raftnode.commands.output import fail, print_fields, print_json, reporting
+from raftnode.commands.progress import reading
+from raftnode.core.log_index import LogIndex
+from raftnode.core.records import Batch
+from raftnode.core.types import NO_EPOCH, Epoch, Offset, VoterSet
+from raftnode.errors import ConfigurationError, ExitCode
+from raftnode.statemachine.kv import KeyValueStore
+from raftnode.storage.batch import iter_records, to_batch
+from raftnode.storage.files import Files
+from raftnode.storage.identity import LOG_DIRECTORY
+from raftnode.storage.inspection import LogReader, find_log
+from raftnode.storage.snapshot import (
+    SnapshotDamagedError,
+    SnapshotFile,
+    SnapshotHead,
+    SnapshotId,
+    SnapshotReader,
+    StateRecord,
+    list_snapshots,
+    write_snapshot,
+)
+
+app = typer.Typer(no_args_is_help=True, help="Look into snapshot files, check them, make one.")
+app.command("dump")(logfiles.dump)
+
+SnapshotPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PATH",
+        help="A snapshot file, or the data directory or log's directory that holds some.",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def verify(path: SnapshotPath, *, as_json: logfiles.AsJson = False) -> None:
+    """Read snapshots from the first byte to the last and say of each what it is.
+
+    Kafka's are checked for checksums, header and footer. Ends with STORAGE_CORRUPT if any
+    is damaged.
+    """
+    damaged = 0
+    with reporting():
+        files = Files()
+        for one in _snapshots(files, path):
+            there = files.stat(one)
+            with reading("verifying", 0 if there is None else there.size) as on_bytes:
+                reader = SnapshotReader(files, one, own=False, on_bytes=on_bytes)
+                try:
+                    for _ in reader.records():
+                        pass
+                except SnapshotDamagedError as error:
+                    damaged += 1
+                    _show_damage(one, error, as_json=as_json)
+            if reader.found is not None:
+                _show(one, reader.found, as_json=as_json)
+    if damaged:
+        raise fail(f"{path}: {damaged} damaged", ExitCode.STORAGE_CORRUPT)
+
+
+@app.command()
+def create(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A data directory or the log's directory in it.")
+    ],
+    *,
+    output: Annotated[
+        Path, typer.Option(help="An existing directory for the file; not the log's own.")
+    ],
+    end_offset: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Cover what is below this offset. What is committed a log alone does not say: "
+            "take the high watermark that a leader told.",
+        ),
+    ],
+    as_json: logfiles.AsJson = False,
+) -> None:
+    """Make a snapshot from the files of a log, of a copy or beside a running node."""
+    with reporting():
+        files = Files()
+        found = _create(files, path, output, Offset(end_offset))
+    _show(output / found.snapshot_id.file_name, found, as_json=as_json)
+
+
+def _create(files: Files, path: Path, output: Path, end: Offset) -> SnapshotFile:
+    log = find_log(files, path)
+    there = files.stat(output)
+    if there is None or not there.is_directory:
+        raise ConfigurationError(f"--output: {output} is not an existing directory")
+    if there.identity == _identity(files, log.directory):
+        # A node would start from it, though nobody knows that all of it is committed.
+        raise ConfigurationError(f"--output: {output} is the log's own directory")
+    if log.pieces[0].base_offset:
+        raise ConfigurationError(f"{log.directory} does not begin at offset 0")
+    store, epoch, last_ms = KeyValueStore(), NO_EPOCH, -1
+    index = LogIndex(VoterSet())
+    with reading("reading", log.size) as on_bytes:
+        for _, batch in LogReader(files, log, on_bytes).batches():
+            if batch.header.base_offset >= end:
+                break
+            header, control = batch.header, ()
+            if header.is_control:
+                control = to_batch(header, bytes(batch.data)).control
+            index.append(
+                Batch(header.base_offset, header.last_offset, header.epoch, control=control)
+            )
+            for record in iter_records(batch.data):
+                if record.offset >= end:
+                    raise ConfigurationError(f"--end-offset: {end} is in the middle of a batch")
+                if record.is_control:
+                    store.skip(record.offset, record.offset)
+                else:
+                    store.apply(record.offset, record.key, record.value, epoch=record.epoch)
+                epoch, last_ms = Epoch(record.epoch), record.timestamp_ms
+    if store.next_offset < end:
+        raise ConfigurationError(f"--end-offset: the log ends at offset {store.next_offset}")
+    head = SnapshotHead(index.voters, index.raft_version, index.formation_completed, last_ms)
+    entries = (
+        StateRecord(key, entry.value, entry.offset, entry.epoch)
+        for key in store.scan()
+        if (entry := store.get(key)) is not None
+    )
+    now_ms = time.time_ns() // 1_000_000
+    return write_snapshot(files, output, SnapshotId(end, epoch), head, entries, now_ms=now_ms)
+
+
+def _identity(files: Files, path: Path) -> tuple[int, int] | None:
+    there = files.stat(path)
+    return None if there is None else there.identity
+
+
+def _snapshots(files: Files, path: Path) -> list[Path]:
+    there = files.stat(path)
+    if there is None:
+        raise ConfigurationError(f"{path} does not exist")
+    if not there.is_directory:
+        if SnapshotId.of(path.name) is None:
+            raise ConfigurationError(f"{path} does not have the name of a snapshot")
+        return [path]
+    inner = path / LOG_DIRECTORY
+    directory = path if files.stat(inner) is None else inner
+    return [directory / one.file_name for one in list_snapshots(files, directory)]
+
+
+def _show(path: Path, found: SnapshotFile, *, as_json: bool) -> None:
+    fields: dict[str, object] = {
+        "file": str(path),
+        "end_offset": found.snapshot_id.end_offset,
+        "epoch": found.snapshot_id.epoch,
+        "records": found.records,
+        "bytes": found.size,
+        "voters": [str(key) for key in found.head.voters],
+        "raft_version": found.head.raft_version,
+        "formation_completed": found.head.formation_completed,
+        "last_timestamp_ms": found.head.last_timestamp_ms,
+    }
+    if as_json:
+        print_json({"type": "snapshot", **fields})
+    else:
+        print_fields(list(fields.items()))
+
+
+def _show_damage(path: Path, error: SnapshotDamagedError, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"type": "finding", "kind": "damage", "file": str(path), "reason": str(error)})
+    else:
+        typer.echo(f"damage\t{error}")

@@ -1,0 +1,390 @@
+"""Snapshot files (KIP-630): the state at one committed offset, in the log's own batches.
+
+A file `<end offset>-<epoch>.checkpoint` stands beside the segments. It holds a header, our
+control records for what the log said of the quorum up to there (S27: the voters are AddVoter
+records, never Kafka's), the state, and a footer. Its offsets count from 0 and its epoch is
+the snapshot's, as in Kafka's. A tagged field of ours in the header repeats the place, so that
+a file under a wrong name is found out, and one in the footer counts the records of the state;
+a record's own offset and epoch are record headers. Kafka skips both.
+
+What lives here: the form. What must not: which snapshots are kept, and what a state is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from raftnode.core.records import AddVoter, ControlRecord, FormationCompleted, RaftVersion
+from raftnode.core.types import FIRST_OFFSET, NO_EPOCH, Epoch, Offset, VoterSet
+from raftnode.errors import DecodeError, StorageCorruptError
+from raftnode.storage.batch import (
+    LogRecord,
+    Record,
+    encode_control_records,
+    encode_data_batch,
+    iter_records,
+    stamp,
+)
+from raftnode.storage.control import encode_control_record
+from raftnode.storage.controlfields import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
+from raftnode.storage.encoding import Reader, int16, tagged_fields
+from raftnode.storage.files import Files
+from raftnode.storage.inspection import SNAPSHOT_SUFFIX, Piece, PieceReader
+
+PARTIAL_SUFFIX = SNAPSHOT_SUFFIX + ".part"
+"""Of a snapshot that was being written when the node stopped; never read."""
+
+BATCH_BYTES = 64 << 10
+"""About how many bytes of keys and values stand in a batch: little enough that none of the
+calls that hold the interpreter for its length is felt elsewhere."""
+
+_BATCH_RECORDS = 512
+"""At most in a batch, however small they are: some milliseconds of work."""
+
+_SYNC_BYTES = 8 << 20
+"""Synced as often as that, so that the log's own fsyncs never wait behind a whole snapshot."""
+
+_OFFSET_DIGITS, _EPOCH_DIGITS = 20, 10
+_VERSION = 0
+_TAG = 10_000  # far from any tag that Kafka may add
+_PLACE = struct.Struct(">qi")
+_COUNT = struct.Struct(">q")
+_TIMESTAMP = struct.Struct(">q")
+_ORIGIN = "kq"
+"""Name of the record header with the offset and epoch of the record that wrote an entry."""
+
+
+class SnapshotDamagedError(StorageCorruptError):
+    """A snapshot file that is not whole, not what its name says, or not well formed."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SnapshotId:
+    """Which snapshot: the state without `end_offset`; `epoch` is that of the record before it."""
+
+    end_offset: Offset
+    epoch: Epoch
+
+    def __str__(self) -> str:
+        return f"{self.end_offset:0{_OFFSET_DIGITS}d}-{self.epoch:0{_EPOCH_DIGITS}d}"
+
+    @property
+    def file_name(self) -> str:
+        """Kafka's name for the file."""
+        return f"{self}{SNAPSHOT_SUFFIX}"
+
+    @classmethod
+    def of(cls, name: str) -> SnapshotId | None:
+        """The snapshot that a file's name says; None for any other file."""
+        stem = name.removesuffix(SNAPSHOT_SUFFIX)
+        offset, dash, epoch = stem.partition("-")
+        ours = (
+            stem != name
+            and dash
+            and len(offset) == _OFFSET_DIGITS
+            and len(epoch) == _EPOCH_DIGITS
+            and (offset + epoch).isascii()
+            and (offset + epoch).isdigit()
+        )
+        return cls(Offset(int(offset)), Epoch(int(epoch))) if ours else None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHead:
+    """What the log up to the snapshot says of the quorum."""
+
+    voters: VoterSet = field(default_factory=VoterSet)
+    raft_version: int = 0
+    formation_completed: bool = False
+    last_timestamp_ms: int = -1
+    """Timestamp of the last record that it covers; -1: not known."""
+
+
+class StateRecord(NamedTuple):
+    """One entry of the state, and the record of the log that wrote it."""
+
+    key: bytes
+    value: bytes
+    offset: Offset
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """A whole snapshot.
+
+    Attributes:
+        snapshot_id: its name.
+        head: what it says of the quorum.
+        records: of the state.
+        size: of the file, bytes.
+    """
+
+    snapshot_id: SnapshotId
+    head: SnapshotHead
+    records: int
+    size: int
+
+
+def list_snapshots(files: Files, directory: Path) -> list[SnapshotId]:
+    """The snapshots in the log's directory by their names, oldest first."""
+    found = (SnapshotId.of(name) for name in files.listdir(directory))
+    return sorted(one for one in found if one is not None)
+
+
+# -- writing ---------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Writer:
+    files: Files
+    path: Path
+    snapshot_id: SnapshotId
+    timestamp_ms: int
+    offset: int = 0
+    position: int = 0
+    synced: int = 0
+
+    def write(
+        self, records: Iterable[StateRecord], head: SnapshotHead, pause: Callable[[], None]
+    ) -> int:
+        """Write the whole content and sync it; returns how many records the state has."""
+        file = self.files.open(self.path, create=True)
+        try:
+            file.truncate(0)
+
+            def put(data: bytes, count: int) -> None:
+                file.pwrite(data, self.position)
+                self.position += len(data)
+                self.offset += count
+                if self.position - self.synced >= _SYNC_BYTES:
+                    file.fdatasync()
+                    self.synced = self.position
+
+            control = [_header(self.snapshot_id, head), *map(encode_control_record, _quorum(head))]
+            put(self._control(control), len(control))
+            total = 0
+            for batch in _batches(records):
+                data = encode_data_batch(batch, self.timestamp_ms)
+                put(stamp(data, Offset(self.offset), self.snapshot_id.epoch), len(batch))
+                total += len(batch)
+                pause()
+            put(self._control([_footer(total)]), 1)
+            file.fsync()
+        finally:
+            file.close()
+        return total
+
+    def _control(self, records: list[tuple[bytes, bytes]]) -> bytes:
+        place = Offset(self.offset), self.snapshot_id.epoch
+        return encode_control_records(records, *place, self.timestamp_ms)
+
+
+def write_snapshot(
+    files: Files,
+    directory: Path,
+    snapshot_id: SnapshotId,
+    head: SnapshotHead,
+    records: Iterable[StateRecord],
+    *,
+    now_ms: int,
+    pause: Callable[[], None] = lambda: None,
+) -> SnapshotFile:
+    """Make a snapshot file, durably: a crash leaves none or a whole one.
+
+    Args:
+        files: the file layer.
+        directory: the log's.
+        snapshot_id: an offset below which everything is committed and durable here, and the
+            epoch of the last record below it.
+        head: what the log up to there says of the quorum.
+        records: the state there; read once.
+        now_ms: stamped on its batches.
+        pause: called after each batch; it may raise to give up.
+
+    Raises:
+        FileOperationError: the disk failed; nothing may be written any more.
+    """
+    partial = directory / f"{snapshot_id}{PARTIAL_SUFFIX}"
+    path = directory / snapshot_id.file_name
+    writer = _Writer(files, partial, snapshot_id, now_ms)
+    try:
+        total = writer.write(records, head, pause)
+    except BaseException:
+        if files.failure is None and files.stat(partial) is not None:
+            files.unlink(partial)
+        raise
+    files.run("rename", path, files.calls.rename, str(partial), str(path))
+    files.fsync_dir(directory)
+    return SnapshotFile(snapshot_id, head, total, writer.position)
+
+
+def _quorum(head: SnapshotHead) -> Iterator[ControlRecord]:
+    if head.raft_version:
+        yield RaftVersion(head.raft_version)
+    for voter in head.voters.voters:
+        yield AddVoter(voter)
+    if head.formation_completed:
+        yield FormationCompleted()
+
+
+def _header(snapshot_id: SnapshotId, head: SnapshotHead) -> tuple[bytes, bytes]:
+    place = _PLACE.pack(snapshot_id.end_offset, snapshot_id.epoch)
+    value = int16(_VERSION) + _TIMESTAMP.pack(head.last_timestamp_ms)
+    return int16(0) + int16(SNAPSHOT_HEADER), value + tagged_fields({_TAG: place})
+
+
+def _footer(records: int) -> tuple[bytes, bytes]:
+    value = int16(_VERSION) + tagged_fields({_TAG: _COUNT.pack(records)})
+    return int16(0) + int16(SNAPSHOT_FOOTER), value
+
+
+def _batches(records: Iterable[StateRecord]) -> Iterator[list[Record]]:
+    batch: list[Record] = []
+    size = 0
+    for record in records:
+        origin = _PLACE.pack(record.offset, record.epoch)
+        batch.append(Record(record.key, record.value, ((_ORIGIN, origin),)))
+        size += len(record.key) + len(record.value)
+        if size >= BATCH_BYTES or len(batch) >= _BATCH_RECORDS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+# -- reading ---------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class SnapshotReader:
+    """Reads one snapshot from its first byte to its last; nothing of it counts before that.
+
+    Attributes:
+        path: the file.
+        own: False: Kafka's are taken too, of which only the form is known.
+        found: what it was; None until `records` has come to its end.
+        on_bytes: told how many bytes have been read since it was told last.
+    """
+
+    files: Files
+    path: Path
+    own: bool = True
+    on_bytes: Callable[[int], None] = lambda _count: None
+    found: SnapshotFile | None = None
+
+    def records(self) -> Iterator[StateRecord]:
+        """Yield the state; afterwards `found` is set.
+
+        Raises:
+            SnapshotDamagedError: naming the file and what is wrong.
+            FileOperationError: it cannot be read.
+        """
+        snapshot_id = SnapshotId.of(self.path.name)
+        if snapshot_id is None:
+            raise self._damaged("its name is not that of a snapshot")
+        there = self.files.stat(self.path)
+        if there is None:
+            raise self._damaged("it does not exist")
+        piece = Piece(self.path, FIRST_OFFSET, there.size)
+        reader = PieceReader(piece, NO_EPOCH, on_bytes=self.on_bytes)
+        content = _Content(snapshot_id, own=self.own)
+        try:
+            for batch in reader.batches(self.files):
+                for record in iter_records(batch.data):
+                    state = content.see(record)
+                    if state is not None:
+                        yield state
+            if reader.damage is not None:
+                raise self._damaged(f"at byte {reader.damage.position}: {reader.damage.reason}")
+            self.found = content.finish(there.size)
+        except DecodeError as error:
+            raise self._damaged(str(error)) from error
+
+    def _damaged(self, reason: str) -> SnapshotDamagedError:
+        return SnapshotDamagedError(f"snapshot {self.path}: {reason}")
+
+
+@dataclass(slots=True)
+class _Content:
+    """Checks the records of a snapshot as they pass by."""
+
+    snapshot_id: SnapshotId
+    own: bool
+    begun: bool = False
+    ended: bool = False
+    data: int = 0
+    timestamp_ms: int = -1
+    control: list[ControlRecord] | None = None
+
+    def see(self, record: LogRecord) -> StateRecord | None:
+        if self.ended:
+            raise DecodeError(f"record {record.offset} after the footer")
+        if record.epoch != self.snapshot_id.epoch:
+            raise DecodeError(f"record {record.offset} has epoch {record.epoch}")
+        if record.is_control:
+            self._see_control(record)
+            return None
+        if not self.begun:
+            raise DecodeError("no header")
+        self.data += 1
+        return self._state(record) if self.own else None
+
+    def _see_control(self, record: LogRecord) -> None:
+        key, value = record.key or b"", record.value or b""
+        kind = int.from_bytes(key[2:4], "big", signed=True)
+        reader = Reader(value, 0, len(value), f"control record {record.offset}")
+        if (kind == SNAPSHOT_HEADER) == self.begun:
+            raise DecodeError("a second header" if self.begun else "no header")
+        if kind == SNAPSHOT_HEADER:
+            self.begun = True
+            self._version(reader)
+            (self.timestamp_ms,) = _TIMESTAMP.unpack(reader.take(_TIMESTAMP.size))
+            place = reader.tagged_fields().get(_TAG)
+            wanted = _PLACE.pack(self.snapshot_id.end_offset, self.snapshot_id.epoch)
+            if place != wanted and (place is not None or self.own):
+                raise DecodeError("it was written under another name")
+        elif kind == SNAPSHOT_FOOTER:
+            self.ended = True
+            self._version(reader)
+            count = reader.tagged_fields().get(_TAG)
+            if count != _COUNT.pack(self.data) and (count is not None or self.own):
+                raise DecodeError(f"{self.data} records, the footer says {count!r}")
+        elif record.control is not None:
+            self.control = [*(self.control or ()), record.control]
+        elif self.own:
+            # A later program's: what it says of the quorum would be left out.
+            raise DecodeError(f"control record of unknown type {kind}")
+
+    def _version(self, reader: Reader) -> None:
+        version = reader.int16()
+        if version != _VERSION:
+            raise reader.error(f"version {version}")
+
+    def _state(self, record: LogRecord) -> StateRecord:
+        origin = dict(record.headers).get(_ORIGIN)
+        if record.key is None or record.value is None or origin is None:
+            raise DecodeError(f"record {record.offset} is no entry of a state")
+        if len(origin) != _PLACE.size:
+            raise DecodeError(f"record {record.offset}: origin of {len(origin)} bytes")
+        offset, epoch = _PLACE.unpack(origin)
+        if not (0 <= offset < self.snapshot_id.end_offset and epoch <= self.snapshot_id.epoch):
+            raise DecodeError(f"record {record.offset} is of offset {offset}, epoch {epoch}")
+        return StateRecord(record.key, record.value, Offset(offset), Epoch(epoch))
+
+    def finish(self, size: int) -> SnapshotFile:
+        if not self.ended:
+            raise DecodeError("no footer")
+        control = self.control or []
+        versions = [record.version for record in control if isinstance(record, RaftVersion)]
+        head = SnapshotHead(
+            VoterSet.of(record.voter for record in control if isinstance(record, AddVoter)),
+            versions[-1] if versions else 0,
+            any(isinstance(record, FormationCompleted) for record in control),
+            self.timestamp_ms,
+        )
+        return SnapshotFile(self.snapshot_id, head, self.data, size)

@@ -2,10 +2,15 @@
 
 import pytest
 
+from raftnode.core import election, leading
+from raftnode.core.events import AddVoterRequested
 from raftnode.core.replica import Replica
+from raftnode.core.roles import Leader
+from raftnode.core.types import Voter
 from raftnode.testing.simulator import progress
 from raftnode.testing.simulator.invariants import InvariantError
 from raftnode.testing.simulator.network import NetworkSettings
+from raftnode.testing.simulator.node import SimNode
 from raftnode.testing.simulator.run import build, run_seed
 from raftnode.testing.simulator.world import World
 
@@ -125,3 +130,77 @@ def test_some_seeds_are_asked_in_the_middle_too():
     assert len(run_seed(2).progress_ms) == 2
     assert len(run_seed(3).progress_ms) == 1
     assert build(2).seed == 2
+
+
+def wedged() -> World:
+    """One lost disk of three, and the longest log is an observer's (S31).
+
+    The old leader has the addition of the observer alone; its successor told only the
+    observer of its epoch before its disk was lost.
+    """
+    world = formed(spares=1)
+    world.run_until(world.now_ms + 3000)
+    [old] = world.believed_leaders()
+    *_, observer = world.nodes
+    assert old.core is not None
+    cut_off(world, old)
+    voters, record = old.core.replica.log.voters, old.core.replica.log.voter_record
+    old.ask(
+        lambda request_id: AddVoterRequested(
+            request_id, Voter(observer.key), record, world.now_ms + 5000
+        ),
+        nothing,
+    )
+    assert observer.key in old.core.replica.log.voters
+    newer: list[SimNode] = []
+    while not newer:
+        assert world.now_ms < 60_000
+        world.run_until(world.now_ms + 1)
+        newer = [leader for leader in world.believed_leaders() if leader is not old]
+    [new] = newer
+    for node in world.nodes:
+        if node is not new and node is not observer:
+            cut_off(world, node)
+    while observer.disk.durable[-1:] != new.disk.log[-1:]:
+        assert world.now_ms < 60_000
+        world.run_until(world.now_ms + 1)
+    assert new.key in voters
+    world.wipe(new)
+    return world
+
+
+def cut_off(world: World, node: SimNode) -> None:
+    for other in world.nodes:
+        world.network.cut.add((node.key.node_id, other.key.node_id))
+        world.network.cut.add((other.key.node_id, node.key.node_id))
+
+
+def test_observer_with_the_longest_log_makes_progress():
+    """S31, with all that is random about the simulated world."""
+    world = wedged()
+    progress.demand(world)
+    assert world.faults.counts["called"] == 1
+    assert len(world.progress.took_ms) == 2
+
+
+def test_quorum_that_calls_no_observer_makes_no_progress(monkeypatch: pytest.MonkeyPatch):
+    """The same without S31: nobody can ever lead."""
+    monkeypatch.setattr(election, "_be_called", nothing)
+    world = wedged()
+    with pytest.raises(InvariantError, match="0 leaders") as found:
+        progress.demand(world)
+    assert found.value.name == "Progress"
+
+
+def test_called_leader_that_goes_at_once_makes_no_progress(monkeypatch: pytest.MonkeyPatch):
+    """It has to stay until an entry of its epoch is committed."""
+    epoch_committed = leading.epoch_committed
+
+    def at_once(replica: Replica, role: Leader) -> bool:
+        return not replica.is_voter or epoch_committed(replica, role)
+
+    monkeypatch.setattr(leading, "epoch_committed", at_once)
+    world = wedged()
+    with pytest.raises(InvariantError) as found:
+        progress.demand(world)
+    assert found.value.name == "Progress"

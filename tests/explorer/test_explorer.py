@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from raftnode.core import changing, election, leading
+from raftnode.core.records import Batch
+from raftnode.core.replica import Replica
+from raftnode.core.types import Epoch, Offset
 from raftnode.testing.explorer.bounds import PRESETS, Bounds
+from raftnode.testing.explorer.local import Volume
 from raftnode.testing.explorer.search import Search, explore
 from raftnode.testing.explorer.snapshot import copied, frozen
 from raftnode.testing.explorer.trace import label, replay
@@ -56,6 +60,14 @@ MUTANTS = [
         "if False:",
         Bounds(voters=3, elections=2),
         "OneVotePerEpoch",
+    ),
+    Mutant(
+        "P44-forgets-its-vote",
+        Replica.persist,
+        "self.emit(PersistQuorumState(state))",
+        "pass",
+        Bounds(voters=2, formed=False, elections=1, crashes=1),
+        "EpochMonotone",
     ),
     Mutant(
         "P8-votes-for-a-shorter-log",
@@ -178,3 +190,17 @@ def test_counts_are_the_same_each_time():
     first, second = explore(bounds), explore(bounds)
     first.seconds = second.seconds = 0.0
     assert first == second
+
+
+def test_a_crash_may_leave_any_part_of_what_was_not_synced():
+    first, second, third, other = (
+        Batch(Offset(at), Offset(at), Epoch(epoch))
+        for at, epoch in [(0, 1), (1, 1), (2, 1), (1, 2)]
+    )
+    written = Volume(log=(first, second, third), durable=(first,))
+    left = [volume.log for volume in written.after_crash()]
+    assert left == [(first,), (first, second), (first, second, third)]
+    truncated = Volume(log=(first, other), durable=(first, second, third))
+    left = [volume.log for volume in truncated.after_crash()]
+    assert left == [(first,), (first, second, third), (first, other)]
+    assert all(volume.durable == volume.log for volume in truncated.after_crash())

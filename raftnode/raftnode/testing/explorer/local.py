@@ -27,7 +27,7 @@ from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Leader
 from raftnode.core.state import Latch, QuorumState
-from raftnode.core.types import Offset, ReplicaKey
+from raftnode.core.types import NO_EPOCH, Epoch, Offset, ReplicaKey
 from raftnode.testing.explorer.snapshot import (
     CONFIG,
     NOW_MS,
@@ -53,6 +53,8 @@ class Volume:
     incarnation: int = 0
     sequence: int = 0
     """The last Fetch's number while the process is down; the next start goes on above it (S3)."""
+    shown: Epoch = NO_EPOCH
+    """The epoch that the last process was in, until the next start is checked against it."""
     log: tuple[Batch, ...] = ()
     durable: tuple[Batch, ...] = ()
 
@@ -78,6 +80,7 @@ class Volume:
             cluster_id=disk.cluster_id,
             log=tuple(disk.log),
             durable=tuple(disk.durable),
+            shown=NO_EPOCH,
         )
 
     def after_crash(self) -> list[Volume]:
@@ -219,9 +222,13 @@ class Locals:
 
     def crashed(self, local: Local) -> list[Local]:
         """The process ends; each result is one way in which unsynced writes may be lost."""
-        sequence = local.replica.fetch_sequence
+        replica = local.replica
         return [
-            self.intern(local.index, replace(volume, sequence=sequence), None)
+            self.intern(
+                local.index,
+                replace(volume, sequence=replica.fetch_sequence, shown=replica.epoch),
+                None,
+            )
             for volume in local.volume.after_crash()
         ]
 

@@ -51,7 +51,7 @@ def checker_of(
         _learn(checker, local.volume.durable)
     _learn(checker, committed)
     state = acting.volume.state
-    checker.epochs[acting.key] = state.epoch
+    checker.epochs[acting.key] = max(state.epoch, acting.volume.shown)
     if state.voted is not None:
         checker.votes[(acting.key, state.epoch)] = state.voted
     if acting.core is not None:

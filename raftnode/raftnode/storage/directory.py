@@ -112,7 +112,7 @@ class DataDirectory:
             StorageIdentityError: the UUID is missing or different somewhere (S2).
             StorageStaleError: it was told that it went back in time, now or earlier (S3).
             StorageCorruptError: one of its files is damaged.
-            StorageFailedError: the disk failed or is full.
+            StorageFailedError: the disk failed, is full, or has turned read-only.
         """
         files = Files() if files is None else files
         lock = _lock(files, path)
@@ -317,14 +317,17 @@ class DataDirectory:
 
 
 def _lock(files: Files, path: Path) -> File:
+    """Lock a directory; one that was written to before and is read-only now has a failed disk."""
+    used = False
     try:
         there = files.stat(path)
         if there is None or not there.is_directory:
             what = "does not exist" if there is None else "is not a directory"
             raise ConfigurationError(f"log.dir: {path} {what}; it must be an existing directory")
+        used = files.stat(path / LOCK_FILE) is not None
         return files.lock(path / LOCK_FILE)
     except FileOperationError as error:
-        if error.errno in _NOT_WRITABLE:
+        if error.errno in _NOT_WRITABLE and not (used and error.errno == errno.EROFS):
             raise ConfigurationError(f"log.dir: {path} cannot be written to: {error}") from error
         raise
 

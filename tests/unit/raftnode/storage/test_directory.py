@@ -239,6 +239,15 @@ def test_paths_that_cannot_be_data_directories(tmp_path: Path) -> None:
         open_on(disk)
 
 
+def test_a_disk_that_turned_read_only_has_failed() -> None:
+    """Not a mistake in the settings: the kernel does so after an error of the file system."""
+    disk = blank()
+    open_on(disk).close()
+    disk.read_only = True
+    with pytest.raises(StorageFailedError, match="Read-only file system"):
+        open_on(disk)
+
+
 @pytest.mark.parametrize("capacity", [*range(0, 381, 20), 10_000])
 def test_a_full_disk_is_told_and_does_no_harm(capacity: int) -> None:
     disk = blank()

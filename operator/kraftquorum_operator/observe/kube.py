@@ -137,7 +137,9 @@ def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
         voter_label=_labels(body).get(names.LABEL_VOTER) == "true",
         revision=_labels(body).get("controller-revision-hash"),
         restarts=int(container.get("restartCount", 0)),
-        exit_code=ended.get("exitCode") if ended else None,
+        exit_code=ended.get("exitCode")
+        if ended and not _has_been_ready(conditions, container)
+        else None,
         age_ms=max(0, int((now - created).total_seconds() * 1000)),
         detail=_detail(conditions, container, ended),
         waiting=_waiting(conditions, container),
@@ -158,6 +160,18 @@ def _last_end(container: Body) -> Body | None:
     """The container's last end: of this run, or of the one before."""
     now, before = _part(container, "state"), _part(container, "lastState")
     return _part(now, "terminated") or _part(before, "terminated") or None
+
+
+def _has_been_ready(conditions: dict[str, Body], container: Body) -> bool:
+    """Whether this run of the container was ready once: then the end before it is long over.
+
+    It turns unready before it is started again, so a later turn is one of this run.
+    """
+    started = _part(_part(container, "state"), "running").get("startedAt")
+    turned = _part(conditions, "Ready").get("lastTransitionTime")
+    if not started or not turned:
+        return False
+    return datetime.fromisoformat(turned) > datetime.fromisoformat(started)
 
 
 def _detail(conditions: dict[str, Body], container: Body, ended: Body | None) -> str:

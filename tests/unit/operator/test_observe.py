@@ -54,6 +54,25 @@ def test_the_exit_code_and_the_node_s_own_words_are_read_from_the_last_end() -> 
     assert pod.detail == "CrashLoopBackOff: ended with 12: STORAGE_CORRUPT bad crc"
 
 
+@pytest.mark.parametrize(
+    ("turned", "exit_code"),
+    [("2026-01-01T00:00:10Z", 10), ("2026-01-01T00:00:20Z", 10), ("2026-01-01T00:00:21Z", None)],
+)
+def test_an_end_before_the_container_was_ready_is_not_held_against_its_disk(
+    turned: str, exit_code: int | None
+) -> None:
+    """Its node may be cut off now, weeks after; believing the end would cost a healthy disk."""
+    container = {
+        "name": names.CONTAINER,
+        "restartCount": 9,
+        "state": {"running": {"startedAt": "2026-01-01T00:00:20Z"}},
+        "lastState": {"terminated": {"exitCode": 10}},
+    }
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": turned}
+    body = pod_body("demo-0", containerStatuses=[container], conditions=[ready])
+    assert read_pods("demo", [body], NOW)[0].exit_code == exit_code
+
+
 def test_a_pod_that_is_not_scheduled_says_why() -> None:
     condition = {"type": "PodScheduled", "status": "False", "message": "no volume"}
     pod = read_pods("demo", [pod_body("demo-0", phase="Pending", conditions=[condition])], NOW)[0]

@@ -124,7 +124,7 @@ class FaultDisk:
             at which the power goes; the call itself may or may not still happen.
         short_writes: writes take a random part of what they were given.
         capacity_bytes: total size of all files at which ENOSPC begins.
-        read_only: modifying calls raise EROFS.
+        read_only: modifying calls, and opening to write, raise EROFS.
         faults: calls that are to fail; used up as they strike.
     """
 
@@ -307,6 +307,8 @@ class FaultDisk:
             opened = self._node(path)
             if isinstance(opened, _Directory) and flags & os.O_RDWR:
                 raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            if self.read_only and flags & (os.O_RDWR | os.O_WRONLY):
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
             self._next_fd += 1
             self._handles[self._next_fd] = _Handle(opened, path)
             return self._next_fd

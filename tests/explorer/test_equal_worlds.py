@@ -13,11 +13,11 @@ class PlainWorld(World):
         return state
 
 
-def seen_within(world: World, depth: int) -> set[object]:
-    """What disks, roles and high watermarks are reached within so many actions."""
+def seen_within(world: World, depth: int) -> dict[object, int]:
+    """What disks, roles and high watermarks are reached, each after how few actions."""
     layer, met = {world.first()}, set[State]()
-    seen: set[object] = {outside(world, state) for state in layer}
-    for _ in range(depth):
+    seen: dict[object, int] = {outside(world, state): 0 for state in layer}
+    for length in range(1, depth + 1):
         met |= layer
         layer = {
             after
@@ -25,7 +25,8 @@ def seen_within(world: World, depth: int) -> set[object]:
             for action in world.actions(state)
             if (after := world.apply(state, action)) not in met
         }
-        seen |= {outside(world, state) for state in layer}
+        for state in layer:
+            seen.setdefault(outside(world, state), length)
     return seen
 
 
@@ -51,7 +52,8 @@ def outside(world: World, state: State) -> object:
     ("bounds", "depth"),
     [
         (Bounds(voters=2, elections=1, crashes=1, writes=1), 7),
-        (Bounds(voters=2, elections=0, losses=1, duplicates=2, writes=1), 14),
+        (Bounds(voters=2, elections=0, losses=1, duplicates=1, writes=2), 14),
+        (Bounds(voters=2, elections=1, resignations=1), 7),
         (Bounds(voters=3, elections=1, standing=(1,)), 9),
     ],
     ids=str,
@@ -60,3 +62,18 @@ def test_dropped_answers_and_renumbered_fetches_change_nothing(bounds: Bounds, d
     tidy, plain = seen_within(World(bounds), depth), seen_within(PlainWorld(bounds), depth)
     assert tidy == plain
     assert len(tidy) > 8
+
+
+def test_no_fetch_has_a_higher_number_than_its_sender_counts():
+    """Else the next Fetch would look like an old one."""
+    world = World(Bounds(voters=2, elections=0, losses=1, duplicates=1, writes=1))
+    layer, met = {world.first()}, set[State]()
+    while layer:
+        met |= layer
+        layer = {world.apply(s, a) for s in layer for a in world.actions(s)} - met
+    assert len(met) > 100
+    for state in met:
+        found = {pair for number in state.locals for pair in world.locals.all[number].fetches}
+        for index in range(len(world.keys)):
+            own = world.local(state, index).replica.fetch_sequence
+            assert own == max(sequence for fetcher, sequence in found if fetcher == index)

@@ -77,9 +77,11 @@ OUTCOME: pytest.StashKey[pytest.TestReport] = pytest.StashKey()
 def report(pytestconfig: pytest.Config) -> Iterator[Report]:
     """The report of this run."""
     began = time.monotonic()
-    found = Report(pytestconfig.rootpath / FOLDER / "report.json")
+    partly = bool(pytestconfig.option.keyword) or any("::" in word for word in pytestconfig.args)
+    found = Report(pytestconfig.rootpath / FOLDER / "report.json", partly=partly)
     yield found
-    found.seconds["all"] = time.monotonic() - began
+    if not partly:
+        found.seconds["all"] = time.monotonic() - began
     found.facts["machine"] = machine()
     found.write()
 

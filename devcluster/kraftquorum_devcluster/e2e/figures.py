@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,7 @@ class Figures:
         wrong: Everything else that should not be: order, bytes, what nobody wrote.
         measures: Figures that the page of promises shows, in seconds.
         why: Why it was skipped, or failed.
+        at: When it ended, in UTC.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Figures:
     wrong: int = 0
     measures: dict[str, float] = field(default_factory=dict[str, float])
     why: str = ""
+    at: str = ""
 
     def count(self, account: Account) -> None:
         """Add what the writers saw; of several quorums, the longer stall."""
@@ -68,17 +71,33 @@ class Figures:
 
 
 class Report:
-    """All cases of a run; written anew after each, so that a run that is cut off leaves it."""
+    """All cases; written anew after each, so that a run that is cut off leaves it.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: The file.
+        partly: Whether only some cases are run. They then take their places among those of the
+            last run, each with the time at which it was run.
+    """
+
+    def __init__(self, path: Path, *, partly: bool = False) -> None:
         self._path = path
         self.facts: dict[str, Any] = {}
         self.seconds: dict[str, float] = {}
         self.cases: list[Figures] = []
+        if partly and path.exists():
+            earlier = json.loads(path.read_text(encoding="utf-8"))
+            self.cases = [Figures(**case) for case in earlier.pop("cases")]
+            self.seconds = earlier.pop("seconds")
+            self.facts = earlier
 
     def add(self, figures: Figures) -> None:
-        """Take a case in and write the report."""
-        self.cases.append(figures)
+        """Take a case in, in place of an earlier one of its name, and write the report."""
+        figures.at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+        names = [case.name for case in self.cases]
+        if figures.name in names:
+            self.cases[names.index(figures.name)] = figures
+        else:
+            self.cases.append(figures)
         self.write()
 
     def write(self) -> None:

@@ -80,8 +80,7 @@ def report(pytestconfig: pytest.Config) -> Iterator[Report]:
     partly = bool(pytestconfig.option.keyword) or any("::" in word for word in pytestconfig.args)
     found = Report(pytestconfig.rootpath / FOLDER / "report.json", partly=partly)
     yield found
-    if not partly:
-        found.seconds["all"] = time.monotonic() - began
+    found.took("all", time.monotonic() - began)
     found.facts["machine"] = machine()
     found.write()
 
@@ -100,10 +99,11 @@ def ground(request: pytest.FixtureRequest, report: Report) -> Iterator[Ground]:
         place = current_ground(tags)
     else:
         images = [build_images(tag, install=True) for tag in (tags.now, tags.next)]
-        report.seconds["images"] = time.monotonic() - began
+        report.took("images", time.monotonic() - began)
+        began = time.monotonic()
         report.facts["images"] = dict(images[0].sizes)
         place = _started(request, choice, tags, images)
-    report.seconds["cluster"] = time.monotonic() - began - report.seconds.get("images", 0.0)
+    report.took("cluster", time.monotonic() - began)
     with place:
         report.facts["cluster"] = {"title": place.title, "version": place.version()}
         yield place
@@ -188,7 +188,7 @@ def release(ground: Ground, report: Report) -> Release:
     found.install()
     if before & set(found.pods()):  # of an earlier run, and perhaps of an earlier image
         found.restart()
-    report.seconds["install"] = time.monotonic() - began
+    report.took("install", time.monotonic() - began)
     return found
 
 

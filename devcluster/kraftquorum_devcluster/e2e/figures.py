@@ -81,6 +81,7 @@ class Report:
 
     def __init__(self, path: Path, *, partly: bool = False) -> None:
         self._path = path
+        self._partly = partly
         self.facts: dict[str, Any] = {}
         self.seconds: dict[str, float] = {}
         self.cases: list[Figures] = []
@@ -99,6 +100,11 @@ class Report:
         else:
             self.cases.append(figures)
         self.write()
+
+    def took(self, part: str, seconds: float) -> None:
+        """Note what a part of a whole run took; a run of some cases leaves that as it was."""
+        if not (self._partly and part in self.seconds):
+            self.seconds[part] = seconds
 
     def write(self) -> None:
         """Write the report."""

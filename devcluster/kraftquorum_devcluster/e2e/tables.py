@@ -90,8 +90,8 @@ def _facts(report: Json) -> list[str]:
     parts = {"images": "images", "cluster": "cluster", "install": "operator installed"}
     spent = [f"{title} {seconds[key]:.0f} s" for key, title in parts.items() if key in seconds]
     version = cluster["version"].removeprefix("v")
-    times = sorted(case["at"] for case in report["cases"] if case.get("at"))
-    ended = f"; cases ended {times[0]} to {times[-1]} UTC" if times else ""
+    times = sorted(case["at"] for case in report["cases"])
+    ended = f"; cases ended {times[0]} to {times[-1]} UTC" if all(times) else ""
     load = f"load {machine['load_1min']} at the end"
     return [
         f"- **Cluster**: {cluster['title']}, Kubernetes {version}",

@@ -196,7 +196,7 @@ class LocalQuorum:
         """What a confirmed leader says."""
         return await self.client.describe_quorum(confirmed=True)
 
-    async def leader(self, within_s: float = 10) -> LocalNode:
+    async def leader(self, within_s: float = 30) -> LocalNode:
         """Wait for a leader that a majority confirms."""
 
         async def look() -> LocalNode:
@@ -241,7 +241,7 @@ class LocalQuorum:
             quorum = await self.describe()
             return quorum if quorum.formation_completed else None
 
-        return await eventually(formed, within_s=15, what="formation")
+        return await eventually(formed, within_s=30, what="formation")
 
     async def observe(self, node: LocalNode) -> Replica:
         """Let a blank, running node join as an observer and wait until it is caught up."""

@@ -188,6 +188,7 @@ def modifications_of(seed: int, sizes: LogSettings) -> tuple[int, int]:
     return before, disk.modifications
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("seed", "sizes"), [(1, SMALL), (2, LARGER)])
 def test_log_survives_a_power_cut_at_every_call(seed: int, sizes: LogSettings) -> None:
     before, after = modifications_of(seed, sizes)

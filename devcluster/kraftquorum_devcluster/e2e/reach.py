@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -133,6 +134,7 @@ class RelayResolver(AbstractResolver):
     def __init__(self, port_of: Callable[[], int]) -> None:
         self._port_of = port_of
         self._servers: dict[tuple[str, int], asyncio.Server] = {}
+        self._relaying: set[asyncio.Task[Any]] = set()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -152,19 +154,32 @@ class RelayResolver(AbstractResolver):
     async def _relay(
         self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine runs in one
+        self._relaying.add(task)
         try:
             port = await asyncio.to_thread(self._port_of)
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
-        except (OSError, StartError):
+            far_writer.write(head)
+            try:
+                await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+            finally:
+                far_writer.close()
+        except (OSError, StartError, asyncio.CancelledError):
+            pass  # the connection ends; `close` cancels
+        finally:
             writer.close()
-            return
-        far_writer.write(head)
-        await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+            self._relaying.discard(task)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Listen no more, and end what is open."""
         for server in self._servers.values():
             server.close()
+        self._servers.clear()
+        relaying = list(self._relaying)
+        for task in relaying:
+            task.cancel()
+        await asyncio.gather(*relaying, return_exceptions=True)
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -65,6 +65,29 @@ async def test_the_relay_is_told_the_name_and_then_passes_everything_on():
     assert heads == [f"{NAME} 9080\n".encode()]
     writer.close()
     await resolver.close()
+    with pytest.raises(OSError, match="Connect call failed"):
+        await asyncio.open_connection(found["host"], found["port"])
+    forwarded.close()
+
+
+async def test_closing_the_relay_ends_what_is_open():
+    async def silent(reader, writer):
+        await reader.read()
+        writer.close()
+
+    forwarded = await asyncio.start_server(silent, "127.0.0.1", 0)
+    resolver = reach.RelayResolver(lambda: forwarded.sockets[0].getsockname()[1])
+    (found,) = await resolver.resolve(NAME, 9080)
+    reader, writer = await asyncio.open_connection(found["host"], found["port"])
+    writer.write(b"x")
+    for _ in range(500):
+        if resolver._relaying:
+            break
+        await asyncio.sleep(0.01)
+    await resolver.close()
+    async with asyncio.timeout(5):
+        assert await reader.read() == b""
+    writer.close()
     forwarded.close()
 
 

@@ -72,6 +72,9 @@ kafka: $(READY) ## Let Apache Kafka's tools read our files, and ours Kafka's (ne
 bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000 10000" (MB) for starts
 	@$(BIN)/python tools/bench_storage.py $(if $(MIB),--mib $(MIB)) $(if $(STARTS),--starts "$(STARTS)")
 
+bench-snapshot: $(READY) ## Measure how long writes wait while a snapshot of MIB=n is made
+	@$(BIN)/python tools/bench_snapshot.py $(if $(MIB),--mib $(MIB))
+
 lint: $(READY) ## Check style, types, import contracts and spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -118,4 +121,4 @@ image: $(READY) ## Build both images and write them as archives: TAG=… names t
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim explore kafka bench lint fix crds chart manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim explore kafka bench bench-snapshot lint fix crds chart manifests reference lock image clean

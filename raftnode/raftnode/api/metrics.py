@@ -39,6 +39,7 @@ DOCUMENT_NAMES: dict[str, str] = {
 """P58 and P59: our name, without the suffix that Prometheus adds, to the documents'."""
 
 _FAST_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+_SNAPSHOT_BUCKETS_S = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
 _ELECTION_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
 
@@ -105,6 +106,21 @@ class NodeMetrics:
             "poll_idle_ratio", "Share of the last second that the event loop waited; 0 to 1."
         )
         self.incarnation = gauge("incarnation", "How many times this storage was started.")
+        self.snapshot_end_offset = gauge(
+            "snapshot_end_offset",
+            "One past the last record that the newest snapshot covers; 0: none.",
+        )
+        self.snapshot_size_bytes = gauge("snapshot_size_bytes", "Bytes of the newest snapshot.")
+        self.snapshot_made_timestamp_seconds = gauge(
+            "snapshot_made_timestamp_seconds",
+            "When the newest snapshot was made, Unix time; 0: none.",
+        )
+        self.snapshot_seconds = Histogram(
+            "raftnode_snapshot_seconds",
+            "Seconds that making a snapshot took, while writes went on.",
+            registry=registry,
+            buckets=_SNAPSHOT_BUCKETS_S,
+        )
         self.election_latency_seconds = Histogram(
             "raftnode_election_latency_seconds",
             "Seconds from becoming a candidate to knowing the leader.",

@@ -26,9 +26,14 @@ READ_RECORDS_MAX = 2048
 class Applier:
     """Follows the applicable offset: committed, and durable here (S10)."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, kv: KeyValueStore | None = None) -> None:
         self._log = log
-        self.kv = KeyValueStore()
+        self.kv = KeyValueStore() if kv is None else kv
+        self.applied_bytes = 0
+        """Bytes of the log that this process has applied."""
+        self.last_timestamp_ms = -1
+        """Of the last record applied; -1: none by this process."""
+        self._in_batch = False
         self.high_watermark = FIRST_OFFSET
         self.applicable = FIRST_OFFSET
         self._waiters: set[asyncio.Future[None]] = set()
@@ -60,15 +65,24 @@ class Applier:
                 await self._wait()
             start = self.kv.next_offset
             data = self._log.read(start, _CHUNK_BYTES, self.applicable)
+            self._in_batch = True
             for number, record in enumerate(iter_records(data), start=1):
                 if record.is_control:
                     self.kv.skip(record.offset, record.offset)
                 else:
                     self.kv.apply(record.offset, record.key, record.value, epoch=record.epoch)
+                self.last_timestamp_ms = record.timestamp_ms
                 if number % _TURN_RECORDS == 0:
                     await asyncio.sleep(0)
+            self._in_batch = False
+            self.applied_bytes += len(data)
             self._wake()
             await asyncio.sleep(0)
+
+    async def between_batches(self) -> None:
+        """Return where the store stands between two batches, which lasts until the next await."""
+        while self._in_batch:
+            await self._wait()
 
     async def wait_applied(self, offset: Offset, *, timeout_ms: float) -> bool:
         """Wait until the store has everything below `offset`; False: not in time."""

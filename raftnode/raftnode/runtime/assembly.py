@@ -39,6 +39,12 @@ from raftnode.runtime.peering import Peering
 from raftnode.runtime.process import descriptors_for_clients, raise_file_limit
 from raftnode.runtime.recovery import recover
 from raftnode.runtime.service import Service
+from raftnode.runtime.snapshotting import (
+    SnapshotLimits,
+    Snapshotter,
+    free_bytes_of,
+    restore_state,
+)
 from raftnode.runtime.tasks import Tasks
 from raftnode.runtime.watch import watch_storage
 from raftnode.storage.batch import decode_batches
@@ -162,7 +168,22 @@ async def running_node(
         is_flushing=lambda: flusher.in_flight,
         on_commit=metrics.commit_latency_seconds.observe,
     )
-    applier = Applier(log)
+    snapshots = await asyncio.to_thread(directory.open_snapshots, settings.snapshots_retained)
+    state, loaded = await asyncio.to_thread(restore_state, snapshots, log)
+    applier = Applier(log, state)
+    snapshotter = Snapshotter(
+        snapshots,
+        applier,
+        core.replica.log,
+        SnapshotLimits(
+            settings.max_record_bytes_between_snapshots,
+            settings.max_snapshot_interval_ms,
+            settings.disk_reserve_bytes,
+        ),
+        metrics,
+        last=loaded,
+        free_bytes=lambda: free_bytes_of(settings.log_dir),
+    )
     gauges = Gauges(metrics, core.replica, appends)
     peering = Peering(
         driver.post,
@@ -250,6 +271,7 @@ async def running_node(
         core.replica.endpoint = service.peer_endpoint
         tasks(driver.run(parts), name="driver")
         tasks(applier.run(), name="applier")
+        tasks(snapshotter.run(), name="snapshots")
         tasks(greet_voters(peering.pool, lambda: core.replica.log.voters), name="greeting")
         tasks(_refresh(gauges), name="gauges")
         tasks(
@@ -277,6 +299,7 @@ async def running_node(
         await peer_server.close()
         await api_listener.stop()
         await peer_listener.stop()
+        await asyncio.to_thread(snapshotter.close)
         await asyncio.to_thread(flusher.stop)
         await asyncio.to_thread(gatekeeper.close)
         driver.close()

@@ -170,6 +170,12 @@ class Driver:
                     parts.log.append(stamped)
                 parts.flusher.flush_if_needed()
             case TruncateLog(end):
+                if end < parts.applier.kv.next_offset:
+                    # The core has forgotten at its start what was committed; a snapshot has not.
+                    raise ProtocolHaltError(
+                        f"the log is to be cut to offset {end}, but records up to "
+                        f"{parts.applier.kv.next_offset} were committed and are applied"
+                    )
                 await self._on_disk(lambda: parts.log.truncate(end))
                 parts.flusher.flush_if_needed()
             case SendRequest(target, request):

@@ -190,6 +190,30 @@ class NodeSettings(BaseSettings):
         "Kafka's default, 7 days: a quiet log too is made of files that grow old.",
     )
 
+    # Snapshots.
+    max_record_bytes_between_snapshots: int = Field(
+        default=20 << 20,
+        ge=1,
+        le=1 << 40,
+        description="Bytes of the log applied since the last snapshot after which the next one is "
+        "made; half the size of the last snapshot if that is more, so that a large state is not "
+        "written over and over. Kafka's default, 20 MiB.",
+    )
+    max_snapshot_interval_ms: int = Field(
+        default=3_600_000,
+        ge=0,
+        le=36_500 * _DAY_MS,
+        description="Milliseconds after which a snapshot is made of anything that is new. 0: by "
+        "bytes only. Kafka's default, an hour.",
+    )
+    snapshots_retained: int = Field(
+        default=2,
+        ge=1,
+        le=1000,
+        description="How many snapshots are kept. 2: a start still has one if the newest turns "
+        "out damaged.",
+    )
+
     # The disk.
     storage_check_interval_ms: int = Field(
         default=500,

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import bisect
 import hashlib
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from raftnode.core.types import FIRST_OFFSET, Epoch, Offset
 from raftnode.statemachine.errors import OffsetGapError
+from raftnode.statemachine.freezing import FreezableMap
 
+_ORIGIN = struct.Struct(">qi")
 _DIGEST_BYTES = 16
 _DIGEST_MODULUS = 1 << (8 * _DIGEST_BYTES)
 
@@ -61,21 +64,48 @@ class KeyValueStore:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[bytes, Entry] = {}
+        # Entries lie packed in bytes: a dict of nothing else is unknown to the garbage
+        # collector, for which a walk through a million objects takes a second, in which the
+        # node stands still. The keys below are kept in a dict and a tuple for the same reason.
+        self._entries: FreezableMap[bytes, bytes] = FreezableMap()
         self._next_offset = FIRST_OFFSET
+        self._size_bytes = 0
         self._digest = 0
         # Keys in order as of the last scan, and what changed since. A scan merges them:
         # sort() finds two sorted runs and needs O(n), while a put stays O(1). Keeping the
         # list sorted with bisect.insort would cost every put of a new key a move of half
         # the list; writes are the hot path and scans are rare.
-        self._order: list[bytes] = []
-        self._added: set[bytes] = set()
+        self._order: tuple[bytes, ...] = ()
+        self._added: dict[bytes, None] = {}
         self._removed = False
+
+    @classmethod
+    def restore(cls, next_offset: Offset, entries: Iterable[tuple[bytes, Entry]]) -> KeyValueStore:
+        """The store as of an offset, from the entries that it had.
+
+        Raises:
+            ValueError: a key stands there twice.
+        """
+        store = cls()
+        for key, entry in entries:
+            if store._entries.put(key, _packed(entry)) is not None:
+                raise ValueError(f"key {key!r} stands there twice")
+            store._digest += _entry_digest(key, entry)
+            store._size_bytes += len(key) + len(entry.value)
+            store._added[key] = None
+        store._digest %= _DIGEST_MODULUS
+        store._next_offset = next_offset
+        return store
 
     @property
     def next_offset(self) -> Offset:
         """One past the last applied offset; what `apply` expects next."""
         return self._next_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all keys and values."""
+        return self._size_bytes
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -95,19 +125,22 @@ class KeyValueStore:
             return False
         if key is None:
             return True
-        old = self._entries.get(key)
-        if old is not None:
-            self._digest -= _entry_digest(key, old)
         if value is None:
+            old = self._entries.remove(key)
             if old is not None:
-                del self._entries[key]
-                self._added.discard(key)
+                self._added.pop(key, None)
                 self._removed = True
         else:
-            entry = self._entries[key] = Entry(value, offset, epoch)
+            entry = Entry(value, offset, epoch)
+            old = self._entries.put(key, _packed(entry))
             self._digest += _entry_digest(key, entry)
+            self._size_bytes += len(key) + len(value)
             if old is None:
-                self._added.add(key)
+                self._added[key] = None
+        if old is not None:
+            before = _unpacked(old)
+            self._digest -= _entry_digest(key, before)
+            self._size_bytes -= len(key) + len(before.value)
         self._digest %= _DIGEST_MODULUS
         return True
 
@@ -122,9 +155,34 @@ class KeyValueStore:
         """
         return self._advance(base_offset, last_offset)
 
+    def freeze(self) -> Iterator[tuple[bytes, Entry]]:
+        """The entries as of `next_offset`, for another thread to read until `release`.
+
+        Raises:
+            RuntimeError: they are frozen already, or `merge` has not caught up.
+        """
+        frozen = self._entries.freeze()
+        return ((key, _unpacked(packed)) for key, packed in frozen)
+
+    def release(self) -> None:
+        """Nobody reads the frozen entries any more; then `merge` until it says that it is done."""
+        self._entries.release()
+
+    def merge(self, limit: int) -> bool:
+        """After `release`: put back at most `limit` of what was written meanwhile.
+
+        Returns:
+            True when nothing is left.
+        """
+        if self._entries.frozen:
+            return False
+        self._entries.merge(limit)
+        return not self._entries.unmerged
+
     def get(self, key: bytes) -> Entry | None:
         """The entry of a key, or None."""
-        return self._entries.get(key)
+        packed = self._entries.get(key)
+        return None if packed is None else _unpacked(packed)
 
     def scan(self, *, prefix: bytes = b"", after: bytes | None = None) -> Iterator[bytes]:
         """Keys in byte order that begin with `prefix` and come after `after`.
@@ -157,16 +215,25 @@ class KeyValueStore:
         self._next_offset = Offset(last_offset + 1)
         return True
 
-    def _sorted_keys(self) -> list[bytes]:
+    def _sorted_keys(self) -> tuple[bytes, ...]:
         if self._added or self._removed:
             # A key deleted and put again is in both: it counts as added.
             kept = [key for key in self._order if key in self._entries and key not in self._added]
             kept += sorted(self._added)
             kept.sort()
-            self._order = kept
-            self._added = set()
+            self._order = tuple(kept)
+            self._added = {}
             self._removed = False
         return self._order
+
+
+def _packed(entry: Entry) -> bytes:
+    return _ORIGIN.pack(entry.offset, entry.epoch) + entry.value
+
+
+def _unpacked(packed: bytes) -> Entry:
+    offset, epoch = _ORIGIN.unpack_from(packed)
+    return Entry(packed[_ORIGIN.size :], Offset(offset), Epoch(epoch))
 
 
 def _entry_digest(key: bytes, entry: Entry) -> int:

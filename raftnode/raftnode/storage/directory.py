@@ -45,6 +45,7 @@ from raftnode.storage.identity import (
 from raftnode.storage.incarnation import Incarnation
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.meta_properties import MetaProperties, check_cluster_id
+from raftnode.storage.snapshots import Snapshots
 
 _NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
@@ -283,6 +284,17 @@ class DataDirectory:
         if settings.before_roll is None:
             settings = replace(settings, before_roll=self.check_identity)
         return Log.open(self._files, self.log_directory, settings)
+
+    def open_snapshots(self, retained: int) -> Snapshots:
+        """The snapshots beside the log; the directory's identity is checked before each (S4).
+
+        Args:
+            retained: how many whole ones are kept.
+
+        Raises:
+            StorageFailedError: the disk failed.
+        """
+        return Snapshots(self._files, self.log_directory, retained, self.check_identity)
 
     def check_identity(self) -> None:
         """Check that the directory is still the one that was opened (S4).

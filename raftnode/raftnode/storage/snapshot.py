@@ -122,12 +122,14 @@ class SnapshotFile:
         head: what it says of the quorum.
         records: of the state.
         size: of the file, bytes.
+        made_ms: when it was made, by the clock of the node that did, milliseconds.
     """
 
     snapshot_id: SnapshotId
     head: SnapshotHead
     records: int
     size: int
+    made_ms: int
 
 
 def list_snapshots(files: Files, directory: Path) -> list[SnapshotId]:
@@ -220,7 +222,7 @@ def write_snapshot(
         raise
     files.run("rename", path, files.calls.rename, str(partial), str(path))
     files.fsync_dir(directory)
-    return SnapshotFile(snapshot_id, head, total, writer.position)
+    return SnapshotFile(snapshot_id, head, total, writer.position, now_ms)
 
 
 def _quorum(head: SnapshotHead) -> Iterator[ControlRecord]:
@@ -319,6 +321,7 @@ class _Content:
     ended: bool = False
     data: int = 0
     timestamp_ms: int = -1
+    made_ms: int = -1
     control: list[ControlRecord] | None = None
 
     def see(self, record: LogRecord) -> StateRecord | None:
@@ -341,7 +344,7 @@ class _Content:
         if (kind == SNAPSHOT_HEADER) == self.begun:
             raise DecodeError("a second header" if self.begun else "no header")
         if kind == SNAPSHOT_HEADER:
-            self.begun = True
+            self.begun, self.made_ms = True, record.timestamp_ms
             self._version(reader)
             (self.timestamp_ms,) = _TIMESTAMP.unpack(reader.take(_TIMESTAMP.size))
             place = reader.tagged_fields().get(_TAG)
@@ -387,4 +390,4 @@ class _Content:
             any(isinstance(record, FormationCompleted) for record in control),
             self.timestamp_ms,
         )
-        return SnapshotFile(self.snapshot_id, head, self.data, size)
+        return SnapshotFile(self.snapshot_id, head, self.data, size, self.made_ms)

@@ -48,6 +48,7 @@ from raftnode.runtime.applier import Applier
 from raftnode.runtime.driver import Driver, Parts
 from raftnode.runtime.flusher import Flusher
 from raftnode.runtime.inquiries import Inquiries
+from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.batch import Record, encode_data_batch
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
@@ -324,6 +325,19 @@ async def test_a_halt_ends_everything_at_once(bench, reason, error):
     with pytest.raises(error, match="because"):
         await bench.play(Halt(reason, "because"), SendResponse(1, VOTE))
     assert bench.post.sent == []
+
+
+async def test_what_a_snapshot_covers_is_never_cut_off(bench):
+    """The core forgets at a start how far the log was committed."""
+    await bench.play(AppendBatches((bench.batch(0), bench.batch(1))))
+    bench.applier.kv = KeyValueStore.restore(Offset(1), [])
+    await bench.play(TruncateLog(Offset(1)))
+    assert bench.log.end_offset == 1
+    bench.core.script.append((TruncateLog(Offset(0)),))
+    bench.driver.post(ConfirmRequested(99, False))
+    with pytest.raises(ProtocolHaltError, match="up to 1 were committed"):
+        await bench.task
+    assert bench.log.end_offset == 1
 
 
 async def test_a_deadline_brings_time_and_a_past_one_does_not_spin(bench):

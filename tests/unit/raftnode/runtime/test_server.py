@@ -17,15 +17,17 @@ from raftnode.core.types import Offset
 from raftnode.errors import (
     ConfigurationError,
     RequestError,
+    StorageCorruptError,
     StorageFailedError,
     StorageIdentityError,
     StorageLostError,
     StorageStaleError,
 )
-from raftnode.runtime import assembly
+from raftnode.runtime import assembly, snapshotting
 from raftnode.runtime.server import Node
 from raftnode.settings import NodeSettings
 from raftnode.storage.files import Files
+from raftnode.storage.snapshot import SnapshotReader
 from raftnode.testing.faultdisk import Fault, FaultDisk
 
 RECORD = NewRecord(b"key", b"value")
@@ -339,5 +341,53 @@ async def test_a_node_that_is_told_to_be_stale_while_it_stops_is_never_started_a
             await machine.form()
     monkeypatch.undo()
     with pytest.raises(StorageStaleError, match="2 has seen more"):
+        async with machine.running():
+            pass
+
+
+async def test_a_node_takes_snapshots_and_starts_from_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(snapshotting, "CHECK_INTERVAL_S", 0.01)
+    machine = Machine(tmp_path, max_record_bytes_between_snapshots=2000, snapshots_retained=1)
+    directory = tmp_path / "__cluster_metadata-0"
+
+    def names() -> list[str]:
+        found = machine.disk.listdir(str(directory))
+        return [name for name in found if name.endswith(".checkpoint")]
+
+    async with machine.running():
+        await machine.form()
+        for number in range(60):
+            await machine.write(b"value %d" % number)
+        async with asyncio.timeout(5):
+            while not names():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        hashed = machine.service._applier.kv.state_hash()
+        end = machine.service._applier.kv.next_offset
+    (name,) = names()
+    reader = SnapshotReader(Files(machine.disk), directory / name)
+    assert {record.key for record in reader.records()} == {b"key", b"first"}
+    head = reader.found.head
+    assert [voter.node_id for voter in head.voters] == [1]
+    assert (head.raft_version, head.formation_completed) == (2, True)
+    covered = reader.found.snapshot_id.end_offset
+
+    async with machine.running():
+        kv = machine.service._applier.kv
+        assert kv.next_offset >= covered
+        await machine.until_writable()
+        assert kv.get(b"key").value == b"value 59"
+        records = await machine.service.read(Offset(0), max_bytes=1 << 20, max_wait_ms=0)
+        assert records.records[0].offset == 0
+    assert kv.next_offset > end
+    assert hashed != kv.state_hash()
+
+
+async def test_a_node_whose_log_lacks_what_its_snapshot_covers_does_not_start(tmp_path):
+    machine = Machine(tmp_path)
+    async with machine.running():
+        await machine.form()
+    name = "00000000000000009999-0000000001.checkpoint"
+    machine.disk.overwrite(tmp_path / "__cluster_metadata-0" / name, b"")
+    with pytest.raises(StorageCorruptError, match="records were lost"):
         async with machine.running():
             pass

@@ -1,0 +1,283 @@
+"""Takes snapshots beside the running node, and starts the state machine from them.
+
+A snapshot is frozen on the loop in no time, between two applied batches, and written by a
+thread of its own (never by a fork, S29) which yields after each piece. Only what is committed
+and durable here is applied (S10), so nothing else gets into one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from raftnode.api.metrics import NodeMetrics
+from raftnode.core.log_index import LogIndex
+from raftnode.core.types import NO_OFFSET, Epoch, Offset
+from raftnode.errors import StorageCorruptError
+from raftnode.runtime.applier import Applier
+from raftnode.statemachine.kv import Entry, KeyValueStore
+from raftnode.storage.log import Log
+from raftnode.storage.snapshot import (
+    SnapshotDamagedError,
+    SnapshotFile,
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
+)
+from raftnode.storage.snapshots import Snapshots
+
+_log = structlog.get_logger("raftnode")
+
+CHECK_INTERVAL_S = 1.0
+_PAUSE_S = 0.001
+"""Slept after each batch of a snapshot: whoever waits for the interpreter gets it."""
+_MERGE_ENTRIES = 2000
+"""Put back in one go after a snapshot: about a millisecond."""
+_RECORD_OVERHEAD_BYTES = 64
+"""Of a record in a snapshot, at most: lengths, the header `kq`, its share of the batch."""
+
+
+# -- on a start -------------------------------------------------------------------
+
+
+def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, SnapshotFile | None]:
+    """The state to begin with: that of the newest snapshot that is whole, else an empty one.
+
+    A damaged snapshot is set aside. The log must hold what comes after the one that is taken.
+
+    Raises:
+        StorageCorruptError: the log does not reach back to a whole snapshot, or it lacks
+            records that a snapshot covers.
+        StorageFailedError: the disk failed.
+    """
+    for one in reversed(snapshots.ids()):
+        _check_covered(snapshots, one, log)
+        reader = snapshots.reader(one)
+        try:
+            entries = ((r.key, Entry(r.value, r.offset, r.epoch)) for r in reader.records())
+            store = KeyValueStore.restore(one.end_offset, entries)
+        except (SnapshotDamagedError, ValueError) as error:
+            _log.error("snapshot_damaged", snapshot=str(one), problem=str(error))
+            snapshots.set_aside(one)
+            continue
+        if one.end_offset < log.start_offset:
+            break
+        snapshots.proved(one)
+        _log.info("snapshot_loaded", snapshot=str(one), entries=len(store))
+        return store, reader.found
+    if log.start_offset > 0:
+        raise StorageCorruptError(
+            f"{snapshots.directory}: the log begins at offset {log.start_offset} and no whole "
+            "snapshot reaches there; this replica must be replaced"
+        )
+    return KeyValueStore(), None
+
+
+def _check_covered(snapshots: Snapshots, one: SnapshotId, log: Log) -> None:
+    """What a snapshot covers was committed and durable here: the log must have it."""
+    end = one.end_offset
+    if end <= log.start_offset:
+        return  # the epoch before its start the log does not tell
+    epoch = _epoch_before(log, end)
+    if end > log.end_offset or epoch != one.epoch:
+        raise StorageCorruptError(
+            f"{snapshots.directory / one.file_name} covers committed records up to offset {end} "
+            f"of epoch {one.epoch}, but the log ends at {log.end_offset} and has epoch {epoch} "
+            "there: records were lost; this replica must be replaced"
+        )
+
+
+def _epoch_before(log: Log, end: Offset) -> Epoch:
+    return max((entry.epoch for entry in log.epochs if entry.start_offset < end), default=Epoch(-1))
+
+
+# -- while it runs ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLimits:
+    """When one is due.
+
+    Attributes:
+        record_bytes: of the log applied since the last.
+        interval_ms: since the last, if anything is new; 0: never for its age.
+        reserve_bytes: what must stay free on the disk.
+    """
+
+    record_bytes: int
+    interval_ms: int
+    reserve_bytes: int
+
+
+class _GivenUpError(Exception):
+    """The node stops."""
+
+
+class Snapshotter:
+    """Takes snapshots when they are due.
+
+    Args:
+        snapshots: where they stand.
+        applier: whose state it is.
+        index: the core's, for what the log says of the quorum.
+        limits: when one is due.
+        metrics: told of each.
+        last: the one that the start began with.
+        free_bytes: how much room the disk has; it may block.
+        now_ms: Unix time in milliseconds, stamped on the file.
+    """
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        applier: Applier,
+        index: LogIndex,
+        limits: SnapshotLimits,
+        metrics: NodeMetrics,
+        *,
+        last: SnapshotFile | None,
+        free_bytes: Callable[[], int],
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._snapshots = snapshots
+        self._applier = applier
+        self._index = index
+        self._limits = limits
+        self._metrics = metrics
+        self._free_bytes = free_bytes
+        self._now_ms = now_ms
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
+        self._stopping = threading.Event()
+        self._bytes_at = applier.applied_bytes
+        self._taken_at = time.monotonic()
+        self._no_room = False
+        self.last = last
+        """The newest one."""
+        self._show()
+
+    def is_due(self) -> bool:
+        """Whether the next one should be taken now."""
+        end = self._applier.kv.next_offset
+        if end <= (self.last.snapshot_id.end_offset if self.last else 0):
+            return False
+        needed = max(self._limits.record_bytes, self.last.size // 2 if self.last else 0)
+        if self._applier.applied_bytes - self._bytes_at >= needed:
+            return True
+        age_ms = (time.monotonic() - self._taken_at) * 1000
+        return 0 < self._limits.interval_ms <= age_ms
+
+    async def run(self) -> None:
+        """Take them for ever; a failing disk ends the task, and with it the process.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        while not self._stopping.is_set():
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            if self.is_due():
+                try:
+                    await self.take()
+                except _GivenUpError:
+                    return
+
+    async def take(self) -> SnapshotFile | None:
+        """Take one now; None: the disk has no room for it.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        loop, kv = asyncio.get_running_loop(), self._applier.kv
+        free = await loop.run_in_executor(self._thread, self._free_bytes)
+        wanted = kv.size_bytes + len(kv) * _RECORD_OVERHEAD_BYTES + 2 * self._limits.reserve_bytes
+        if free < wanted:
+            if not self._no_room:
+                _log.warning("snapshot_skipped", free_bytes=free, wanted_bytes=wanted)
+            self._no_room = True
+            return None
+        self._no_room = False
+        await _merged(kv)
+        await self._applier.between_batches()
+        # From here to the next await nothing is applied.
+        end = kv.next_offset
+        snapshot_id, head = self._identified(end)
+        bytes_at, started = self._applier.applied_bytes, time.monotonic()
+        entries = kv.freeze()
+        try:
+            made = await loop.run_in_executor(
+                self._thread, lambda: self._write(snapshot_id, head, entries)
+            )
+        except Exception:
+            kv.release()
+            raise
+        # Cancelled, it stays frozen: the thread may still be reading.
+        kv.release()
+        self.last, self._bytes_at, self._taken_at = made, bytes_at, time.monotonic()
+        seconds = time.monotonic() - started
+        self._metrics.snapshot_seconds.observe(seconds)
+        self._show()
+        _log.info(
+            "snapshot_taken",
+            snapshot=str(snapshot_id),
+            entries=made.records,
+            bytes=made.size,
+            seconds=round(seconds, 3),
+        )
+        await _merged(kv)
+        return made
+
+    def _identified(self, end: Offset) -> tuple[SnapshotId, SnapshotHead]:
+        index = self._index
+        versions = [version for offset, version in index.raft_versions if offset < end]
+        head = SnapshotHead(
+            index.committed_voters(end).voters,
+            versions[-1] if versions else 0,
+            NO_OFFSET < index.formation_completed_at < end,
+            self._applier.last_timestamp_ms,
+        )
+        return SnapshotId(end, index.epoch_at(Offset(end - 1))), head
+
+    def _write(
+        self, snapshot_id: SnapshotId, head: SnapshotHead, entries: Iterator[tuple[bytes, Entry]]
+    ) -> SnapshotFile:
+        records = (StateRecord(key, one.value, one.offset, one.epoch) for key, one in entries)
+        return self._snapshots.write(
+            snapshot_id, head, records, now_ms=self._now_ms(), pause=self._pause
+        )
+
+    def _pause(self) -> None:
+        if self._stopping.is_set():
+            raise _GivenUpError
+        time.sleep(_PAUSE_S)
+
+    def _show(self) -> None:
+        if self.last is not None:
+            self._metrics.snapshot_end_offset.set(self.last.snapshot_id.end_offset)
+            self._metrics.snapshot_size_bytes.set(self.last.size)
+            self._metrics.snapshot_made_timestamp_seconds.set(self.last.made_ms / 1000)
+
+    def close(self) -> None:
+        """Give up a snapshot that is being written and wait for its thread; blocks."""
+        self._stopping.set()
+        self._thread.shutdown(wait=True)
+
+
+async def _merged(kv: KeyValueStore) -> None:
+    """Put back all that was written while the store was frozen, others having their turns."""
+    while True:
+        if kv.merge(_MERGE_ENTRIES):
+            return
+        await asyncio.sleep(0)
+
+
+def free_bytes_of(path: Path) -> int:
+    """Free bytes on the disk of a path."""
+    status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize

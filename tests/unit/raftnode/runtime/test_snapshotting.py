@@ -1,0 +1,373 @@
+"""Snapshots are taken beside the node, hold what was applied, and a start begins from them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from raftnode.api.metrics import NodeMetrics
+from raftnode.core.log_index import LogIndex
+from raftnode.core.types import Epoch, Offset
+from raftnode.errors import StorageCorruptError, StorageFailedError, StorageLostError
+from raftnode.runtime import snapshotting
+from raftnode.runtime.applier import Applier
+from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter, restore_state
+from raftnode.statemachine.kv import KeyValueStore
+from raftnode.storage import snapshot as snapshot_module
+from raftnode.storage.batch import iter_records
+from raftnode.storage.files import Files
+from raftnode.storage.log import Log
+from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord
+from raftnode.storage.snapshots import DAMAGED_SUFFIX, Snapshots
+from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
+
+from .conftest import DIRECTORY
+
+BIG = SnapshotLimits(1 << 40, 0, 0)
+
+
+def folded(log: Log, end: int) -> KeyValueStore:
+    """The state by the log alone."""
+    store = KeyValueStore()
+    while store.next_offset < end:
+        for record in iter_records(log.read(store.next_offset, 1 << 20, Offset(end))):
+            store.apply(record.offset, record.key, record.value, epoch=record.epoch)
+    return store
+
+
+def names(disk) -> list[str]:
+    return disk.listdir(str(DIRECTORY))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.001)
+
+
+class Rig:
+    """An applier and a snapshotter on a disk in memory."""
+
+    def __init__(self, storage, limits: SnapshotLimits = BIG, free: int = 1 << 40) -> None:
+        self.storage = storage
+        self.files = Files(storage.disk)
+        self.snapshots = Snapshots(self.files, DIRECTORY, 2, lambda: None)
+        kv, last = restore_state(self.snapshots, storage.log)
+        self.applier = Applier(storage.log, kv)
+        self.index = LogIndex(end=storage.log.end_offset, epochs=[(Epoch(1), Offset(0))])
+        self.free = free
+        self.taker = Snapshotter(
+            self.snapshots,
+            self.applier,
+            self.index,
+            limits,
+            NodeMetrics(CollectorRegistry()),
+            last=last,
+            free_bytes=lambda: self.free,
+            now_ms=lambda: 5,
+        )
+        self.tasks = [asyncio.get_running_loop().create_task(self.applier.run())]
+
+    @property
+    def last_end(self) -> int:
+        return self.taker.last.snapshot_id.end_offset if self.taker.last else 0
+
+    async def write(self, count: int, size: int = 100) -> None:
+        for number in range(count):
+            self.storage.append(b"v%d" % number * size, key=b"key %d" % (number % 50))
+        self.storage.log.flush()
+        end = self.storage.log.end_offset
+        self.applier.committed(end, end)
+        assert await self.applier.wait_applied(end, timeout_ms=5000)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.taker.close)
+        for task in self.tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+async def make(storage):
+    made: list[Rig] = []
+
+    def one(**keywords) -> Rig:
+        made.append(Rig(storage, **keywords))
+        return made[-1]
+
+    yield one
+    for rig in made:
+        await rig.close()
+
+
+async def test_a_start_from_a_snapshot_gives_the_state_of_the_log(make, storage):
+    rig = make()
+    await rig.write(120)
+    made = await rig.taker.take()
+    assert (made.snapshot_id, made.records) == (SnapshotId(Offset(120), Epoch(1)), 50)
+    await rig.write(7)
+    storage.log.flush()
+    kv, found = restore_state(
+        Snapshots(Files(storage.disk), DIRECTORY, 2, lambda: None), storage.log
+    )
+    assert (found.snapshot_id, kv.next_offset) == (made.snapshot_id, 120)
+    assert kv.state_hash() == folded(storage.log, 120).state_hash()
+    again = make()
+    again.applier.committed(Offset(127), Offset(127))
+    assert await again.applier.wait_applied(Offset(127), timeout_ms=5000)
+    assert again.applier.kv.state_hash() == rig.applier.kv.state_hash()
+
+
+async def test_what_is_written_meanwhile_is_not_in_it(make, storage, monkeypatch):
+    go, begun = threading.Event(), threading.Event()
+
+    def slow(_seconds: float) -> None:
+        begun.set()
+        assert go.wait(10)
+
+    monkeypatch.setattr(snapshotting.time, "sleep", slow)
+    monkeypatch.setattr(snapshot_module, "_BATCH_RECORDS", 10)
+    rig = make()
+    await rig.write(60)
+    taking = asyncio.get_running_loop().create_task(rig.taker.take())
+    await until(begun.is_set)
+    await rig.write(40, size=3)
+    storage.append(None, key=b"key 49")
+    storage.append(b"x", key=b"another")
+    await rig.write(1)
+    assert not taking.done()
+    go.set()
+    made = await taking
+    assert made.snapshot_id.end_offset == 60
+    kv, _ = restore_state(rig.snapshots, storage.log)
+    assert kv.state_hash() == folded(storage.log, 60).state_hash()
+    assert rig.applier.kv.state_hash() == folded(storage.log, 103).state_hash()
+    assert len(rig.applier.kv) == 50
+    await rig.write(1)
+    assert (await rig.taker.take()).snapshot_id.end_offset == 104
+
+
+async def test_it_ends_between_two_batches(make, storage):
+    rig = make()
+    storage.append(*[b"v"] * 20_000)
+    rig.applier.committed(Offset(20_000), Offset(20_000))
+    await until(lambda: rig.applier.kv.next_offset > 0)
+    assert rig.applier.kv.next_offset < 20_000
+    made = await rig.taker.take()
+    assert made.snapshot_id.end_offset == 20_000
+
+
+async def test_due_by_bytes_and_by_age_and_never_without_anything_new(make):
+    rig = make(limits=SnapshotLimits(5000, 0, 0))
+    assert not rig.taker.is_due()
+    await rig.write(10)
+    assert not rig.taker.is_due()
+    await rig.write(40)
+    assert rig.taker.is_due()
+    await rig.taker.take()
+    assert not rig.taker.is_due()
+    aged = make(limits=SnapshotLimits(1 << 40, 1, 0))
+    await asyncio.sleep(0.01)
+    assert not aged.taker.is_due()
+    await aged.write(1)
+    assert aged.taker.is_due()
+
+
+async def test_a_large_state_is_not_written_over_and_over(make):
+    rig = make(limits=SnapshotLimits(1, 0, 0))
+    await rig.write(50, size=1000)
+    made = await rig.taker.take()
+    assert made.size > 100_000
+    await rig.write(5)
+    assert not rig.taker.is_due()
+    await rig.write(50, size=1000)
+    assert rig.taker.is_due()
+
+
+async def test_without_room_none_is_taken_and_the_node_goes_on(make):
+    rig = make(free=1000)
+    await rig.write(10)
+    assert await rig.taker.take() is None
+    assert rig.snapshots.ids() == []
+    rig.free = 1 << 40
+    assert await rig.taker.take() is not None
+
+
+async def test_the_task_takes_them(make, monkeypatch):
+    monkeypatch.setattr(snapshotting, "CHECK_INTERVAL_S", 0.001)
+    rig = make(limits=SnapshotLimits(100, 0, 0))
+    rig.tasks.append(asyncio.get_running_loop().create_task(rig.taker.run()))
+    async with asyncio.timeout(5):
+        for end in (30, 130, 330, 730):
+            await rig.write(end - rig.last_end)
+            await until(lambda end=end: rig.last_end == end)
+    assert [one.end_offset for one in rig.snapshots.ids()] == [330, 730]
+
+
+async def test_a_failing_disk_ends_the_task(make, storage, monkeypatch):
+    monkeypatch.setattr(snapshotting, "CHECK_INTERVAL_S", 0.001)
+    rig = make(limits=SnapshotLimits(100, 0, 0))
+    await rig.write(30)
+    storage.disk.faults.append(Fault("pwrite", errno.EIO, path_part=".checkpoint.part"))
+    with pytest.raises(StorageFailedError):
+        await rig.taker.run()
+
+
+async def test_a_stop_gives_up_and_leaves_none(make, storage, monkeypatch):
+    monkeypatch.setattr(snapshotting, "CHECK_INTERVAL_S", 0.001)
+    monkeypatch.setattr(snapshotting, "_PAUSE_S", 0.3)
+    monkeypatch.setattr(snapshot_module, "_BATCH_RECORDS", 10)
+    rig = make(limits=SnapshotLimits(100, 0, 0))
+    await rig.write(30)
+    running = asyncio.get_running_loop().create_task(rig.taker.run())
+    await until(lambda: any(name.endswith(".part") for name in names(storage.disk)))
+    await asyncio.to_thread(rig.taker.close)
+    await running
+    assert not any("checkpoint." in name for name in names(storage.disk))
+    assert rig.snapshots.ids() == []
+
+
+async def test_an_older_one_goes_only_when_enough_are_known_whole(make, storage):
+    rig = make()
+    for _ in range(4):
+        await rig.write(10)
+        await rig.taker.take()
+    assert [one.end_offset for one in rig.snapshots.ids()] == [30, 40]
+    again = make()
+    await again.write(10)
+    assert [one.end_offset for one in again.snapshots.ids()] == [30, 40]
+    await again.taker.take()
+    # 30 was not read at this start: what is kept are two that are known whole.
+    assert [one.end_offset for one in again.snapshots.ids()] == [40, 50]
+
+
+async def test_none_goes_before_as_many_as_are_kept_are_known_whole(make, storage):
+    rig = make()
+    rig.snapshots._retained = 3
+    for _ in range(3):
+        await rig.write(10)
+        await rig.taker.take()
+    again = make()
+    again.snapshots._retained = 3
+    for expected in ([10, 20, 30, 40], [30, 40, 50]):
+        await again.write(10)
+        await again.taker.take()
+        assert [one.end_offset for one in again.snapshots.ids()] == expected
+
+
+async def test_a_damaged_one_is_set_aside_and_the_older_one_taken(make, storage):
+    rig = make()
+    for _ in range(2):
+        await rig.write(10)
+        await rig.taker.take()
+    newest = DIRECTORY / rig.snapshots.ids()[-1].file_name
+    storage.disk.flip_bit(newest, 200)
+    again = make()
+    assert again.applier.kv.next_offset == 10
+    assert again.taker.last.snapshot_id.end_offset == 10
+    assert newest.name + DAMAGED_SUFFIX in names(storage.disk)
+    storage.disk.flip_bit(DIRECTORY / again.snapshots.ids()[0].file_name, 100)
+    third = make()
+    assert (third.applier.kv.next_offset, third.taker.last) == (0, None)
+    third.applier.committed(Offset(20), Offset(20))
+    assert await third.applier.wait_applied(Offset(20), timeout_ms=5000)
+    assert third.applier.kv.state_hash() == rig.applier.kv.state_hash()
+
+
+class Trimmed:
+    """A log that begins later, as one will whose beginning was removed."""
+
+    def __init__(self, log: Log, start: int) -> None:
+        self.start_offset = Offset(start)
+        self.end_offset, self.epochs = log.end_offset, log.epochs
+
+
+@pytest.mark.parametrize("start", [11, 15])
+async def test_a_log_that_does_not_reach_back_to_a_whole_one_is_refused(make, storage, start):
+    rig = make()
+    for _ in range(2):
+        await rig.write(10)
+        await rig.taker.take()
+    storage.disk.flip_bit(DIRECTORY / rig.snapshots.ids()[-1].file_name, 200)
+    with pytest.raises(StorageCorruptError, match=f"begins at offset {start}"):
+        restore_state(rig.snapshots, Trimmed(storage.log, start))
+    kv, _ = restore_state(rig.snapshots, Trimmed(storage.log, 10))
+    assert kv.next_offset == 10
+
+
+async def test_a_log_that_lacks_what_a_snapshot_covers_is_refused(make, storage):
+    rig = make()
+    await rig.write(10)
+    await rig.taker.take()
+    storage.log.truncate(Offset(9))
+    with pytest.raises(StorageCorruptError, match="records were lost"):
+        restore_state(rig.snapshots, storage.log)
+    other = storage.batch(b"other", epoch=2)
+    storage.log.append([other])
+    with pytest.raises(StorageCorruptError, match="has epoch 2 there"):
+        restore_state(rig.snapshots, storage.log)
+
+
+async def test_an_unfinished_one_is_removed(make, storage):
+    path = DIRECTORY / (SnapshotId(Offset(5), Epoch(1)).file_name + ".part")
+    Files(storage.disk).open(path, create=True).close()
+    make()
+    assert path.name not in names(storage.disk)
+
+
+async def test_another_directory_is_not_written_to(storage):
+    def lost() -> None:
+        raise StorageLostError("gone")
+
+    rig = Rig(storage)
+    await rig.write(10)
+    rig.snapshots._before_write = lost
+    with pytest.raises(StorageLostError):
+        await rig.taker.take()
+    assert rig.snapshots.ids() == []
+    await rig.close()
+
+
+def test_a_power_cut_at_any_call_leaves_the_last_one_whole() -> None:
+    """Whatever is taken away goes only once a newer one is durable."""
+    outcomes = set()
+    for seed in range(4):
+        for nth in range(200):
+            disk = FaultDisk(random.Random(seed * 1000 + nth))
+            disk.make_directory(DIRECTORY)
+            durable = 0
+
+            def take(snapshots: Snapshots, end: int) -> None:
+                entries = [StateRecord(b"k", b"v%d" % end, Offset(0), Epoch(1))]
+                which = SnapshotId(Offset(end), Epoch(1))
+                snapshots.write(which, SnapshotHead(), entries, now_ms=1, pause=lambda: None)
+
+            disk.cut_power_at = nth
+            with contextlib.suppress(PowerCutError):
+                snapshots = Snapshots(Files(disk), DIRECTORY, 1, lambda: None)
+                for end in (1, 2, 3):
+                    take(snapshots, end)
+                    durable = end
+            disk.crash()
+            if durable == 3:
+                break
+            found = Snapshots(Files(disk), DIRECTORY, 1, lambda: None)
+            assert not any(name.endswith(".part") for name in names(disk))
+            for one in found.ids():
+                assert [r.value for r in found.reader(one).records()] == [b"v%d" % one.end_offset]
+            newest = max((one.end_offset for one in found.ids()), default=0)
+            assert durable <= newest <= durable + 1
+            outcomes.add(newest - durable)
+        else:
+            pytest.fail("it never ended")
+    assert outcomes == {0, 1}

@@ -134,6 +134,7 @@ class RelayResolver(AbstractResolver):
     def __init__(self, port_of: Callable[[], int]) -> None:
         self._port_of = port_of
         self._servers: dict[tuple[str, int], asyncio.Server] = {}
+        self._opening = asyncio.Lock()
         self._relaying: set[asyncio.Task[Any]] = set()
 
     async def resolve(
@@ -141,6 +142,11 @@ class RelayResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         """See aiohttp's AbstractResolver."""
         del family
+        async with self._opening:  # two at once would open two, and forget one
+            server = await self._server(host, port)
+        return [_result(host, "127.0.0.1", int(server.sockets[0].getsockname()[1]))]
+
+    async def _server(self, host: str, port: int) -> asyncio.Server:
         server = self._servers.get((host, port))
         if server is None:
 
@@ -149,7 +155,7 @@ class RelayResolver(AbstractResolver):
 
             server = await asyncio.start_server(serve, "127.0.0.1", 0)
             self._servers[host, port] = server
-        return [_result(host, "127.0.0.1", int(server.sockets[0].getsockname()[1]))]
+        return server
 
     async def _relay(
         self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -164,11 +170,11 @@ class RelayResolver(AbstractResolver):
             try:
                 await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
             finally:
-                far_writer.close()
+                await _end(far_writer)
         except (OSError, StartError, asyncio.CancelledError):
             pass  # the connection ends; `close` cancels
         finally:
-            writer.close()
+            await _end(writer)
             self._relaying.discard(task)
 
     async def close(self) -> None:
@@ -180,6 +186,13 @@ class RelayResolver(AbstractResolver):
         for task in relaying:
             task.cancel()
         await asyncio.gather(*relaying, return_exceptions=True)
+
+
+async def _end(writer: asyncio.StreamWriter) -> None:
+    """Close a connection, and wait until its socket is."""
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -64,6 +64,7 @@ async def test_the_relay_is_told_the_name_and_then_passes_everything_on():
     assert await reader.read() == b"got hello\n"
     assert heads == [f"{NAME} 9080\n".encode()]
     writer.close()
+    await writer.wait_closed()
     await resolver.close()
     with pytest.raises(OSError, match="Connect call failed"):
         await asyncio.open_connection(found["host"], found["port"])
@@ -74,12 +75,12 @@ async def test_closing_the_relay_ends_what_is_open():
     async def silent(reader, writer):
         await reader.read()
         writer.close()
+        await writer.wait_closed()
 
     forwarded = await asyncio.start_server(silent, "127.0.0.1", 0)
     resolver = reach.RelayResolver(lambda: forwarded.sockets[0].getsockname()[1])
     (found,) = await resolver.resolve(NAME, 9080)
     reader, writer = await asyncio.open_connection(found["host"], found["port"])
-    writer.write(b"x")
     for _ in range(500):
         if resolver._relaying:
             break
@@ -88,6 +89,7 @@ async def test_closing_the_relay_ends_what_is_open():
     async with asyncio.timeout(5):
         assert await reader.read() == b""
     writer.close()
+    await writer.wait_closed()
     forwarded.close()
 
 
@@ -111,6 +113,7 @@ async def test_the_relay_in_the_cluster_connects_to_what_it_is_told(unused_tcp_p
         writer.write(f"127.0.0.1 {port}\nhello\n".encode())
         assert await reader.read() == b"far: hello\n"
         writer.close()
+        await writer.wait_closed()
     finally:
         relay.kill()
         await relay.wait()

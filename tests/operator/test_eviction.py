@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(300)]
 
 MAY_GO, TOO_MANY = 201, 429
 

@@ -7,11 +7,8 @@ the own epoch before anything is committed (P42) or changed (P28), a flush from 
 truncation (S10), the epoch of a failed candidate, fences (S3), blank votes (S18).
 """
 
-import inspect
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FunctionType
 from typing import Any
 
 import pytest
@@ -20,6 +17,7 @@ from raftnode.core import changing, election, following, leading
 from raftnode.core.log_index import LogIndex
 from raftnode.core.peer_memory import PeerMemory
 from raftnode.core.replica import Replica
+from raftnode.testing.mutation import taken_out
 from raftnode.testing.simulator.run import run_seed
 
 SEEDS_MAX = 60
@@ -131,29 +129,13 @@ MUTANTS = [
 ]
 
 
-def mutate(monkeypatch: pytest.MonkeyPatch, mutant: Mutant) -> None:
-    function = mutant.function
-    assert isinstance(function, FunctionType)
-    source = textwrap.dedent(inspect.getsource(function)).removeprefix("@property\n")
-    assert mutant.old in source, f"{mutant.name}: the core no longer says {mutant.old!r}"
-    names: dict[str, Any] = {}
-    code = compile(
-        "from __future__ import annotations\n"
-        + source.replace(mutant.old, mutant.new).replace(*mutant.also),
-        mutant.name,
-        "exec",
-    )
-    exec(code, function.__globals__, names)
-    monkeypatch.setattr(function, "__code__", names[function.__name__].__code__)
-
-
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_simulator_finds_a_core_without(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
-    mutate(monkeypatch, mutant)
-    for seed in range(mutant.seed, mutant.seed + SEEDS_MAX):
-        try:
-            run_seed(seed)
-        except AssertionError as found:
-            print(f"found by seed {seed}: {type(found).__name__} {str(found)[:300]}")  # noqa: T201
-            return
+def test_simulator_finds_a_core_without(mutant: Mutant):
+    with taken_out(mutant.function, mutant.old, mutant.new, mutant.also):
+        for seed in range(mutant.seed, mutant.seed + SEEDS_MAX):
+            try:
+                run_seed(seed)
+            except AssertionError as found:
+                print(f"found by seed {seed}: {type(found).__name__} {str(found)[:300]}")  # noqa: T201
+                return
     pytest.fail(f"{SEEDS_MAX} seeds did not miss the rule")

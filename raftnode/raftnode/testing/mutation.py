@@ -11,8 +11,16 @@ from typing import Any
 
 
 @contextmanager
-def taken_out(function: Callable[..., Any], old: str, new: str) -> Generator[None]:
-    """Run with a piece of a function's text replaced; everybody who calls it is affected.
+def taken_out(
+    function: Callable[..., Any], old: str, new: str, *also: tuple[str, str]
+) -> Generator[None]:
+    """Run with pieces of a function's text replaced; everybody who calls it is affected.
+
+    Args:
+        function: whose text.
+        old: what must be in it.
+        new: what stands there instead.
+        also: further pairs, replaced after the first, each wherever it is found.
 
     Raises:
         ValueError: the function does not say `old`, so nothing would be taken out.
@@ -23,6 +31,8 @@ def taken_out(function: Callable[..., Any], old: str, new: str) -> Generator[Non
         raise ValueError(f"{function.__qualname__} does not say {old!r}")
     names: dict[str, Any] = {}
     text = "from __future__ import annotations\n" + source.replace(old, new)
+    for further, instead in also:
+        text = text.replace(further, instead)
     exec(compile(text, function.__qualname__, "exec"), function.__globals__, names)  # noqa: S102
     before, function.__code__ = function.__code__, names[function.__name__].__code__
     try:

@@ -76,6 +76,8 @@ def up(
         case ClusterChoice.KIND:
             typer.echo(f"export KUBECONFIG={kind_up(state_dir)}")
             return
+        case ClusterChoice.KUBELET:
+            node = NodeKind.KUBELET
         case ClusterChoice.DEVCLUSTER:
             pass
     if node is NodeKind.KUBELET:
@@ -113,7 +115,7 @@ def down(
             _say("CLUSTER=current is not ours to stop")
         case ClusterChoice.KIND:
             kind_down(state_dir)
-        case ClusterChoice.DEVCLUSTER:
+        case ClusterChoice.DEVCLUSTER | ClusterChoice.KUBELET:
             was_up = is_locked(state_dir)
             DevCluster(state_dir, keep_data=keep_data).stop()
             _say("down" if was_up else "was not up; cleaned up")

@@ -1,6 +1,6 @@
-"""Other people's clusters: ``CLUSTER=kind`` and ``CLUSTER=current``.
+"""Which cluster ``CLUSTER`` names, and other people's: ``kind`` and ``current``.
 
-Thin on purpose: they give a kubeconfig and no more. What only the process node
+Those are thin on purpose: they give a kubeconfig and no more. What only the process node
 can do (volume directories, processes, loopback addresses) they cannot.
 """
 
@@ -21,6 +21,7 @@ class ClusterChoice(StrEnum):
     """Values of the environment variable ``CLUSTER``."""
 
     DEVCLUSTER = "devcluster"
+    KUBELET = "kubelet"
     KIND = "kind"
     CURRENT = "current"
 

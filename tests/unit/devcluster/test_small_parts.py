@@ -130,6 +130,8 @@ def test_launcher_keeps_the_exit_code_and_says_what_is_missing():
 def test_cluster_choice(monkeypatch, tmp_path):
     monkeypatch.delenv("CLUSTER", raising=False)
     assert external.cluster_choice() is external.ClusterChoice.DEVCLUSTER
+    monkeypatch.setenv("CLUSTER", "kubelet")
+    assert external.cluster_choice() is external.ClusterChoice.KUBELET, "as `make e2e` sets it"
     monkeypatch.setenv("CLUSTER", "moon")
     with pytest.raises(NotRunningError, match="kind"):
         external.cluster_choice()

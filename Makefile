@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Spark is large: installed only by the targets that need it.
+SPARK_READY := $(VENV)/.spark-ready
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -28,6 +30,11 @@ $(READY): requirements/dev.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+$(SPARK_READY): $(READY) requirements/pipeline.txt
+	@echo "installing PySpark and pyarrow into $(VENV) (about 900 MB, a minute or two the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pipeline.txt
+	@touch $@
+
 venv: $(READY) ## Install the locked dependencies into .venv
 
 demo: $(READY) ## Show the whole promise on this machine (HOLD=1 leaves it running, SHORT=1 is quicker)
@@ -35,7 +42,7 @@ demo: $(READY) ## Show the whole promise on this machine (HOLD=1 leaves it runni
 
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka and not spark" -q
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not extended and not chart and not image" -q
 	@$(MAKE) --no-print-directory demo SHORT=1
 
@@ -44,7 +51,7 @@ extended: $(READY) ## Run the longer tests on clusters of the process node: roll
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and extended" -q
 
 unit: $(READY) ## Run the tests that need no cluster
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka and not spark" -q
 
 e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kubelet (root), kind, current
 	@$(BIN)/devcluster build --tools >/dev/null
@@ -68,6 +75,10 @@ explore: $(READY) ## Explore every interleaving of small worlds: PRESET=smoke, s
 kafka: $(READY) ## Let Apache Kafka's tools read our files, and ours Kafka's (needs Java and Maven)
 	@$(BIN)/python tools/kafka/fetch.py
 	KRAFTQUORUM_KAFKA=required $(BIN)/pytest tests/kafka -m kafka -q
+
+spark: $(SPARK_READY) ## Check and test the pipeline on Spark (needs Java 17; installs PySpark the first time)
+	$(BIN)/basedpyright pipeline
+	$(BIN)/pytest tests/pipeline -m spark -q
 
 bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000 10000" (MB) for starts
 	@$(BIN)/python tools/bench_storage.py $(if $(MIB),--mib $(MIB)) $(if $(STARTS),--starts "$(STARTS)")
@@ -113,6 +124,7 @@ lock: $(READY) ## Compute the locked requirements anew
 	$(LOCK) --extra dev pyproject.toml -o requirements/dev.txt
 	$(LOCK_IMAGE) --extra node pyproject.toml -o requirements/node.txt
 	$(LOCK_IMAGE) --extra operator pyproject.toml -o requirements/operator.txt
+	$(LOCK_IMAGE) --extra pipeline pyproject.toml -o requirements/pipeline.txt
 	echo hatchling | $(LOCK_IMAGE) - -o requirements/build.txt
 
 image: $(READY) ## Build both images and write them as archives: TAG=… names them
@@ -121,4 +133,4 @@ image: $(READY) ## Build both images and write them as archives: TAG=… names t
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim explore kafka bench bench-snapshot lint fix crds chart manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim explore kafka spark bench bench-snapshot lint fix crds chart manifests reference lock image clean

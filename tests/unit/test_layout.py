@@ -12,6 +12,7 @@ PACKAGES = {
     "operator": "kraftquorum_operator",
     "raftnode": "raftnode",
     "devcluster": "kraftquorum_devcluster",
+    "pipeline": "kraftquorum_pipeline",
 }
 
 

@@ -1,0 +1,151 @@
+"""What an audit can find, and its verdict. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+SHOWN_MAX = 100
+"""Findings kept of each check: a replica that differs everywhere differs a million times."""
+
+
+class Check(StrEnum):
+    """The rules, by the names that reports, tests and the documentation use."""
+
+    READABLE = "readable"
+    """Batches have sensible headers, and records decode."""
+    CRC = "crc"
+    """Each batch has the checksum that its header says."""
+    OFFSETS = "offsets"
+    """Offsets follow each other: none missing, none twice, up to what was durable."""
+    EPOCHS = "epochs"
+    """Epochs never go back, and are those of `leader-epoch-checkpoint`."""
+    LOG_MATCHING = "log_matching"
+    """Same offset and epoch: same bytes, there and below."""
+    COMMITTED_PREFIX = "committed_prefix"
+    """What was committed is the same everywhere, and a majority of the voters has it."""
+    ONE_LEADER = "one_leader"
+    """An epoch has one leader, whose record it begins with."""
+    VOTER_SETS = "voter_sets"
+    """Each voter set differs from the one before it by one replica."""
+    SNAPSHOTS = "snapshots"
+    """A snapshot is whole, and what the log up to its offset comes to."""
+    IDENTITY = "identity"
+    """One storage UUID, one cluster, one directory each (S1, S2)."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A place in a replica's files.
+
+    Attributes:
+        offset: of the record; -1: not known, or the file as a whole.
+        replica: name of its directory.
+        file: path, as it was given.
+        position: byte in the file; -1: the file as a whole.
+        holds: what stands there, in words; "" where there is nothing to tell.
+    """
+
+    offset: int = -1
+    replica: str = ""
+    file: str = ""
+    position: int = -1
+    holds: str = ""
+
+    def __str__(self) -> str:
+        byte = f" at byte {self.position}" if self.position >= 0 else ""
+        holds = f": {self.holds}" if self.holds else ""
+        return f"{self.replica} {self.file}{byte}{holds}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A broken rule.
+
+    Attributes:
+        check: which.
+        place: where.
+        reason: what is wrong.
+        others: what other replicas have there: the other sides.
+    """
+
+    check: Check
+    place: Place
+    reason: str
+    others: tuple[Place, ...] = ()
+
+    @property
+    def order(self) -> tuple[int, Place, str]:
+        """The first divergence first: by offset, what has none last."""
+        known = self.place.offset if self.place.offset >= 0 else 1 << 62
+        return known, self.place, self.check
+
+    def lines(self) -> list[str]:
+        """For people: what, where, and the other sides."""
+        offset = f"offset {self.place.offset}: " if self.place.offset >= 0 else ""
+        lines = [f"[{self.check}] {offset}{self.reason}", f"    {self.place}"]
+        return lines + [f"    {other}" for other in self.others]
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What an audit came to.
+
+    Attributes:
+        replicas: what each has, by name.
+        committed_end: one past the last offset known to be committed.
+        findings: broken rules, the first divergence first, at most `SHOWN_MAX` of a check.
+        counts: all of them, by check.
+        notes: what is no fault, and worth knowing.
+        unchecked: what could not be checked, and why; no proof that it is well.
+        checked: how much each check looked at.
+    """
+
+    replicas: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    committed_end: int = 0
+    findings: list[Finding] = field(default_factory=list[Finding])
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    notes: list[str] = field(default_factory=list[str])
+    unchecked: list[str] = field(default_factory=list[str])
+    checked: dict[str, int] = field(default_factory=dict[str, int])
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def ok(self) -> bool:
+        """Whether no rule was found broken."""
+        return not self.counts
+
+    @property
+    def word(self) -> str:
+        """`ok`, `incomplete` (nothing found, but not all could be checked) or `damaged`."""
+        if not self.ok:
+            return "damaged"
+        return "incomplete" if self.unchecked else "ok"
+
+    def add(self, found: Iterable[Finding]) -> None:
+        """Take findings in; of those that say the same of the same place, one."""
+        for one in found:
+            count = self.counts.get(one.check, 0)
+            if count and any(known == one for known in self.findings):
+                continue
+            self.counts[one.check] = count + 1
+            if count < SHOWN_MAX:
+                self.findings.append(one)
+        self.findings.sort(key=lambda finding: finding.order)
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs; docs/reference/pipeline.md describes it."""
+        return {
+            "verdict": self.word,
+            "committed_end": self.committed_end,
+            "first_divergence": asdict(self.findings[0]) if self.findings else None,
+            "findings": [asdict(finding) for finding in self.findings],
+            "counts": self.counts,
+            "unchecked": self.unchecked,
+            "notes": self.notes,
+            "checked": self.checked,
+            "replicas": self.replicas,
+            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+        }

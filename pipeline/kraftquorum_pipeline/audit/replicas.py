@@ -1,0 +1,189 @@
+"""Which replicas there are, and of which files each consists. Reads names and small files only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from raftnode.core.state import QuorumState
+from raftnode.core.types import ReplicaKey
+from raftnode.errors import ConfigurationError, RaftnodeError
+from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
+from raftnode.storage.epochs import read_epochs
+from raftnode.storage.files import Files
+from raftnode.storage.identity import LOG_DIRECTORY, read_identity
+from raftnode.storage.inspection import find_log
+from raftnode.storage.snapshot import SnapshotId, list_snapshots
+
+from .findings import Check, Finding, Place
+
+
+class Piece(NamedTuple):
+    """A file that is read by itself: a segment.
+
+    Attributes:
+        replica: name of the replica.
+        path: the file.
+        base_offset: the offset that its name says.
+        size: bytes when it was looked at.
+        last: whether it is the newest segment of the log, which may have an unfinished end.
+        durable: up to which offset the replica knew its log to be durable.
+        epochs: (epoch, first offset) by `leader-epoch-checkpoint`; empty: not known.
+    """
+
+    replica: str
+    path: str
+    base_offset: int
+    size: int
+    last: bool
+    durable: int
+    epochs: tuple[tuple[int, int], ...]
+
+
+@dataclass(slots=True)
+class Replica:
+    """One directory.
+
+    Attributes:
+        name: of the directory; unique among those audited.
+        path: as it was given.
+        log_directory: where the segments lie.
+        key: id and storage UUID; None: not known.
+        cluster_id: None: not known.
+        state: its vote and the leader that it knew; None: not known.
+        pieces: segments by offset.
+        snapshots: (end offset, epoch, path), oldest first.
+        durable: up to which offset it knew its log to be durable.
+        findings: what is wrong with the small files.
+    """
+
+    name: str
+    path: Path
+    log_directory: Path
+    key: ReplicaKey | None = None
+    cluster_id: str | None = None
+    state: QuorumState | None = None
+    pieces: list[Piece] = field(default_factory=list[Piece])
+    snapshots: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
+    durable: int = 0
+    epochs: tuple[tuple[int, int], ...] = ()
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def place(self, offset: int = -1, file: str = "", holds: str = "") -> Place:
+        """A place in it, of a file or of the whole."""
+        return Place(offset, self.name, file or str(self.path), -1, holds)
+
+
+def find_replicas(paths: list[Path]) -> list[Replica]:
+    """Find the replicas that paths name: data directories, or folders that hold some.
+
+    Raises:
+        ConfigurationError: a path holds none, or two replicas have one name.
+    """
+    files = Files()
+    roots: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            raise ConfigurationError(f"{path} is no directory; name replicas' data directories")
+        if _is_replica(path):
+            roots.append(path)
+            continue
+        inner = [one for one in sorted(path.iterdir()) if one.is_dir() and _is_replica(one)]
+        if not inner:
+            raise ConfigurationError(
+                f"{path} is no replica's data directory ({LOG_DIRECTORY} is missing), "
+                "and holds none"
+            )
+        roots += inner
+    names = [root.name for root in roots]
+    if len(set(names)) != len(names):
+        names = [str(root) for root in roots]
+    if len(set(names)) != len(names):
+        raise ConfigurationError("a directory is named twice: " + ", ".join(sorted(names)))
+    return [_read(files, name, root) for name, root in zip(names, roots, strict=True)]
+
+
+def _is_replica(path: Path) -> bool:
+    return (path / LOG_DIRECTORY).is_dir() or any(path.glob("*" + "[0-9]" * 20 + ".log"))
+
+
+def _read(files: Files, name: str, root: Path) -> Replica:
+    inner = root / LOG_DIRECTORY
+    replica = Replica(name, root, inner if inner.is_dir() else root)
+    _read_identity(files, replica)
+    try:
+        index = read_epochs(files, replica.log_directory / EPOCHS_FILE)
+        entries = () if index is None else index.entries
+        replica.epochs = tuple((int(one.epoch), int(one.start_offset)) for one in entries)
+    except RaftnodeError as error:
+        path = str(replica.log_directory / EPOCHS_FILE)
+        replica.findings.append(Finding(Check.EPOCHS, replica.place(file=path), str(error)))
+    try:
+        log = find_log(files, root)
+    except RaftnodeError as error:
+        replica.findings.append(Finding(Check.READABLE, replica.place(), str(error)))
+        return replica
+    replica.durable = int(log.durable)
+    newest = len(log.pieces) - 1
+    for number, piece in enumerate(log.pieces):
+        one = Piece(
+            name,
+            str(piece.path),
+            int(piece.base_offset),
+            piece.size,
+            number == newest,
+            replica.durable,
+            replica.epochs,
+        )
+        replica.pieces.append(one)
+    replica.snapshots = [
+        (int(one.end_offset), int(one.epoch), str(replica.log_directory / one.file_name))
+        for one in list_snapshots(files, replica.log_directory)
+    ]
+    return replica
+
+
+def _read_identity(files: Files, replica: Replica) -> None:
+    if replica.log_directory == replica.path:
+        return  # a log's directory by itself
+    try:
+        identity = read_identity(files, replica.path)
+    except RaftnodeError as error:
+        replica.findings.append(Finding(Check.IDENTITY, replica.place(), str(error)))
+        return
+    replica.key = ReplicaKey(identity.meta.node_id, identity.meta.directory_id)
+    replica.cluster_id = identity.meta.cluster_id
+    replica.state = identity.stored.state
+
+
+def check_identities(replicas: list[Replica]) -> list[Finding]:
+    """One cluster, and no storage UUID twice: a copy would vote and acknowledge twice (S3)."""
+    found: list[Finding] = []
+    clusters = {one.cluster_id: one for one in reversed(replicas) if one.cluster_id is not None}
+    if len(clusters) > 1:
+        first, *rest = (
+            one.place(holds=f"cluster {one.cluster_id}") for one in reversed(clusters.values())
+        )
+        found.append(Finding(Check.IDENTITY, first, "replicas of different clusters", tuple(rest)))
+    seen: dict[ReplicaKey, Replica] = {}
+    for one in replicas:
+        if one.key is None:
+            continue
+        before = seen.setdefault(one.key, one)
+        if before is not one:
+            reason = f"two directories are replica {one.key}: one of them is a copy"
+            found.append(Finding(Check.IDENTITY, one.place(), reason, (before.place(),)))
+    return found
+
+
+def snapshot_name(path: str) -> SnapshotId:
+    """Which snapshot a path is.
+
+    Raises:
+        ValueError: none.
+    """
+    found = SnapshotId.of(Path(path).name)
+    if found is None:
+        raise ValueError(f"{path} is not named as a snapshot")
+    return found

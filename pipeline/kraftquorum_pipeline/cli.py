@@ -1,0 +1,61 @@
+"""The `kraftquorum-pipeline` program: puts the commands together and imports only what is asked.
+
+What lives here: the command tree. What must not: what a command does; see
+`kraftquorum_pipeline.commands`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+COMMANDS: dict[str, str] = {}
+"""Each command, and the module whose function `run` it is."""
+
+
+def make_app(only: str | None = None) -> typer.Typer:
+    """Make the command tree; with `only`, just that command is imported."""
+    app = typer.Typer(
+        name="kraftquorum-pipeline",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        help="The log of quorums in Apache Spark: export, history, audits and reports.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name, path in COMMANDS.items():
+        if only is None or only == name:
+            app.command(name)(importlib.import_module(path).run)
+    return app
+
+
+def main() -> None:
+    """Run the program with the process's arguments."""
+    arguments = sys.argv[1:]
+    first = arguments[0] if arguments else None
+    make_app(first if first in COMMANDS else None)(args=arguments)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        typer.echo(f"kraftquorum-pipeline {version('kraftquorum')}")
+        raise SystemExit(0)
+
+
+def _root(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Only holds --version."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The commands of `kraftquorum-pipeline`, one module each; its function `run` is the command."""

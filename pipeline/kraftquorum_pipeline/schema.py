@@ -1,0 +1,77 @@
+"""The columns of the data source `kraftquorum`, once for Arrow and once for Spark.
+
+Offsets and epochs are the log's. A row's `kind` says what else is filled:
+
+* `data`: a client's record, with `key`, `value` and `headers`;
+* `control`: a record of the quorum's own, named by `control`, its `fields` as JSON in the
+  form of the HTTP API; `key` and `value` hold its bytes where the source is files;
+* `state`: an entry of a snapshot, where the log was trimmed: `key`, `value`, and the offset and
+  epoch of the record that wrote it; no timestamp;
+* `corrupt`: records that could not be read and were left out because the options say so; `offset`
+  is the first of them, `fields` says where they stand and why.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import pyarrow as pa
+
+Kind = Literal["data", "control", "state", "corrupt"]
+
+KIND_DATA: Final = "data"
+KIND_CONTROL: Final = "control"
+KIND_STATE: Final = "state"
+KIND_CORRUPT: Final = "corrupt"
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+HEADERS = pa.list_(
+    pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.binary())])
+)
+
+COLUMNS: Final = {
+    "cluster_id": "The cluster's id; null in the files of one that was never formed.",
+    "offset": "The record's offset.",
+    "epoch": "The leader epoch that it was written in.",
+    "timestamp": "The leader's clock when it made the batch, to the millisecond, UTC.",
+    "kind": "`data`, `control`, `state` or `corrupt`.",
+    "key": "The key's bytes, or a string by `keyFormat`; null: there is none.",
+    "value": "The value's bytes, or a string by `valueFormat`; null: a delete.",
+    "headers": "Names and values of the record's headers; read from files only.",
+    "control": "The kind of control record, such as `LeaderChange` or `AddVoter`.",
+    "fields": "JSON: the fields of a control record; of what is corrupt, place and reason.",
+}
+"""What each column means; the reference page is made from it."""
+
+
+def log_schema(*, key_text: bool = False, value_text: bool = False) -> pa.Schema:
+    """The Arrow schema of the rows.
+
+    Args:
+        key_text: keys are strings and not bytes.
+        value_text: likewise the values.
+    """
+    return pa.schema(
+        [
+            pa.field("cluster_id", pa.string()),
+            pa.field("offset", pa.int64(), nullable=False),
+            pa.field("epoch", pa.int32(), nullable=False),
+            pa.field("timestamp", TIMESTAMP),
+            pa.field("kind", pa.string(), nullable=False),
+            pa.field("key", pa.string() if key_text else pa.binary()),
+            pa.field("value", pa.string() if value_text else pa.binary()),
+            pa.field("headers", HEADERS),
+            pa.field("control", pa.string()),
+            pa.field("fields", pa.string()),
+        ]
+    )
+
+
+def spark_schema(*, key_text: bool = False, value_text: bool = False) -> str:
+    """The same as a schema string of Spark's."""
+    key, value = ("string" if text else "binary" for text in (key_text, value_text))
+    return (
+        "cluster_id string, offset bigint not null, epoch int not null, timestamp timestamp, "
+        f"kind string not null, key {key}, value {value}, "
+        "headers array<struct<name: string not null, value: binary>>, control string, fields string"
+    )

@@ -86,6 +86,10 @@ bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000
 bench-snapshot: $(READY) ## Measure how long writes wait while a snapshot of MIB=n is made
 	@$(BIN)/python tools/bench_snapshot.py $(if $(MIB),--mib $(MIB))
 
+bench-quorum: $(READY) ## Measure writes and reads beside etcd's: CLIENTS_AT_ONCE="1 16 64", SECONDS_EACH=n, ROUNDS=n
+	@$(BIN)/devcluster build
+	@$(BIN)/python tools/bench_quorum.py $(if $(CLIENTS_AT_ONCE),--clients "$(CLIENTS_AT_ONCE)") $(if $(SECONDS_EACH),--seconds $(SECONDS_EACH)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
 lint: $(READY) ## Check style, types, import contracts and spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

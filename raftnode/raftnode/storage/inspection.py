@@ -28,6 +28,7 @@ from raftnode.storage.epochs import EpochIndex
 from raftnode.storage.files import Files
 from raftnode.storage.identity import LOG_DIRECTORY
 from raftnode.storage.segment import SUFFIX, Damage, segment_base_offset
+from raftnode.storage.tail import is_torn
 
 SNAPSHOT_SUFFIX = ".checkpoint"
 _WINDOW_BYTES = 4 << 20
@@ -244,13 +245,21 @@ def is_tail(files: Files, log: LogFiles, damage: Damage, following: tuple[Piece,
     if not log.whole or any(files.stat(piece.path) is not None for piece in following):
         return False
     if damage.offset >= log.durable:
-        return True
+        return _is_torn(files, damage) or _is_gone(files, damage)
     # A running node may have truncated since, which lowers both first.
     recovery_point = read_recovery_point(files, log.directory / RECOVERY_POINT_FILE)
     flushed = read_flushed_offset(files, log.directory / FLUSHED_OFFSET_FILE)
     if damage.offset >= max(recovery_point or FIRST_OFFSET, flushed):
         return True
     return not damage.reason.startswith("epoch ") and _is_gone(files, damage)
+
+
+def _is_torn(files: Files, damage: Damage) -> bool:
+    file = files.open_to_read(damage.path)
+    try:
+        return is_torn(file, damage.position, damage.offset, NO_EPOCH)
+    finally:
+        file.close()
 
 
 def _is_gone(files: Files, damage: Damage) -> bool:

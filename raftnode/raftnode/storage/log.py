@@ -5,9 +5,10 @@ may read. What is durable is what `flush` has returned and nothing else.
 
 Recovery. Only the last segment can have a torn tail, because a segment is synced before
 the next one is made. Damage there is cut off if it lies above everything that was ever
-known durable (`checkpoints`); anywhere else the node must not start. What remains
-undetectable here is damage to flushed records whose `flushed-offset` a power cut took
-away: a leader then fences the replica for fetching below what it acknowledged (S3).
+known durable (`checkpoints`) and is such that a crash can have left it (`tail`); anywhere
+else the node must not start. What remains undetectable here is damage to the very last of
+the flushed records, after a power cut took `flushed-offset` away: a leader then fences the
+replica for fetching below what it acknowledged (S3).
 
 A process that died after a failed fsync may find its bytes in the page cache though
 they never reached the disk and are no longer marked for it (the kernel forgets them), so
@@ -127,6 +128,16 @@ class Log:
     def end_offset(self) -> Offset:
         """One past the last record written, durable or not."""
         return self._end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments, as far as they are the log's."""
+        return sum(segment.size for segment in tuple(self._segments))
+
+    @property
+    def segments(self) -> int:
+        """How many segments it has."""
+        return len(self._segments)
 
     @property
     def flushed_offset(self) -> Offset:

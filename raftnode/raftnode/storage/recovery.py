@@ -36,6 +36,7 @@ from raftnode.storage.segment import (
     segment_path,
     without_data,
 )
+from raftnode.storage.tail import is_torn
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,12 @@ class _Recovery:
         damage = found.damage
         if damage is not None and (not is_last or damage.offset < self._durable):
             raise StorageCorruptError(f"{damage}; the log was durable up to offset {self._durable}")
+        if damage is not None:
+            epoch = self._epochs.epoch_at(Offset(damage.offset - 1))
+            if not is_torn(segment.file, damage.position, damage.offset, epoch):
+                raise StorageCorruptError(
+                    f"{damage}; whole batches stand behind it, so this is no torn tail"
+                )
         if self._stored_epochs is None and found.epochs:
             raise StorageCorruptError(f"{self._directory / EPOCHS_FILE} is missing beside a log")
         # The file is written before an epoch's first batch: it must cover the log exactly.

@@ -13,6 +13,7 @@ import errno
 import os
 import random
 import threading
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -235,7 +236,10 @@ class FaultDisk:
         return [operation for operation in pending if self.rng.random() < 0.5]
 
     def _tear(self, file: _File) -> None:
-        """Either a prefix of the writes, the last one cut short, or any of their sectors."""
+        """Either a prefix of the writes, the last one cut short, or any of the sectors.
+
+        A sector that arrived holds what was last written to it, or what was for a while.
+        """
         if self.rng.random() < 0.5:
             kept = self.rng.randint(0, len(file.pending))
             for operation in file.pending[:kept]:
@@ -246,16 +250,27 @@ class FaultDisk:
                     length = self.rng.randint(0, len(torn.data))
                     _apply(file.durable, _Write(torn.position, torn.data[:length]))
         else:
-            for operation in file.pending:
-                if isinstance(operation, _Cut):
-                    if self.rng.random() < 0.5:
-                        _apply(file.durable, operation)
-                    continue
-                for start, data in _sectors(operation):
-                    if self.rng.random() < 0.5:
-                        _apply(file.durable, _Write(start, data))
+            self._scatter(file)
         file.seen = bytearray(file.durable)
         file.pending.clear()
+
+    def _scatter(self, file: _File) -> None:
+        pieces = [list(_pieces(operation)) for operation in file.pending]
+        writes = Counter(start // _SECTOR_BYTES for piece in pieces for start, _ in piece)
+        left = {
+            sector: count if self.rng.random() < 0.5 else self.rng.randint(0, count - 1)
+            for sector, count in writes.items()
+        }
+        for operation, parts in zip(file.pending, pieces, strict=True):
+            if isinstance(operation, _Cut):
+                if self.rng.random() < 0.5:
+                    _apply(file.durable, operation)
+                continue
+            for start, data in parts:
+                sector = start // _SECTOR_BYTES
+                left[sector] -= 1
+                if left[sector] >= 0:
+                    _apply(file.durable, _Write(start, data))
 
     # The system calls.
 
@@ -474,6 +489,10 @@ class FaultDisk:
             self._used(node) if isinstance(node, _Directory) else len(node.seen)
             for node in directory.seen.values()
         )
+
+
+def _pieces(operation: _Write | _Cut) -> Iterator[tuple[int, bytes]]:
+    return iter(()) if isinstance(operation, _Cut) else _sectors(operation)
 
 
 def _sectors(write: _Write) -> Iterator[tuple[int, bytes]]:

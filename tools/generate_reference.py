@@ -17,11 +17,12 @@ from typer.main import get_command
 from raftnode.api.errors import ERRORS
 from raftnode.api.http import ApiLimits, Route
 from raftnode.api.metrics import DOCUMENT_NAMES as METRIC_NAMES
-from raftnode.api.metrics import HttpMetrics, NodeMetrics
+from raftnode.api.metrics import LABELS, HttpMetrics, NodeMetrics
 from raftnode.api.openapi import openapi, route_errors
 from raftnode.api.server import all_routes
 from raftnode.cli import make_app
 from raftnode.commands.output import EXIT_CODE_MEANINGS
+from raftnode.runtime.leadermetrics import LeaderCollector
 from raftnode.settings import DOCUMENT_NAMES as SETTING_NAMES
 from raftnode.settings import ENV_PREFIX, NodeSettings
 from raftnode.testing.memoryservice import MemoryService
@@ -116,17 +117,22 @@ def node_metrics() -> Iterator[str]:
     registry = CollectorRegistry()
     NodeMetrics(registry)
     HttpMetrics(registry)
+    LeaderCollector(lambda: None, registry)
     yield "# Metrics of the node\n"
     yield (
-        "At `/metrics`, for Prometheus. Where the documents have a maximum and an average, there "
-        "is a histogram; where a rate, a counter.\n"
+        "At `/metrics`, for Prometheus; what may change and how many series there are: "
+        "[metrics](metrics.md). Where the documents have a maximum and an average, there "
+        "is a histogram; where a rate, a counter. What only a leader knows has no series on the "
+        "others, or 0 where it counts something. `process_resident_memory_bytes`, "
+        "`process_open_fds` and the like are there, too.\n"
     )
-    yield "| Metric | Type | In the documents | Meaning |\n|---|---|---|---|"
+    yield "| Metric | Type | Labels | In the documents | Meaning |\n|---|---|---|---|---|"
     for metric in sorted(registry.collect(), key=lambda one: one.name):
         theirs = METRIC_NAMES.get(metric.name, "")
+        suffix = {"counter": "_total", "info": "_info"}.get(metric.type, "")
         yield (
-            f"| `{metric.name}` | {metric.type} | {f'`{theirs}`' if theirs else ''} "
-            f"| {_cell(metric.documentation)} |"
+            f"| `{metric.name}{suffix}` | {metric.type} | {', '.join(LABELS.get(metric.name, ()))} "
+            f"| {f'`{theirs}`' if theirs else ''} | {_cell(metric.documentation)} |"
         )
 
 

@@ -38,6 +38,26 @@ DOCUMENT_NAMES: dict[str, str] = {
 }
 """P58 and P59: our name, without the suffix that Prometheus adds, to the documents'."""
 
+LABELS: dict[str, tuple[str, ...]] = {
+    "raftnode_http_request_seconds": ("method", "path", "status"),
+    "raftnode_current_state": ("raftnode_current_state",),
+    "raftnode_replica": ("node_id", "directory_id", "cluster_id", "version"),
+    "raftnode_peer_fetches": ("peer_id",),
+    "raftnode_peer_request_failures": ("peer_id", "reason"),
+} | dict.fromkeys(
+    (
+        "raftnode_peer_caught_up",
+        "raftnode_peer_lag_records",
+        "raftnode_peer_lag_seconds",
+        "raftnode_peer_fetch_age_seconds",
+    ),
+    ("peer_id", "peer_directory_id", "peer_role"),
+)
+"""The labels of the metrics that have any. All are bounded: see docs/reference/metrics.md."""
+
+PEERS_MAX = 64
+"""Peers with series of their own; requests of others are counted as `other`."""
+
 _FAST_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _SNAPSHOT_BUCKETS_S = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
 _ELECTION_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
@@ -102,6 +122,27 @@ class NodeMetrics:
         self.append_queue_bytes = gauge(
             "append_queue_bytes", "Leader: bytes waiting to be written."
         )
+        self.appends_pending = gauge(
+            "appends_pending",
+            "Leader: writes without an outcome: they wait to be written or to be committed.",
+        )
+        self.caught_up = gauge(
+            "caught_up", "1 while attached to a leader and caught up: what readiness means."
+        )
+        self.event_queue = gauge("event_queue", "Events that wait for the core.")
+        self.voter_record_offset = gauge(
+            "voter_record_offset", "Offset of the record that the voter set in force comes from."
+        )
+        self.log_size_bytes = gauge("log_size_bytes", "Bytes of the log's segments.")
+        self.log_segments = gauge("log_segments", "Segments of the log.")
+        self.disk_free_bytes = gauge(
+            "disk_free_bytes", "Free bytes on the disk of the log, as this process may use them."
+        )
+        self.disk_size_bytes = gauge("disk_size_bytes", "Size of the disk of the log in bytes.")
+        self.disk_reserve_bytes = gauge(
+            "disk_reserve_bytes",
+            "Free bytes below which a leader hands over and writes are refused (S30).",
+        )
         self.poll_idle_ratio = gauge(
             "poll_idle_ratio", "Share of the last second that the event loop waited; 0 to 1."
         )
@@ -139,6 +180,25 @@ class NodeMetrics:
             registry=registry,
             buckets=_FAST_BUCKETS_S,
         )
+        self.loop_lag_seconds = Histogram(
+            "raftnode_loop_lag_seconds",
+            "Seconds by which the event loop was late for a timer, every half second.",
+            registry=registry,
+            buckets=_FAST_BUCKETS_S,
+        )
+        self._peer_fetches = Counter(
+            "raftnode_peer_fetches",
+            "Fetches that a peer sent to this node.",
+            ("peer_id",),
+            registry=registry,
+        )
+        self._peer_request_failures = Counter(
+            "raftnode_peer_request_failures",
+            "Requests to a peer that got no response, by why.",
+            ("peer_id", "reason"),
+            registry=registry,
+        )
+        self._peers: set[int] = set()
         self.fetched_records = Counter(
             "raftnode_fetched_records", "Records fetched from a leader.", registry=registry
         )
@@ -148,3 +208,25 @@ class NodeMetrics:
         self.elections = Counter(
             "raftnode_elections", "Times that this replica stood for election.", registry=registry
         )
+
+    def disk_usage(self, free_bytes: int, size_bytes: int) -> None:
+        """Show how full the disk is."""
+        self.disk_free_bytes.set(free_bytes)
+        self.disk_size_bytes.set(size_bytes)
+
+    def peer_fetched(self, node_id: int) -> None:
+        """Count a Fetch from a peer."""
+        self._peer_fetches.labels(self._peer(node_id)).inc()
+
+    def peer_failed(self, node_id: int | None, reason: str) -> None:
+        """Count a request without a response; None: to any bootstrap server."""
+        peer = "bootstrap" if node_id is None else self._peer(node_id)
+        self._peer_request_failures.labels(peer, reason).inc()
+
+    def _peer(self, node_id: int) -> str:
+        """The label of a peer; whoever comes later than so many others has none of its own."""
+        if node_id not in self._peers:
+            if len(self._peers) >= PEERS_MAX:
+                return "other"
+            self._peers.add(node_id)
+        return str(node_id)

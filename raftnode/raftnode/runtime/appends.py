@@ -120,6 +120,12 @@ class Appends:
         """Whether every write has its outcome."""
         return not (self._queue or self._asked or self._appended)
 
+    @property
+    def pending(self) -> int:
+        """How many writes have no outcome yet."""
+        batches = (*self._asked.values(), *self._appended)
+        return len(self._queue) + sum(len(batch.writes) for batch in batches)
+
     def _withdraw(self, write: _Write) -> bool:
         if write not in self._queue:
             return False

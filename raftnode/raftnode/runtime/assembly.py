@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from raftnode.api.errors import refusal
 from raftnode.api.http import ApiLimits
@@ -35,6 +35,7 @@ from raftnode.runtime.gatekeeper import Gatekeeper
 from raftnode.runtime.gauges import Gauges
 from raftnode.runtime.greeting import greet_voters
 from raftnode.runtime.inquiries import Inquiries
+from raftnode.runtime.leadermetrics import LeaderCollector, view_of
 from raftnode.runtime.peering import Peering
 from raftnode.runtime.process import descriptors_for_clients, raise_file_limit
 from raftnode.runtime.recovery import recover
@@ -125,10 +126,10 @@ async def running_node(
     """Put a node together, start it, and take it apart at the end."""
     registry = CollectorRegistry()
     metrics = NodeMetrics(registry)
+    ProcessCollector(registry=registry)
     core = recover(settings, directory, log)
-    metrics.replica.info(
-        {"node_id": str(settings.node_id), "directory_id": str(directory.key).partition("-")[2]}
-    )
+    LeaderCollector(lambda: view_of(core.replica), registry)
+    metrics.disk_reserve_bytes.set(settings.disk_reserve_bytes)
     addresses = AddressBook(settings.bootstrap_servers)
     known = VoterSet()
 
@@ -184,7 +185,7 @@ async def running_node(
         last=loaded,
         free_bytes=lambda: free_bytes_of(settings.log_dir),
     )
-    gauges = Gauges(metrics, core.replica, appends)
+    gauges = Gauges(metrics, core.replica, appends, package_version("kraftquorum"))
     peering = Peering(
         driver.post,
         inquiries.next_id,
@@ -192,6 +193,7 @@ async def running_node(
         timeout_ms=settings.request_timeout_ms,
         backlog=lambda: driver.backlog,
         on_epoch=gatekeeper.note_epoch,
+        metrics=metrics,
     )
     service = Service(
         core,
@@ -273,7 +275,7 @@ async def running_node(
         tasks(applier.run(), name="applier")
         tasks(snapshotter.run(), name="snapshots")
         tasks(greet_voters(peering.pool, lambda: core.replica.log.voters), name="greeting")
-        tasks(_refresh(gauges), name="gauges")
+        tasks(_refresh(gauges, metrics, driver, log), name="gauges")
         tasks(
             watch_storage(
                 directory,
@@ -282,6 +284,7 @@ async def running_node(
                 interval_ms=settings.storage_check_interval_ms,
                 reserve_bytes=settings.disk_reserve_bytes,
                 on_space=lambda low: driver.post(DiskSpaceChanged(low)),
+                on_usage=metrics.disk_usage,
             ),
             name="storage-watch",
         )
@@ -319,7 +322,13 @@ def _with_port(endpoint: Endpoint, bound: int) -> Endpoint:
     return endpoint if endpoint.port else Endpoint(endpoint.host, bound)
 
 
-async def _refresh(gauges: Gauges) -> None:
+async def _refresh(gauges: Gauges, metrics: NodeMetrics, driver: Driver, log: Log) -> None:
+    loop = asyncio.get_running_loop()
     while True:
         gauges.refresh()
+        metrics.event_queue.set(driver.backlog)
+        metrics.log_size_bytes.set(log.size_bytes)
+        metrics.log_segments.set(log.segments)
+        due = loop.time() + GAUGES_INTERVAL_S
         await asyncio.sleep(GAUGES_INTERVAL_S)
+        metrics.loop_lag_seconds.observe(max(loop.time() - due, 0))

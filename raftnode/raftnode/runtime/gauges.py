@@ -8,23 +8,28 @@ from raftnode.api.metrics import NodeMetrics
 from raftnode.core.describe import describe
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Candidate, Leader, Prospective
-from raftnode.core.types import Epoch
+from raftnode.core.types import Epoch, format_directory_id
 from raftnode.runtime.appends import Appends
-from raftnode.runtime.description import role_of
+from raftnode.runtime.description import is_caught_up, role_of
 
 
 class Gauges:
     """Copies the core's state into the metrics; called on a timer and after elections."""
 
-    def __init__(self, metrics: NodeMetrics, replica: Replica, appends: Appends) -> None:
+    def __init__(
+        self, metrics: NodeMetrics, replica: Replica, appends: Appends, version: str = ""
+    ) -> None:
         self._metrics = metrics
+        self._version = version
         self._replica = replica
         self._appends = appends
         self._appended = 0
         self._stood_at: float | None = None
         self._stood_epoch = Epoch(-1)
+        self._cluster_id: str | None = None
         self._busy_s, self._wall_s = time.thread_time(), time.monotonic()
         metrics.incarnation.set(replica.incarnation)
+        self._show_replica()
 
     def watch_elections(self) -> None:
         """Measure from standing to knowing the leader; cheap, called after each turn."""
@@ -42,6 +47,8 @@ class Gauges:
     def refresh(self) -> None:
         """Copy everything."""
         metrics, replica = self._metrics, self._replica
+        if replica.cluster_id != self._cluster_id:
+            self._show_replica()
         log, role = replica.log, replica.role
         metrics.current_state.state(role_of(replica))
         metrics.current_leader.set(replica.leader.node_id if replica.leader else -1)
@@ -52,11 +59,14 @@ class Gauges:
         metrics.log_end_epoch.set(log.last_epoch)
         metrics.durable_end_offset.set(log.durable_end)
         metrics.high_watermark.set(replica.high_watermark)
+        metrics.caught_up.set(is_caught_up(replica, replica.config))
         metrics.voters.set(len(log.voters))
+        metrics.voter_record_offset.set(log.voter_record.offset)
         metrics.unknown_voter_connections.set(
             sum(voter.endpoint is None for voter in log.voters.voters)
         )
         metrics.append_queue_bytes.set(self._appends.queued_bytes)
+        metrics.appends_pending.set(self._appends.pending)
         appended = self._appends.appended_records
         metrics.appended_records.inc(appended - self._appended)
         self._appended = appended
@@ -65,6 +75,18 @@ class Gauges:
         elapsed = max(wall_s - self._wall_s, 1e-9)
         metrics.poll_idle_ratio.set(min(max(1 - (busy_s - self._busy_s) / elapsed, 0), 1))
         self._busy_s, self._wall_s = busy_s, wall_s
+
+    def _show_replica(self) -> None:
+        replica = self._replica
+        self._cluster_id = replica.cluster_id
+        self._metrics.replica.info(
+            {
+                "node_id": str(replica.key.node_id),
+                "directory_id": format_directory_id(replica.key.directory_id),
+                "cluster_id": replica.cluster_id or "",
+                "version": self._version,
+            }
+        )
 
     def _refresh_leader(self, role: Leader | None) -> None:
         metrics, log = self._metrics, self._replica.log

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
+from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import Event, RequestFailed, RequestReceived, ResponseReceived
 from raftnode.core.messages import FetchRequest, FetchResponse, Request, Response
 from raftnode.core.types import Endpoint, Epoch, ReplicaKey
@@ -30,6 +31,7 @@ class Peering:
         timeout_ms: how long an answer may take, a Fetch's own wait not counted.
         backlog: how many events wait for the core.
         on_epoch: told of each peer's epoch.
+        metrics: counts what peers fetch and do not answer; None: nobody does.
     """
 
     def __init__(
@@ -41,7 +43,9 @@ class Peering:
         timeout_ms: int,
         backlog: Callable[[], int],
         on_epoch: Callable[[ReplicaKey, Epoch], None] = lambda _key, _epoch: None,
+        metrics: NodeMetrics | None = None,
     ) -> None:
+        self._metrics = metrics
         self._post = post
         self._backlog = backlog
         self._on_epoch = on_epoch
@@ -59,6 +63,8 @@ class Peering:
         """A peer asks."""
         if self._backlog() >= BACKLOG_MAX:
             return
+        if self._metrics is not None and isinstance(request, FetchRequest):
+            self._metrics.peer_fetched(source.node_id)
         self._on_epoch(source, request.epoch)
         request_id = self._next_id()
         self._unanswered[request_id] = respond
@@ -68,13 +74,19 @@ class Peering:
 
     def on_response(self, source: ReplicaKey, request: Request, response: Response) -> None:
         """A peer answered."""
-        if isinstance(response, FetchResponse) and response.leader is not None:
-            self._addresses.learn_leader(response.leader, response.leader_endpoint)
+        if isinstance(response, FetchResponse):
+            if response.leader is not None:
+                self._addresses.learn_leader(response.leader, response.leader_endpoint)
+            if self._metrics is not None and response.batches:
+                records = sum(batch.end_offset - batch.base_offset for batch in response.batches)
+                self._metrics.fetched_records.inc(records)
         self._on_epoch(source, response.epoch)
         self._post(ResponseReceived(source, request, response))
 
-    def on_failure(self, target: ReplicaKey | None, request: Request, _failure: Failure) -> None:
+    def on_failure(self, target: ReplicaKey | None, request: Request, failure: Failure) -> None:
         """A peer did not answer."""
+        if self._metrics is not None:
+            self._metrics.peer_failed(target.node_id if target else None, failure.reason)
         self._post(RequestFailed(target, request))
 
     def on_hello(self, peer: Identity) -> None:

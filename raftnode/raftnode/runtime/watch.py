@@ -21,6 +21,7 @@ async def watch_storage(
     interval_ms: int,
     reserve_bytes: int,
     on_space: Callable[[bool], None],
+    on_usage: Callable[[int, int], None] = lambda _free, _size: None,
 ) -> None:
     """Check for ever; a failure ends the task, and with it the process.
 
@@ -31,6 +32,7 @@ async def watch_storage(
         interval_ms: between two checks.
         reserve_bytes: less than this free is low; it is well again at twice as much.
         on_space: told when low begins (True) and ends (False).
+        on_usage: told the disk's free bytes and its size at each look.
 
     Raises:
         StorageLostError: the directory is not the one that was opened.
@@ -42,7 +44,8 @@ async def watch_storage(
     try:
         while True:
             await asyncio.sleep(interval_ms / 1000)
-            free = await loop.run_in_executor(thread, _check, directory, log, path)
+            free, size = await loop.run_in_executor(thread, _check, directory, log, path)
+            on_usage(free, size)
             if free < reserve_bytes if not low else free > 2 * reserve_bytes:
                 low = not low
                 on_space(low)
@@ -50,12 +53,12 @@ async def watch_storage(
         thread.shutdown(wait=False)
 
 
-def _check(directory: DataDirectory, log: Log, path: Path) -> int:
-    """Check the identity; returns the free bytes."""
+def _check(directory: DataDirectory, log: Log, path: Path) -> tuple[int, int]:
+    """Check the identity; returns the free bytes and the disk's size."""
     directory.check_identity()
     log.check_identity()
     try:
         status = os.statvfs(path)
     except OSError as error:
         raise StorageLostError(f"{path} cannot be reached: {error}") from error
-    return status.f_bavail * status.f_frsize
+    return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize

@@ -22,7 +22,14 @@ from raftnode.core.roles import (
     Unattached,
 )
 from raftnode.core.state import QuorumState
-from raftnode.core.types import Epoch, NodeId, ReplicaKey, Voter, VoterSet
+from raftnode.core.types import (
+    Epoch,
+    NodeId,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+    format_directory_id,
+)
 from raftnode.runtime import description
 from raftnode.runtime.gauges import Gauges
 
@@ -37,6 +44,7 @@ class Queue:
 
     queued_bytes = 7
     appended_records = 3
+    pending = 2
 
 
 def make(role, voters=(OWN, OTHER)):
@@ -123,3 +131,29 @@ def test_an_election_is_measured_from_standing_to_knowing_the_leader(registry):
     gauges.watch_elections()
     assert registry.get_sample_value(count) == 1
     assert registry.get_sample_value("raftnode_elections_total") == 1
+
+
+def test_the_replica_names_its_cluster_once_it_has_one(registry):
+    replica = make(Blank())
+    replica.cluster_id = None
+    gauges = Gauges(NodeMetrics(registry), replica, Queue(), "1.2")
+    names = {
+        "node_id": "1",
+        "directory_id": format_directory_id(OWN.directory_id),
+        "version": "1.2",
+    }
+    assert registry.get_sample_value("raftnode_replica_info", names | {"cluster_id": ""}) == 1
+    replica.cluster_id = "c"
+    gauges.refresh()
+    assert registry.get_sample_value("raftnode_replica_info", names | {"cluster_id": ""}) is None
+    assert registry.get_sample_value("raftnode_replica_info", names | {"cluster_id": "c"}) == 1
+
+
+def test_writes_without_an_outcome_and_readiness_are_shown(registry):
+    replica = make(Follower(OTHER, 0, caught_up_at_ms=0))
+    Gauges(NodeMetrics(registry), replica, Queue()).refresh()
+    assert registry.get_sample_value("raftnode_appends_pending") == 2
+    assert registry.get_sample_value("raftnode_caught_up") == 1
+    assert (
+        registry.get_sample_value("raftnode_voter_record_offset") == replica.log.voter_record.offset
+    )

@@ -3,9 +3,12 @@
 import uuid
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import RequestFailed, RequestReceived, ResponseReceived
 from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from raftnode.core.records import Batch
 from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
 from raftnode.runtime import peering as module
 from raftnode.runtime.peering import Peering
@@ -54,6 +57,7 @@ class Around:
         self.events = []
         self.waiting = 0
         self.addresses = AddressBook()
+        self.registry = CollectorRegistry()
         ids = iter(range(1, 1_000_000))
         self.peering = Peering(
             self.events.append,
@@ -61,6 +65,7 @@ class Around:
             self.addresses,
             timeout_ms=2000,
             backlog=lambda: self.waiting,
+            metrics=NodeMetrics(self.registry),
         )
         self.pool = self.peering.pool = Pool()
 
@@ -139,3 +144,17 @@ def test_strangers_hellos_do_not_pile_up(around, monkeypatch):
     around.peering.on_hello(Identity(PEER, None, 1))
     assert [around.peering.api_endpoint_of(key) is None for key in keys] == [True, False, False]
     assert around.peering.api_endpoint_of(PEER) is None
+
+
+def test_fetches_records_and_failures_are_counted(around):
+    around.peering.on_request(PEER, FETCH, lambda _: None)
+    around.peering.on_request(PEER, VOTE, lambda _: None)
+    batches = (Batch(Offset(3), Offset(6), Epoch(1)), Batch(Offset(7), Offset(7), Epoch(1)))
+    found = FetchResponse(ErrorCode.NONE, Epoch(1), PEER, batches=batches)
+    around.peering.on_response(PEER, FETCH, found)
+    around.peering.on_failure(PEER, VOTE, Failure(FailureReason.TIMED_OUT, ""))
+    value, peer = around.registry.get_sample_value, {"peer_id": str(PEER.node_id)}
+    assert value("raftnode_peer_fetches_total", peer) == 1
+    assert value("raftnode_fetched_records_total") == 5
+    failures = "raftnode_peer_request_failures_total"
+    assert value(failures, peer | {"reason": "timed_out"}) == 1

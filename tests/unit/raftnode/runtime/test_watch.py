@@ -27,6 +27,7 @@ class Watched:
         self.directory = DataDirectory.open(path, NodeId(1), Files(self.disk))
         self.log = self.directory.open_log()
         self.told = []
+        self.usage = []
         self.free = iter([])
         self.done = asyncio.Event()
         self.loop = asyncio.get_running_loop()
@@ -36,8 +37,8 @@ class Watched:
         free = next(self.free, None)
         if free is None:
             self.loop.call_soon_threadsafe(self.done.set)
-            return SimpleNamespace(f_bavail=10**9, f_frsize=1)
-        return SimpleNamespace(f_bavail=free, f_frsize=1)
+            return SimpleNamespace(f_bavail=10**9, f_blocks=10**9, f_frsize=1)
+        return SimpleNamespace(f_bavail=free, f_blocks=1000, f_frsize=1)
 
     async def run(self, reserve_bytes: int = 100) -> None:
         await watch_storage(
@@ -47,6 +48,7 @@ class Watched:
             interval_ms=1,
             reserve_bytes=reserve_bytes,
             on_space=self.told.append,
+            on_usage=lambda free, size: self.usage.append((free, size)),
         )
 
 
@@ -62,6 +64,7 @@ async def test_low_begins_below_the_reserve_and_ends_above_twice_as_much(watched
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert watched.told == [True, False, True]
+    assert watched.usage[:3] == [(100, 1000), (99, 1000), (50, 1000)]
 
 
 async def test_a_reserve_of_nothing_is_never_low(watched):

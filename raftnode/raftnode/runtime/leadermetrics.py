@@ -1,0 +1,107 @@
+"""What only a leader can tell, read from its core when it is asked: no series without a leader.
+
+A replica that does not lead shows none of these. A gauge that kept its last value would say
+for ever what an old leader once believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from raftnode.core.describe import QuorumDescription, ReplicaDescription, describe
+from raftnode.core.replica import Replica
+from raftnode.core.roles import Leader
+from raftnode.core.types import format_directory_id
+
+PEER_LABELS = ("peer_id", "peer_directory_id", "peer_role")
+"""Node id, storage UUID, and `voter` or `observer`: one series for each (id, UUID)."""
+
+OBSERVERS_MAX = 32
+"""Observers that are shown, those heard from last first. Voters are at most nine."""
+
+
+View = tuple[QuorumDescription, int]
+"""What a leader knows, and for how many milliseconds it has led."""
+
+
+def view_of(replica: Replica) -> View | None:
+    """The leader's view; None on a replica that does not lead."""
+    described, role = describe(replica), replica.role
+    if described is None or not isinstance(role, Leader):
+        return None
+    return described, max(replica.now_ms - role.since_ms, 0)
+
+
+class LeaderCollector(Collector):
+    """Shows the leader's view of the others at each scrape; on the core's thread only.
+
+    Args:
+        view: the leader's view; None while this replica does not lead.
+        registry: where it is entered.
+    """
+
+    def __init__(self, view: Callable[[], View | None], registry: CollectorRegistry) -> None:
+        self._view = view
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Make all series anew."""
+        tolerance = GaugeMetricFamily(
+            "raftnode_fault_tolerance",
+            "Leader: how many more voters may fail: caught-up voters minus the majority of the "
+            "set; below 0 nothing commits.",
+        )
+        caught_up = _family(
+            "caught_up",
+            "Leader: 1 if the replica is fresh and its catch-up rounds are short (S13).",
+        )
+        lag = _family(
+            "lag_records", "Leader: records between its log end and what is durable there."
+        )
+        lag_seconds = _family(
+            "lag_seconds",
+            "Leader: seconds since the replica last had everything, or since this epoch began.",
+        )
+        age = _family(
+            "fetch_age_seconds",
+            "Leader: seconds since the replica last fetched, or since this epoch began.",
+        )
+        view = self._view()
+        if view is not None:
+            described, led_ms = view
+            tolerance.add_metric((), fault_tolerance(described))
+            for one, role in _shown(described):
+                labels = (str(one.key.node_id), format_directory_id(one.key.directory_id), role)
+                caught_up.add_metric(labels, float(one.caught_up))
+                lag.add_metric(labels, described.log_end - max(one.acknowledged, 0))
+                lag_seconds.add_metric(labels, _seconds(one.last_caught_up_age_ms, led_ms))
+                age.add_metric(labels, _seconds(one.last_fetch_age_ms, led_ms))
+        yield from (tolerance, caught_up, lag, lag_seconds, age)
+
+
+def fault_tolerance(described: QuorumDescription) -> int:
+    """Caught-up voters minus the majority of the voter set: how many more may fail."""
+    well = sum(voter.caught_up for voter in described.voters)
+    return well - (len(described.voters) // 2 + 1)
+
+
+def _family(name: str, text: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"raftnode_peer_{name}", text, labels=PEER_LABELS)
+
+
+def _shown(described: QuorumDescription) -> Iterator[tuple[ReplicaDescription, str]]:
+    for voter in described.voters:
+        yield voter, "voter"
+    observers: Sequence[ReplicaDescription] = sorted(
+        described.observers, key=lambda one: (one.last_fetch_age_ms or 0, one.key)
+    )
+    for observer in observers[:OBSERVERS_MAX]:
+        yield observer, "observer"
+
+
+def _seconds(age_ms: int | None, led_ms: int) -> float:
+    return (led_ms if age_ms is None else age_ms) / 1000

@@ -1,0 +1,87 @@
+"""How far the log is known to be committed, and whether enough voters have that much. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .continuity import Extent
+from .findings import Check, Finding, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A replica's part in it.
+
+    Attributes:
+        extent: of its log.
+        agreed_end: up to where that is the log that the others have.
+        snapshot_end: of its newest whole snapshot, which covers what was trimmed.
+        voter: whether it is in the voter set at the log's end.
+    """
+
+    extent: Extent
+    agreed_end: int
+    snapshot_end: int
+    voter: bool
+
+    @property
+    def end(self) -> int:
+        """Up to where it holds the committed log, in one form or the other."""
+        return max(self.agreed_end, self.snapshot_end)
+
+
+def committed_end(
+    holdings: Mapping[str, Holding], voters: frozenset[str], told: int | None
+) -> tuple[int, str]:
+    """One past the last offset that is certainly committed, and how that is known.
+
+    A snapshot is made of committed records only. What a majority of the voters has up to
+    a record of the newest epoch is committed, or will be: no later leader can be without
+    it. A majority that ends in an older epoch proves nothing (P42).
+
+    Args:
+        holdings: by replica.
+        voters: the set in force at the log's end; its size counts.
+        told: the high watermark that a living quorum reported; None: not known.
+    """
+    known = [(told or 0, "as it was told")]
+    known += [(one.snapshot_end, f"a snapshot of {name}") for name, one in holdings.items()]
+    ends = sorted((one.agreed_end for one in holdings.values() if one.voter), reverse=True)
+    majority = len(voters) // 2 + 1
+    if voters and len(ends) >= majority:
+        end = ends[majority - 1]
+        newest = max(one.extent.last_epoch for one in holdings.values() if one.voter)
+        holders = [h for h in holdings.values() if h.voter and h.agreed_end >= end]
+        if end and all(one.extent.epoch_at(end - 1) == newest for one in holders):
+            known.append((end, f"{len(holders)} of {len(voters)} voters have it"))
+    return max(known, key=lambda entry: entry[0])
+
+
+def check_committed(
+    holdings: Mapping[str, Holding], voters: frozenset[str], end: int, why: str
+) -> tuple[list[Finding], list[str]]:
+    """Whether a majority of the voters holds what was committed; who lags is a note."""
+    notes: list[str] = []
+    having = [one for one in holdings.values() if one.voter]
+    missing = len(voters) - len(having)
+    full = [one for one in having if one.end >= end]
+    behind = [(name, one) for name, one in holdings.items() if one.voter and one.end < end]
+    notes += [
+        f"{name} is a voter and has the log up to offset {one.end}, {end - one.end} records "
+        "behind what was committed"
+        for name, one in behind
+    ]
+    if missing > 0:
+        notes.append(f"{missing} of {len(voters)} voters' directories were not given")
+    if not voters or len(full) + max(0, missing) > len(voters) // 2:
+        return [], notes
+    first, *others = (
+        Place(one.end, name, one.extent.name, -1, f"ends at offset {one.end}")
+        for name, one in sorted(behind, key=lambda entry: entry[1].end)
+    )
+    reason = (
+        f"only {len(full)} of {len(voters)} voters have what was committed up to offset {end} "
+        f"({why})"
+    )
+    return [Finding(Check.COMMITTED_PREFIX, first, reason, tuple(others))], notes

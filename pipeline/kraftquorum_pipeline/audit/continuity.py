@@ -1,0 +1,166 @@
+"""Is each log whole: from its start, segment to segment, to where it was durable? Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
+
+from .findings import Check, Finding, Place
+from .replicas import Replica
+from .scan import Row
+
+
+@dataclass(slots=True)
+class Extent:
+    """What a replica's log covers.
+
+    Attributes:
+        name: the replica's.
+        start: its first offset.
+        end: one past its last.
+        sound_end: up to there nothing is damaged or missing.
+        epochs: (first offset, epoch) in order, as the batches have them.
+        records: in whole batches.
+        size: bytes of all segments.
+        batches: whole ones.
+            tail_bytes: of an unfinished end.
+        segments: (first offset, one past the last, path), in order.
+    """
+
+    name: str
+    start: int = 0
+    end: int = 0
+    sound_end: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    records: int = 0
+    batches: int = 0
+    size: int = 0
+    tail_bytes: int = 0
+    segments: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last record; -1 in an empty log."""
+        return self.epochs[-1][1] if self.epochs else -1
+
+    def epoch_at(self, offset: int) -> int:
+        """Epoch of a record; -1 outside the log."""
+        if not self.start <= offset < self.end:
+            return -1
+        place = bisect_right(self.epochs, (offset, 1 << 62))
+        return self.epochs[place - 1][1] if place else -1
+
+
+def measure(replica: Replica, rows: Iterable[Row]) -> tuple[Extent, list[Finding]]:
+    """Put the pieces of a replica together.
+
+    Args:
+        replica: whose.
+        rows: what its segments hold; chunks and control records are not needed.
+    """
+    extent = Extent(replica.name)
+    by_path: dict[str, list[Row]] = {}
+    for row in rows:
+        by_path.setdefault(row.path, []).append(row)
+    found: list[Finding] = []
+    ends: list[Row] = []
+    last_epoch = -1
+    for piece in replica.pieces:
+        here = by_path.get(piece.path, [])
+        found += [row.finding() for row in here if row.kind == "damage"]
+        extent.tail_bytes += sum(row.size for row in here if row.kind == "tail")
+        for row in here:
+            if row.kind == "epoch" and (not extent.epochs or extent.epochs[-1][1] != row.epoch):
+                if row.position == 0 and row.epoch < last_epoch:
+                    reason = f"epoch {row.epoch} after {last_epoch} in the segment before"
+                    found.append(Finding(Check.EPOCHS, row.place, reason))
+                extent.epochs.append((row.offset, row.epoch))
+        ends += (row for row in here if row.kind == "end")
+        last_epoch = ends[-1].epoch if ends and ends[-1].path == piece.path else last_epoch
+    _measure(extent, ends)
+    breaks = [one.place.offset for one in found if one.check is not Check.EPOCHS]
+    joints = _joints(replica, ends, frozenset(breaks))
+    found += joints
+    breaks += [one.place.offset for one in joints]
+    extent.sound_end = min([extent.end, *(offset for offset in breaks if offset >= 0)])
+    found += _borders(replica, extent, frozenset(breaks))
+    if not any(one.check is Check.EPOCHS for one in found):
+        found += _checkpoint(replica, extent)
+    return extent, found
+
+
+def _measure(extent: Extent, ends: Sequence[Row]) -> None:
+    if not ends:
+        return
+    first = ends[0]
+    extent.start = first.offset if first.offset >= 0 else first.end_offset
+    extent.end = ends[-1].end_offset
+    extent.batches = sum(row.batches for row in ends)
+    extent.records = sum(row.records for row in ends)
+    extent.size = sum(row.size for row in ends)
+    extent.segments = [(row.offset, row.end_offset, row.path) for row in ends if row.offset >= 0]
+
+
+def _joints(replica: Replica, ends: Sequence[Row], broken: frozenset[int]) -> list[Finding]:
+    """Where one segment ends and the next begins."""
+    found: list[Finding] = []
+    bases = {piece.path: piece.base_offset for piece in replica.pieces}
+    for before, after in pairwise(ends):
+        end, base = before.end_offset, bases[after.path]
+        if end < base and end not in broken:
+            place = Place(end, replica.name, after.path, 0, f"the next segment begins at {base}")
+            reason = f"offsets {end} to {base - 1} are missing: a segment is gone, or cut short"
+            found.append(Finding(Check.OFFSETS, place, reason))
+        elif end > base:
+            place = Place(base, replica.name, after.path, 0)
+            reason = f"offsets {base} to {end - 1} stand in the segment before, too"
+            found.append(Finding(Check.OFFSETS, place, reason))
+    return found
+
+
+def _borders(replica: Replica, extent: Extent, broken: frozenset[int]) -> list[Finding]:
+    """Where the log begins, and whether it reaches what was durable."""
+    found: list[Finding] = []
+    if not replica.pieces:
+        return found
+    covered = max((end for end, _, _ in replica.snapshots), default=0)
+    if extent.start > max(0, covered):
+        first = replica.pieces[0].path
+        reason = f"the log begins at offset {extent.start}, and no snapshot has what was before"
+        place = Place(covered, replica.name, first, 0)
+        found.append(Finding(Check.OFFSETS, place, reason))
+    if extent.end < replica.durable and extent.end not in broken:
+        last = replica.pieces[-1].path
+        reason = (
+            f"the log ends at offset {extent.end}, but was durable up to {replica.durable}: "
+            "what this replica acknowledged is gone"
+        )
+        place = Place(extent.end, replica.name, last, -1, "the end of the log")
+        found.append(Finding(Check.OFFSETS, place, reason))
+    return found
+
+
+def _checkpoint(replica: Replica, extent: Extent) -> list[Finding]:
+    """Does `leader-epoch-checkpoint` have the epochs of the log?"""
+    if not replica.epochs:
+        return []
+    inside = range(extent.start + 1 if extent.start else 0, extent.end)
+    stored = [(start, epoch) for epoch, start in replica.epochs if start in inside]
+    there = [entry for entry in extent.epochs if entry[0] in inside]
+    if stored == there:
+        return []
+    different = sorted(set(stored) ^ set(there))
+    path = str(Path(replica.log_directory) / EPOCHS_FILE)
+    place = Place(different[0][0], replica.name, path, -1, _epochs(stored))
+    reason = f"{EPOCHS_FILE} does not have the epochs of the log"
+    other = Place(different[0][0], replica.name, replica.pieces[0].path, -1, _epochs(there))
+    return [Finding(Check.EPOCHS, place, reason, (other,))]
+
+
+def _epochs(entries: Sequence[tuple[int, int]]) -> str:
+    return ", ".join(f"epoch {epoch} from {start}" for start, epoch in entries[:8])

@@ -1,0 +1,75 @@
+"""One leader per epoch: what the leaders' own records and the replicas' votes say. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from raftnode.storage.quorum_state import FILE_NAME as STATE_FILE
+
+from .findings import Check, Finding, Place
+from .replicas import Replica
+from .scan import Row
+
+LEADER_CHANGE = "LeaderChange"
+
+
+def check_elections(replicas: Iterable[Replica], rows: Iterable[Row]) -> tuple[int, list[Finding]]:
+    """Hold all LeaderChange records and all quorum-state files against each other.
+
+    Args:
+        replicas: all.
+        rows: control records and epochs of all of them.
+
+    Returns:
+        How many epochs have a leader, and what is wrong.
+    """
+    leaders: dict[int, dict[str, Place]] = {}
+    found: list[Finding] = []
+    first: dict[tuple[str, int], Row] = {}
+    begun: dict[tuple[str, int], int] = {}
+    for row in rows:
+        if row.kind == "epoch":
+            begun.setdefault((row.replica, row.epoch), row.offset)
+        elif row.kind == "control" and row.name == LEADER_CHANGE:
+            leader = str(json.loads(row.text)["leader"])
+            place = row.place_holding(f"leader {leader}")
+            leaders.setdefault(row.epoch, {}).setdefault(leader, place)
+            before = first.setdefault((row.replica, row.epoch), row)
+            if before is not row:
+                reason = f"a second leader's record in epoch {row.epoch}"
+                other = before.place_holding("the first one")
+                found.append(Finding(Check.ONE_LEADER, place, reason, (other,)))
+    found += _beginnings(begun, first)
+    for replica in replicas:
+        state = replica.state
+        if state is not None and state.leader is not None:
+            path = str(replica.log_directory / STATE_FILE)
+            place = Place(-1, replica.name, path, -1, f"leader {state.leader}")
+            leaders.setdefault(int(state.epoch), {}).setdefault(str(state.leader), place)
+    for epoch, named in sorted(leaders.items()):
+        if len(named) > 1:
+            place, *others = sorted(named.values())
+            reason = f"epoch {epoch} has {len(named)} leaders: {', '.join(sorted(named))}"
+            found.append(Finding(Check.ONE_LEADER, place, reason, tuple(others)))
+    return len(leaders), found
+
+
+def _beginnings(
+    begun: dict[tuple[str, int], int], first: dict[tuple[str, int], Row]
+) -> list[Finding]:
+    """An epoch's first record is its leader's."""
+    found: list[Finding] = []
+    starts: dict[str, int] = {}
+    for (replica, _), offset in begun.items():
+        starts[replica] = min(offset, starts.get(replica, offset))
+    for (replica, epoch), offset in begun.items():
+        record = first.get((replica, epoch))
+        if record is not None and record.offset == offset:
+            continue
+        if record is None and offset == starts[replica] > 0:
+            continue  # the log was trimmed in the middle of the epoch
+        place = Place(offset, replica, "" if record is None else record.path)
+        reason = f"epoch {epoch} does not begin with its leader's record"
+        found.append(Finding(Check.ONE_LEADER, place, reason))
+    return found

@@ -1,0 +1,114 @@
+"""What does the reading: an engine. This one in one process; `spark` has the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from .matching import unequal
+from .replicas import Piece
+from .scan import Row, scan_segment
+from .states import (
+    Entry,
+    SnapshotSum,
+    StateSum,
+    Stretch,
+    make_entry,
+    read_state,
+    replay,
+    sum_snapshot,
+)
+
+DIFFERENCES_MAX = 5
+"""Keys that are named when a snapshot differs from the log."""
+
+SnapshotFile = tuple[str, str, int, int]
+"""Replica, path, end offset and epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What reading all segments came to.
+
+    Attributes:
+        rows: all but the chunks.
+        unequal: chunks that not all replicas have in the same form: chunk → rows.
+        chunks: how many were compared.
+    """
+
+    rows: list[Row]
+    unequal: dict[int, list[Row]]
+    chunks: int
+
+
+KeyDifference = tuple[bytes, Entry | None, Entry | None]
+"""A key, what the log comes to, and what the snapshot has."""
+
+
+class Engine(Protocol):
+    """Reads files, somewhere."""
+
+    def scan(self, pieces: Sequence[Piece]) -> Scanned:
+        """Read all segments."""
+        ...
+
+    def snapshots(self, files: Sequence[SnapshotFile]) -> list[SnapshotSum]:
+        """Read all snapshots."""
+        ...
+
+    def replay(
+        self, stretches: Sequence[Stretch], base: str | None, ends: Sequence[int]
+    ) -> dict[int, StateSum]:
+        """Sum up the state at some offsets."""
+        ...
+
+    def differences(
+        self, stretches: Sequence[Stretch], base: str | None, end: int, snapshot: str
+    ) -> list[KeyDifference]:
+        """The first keys, in byte order, in which a snapshot differs from the log."""
+        ...
+
+
+class LocalEngine:
+    """Reads one file after the other, in this process, without Spark."""
+
+    def scan(self, pieces: Sequence[Piece]) -> Scanned:
+        """Read all segments."""
+        rows: list[Row] = []
+        chunks: list[Row] = []
+        for piece in pieces:
+            for row in scan_segment(piece):
+                (chunks if row.kind == "chunk" else rows).append(row)
+        return Scanned(rows, unequal(chunks), len({row.chunk for row in chunks}))
+
+    def snapshots(self, files: Sequence[SnapshotFile]) -> list[SnapshotSum]:
+        """Read all snapshots."""
+        return [sum_snapshot(*file) for file in files]
+
+    def replay(
+        self, stretches: Sequence[Stretch], base: str | None, ends: Sequence[int]
+    ) -> dict[int, StateSum]:
+        """Sum up the state at some offsets."""
+        return replay(stretches, base, ends)[0]
+
+    def differences(
+        self, stretches: Sequence[Stretch], base: str | None, end: int, snapshot: str
+    ) -> list[KeyDifference]:
+        """The first keys in which a snapshot differs from the log."""
+        _, state = replay([one for one in stretches if one.from_offset < end], base, [end])
+        there = {one[0]: make_entry(*one) for one in read_state(snapshot)}
+        return sort_differences(
+            (key, present(state.get(key)), there.get(key)) for key in {*state, *there}
+        )
+
+
+def present(entry: Entry | None) -> Entry | None:
+    """A deletion counts as nothing there."""
+    return entry if entry is not None and entry.present else None
+
+
+def sort_differences(found: Iterable[KeyDifference]) -> list[KeyDifference]:
+    """The first few real differences, by key."""
+    real = [one for one in found if one[1] != one[2]]
+    return sorted(real, key=lambda one: one[0])[:DIFFERENCES_MAX]

@@ -1,0 +1,399 @@
+"""Reads one segment from its first byte to its last, damaged or not, and says what is in it.
+
+This is the part that runs on executors, a segment each. It decodes no data records: a
+batch costs its header, its checksum and one hash. What it yields is small, a row for each
+stretch of `CHUNK` offsets, each control record, each change of epoch and each damage.
+
+A reader of the node stops at the first damage, rightly. This one goes on behind it, so that
+one audit names all there is: behind a wrong checksum with the next batch, behind a header
+that makes no sense with the next place that looks like a batch and has the right checksum.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from raftnode.errors import DecodeError
+from raftnode.storage.batch import HEADER_BYTES, BatchHeader, check_crc, iter_records, read_header
+from raftnode.storage.controlfields import describe_control
+from raftnode.storage.epochs import EpochIndex, EpochStart
+from raftnode.storage.files import File, Files
+
+from .findings import Check, Finding, Place
+from .replicas import Piece
+
+CHUNK = 4096
+"""Offsets whose batches are summed up in one row. Smaller: more rows to compare; larger: more
+to read again where two replicas differ."""
+
+DAMAGE_MAX = 1000
+"""Rows of damage from one segment: behind so much of it nobody reads on."""
+
+NO_LIMIT = 1 << 62
+_WINDOW_BYTES = 4 << 20
+_SEARCH_BYTES = 64 << 20
+"""How far behind a senseless header the next batch is looked for."""
+_PREFIX_BYTES = 12
+_MAGIC = b"\2"
+
+Kind = Literal["chunk", "control", "epoch", "damage", "tail", "end"]
+
+
+class Row(NamedTuple):
+    """Something that a segment holds; which fields count depends on the kind.
+
+    Kinds: `chunk` (digest of the whole batches that begin in a stretch of offsets), `control`
+    (a control record), `epoch` (the first batch of an epoch in the segment), `damage`,
+    `tail` (an unfinished end, which is no fault), `end` (the segment's sum).
+
+    Attributes:
+        position: byte of the batch; in a chunk, of its first one.
+        offset: of the record or of the batch; in a chunk, of its first one.
+        end_offset: one past the last.
+        digest_hi: upper half of the digest, signed.
+        digest_lo: lower half.
+        name: kind of control record, or the check that failed.
+        text: fields of a control record as JSON, or what is wrong.
+    """
+
+    kind: Kind
+    replica: str
+    path: str
+    position: int = 0
+    offset: int = 0
+    end_offset: int = 0
+    epoch: int = -1
+    batches: int = 0
+    records: int = 0
+    size: int = 0
+    digest_hi: int = 0
+    digest_lo: int = 0
+    name: str = ""
+    text: str = ""
+
+    @property
+    def chunk(self) -> int:
+        """Which stretch of offsets a chunk is."""
+        return self.offset // CHUNK
+
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return Place(self.offset, self.replica, self.path, self.position)
+
+    def place_holding(self, holds: str) -> Place:
+        """Where it stands, with what stands there in words."""
+        return Place(self.offset, self.replica, self.path, self.position, holds)
+
+    def finding(self) -> Finding:
+        """A row of damage as a finding."""
+        return Finding(Check(self.name), self.place, self.text)
+
+
+@dataclass(slots=True)
+class Window:
+    """A file through a buffer: batches are looked at where they lie."""
+
+    file: File
+    size: int
+    start: int = 0
+    held: memoryview = field(default_factory=lambda: memoryview(b""))
+
+    def at(self, position: int, length: int) -> tuple[memoryview, int]:
+        """A buffer and the place in it of a position, with `length` bytes or all there are."""
+        at = position - self.start
+        if at < 0 or (len(self.held) - at < length and position + len(self.held) - at < self.size):
+            self.start, at = position, 0
+            self.held = memoryview(self.file.pread(max(length, _WINDOW_BYTES), position))
+        return self.held, at
+
+
+def digest(data: memoryview) -> tuple[int, int]:
+    """128 bits of a hash over a whole batch, base offset and epoch included, as two int64."""
+    value = blake2b(data, digest_size=16).digest()
+    return (
+        int.from_bytes(value[:8], "big", signed=True),
+        int.from_bytes(value[8:], "big", signed=True),
+    )
+
+
+def scan_segment(piece: Piece) -> Iterator[Row]:
+    """Read a segment; yields rows in the order of the file, the `end` last.
+
+    Raises:
+        FileOperationError: the disk refuses to read.
+    """
+    file = Files().open_to_read(Path(piece.path))
+    try:
+        yield from _Scan(piece, Window(file, piece.size)).rows()
+    finally:
+        file.close()
+
+
+def visit_batches(
+    piece: Piece,
+    visit: Callable[[BatchHeader, int, memoryview], None],
+    start: tuple[int, int],
+    until: int,
+) -> None:
+    """Show the whole batches of a stretch of a segment, with their positions.
+
+    Args:
+        piece: the segment.
+        visit: called with header, position and bytes; these are valid during the call.
+        start: position of a batch, and its offset.
+        until: the offset at which to stop.
+    """
+    file = Files().open_to_read(Path(piece.path))
+    try:
+        position, offset = start
+        scan = _Scan(piece, Window(file, piece.size), position, offset, until, watch=visit)
+        for _ in scan.rows():
+            pass
+    finally:
+        file.close()
+
+
+@dataclass(slots=True)
+class _Scan:
+    piece: Piece
+    window: Window
+    position: int = 0
+    expected: int = -1
+    until: int = NO_LIMIT
+    epoch: int = -1
+    batches: int = 0
+    records: int = 0
+    first: int = -1
+    damages: int = 0
+    watch: Callable[[BatchHeader, int, memoryview], None] | None = None
+    known: EpochIndex = field(init=False)
+    chunk: Row | None = None
+
+    def __post_init__(self) -> None:
+        if self.expected < 0:
+            self.expected = self.piece.base_offset
+        self.known = EpochIndex(
+            tuple(EpochStart(*entry) for entry in self.piece.epochs)  # pyright: ignore[reportArgumentType]
+        )
+
+    def _row(self, kind: Kind, position: int, offset: int) -> Row:
+        return Row(kind, self.piece.replica, self.piece.path, position, offset)
+
+    def _damage(self, check: Check, offset: int, reason: str, size: int = 0) -> Iterator[Row]:
+        self.damages += 1
+        if self.damages <= DAMAGE_MAX:
+            row = self._row("damage", self.position, offset)
+            yield row._replace(name=check.value, text=reason, size=size)
+
+    def rows(self) -> Iterator[Row]:
+        while self.position < self.piece.size and self.expected < self.until:
+            data, at = self.window.at(self.position, HEADER_BYTES)
+            try:
+                header = read_header(data, at)
+            except DecodeError as error:
+                if (yield from self._behind_nonsense(_reason(error))):
+                    continue
+                break
+            end = self.position + header.size
+            if end > self.piece.size:
+                left = self.piece.size - self.position
+                reason = f"{left} of a batch's {header.size} bytes are there"
+                if (yield from self._behind_nonsense(reason)):
+                    continue
+                break
+            data, at = self.window.at(self.position, header.size)
+            try:
+                check_crc(header, data, at)
+            except DecodeError as error:
+                # The length lies outside the checksum: it is right if a batch follows.
+                following = self._leads_to(header, end)
+                if following is not None:
+                    yield from self._damage(
+                        Check.CRC, self.expected, _reason(error), size=header.size
+                    )
+                    self.expected = following
+                    self.position = end
+                    continue
+                if (yield from self._behind_nonsense(_reason(error), Check.CRC)):
+                    continue
+                break
+            yield from self._batch(header, data[at : at + header.size])
+            self.position = end
+        yield from self._close_chunk()
+        yield self._row("end", self.position, max(self.first, -1))._replace(
+            end_offset=self.expected,
+            epoch=self.epoch,
+            batches=self.batches,
+            records=self.records,
+            size=self.piece.size,
+            text=str(self.damages),
+        )
+
+    # -- a batch --------------------------------------------------------------------
+
+    def _batch(self, header: BatchHeader, data: memoryview) -> Iterator[Row]:
+        base = int(header.base_offset)
+        if base != self.expected:
+            yield from self._damage(
+                Check.OFFSETS, self.expected, self._offset_reason(header), size=header.size
+            )
+            if self._misnumbered(header):
+                self.expected += header.record_count
+                return
+            if base < self.expected:
+                # Once more what was there: it changes nothing of what follows.
+                return
+        if self.watch is not None:
+            self.watch(header, self.position, data)
+        yield from self._epoch(header)
+        if self.first < 0:
+            self.first = base
+        self.expected = int(header.end_offset)
+        self.batches += 1
+        self.records += header.record_count
+        if header.is_control:
+            yield from self._control(header, data)
+        yield from self._sum_up(header, data)
+
+    def _offset_reason(self, header: BatchHeader) -> str:
+        base, end = int(header.base_offset), int(header.end_offset)
+        if base > self.expected and not self._misnumbered(header):
+            return f"offsets {self.expected} to {base - 1} are missing"
+        if end <= self.expected and not self._misnumbered(header):
+            return f"offsets {base} to {end - 1} stand there a second time"
+        return f"a batch has base offset {base} instead of {self.expected}"
+
+    def _misnumbered(self, header: BatchHeader) -> bool:
+        """Whether only the number is wrong: what follows goes on as if it were right."""
+        following = self._header_at(self.position + header.size)
+        return (
+            following is not None
+            and following.base_offset == self.expected + header.record_count
+            and following.base_offset != header.end_offset
+        )
+
+    def _header_at(self, position: int) -> BatchHeader | None:
+        if position + HEADER_BYTES > self.piece.size:
+            return None
+        try:
+            return read_header(self.window.file.pread(HEADER_BYTES, position))
+        except DecodeError:
+            return None
+
+    def _epoch(self, header: BatchHeader) -> Iterator[Row]:
+        epoch, base = int(header.epoch), int(header.base_offset)
+        known = int(self.known.epoch_at(header.base_offset)) if base < self.piece.durable else -1
+        if known >= 0 and epoch != known:
+            reason = f"epoch {epoch}, but {known} by leader-epoch-checkpoint"
+            yield from self._damage(Check.EPOCHS, base, reason, size=header.size)
+        elif epoch < self.epoch:
+            reason = f"epoch {epoch} after {self.epoch}"
+            yield from self._damage(Check.EPOCHS, base, reason, size=header.size)
+        if epoch != self.epoch:
+            yield self._row("epoch", self.position, base)._replace(epoch=epoch)
+            self.epoch = epoch
+
+    def _control(self, header: BatchHeader, data: memoryview) -> Iterator[Row]:
+        base = int(header.base_offset)
+        try:
+            for record in iter_records(data):
+                name, fields = describe_control(record.key, record.value)
+                yield self._row("control", self.position, int(record.offset))._replace(
+                    end_offset=int(header.end_offset),
+                    epoch=int(header.epoch),
+                    size=base,
+                    name=name,
+                    text=json.dumps(fields, separators=(",", ":")),
+                )
+        except DecodeError as error:
+            yield from self._damage(Check.READABLE, base, f"in a control batch: {error}")
+
+    # -- sums -----------------------------------------------------------------------
+
+    def _sum_up(self, header: BatchHeader, data: memoryview) -> Iterator[Row]:
+        hi, lo = digest(data)
+        now, base, end = self.chunk, int(header.base_offset), int(header.end_offset)
+        if now is not None and now.chunk == base // CHUNK:
+            self.chunk = now._replace(
+                end_offset=end,
+                batches=now.batches + 1,
+                records=now.records + header.record_count,
+                size=now.size + header.size,
+                digest_hi=now.digest_hi ^ hi,
+                digest_lo=now.digest_lo ^ lo,
+            )
+            return
+        yield from self._close_chunk()
+        self.chunk = self._row("chunk", self.position, base)._replace(
+            end_offset=end,
+            epoch=int(header.epoch),
+            batches=1,
+            records=header.record_count,
+            size=header.size,
+            digest_hi=hi,
+            digest_lo=lo,
+        )
+
+    def _close_chunk(self) -> Iterator[Row]:
+        if self.chunk is not None:
+            yield self.chunk
+            self.chunk = None
+
+    # -- behind damage --------------------------------------------------------------
+
+    def _leads_to(self, header: BatchHeader, end: int) -> int | None:
+        """The offset behind a batch with a wrong checksum, if what its header says is likely."""
+        if end == self.piece.size:
+            torn = self.piece.last and self.expected >= self.piece.durable
+            return None if torn else max(self.expected, int(header.end_offset))
+        following = self._header_at(end)
+        if following is None or following.base_offset <= self.expected:
+            return None
+        return int(following.base_offset)
+
+    def _behind_nonsense(self, reason: str, check: Check = Check.READABLE) -> Iterator[Row]:
+        """Report what cannot be read; returns whether there is something behind it."""
+        found = self._search()
+        if found is None and self.piece.last and self.expected >= self.piece.durable:
+            row = self._row("tail", self.position, self.expected)
+            yield row._replace(text=reason, size=self.piece.size - self.position)
+            return False
+        size = (self.piece.size if found is None else found) - self.position
+        yield from self._damage(check, self.expected, reason, size=size)
+        if found is None:
+            return False
+        self.position = found
+        header = self._header_at(found)
+        if header is not None:
+            self.expected = max(self.expected, int(header.base_offset))
+        return True
+
+    def _search(self) -> int | None:
+        """The next place at which a whole batch stands that may follow; None: there is none."""
+        limit = min(self.piece.size, self.position + _SEARCH_BYTES)
+        data = self.window.file.pread(limit - self.position, self.position)
+        view, at = memoryview(data), 0
+        while (at := data.find(_MAGIC, at + 1)) >= 0:
+            start = at - _PREFIX_BYTES - 4
+            if start <= 0:
+                continue
+            try:
+                header = read_header(view, start)
+                if header.base_offset < self.expected or header.epoch < self.epoch:
+                    continue
+                check_crc(header, view, start)
+            except DecodeError:
+                continue
+            return self.position + start
+        return None
+
+
+def _reason(error: DecodeError) -> str:
+    """What is wrong, without the place, which the finding has."""
+    return str(error).split(": ", 1)[-1]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from contextlib import suppress
 from typing import Any, cast
 
@@ -185,8 +186,14 @@ class _Handlers:
         self._reconciler.forget(namespace, name, uid)
         self._wakeups.forget(namespace, name)
 
-    def changed(self, *, namespace: str, name: str, body: kopf.Body, **_: object) -> None:
+    def changed(
+        self, *, namespace: str, name: str, uid: str, body: kopf.Body, **given: object
+    ) -> None:
         """Wake the daemon when the spec changed or the deletion began, not for status."""
+        if given.get("type") == "DELETED":
+            self._reconciler.board.forget(namespace, name, uid)
+            return
+        self._reconciler.board.reported(body, time.time())
         status = cast("dict[str, Any]", body.get("status") or {})
         reported = status.get("observedGeneration")
         meta = body.metadata

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import structlog
 
 from kraftquorum_operator import names
+from kraftquorum_operator.board import Board
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.lease import Lease
 from kraftquorum_operator.clients.nodes import NodeApi
@@ -93,6 +94,8 @@ class Reconciler:
     settings: Settings
     metrics: Metrics
     failpoints: Failpoints
+    board: Board = field(default_factory=Board)
+    """What the status page shows."""
     memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
     """By UID of the resource."""
 
@@ -151,6 +154,7 @@ class Reconciler:
         """Drop what is kept about a resource that is gone."""
         self.memories.pop(uid, None)
         self.metrics.forget(namespace, name)
+        self.board.forget(namespace, name, uid)
 
     async def _look(
         self,
@@ -171,13 +175,14 @@ class Reconciler:
             node_image=self.settings.node_image,
         )
         if observed is None or observed.owner.uid != uid:
+            self.board.forget(namespace, name, uid)
             return Outcome(None, 0.0, gone=True)
         seen = memory.lasting.mark(memory.refusals.mark(observed.seen, now_ms), now_ms)
         decision = decide(observed.spec, seen, now_ms)
         if isinstance(decision, Wait | Done):
             memory.failures.ended()
         observed = replace(observed, seen=memory.failures.mark(seen))
-        self.metrics.observe(observed.seen, observed.spec.voters, decision, time.time())
+        self.metrics.observe(observed.seen, observed.spec, decision, time.time())
         events = memory.events.of_spec(
             observed.spec, observed.seen.generation, observed.reported_generation
         )
@@ -270,14 +275,17 @@ class Reconciler:
     async def _report(self, observed: Observed, decision: Decision, memory: Memory) -> None:
         """Write the status if it changed; what only counts up, not too often."""
         stamp = Stamp(_now(), observed.seen.generation)
-        status = build_status(
+        built = build_status(
             observed.spec,
             observed.seen,
             decision,
             current_action=memory.current_action,
             before=observed.conditions,
             stamp=stamp,
-        ).model_dump(by_alias=True, exclude_none=True, mode="json")
+            last=observed.reported,
+        )
+        self.board.observed(observed.owner, observed.spec.voters, built, time.time())
+        status = built.model_dump(by_alias=True, exclude_none=True, mode="json")
         last = memory.written
         if last == status:
             return

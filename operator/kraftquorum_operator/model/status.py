@@ -1,12 +1,13 @@
 """`status` of a KRaftQuorum: a report for people, never read back as truth (S11).
 
-The one exception is harmless: `observedGeneration` keeps the operator from
-posting the same warning twice for one generation.
+Two exceptions are harmless: `observedGeneration` keeps the operator from posting the
+same warning twice for one generation, and `timeline` goes on from what it was before.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -95,6 +96,47 @@ class ReplicaStatus(StatusModel):
     """Why it does not run, if it does not."""
 
 
+TIMELINE_MAX = 24
+"""Entries that are kept: a status is written often, and all of it each time."""
+
+OPERATIONS_MAX = 16
+
+
+class Operation(StatusModel):
+    """Something that takes several steps, as derived from what was seen."""
+
+    kind: Literal["Formation", "Replacement", "Addition", "Removal", "Restart"]
+    """What is done: forming the quorum, replacing a lost disk, one voter more, one less, or
+    restarting pods whose template changed."""
+    pod: str = ""
+    """The pod that it is about; empty: the whole quorum."""
+    step: str
+    """The step that is next or under way."""
+    number: int
+    """Which step that is, from 1."""
+    steps: int
+    """How many there are."""
+    since: str
+    """When the operation was first seen."""
+    step_since: str
+    """When this step was first seen."""
+
+
+class TimelineEntry(StatusModel):
+    """A fault, a repair or another change, as the operator saw it."""
+
+    at: str
+    """When, the last time."""
+    kind: Literal["Fault", "Repair", "Change"]
+    """What sort of thing it was."""
+    message: Annotated[str, Field(max_length=240)]
+    """A sentence for people."""
+    count: int = 1
+    """How often lately; more than once for what comes and goes."""
+    first: str
+    """When, the first time of so many."""
+
+
 class QuorumStatus(StatusModel):
     """What the operator last saw and what it is doing."""
 
@@ -128,7 +170,27 @@ class QuorumStatus(StatusModel):
     """Name of the guard that blocks, as in docs/reference/guards.md."""
     message: str = ""
     """What is going on, in a sentence."""
+    operations: Annotated[list[Operation], Field(max_length=OPERATIONS_MAX)] = Field(
+        default_factory=list[Operation]
+    )
+    """What is under way, with the step that it is at."""
+    timeline: Annotated[list[TimelineEntry], Field(max_length=TIMELINE_MAX)] = Field(
+        default_factory=list[TimelineEntry]
+    )
+    """The last faults, repairs and changes, oldest first; it outlives the operator."""
     label_selector: str
     """Selects the pods; for the scale subresource."""
     conditions: list[Condition] = Field(default_factory=list[Condition])
     """Conditions; their types are in docs/reference/conditions.md."""
+
+
+def last_status(resource: Mapping[str, Any]) -> QuorumStatus | None:
+    """What was last reported of a resource, for the times and the timeline in it.
+
+    None where there is nothing, or what another version wrote: nothing is decided on it.
+    """
+    status = resource.get("status")
+    try:
+        return QuorumStatus.model_validate(dict(status)) if status else None
+    except (ValueError, TypeError):
+        return None

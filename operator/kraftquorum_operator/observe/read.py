@@ -13,7 +13,7 @@ from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.model.status import Condition, QuorumStatus
+from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
 from kraftquorum_operator.observe.copies import distrust
 from kraftquorum_operator.observe.kube import (
     now_utc,
@@ -52,6 +52,8 @@ class Observed:
     conditions: tuple[Condition, ...]
     """Of the last status, for their times."""
     reported_generation: int
+    reported: QuorumStatus | None = None
+    """The last status, for its times and its timeline."""
 
 
 async def observe(
@@ -106,6 +108,7 @@ async def observe(
     spec = QuorumSpec.model_validate(resource["spec"])
     spec = spec if spec.image else spec.model_copy(update={"image": node_image})
     status = cast("dict[str, Any]", resource.get("status") or {})
+    reported = last_status(resource)
     seen = Snapshot(
         namespace=namespace,
         name=name,
@@ -135,8 +138,9 @@ async def observe(
         owner=owner,
         resource=resource,
         bodies=bodies,
-        conditions=_conditions(status),
+        conditions=tuple(reported.conditions) if reported else (),
         reported_generation=int(status.get("observedGeneration") or 0),
+        reported=reported,
     )
 
 
@@ -178,10 +182,3 @@ def outdated_objects(bodies: Mapping[str, Body], found: list[Body]) -> tuple[str
         return annotations.get(names.ANNOTATION_HASH) != digest or has_drifted(wanted, live)
 
     return tuple(key for key, body in bodies.items() if is_outdated(key, body))
-
-
-def _conditions(status: dict[str, Any]) -> tuple[Condition, ...]:
-    try:
-        return tuple(QuorumStatus.model_validate(status).conditions) if status else ()
-    except ValueError:
-        return ()  # of another version: only the times of the conditions are lost

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from kraftquorum_operator import names
-from kraftquorum_operator.model.status import Condition, QuorumStatus
+from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
 from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.timeline import TOLD, appended
 
 Body = dict[str, Any]
 TYPE = "Failing"
@@ -39,7 +40,12 @@ def failing_status(resource: Body, failure: tuple[str, str], stamp: Stamp) -> Bo
     ).model_dump(by_alias=True, mode="json")
     if status:
         others = [c for c in present if c["type"] != TYPE]
-        return {"status": {"message": message[:1000], "conditions": [*others, condition]}}
+        change: Body = {"message": message[:1000], "conditions": [*others, condition]}
+        last = last_status(resource)
+        if turned and last is not None:
+            told = appended(last.timeline, "Fault", f"{TOLD[TYPE][0]}: {message}", stamp.now)
+            change["timeline"] = [e.model_dump(by_alias=True, mode="json") for e in told]
+        return {"status": change}
     return {
         "status": _first(resource["metadata"]["name"], message, stamp) | {"conditions": [condition]}
     }

@@ -17,6 +17,8 @@ from kraftquorum_operator.model.status import (
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath, describe, summary
 from kraftquorum_operator.report.conditions import QUORUM_LOST, Stamp, conditions, fault_tolerance
+from kraftquorum_operator.report.operations import operations
+from kraftquorum_operator.report.timeline import timeline
 
 Phase = Literal["Forming", "Running", "Changing", "Waiting", "QuorumLost", "Paused", "Deleting"]
 
@@ -96,6 +98,7 @@ def build_status(
     current_action: str | None,
     before: Sequence[Condition],
     stamp: Stamp,
+    last: QuorumStatus | None = None,
 ) -> QuorumStatus:
     """Report what was seen and what is being done.
 
@@ -106,6 +109,7 @@ def build_status(
         current_action: the operation in flight, which may wait for a guard now.
         before: the conditions of the last status, for their times.
         stamp: when, and about which generation.
+        last: the last status, for the timeline; None: there was none.
     """
     quorum = seen.quorum
     match decision:
@@ -116,7 +120,7 @@ def build_status(
         case _:
             waiting, message = None, describe(decision)
     cluster_id = seen.latch.cluster_id if seen.latch else seen.remembered_cluster_id
-    return QuorumStatus(
+    status = QuorumStatus(
         observed_generation=stamp.generation,
         phase=_phase(seen, decision),
         replicas=len({r.node_id for r in quorum.committed}) if quorum else 0,
@@ -140,7 +144,9 @@ def build_status(
         message=message[:1000],
         label_selector=f"{names.LABEL_APP}={names.APP},{names.LABEL_INSTANCE}={seen.name}",
         conditions=conditions(seen, spec.voters, decision, before, stamp),
+        operations=operations(spec, seen, last.operations if last else (), stamp.now),
     )
+    return status.model_copy(update={"timeline": timeline(last, status, stamp.now)})
 
 
 def steady(status: object) -> object:

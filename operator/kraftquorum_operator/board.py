@@ -1,0 +1,64 @@
+"""The last status of every quorum, kept for the status page and for nothing else.
+
+The operator that looks at a quorum puts each status here as it makes it. One on standby, which
+looks at nothing, has what the active one wrote into the resources, off the watch that it has
+anyway. So the page needs no request of its own and no right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from kraftquorum_operator.model.status import QuorumStatus, last_status
+from kraftquorum_operator.resources.metadata import Owner
+
+OWN_FOR_S = 60.0
+"""How long a status of our own goes before what a watch brings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One quorum on the board."""
+
+    namespace: str
+    name: str
+    uid: str
+    voters: int
+    """Wanted."""
+    status: QuorumStatus | None
+    """None: nobody has reported anything yet."""
+    at_s: float
+    """Wall clock: when it was observed, or else when the watch brought it."""
+    own: bool
+    """Observed by this operator, not read from the resource."""
+
+
+@dataclass(slots=True)
+class Board:
+    """All quorums by namespace and name. Losing it costs one look."""
+
+    quorums: dict[tuple[str, str], Seen] = field(default_factory=dict[tuple[str, str], Seen])
+
+    def observed(self, owner: Owner, voters: int, status: QuorumStatus, now_s: float) -> None:
+        """This operator has looked at a quorum."""
+        key = (owner.namespace, owner.name)
+        self.quorums[key] = Seen(*key, owner.uid, voters, status, now_s, own=True)
+
+    def reported(self, resource: Mapping[str, Any], now_s: float) -> None:
+        """A watch has brought a resource, with the status that some operator wrote."""
+        meta = cast("Mapping[str, Any]", resource["metadata"])
+        namespace, name, uid = str(meta["namespace"]), str(meta["name"]), str(meta["uid"])
+        have = self.quorums.get((namespace, name))
+        if have and have.own and have.uid == uid and now_s - have.at_s < OWN_FOR_S:
+            return
+        spec = cast("Mapping[str, Any]", resource.get("spec") or {})
+        voters, status = int(spec.get("voters") or 0), last_status(resource)
+        self.quorums[namespace, name] = Seen(namespace, name, uid, voters, status, now_s, own=False)
+
+    def forget(self, namespace: str, name: str, uid: str) -> None:
+        """Drop a quorum that is gone, but not its namesake."""
+        have = self.quorums.get((namespace, name))
+        if have is not None and have.uid == uid:
+            del self.quorums[namespace, name]

@@ -1,0 +1,141 @@
+"""What is under way, and at which step: derived from one observation, like every decision.
+
+Nothing is remembered but when an operation and its step were first seen, which is read off
+the last status. The steps' names are a table, so that a metric's labels are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from kraftquorum_operator import names
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.model.status import OPERATIONS_MAX, Operation
+from kraftquorum_operator.observe.snapshot import Pod, Replica, Snapshot
+from kraftquorum_operator.plan.recovery import REPLACE_ME_RESTARTS
+
+Kind = Literal["Formation", "Replacement", "Addition", "Removal", "Restart"]
+
+STEPS: dict[Kind, tuple[str, ...]] = {
+    "Formation": ("StartPods", "WriteLatch", "ElectLeader", "FirstRecords"),
+    "Replacement": ("EmptyDisk", "Join", "CatchUp", "AddVoter", "RemoveVoter"),
+    "Addition": ("StartPod", "Join", "CatchUp", "AddVoter"),
+    "Removal": ("RemoveVoter", "EndPod"),
+    "Restart": ("RestartPod",),
+}
+"""The steps of each kind, in order."""
+
+
+def operations(
+    spec: QuorumSpec, seen: Snapshot, before: Sequence[Operation], now: str
+) -> list[Operation]:
+    """Everything that is under way.
+
+    Args:
+        spec: what is wanted.
+        seen: what was observed.
+        before: the operations of the last status, for their times.
+        now: the time of this status.
+    """
+    known = {(operation.kind, operation.pod): operation for operation in before}
+    result: list[Operation] = []
+    for kind, pod, step in _found(spec, seen):
+        earlier = known.get((kind, pod))
+        same = earlier is not None and earlier.step == step
+        result.append(
+            Operation(
+                kind=kind,
+                pod=pod,
+                step=step,
+                number=STEPS[kind].index(step) + 1,
+                steps=len(STEPS[kind]),
+                since=earlier.since if earlier else now,
+                step_since=earlier.step_since if earlier and same else now,
+            )
+        )
+    return result[:OPERATIONS_MAX]
+
+
+Found = tuple[Kind, str, str]
+"""Kind, pod and step."""
+
+
+def _found(spec: QuorumSpec, seen: Snapshot) -> Iterator[Found]:
+    if seen.quorum is None or not seen.quorum.formation_completed:
+        step = _formation(spec, seen)
+        if step is not None:
+            yield "Formation", "", step
+            return
+    if seen.quorum is None:
+        return
+    voters = {replica.node_id for replica in seen.quorum.replicas}
+    for node_id in sorted(voters | set(range(spec.voters))):
+        pod = names.pod(seen.name, node_id)
+        if node_id >= spec.voters:
+            yield "Removal", pod, "RemoveVoter"
+        elif node_id not in voters:
+            yield "Addition", pod, _joining(seen, node_id) or "StartPod"
+        elif (step := _replacement(seen, node_id)) is not None:
+            yield "Replacement", pod, step
+        elif _is_outdated(seen, seen.pod(node_id)):
+            yield "Restart", pod, "RestartPod"
+    for pod in seen.pods:
+        if pod.ordinal >= spec.voters and pod.ordinal not in voters:
+            yield "Removal", pod.name, "EndPod"
+
+
+def _formation(spec: QuorumSpec, seen: Snapshot) -> str | None:
+    """The step of the formation; None where a quorum has been."""
+    if seen.quorum is not None:
+        return "FirstRecords"
+    if seen.latch is None:
+        if seen.remembered_cluster_id is not None or any(not node.blank for node in seen.nodes):
+            return None
+        answered = {node.replica.node_id for node in seen.nodes}
+        return "WriteLatch" if set(range(spec.voters)) <= answered else "StartPods"
+    has_formed = seen.latch.adopted or any(node.high_watermark > 0 for node in seen.nodes)
+    alive = {node.replica for node in seen.nodes}
+    fresh = all(voter.replica in alive for voter in seen.latch.voters)
+    return "ElectLeader" if fresh and not has_formed else None
+
+
+def _joining(seen: Snapshot, node_id: int) -> str | None:
+    """How far a replica that is no voter has come; None if it does not answer."""
+    node = seen.node(node_id)
+    if node is None or seen.quorum is None:
+        return None
+    if node.blank:
+        return "Join"
+    observer = seen.quorum.observer(node.replica)
+    return "AddVoter" if observer is not None and observer.fresh else "CatchUp"
+
+
+def _replacement(seen: Snapshot, node_id: int) -> str | None:
+    """The step of a voter's replacement; None if its storage is not known to be lost."""
+    voters = list(seen.quorum.voters_of(node_id)) if seen.quorum else []
+    if len(voters) > 1:
+        return "RemoveVoter"
+    voter = voters[0]
+    node = seen.node(node_id)
+    if node is not None and node.replica != voter.replica:
+        return _joining(seen, node_id)
+    if node is None and _is_disk_lost(seen, node_id, voter.replica):
+        return "EmptyDisk"
+    return "EmptyDisk" if voter.copied else None
+
+
+def _is_disk_lost(seen: Snapshot, node_id: int, voter: Replica) -> bool:
+    claim, pod = seen.claim(node_id), seen.pod(node_id)
+    if claim is None or claim.phase == "Lost" or claim.terminating:
+        return True
+    if claim.record is None and seen.statefulset is not None:
+        record = seen.statefulset.record(node_id)
+        if record is not None and record.directory_id == voter.directory_id:
+            return True  # a new claim in the place of the one that was recorded
+    return pod is not None and pod.exit_code in REPLACE_ME_RESTARTS
+
+
+def _is_outdated(seen: Snapshot, pod: Pod | None) -> bool:
+    revision = seen.statefulset.revision if seen.statefulset else None
+    return pod is not None and revision is not None and pod.revision not in {None, revision}

@@ -1,0 +1,56 @@
+"""What the status page shows: our own looks first, what a watch brings otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kraftquorum_operator.board import OWN_FOR_S, Board
+from kraftquorum_operator.plan.actions import Done
+from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.status import build_status
+from kraftquorum_operator.resources.metadata import Owner
+from kraftquorum_operator.testing.snapshots import UID, healthy, spec
+
+OWNER = Owner("test", "demo", UID)
+KEY = ("test", "demo")
+STATUS = build_status(
+    spec(), healthy(), Done("well"), current_action=None, before=(), stamp=Stamp("now", 1)
+)
+
+
+def resource(uid: str = UID, **status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "test", "name": "demo", "uid": uid},
+        "spec": {"voters": 5},
+        "status": status,
+    }
+
+
+def test_one_on_standby_shows_what_the_active_one_wrote() -> None:
+    board = Board()
+    written = STATUS.model_dump(by_alias=True, exclude_none=True, mode="json")
+    board.reported(resource(**written), 1.0)
+    seen = board.quorums[KEY]
+    assert (seen.voters, seen.status, seen.at_s, seen.own) == (5, STATUS, 1.0, False)
+    board.reported(resource(), 2.0)
+    assert board.quorums[KEY].status is None
+
+
+def test_an_own_look_goes_before_a_watch_for_a_while() -> None:
+    board = Board()
+    board.observed(OWNER, 3, STATUS, 100.0)
+    board.reported(resource(), 101.0)
+    assert board.quorums[KEY].own
+    board.reported(resource(), 100.0 + OWN_FOR_S)
+    assert not board.quorums[KEY].own
+
+
+def test_another_resource_of_the_same_name_is_another_quorum() -> None:
+    board = Board()
+    board.observed(OWNER, 3, STATUS, 100.0)
+    board.reported(resource(uid="resource-2"), 101.0)
+    assert board.quorums[KEY].uid == "resource-2"
+    board.forget("test", "demo", UID)
+    assert KEY in board.quorums
+    board.forget("test", "demo", "resource-2")
+    assert board.quorums == {}

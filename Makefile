@@ -118,6 +118,7 @@ manifests: $(READY) ## Write deploy/kustomize/base from the chart, and the chart
 
 reference: $(READY) ## Write docs/reference/ from the code
 	@$(BIN)/python tools/generate_reference.py
+	@$(BIN)/python tools/generate_kip_map.py
 	@$(BIN)/python -m kraftquorum_operator.reference docs/reference/
 
 LOCK = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11

@@ -123,6 +123,7 @@ async def replace(quorum: LocalQuorum, victim) -> None:
     await eventually(replaced, within_s=15, what="the old replica to be removed")
 
 
+@pytest.mark.rule("S4")
 async def test_a_follower_whose_disk_is_wiped_under_it_is_replaced(quorum):
     await quorum.form(3)
 
@@ -134,6 +135,7 @@ async def test_a_follower_whose_disk_is_wiped_under_it_is_replaced(quorum):
     await write_during(quorum, wipe)
 
 
+@pytest.mark.rule("S1")
 async def test_a_leader_whose_disk_is_wiped_under_it_is_replaced(quorum):
     """S1: its new incarnation hears of a leader with its own id and does not believe it is it."""
     await quorum.form(3)

@@ -51,6 +51,7 @@ async def greeted(node: LocalNode, peers: int) -> None:
     await eventually(look, within_s=15, what="greetings")
 
 
+@pytest.mark.rule("S3")
 async def test_an_old_volume_and_a_change_of_leader_lose_nothing(quorum, tmp_path):
     """Letting every start in (`PeerMemory.why_stale`) loses the second writes here.
 

@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 STANDBYS = 2
 
 
+@pytest.mark.rule("S23")
 def test_killed_before_every_action_from_formation_to_a_replacement(krq, operators) -> None:
     """SIGKILL before each action in turn; its successor derives the step again."""
     krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
@@ -49,6 +50,7 @@ def test_killed_before_every_action_from_formation_to_a_replacement(krq, operato
     assert len(krq.voters()) == 3
 
 
+@pytest.mark.rule("S21", "S26")
 def test_an_operator_that_was_stopped_before_a_delete_spares_the_new_disk(krq, operators) -> None:
     """S21: its late DELETE meets a namesake with another UID."""
     first = operators.start()

@@ -58,6 +58,7 @@ def _writes_go_on(krq, writing) -> None:
     krq.until("writable", lambda: writing.acknowledged > before + 5, 10)
 
 
+@pytest.mark.rule("S22")
 def test_evictions_in_the_middle_of_every_change_leave_a_majority(krq, operators, writing) -> None:
     operator = operators.start()
     krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})

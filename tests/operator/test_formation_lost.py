@@ -15,6 +15,7 @@ def _says_lost(krq) -> bool:
     return status.get("phase") == "QuorumLost" and lost == "True"
 
 
+@pytest.mark.rule("S19")
 def test_a_majority_lost_during_formation_forms_nothing_new(krq, operators) -> None:
     # ApplyObjects, CreateStatefulSet, CreateLatch, SendLatch: it dies before the second SendLatch.
     first = operators.start(exit_before_action=5)

@@ -11,6 +11,7 @@ import pytest
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
+@pytest.mark.rule("S3")
 def test_a_volume_put_back_from_a_copy_is_replaced_again(krq, operators) -> None:
     """S3: its claim was made anew, so what answers under the old UUID is a copy."""
     operators.start()
@@ -79,6 +80,7 @@ def test_a_replacement_that_loses_its_own_disk_is_replaced_in_turn(krq, operator
     assert len(others) == 2
 
 
+@pytest.mark.rule("S7")
 def test_a_leader_killed_in_the_middle_of_a_scale_down_delays_it_only(krq, operators) -> None:
     """S7, with the real node: from five voters to three."""
     operators.start()

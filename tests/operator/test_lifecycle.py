@@ -10,6 +10,7 @@ import pytest
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
+@pytest.mark.rule("S25")
 def test_a_quorum_forms_scales_survives_its_pods_and_goes(krq, operators) -> None:
     operators.start()
     krq.apply(voters=3)

@@ -9,6 +9,7 @@ import pytest
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
+@pytest.mark.rule("P55", "S1", "S4", "S23")
 def test_lost_disks_are_replaced_one_after_the_other(krq, operators) -> None:
     operators.start()
     krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
@@ -45,6 +46,7 @@ def test_lost_disks_are_replaced_one_after_the_other(krq, operators) -> None:
     assert len(krq.voters()) == 3
 
 
+@pytest.mark.rule("S18")
 def test_old_claims_are_adopted_never_formed_over(krq, operators) -> None:
     operators.start()
     krq.apply(voters=3)

@@ -13,6 +13,7 @@ def _latch(krq) -> list[dict]:
     return [c for c in krq.list("configmaps") if "latch" in c["metadata"]["name"]]
 
 
+@pytest.mark.rule("S19")
 @pytest.mark.parametrize("latched", [False, True], ids=["before the latch", "after the latch"])
 def test_a_disk_lost_during_formation_does_not_hang_it(krq, operators, latched: bool) -> None:
     """S19: a blank node with another UUID never joins the formation that was latched."""
@@ -35,6 +36,7 @@ def test_a_disk_lost_during_formation_does_not_hang_it(krq, operators, latched: 
         assert {voter for voter in now if voter[0] == 2}.isdisjoint(listed)
 
 
+@pytest.mark.rule("S24")
 def test_a_scale_up_without_a_volume_does_not_delay_the_replacement_of_a_disk(
     krq, operators
 ) -> None:

@@ -16,6 +16,7 @@ def _acted(operators, number: int) -> int:
     return sum(event["event"] == "action" for event in events)
 
 
+@pytest.mark.rule("S26")
 def test_two_active_operators_do_every_step_once(krq, operators, writing) -> None:
     # Two Leases: each believes that it is the only one.
     for name in ("first", "second"):

@@ -24,6 +24,7 @@ def fetch(book: Playbook, target: str, **changes: object) -> Response:
     return answer
 
 
+@pytest.mark.rule("P2")
 @pytest.mark.parametrize("target", ["1", "2"])
 @pytest.mark.parametrize(
     ("epoch", "error"),
@@ -41,6 +42,7 @@ def test_fetch_of_another_epoch_is_told_the_leader(target: str, epoch: int, erro
         assert (answer.epoch, answer.leader) == (1, key_of("1"))
 
 
+@pytest.mark.rule("P23")
 def test_follower_names_the_leader_to_a_fetcher():
     """P23: "NOT_LEADER_FOR_PARTITION ... the response contains the leader if known"."""
     book = Playbook.formed("1", "2", "3")
@@ -50,6 +52,7 @@ def test_follower_names_the_leader_to_a_fetcher():
     assert answer.leader == key_of("1")
 
 
+@pytest.mark.rule("P24")
 def test_fetch_in_anothers_name_is_refused():
     book = Playbook.formed("1", "2", "3")
     parked = next(iter(book["1"].replica.role.parked.values())).request

@@ -44,6 +44,7 @@ def ask(
     return answer
 
 
+@pytest.mark.rule("P7")
 def test_p07_candidate_persists_its_vote_before_it_asks():
     book = leaderless()
     book.impatient("2")
@@ -56,6 +57,7 @@ def test_p07_candidate_persists_its_vote_before_it_asks():
     assert (persisted.epoch, persisted.voted) == (2, key_of("2"))
 
 
+@pytest.mark.rule("P7")
 def test_p07_vote_never_changes_within_an_epoch():
     book = leaderless()
     assert ask(book, "2", "3", 2).granted
@@ -64,6 +66,7 @@ def test_p07_vote_never_changes_within_an_epoch():
     assert book["2"].disk.state.voted == key_of("3")
 
 
+@pytest.mark.rule("P7")
 def test_p07_vote_is_for_id_and_uuid():
     """rv1: "already voted, only same candidate" means the same storage."""
     book = leaderless()
@@ -71,6 +74,7 @@ def test_p07_vote_is_for_id_and_uuid():
     assert not ask(book, "2", "3'", 2).granted
 
 
+@pytest.mark.rule("P7")
 def test_p07_vote_survives_a_restart():
     book = leaderless()
     assert ask(book, "2", "3", 2).granted
@@ -79,6 +83,7 @@ def test_p07_vote_survives_a_restart():
     assert not ask(book, "2", "9", 2).granted
 
 
+@pytest.mark.rule("P8")
 def test_p08_vote_is_persisted_before_it_is_said():
     book = leaderless()
     book["2"].effects.clear()
@@ -87,6 +92,7 @@ def test_p08_vote_is_persisted_before_it_is_said():
     assert kinds.index(PersistQuorumState) < kinds.index(SendResponse)
 
 
+@pytest.mark.rule("P8")
 @pytest.mark.parametrize(
     ("log_epoch", "end", "granted"),
     [(1, 6, True), (1, 7, True), (1, 5, False), (2, 1, True), (0, 99, False)],
@@ -97,6 +103,7 @@ def test_p08_candidates_log_must_reach_as_far(log_epoch: int, end: int, granted:
     assert book["2"].replica.epoch == 2  # a larger epoch is adopted either way
 
 
+@pytest.mark.rule("P8")
 def test_p08_smaller_epoch_is_fenced():
     book = leaderless()
     ask(book, "2", "3", 5)
@@ -105,6 +112,7 @@ def test_p08_smaller_epoch_is_fenced():
     assert answer.epoch == 5
 
 
+@pytest.mark.rule("P10")
 def test_p10_candidate_asks_its_own_set_only():
     book = leaderless()
     book.observer("4")
@@ -113,6 +121,7 @@ def test_p10_candidate_asks_its_own_set_only():
     assert {m.target for m in book.pending if m.kind == "pre-vote"} == {"1", "3"}
 
 
+@pytest.mark.rule("P11")
 def test_p11_winner_persists_then_appends_leader_change_then_tells_the_voters():
     book = leaderless()
     book.impatient("2")
@@ -132,6 +141,7 @@ def test_p11_winner_persists_then_appends_leader_change_then_tells_the_voters():
     )
 
 
+@pytest.mark.rule("P11")
 def test_p11_candidate_backs_off_once_a_majority_is_impossible():
     book = leaderless()
     book["3"].replica.role.heard_at_ms = book.now_ms  # 3 has a fresh leader
@@ -144,6 +154,7 @@ def test_p11_candidate_backs_off_once_a_majority_is_impossible():
     assert deadline < book.now_ms + book.config.election_timeout_ms
 
 
+@pytest.mark.rule("P40")
 def test_p40_backoff_grows_and_is_bounded():
     book = leaderless()
     replica = book["2"].replica

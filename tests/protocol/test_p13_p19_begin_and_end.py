@@ -4,14 +4,22 @@ KIP-595, EndQuorumEpoch: "the first [preferred successor] ... immediately"; the 
 `min(retryBackoffMaxMs, retryBackoffMs * 2^(N - 1))`.
 """
 
+import pytest
+
 from raftnode.core.effects import SendResponse
-from raftnode.core.events import RequestReceived, ShutdownRequested
+from raftnode.core.events import (
+    RequestReceived,
+    ResponseReceived,
+    ShutdownRequested,
+)
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
     ErrorCode,
     Request,
 )
+from raftnode.core.roles import Resigned, Unattached
 from raftnode.core.types import Epoch
 from raftnode.testing.playbook import Playbook, key_of
 
@@ -31,6 +39,7 @@ def end(epoch: int, leader: str, voter: str, *successors: str) -> EndQuorumEpoch
     return EndQuorumEpochRequest(Epoch(epoch), key_of(leader), key_of(voter), order)
 
 
+@pytest.mark.rule("P13")
 def test_p13_begin_of_a_higher_epoch_makes_a_follower():
     book = Playbook.formed("1", "2", "3")
     answer = ask(book, "2", "3", begin(4, "3", "2"))
@@ -38,6 +47,7 @@ def test_p13_begin_of_a_higher_epoch_makes_a_follower():
     assert (book["2"].disk.state.epoch, book["2"].disk.state.leader) == (4, key_of("3"))
 
 
+@pytest.mark.rule("P13")
 def test_p13_begin_of_a_lower_epoch_is_fenced():
     book = Playbook.formed("1", "2", "3")
     ask(book, "2", "3", begin(4, "3", "2"))
@@ -46,6 +56,7 @@ def test_p13_begin_of_a_lower_epoch_is_fenced():
     assert (answer.epoch, answer.leader) == (4, key_of("3"))
 
 
+@pytest.mark.rule("P14")
 def test_p14_leader_that_is_fenced_follows():
     book = Playbook.formed("1", "2", "3")
     book.isolate("1")
@@ -57,6 +68,7 @@ def test_p14_leader_that_is_fenced_follows():
     assert book["1"].replica.leader == key_of("2")
 
 
+@pytest.mark.rule("P14")
 def test_p14_begin_never_goes_to_observers():
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
@@ -69,11 +81,13 @@ def test_p14_begin_never_goes_to_observers():
     assert "4" not in seen
 
 
+@pytest.mark.rule("P15")
 def test_p15_begin_for_another_storage_is_refused():
     book = Playbook.formed("1", "2", "3")
     assert ask(book, "2", "3", begin(4, "3", "2'")).error is ErrorCode.INVALID_VOTER_KEY
 
 
+@pytest.mark.rule("P15")
 def test_p15_voter_that_does_not_know_that_it_is_one_says_so():
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
@@ -81,6 +95,7 @@ def test_p15_voter_that_does_not_know_that_it_is_one_says_so():
     assert ask(book, "4", "1", begin(1, "1", "4")).error is ErrorCode.NOT_VOTER
 
 
+@pytest.mark.rule("P17")
 def test_p17_leader_that_shuts_down_tells_each_voter_once():
     book = Playbook.formed("1", "2", "3")
     book.give("1", ShutdownRequested())
@@ -92,6 +107,7 @@ def test_p17_leader_that_shuts_down_tells_each_voter_once():
     assert book.leaders == ["2"]
 
 
+@pytest.mark.rule("P18")
 def test_p18_end_of_a_lower_epoch_or_of_another_leader_is_refused():
     book = Playbook.formed("1", "2", "3")
     assert ask(book, "2", "3", end(1, "3", "2", "2")).error is ErrorCode.INVALID_REQUEST
@@ -99,12 +115,14 @@ def test_p18_end_of_a_lower_epoch_or_of_another_leader_is_refused():
     assert book["2"].replica.leader == key_of("1")
 
 
+@pytest.mark.rule("P18")
 def test_p18_voter_that_is_not_listed_says_so():
     book = Playbook.formed("1", "2", "3")
     answer = ask(book, "2", "1", end(1, "1", "2", "3"))
     assert answer.error is ErrorCode.INCONSISTENT_VOTER_SET
 
 
+@pytest.mark.rule("P18")
 def test_p18_successors_stand_in_their_order():
     book = Playbook.formed("1", "2", "3", "4", "5")
     order = ("2", "3", "4", "5")
@@ -119,6 +137,7 @@ def test_p18_successors_stand_in_their_order():
     assert waits[-1] <= book.config.retry_backoff_max_ms
 
 
+@pytest.mark.rule("P16")
 def test_p16_best_successor_comes_first():
     book = Playbook.formed("1", "2", "3")
     book["2"].flushes = False
@@ -128,3 +147,18 @@ def test_p16_best_successor_comes_first():
     [first, *_] = [m.request for m in book.pending if m.kind == "end"]
     assert isinstance(first, EndQuorumEpochRequest)
     assert first.preferred_successors == (key_of("3"), key_of("2"))
+
+
+@pytest.mark.rule("P19")
+@pytest.mark.parametrize("stopping", [False, True])
+def test_p19_epoch_in_the_answer_to_end_is_followed_unless_it_stops(stopping: bool):
+    book = Playbook.formed("1", "2", "3")
+    if stopping:
+        book.give("1", ShutdownRequested())
+    else:
+        book.transfer("1", "2")
+    fenced = EndQuorumEpochResponse(ErrorCode.FENCED_LEADER_EPOCH, Epoch(7), key_of("3"))
+    book.give("1", ResponseReceived(key_of("2"), end(1, "1", "2", "2", "3"), fenced))
+    replica = book["1"].replica
+    assert replica.epoch == (1 if stopping else 7)
+    assert isinstance(replica.role, Resigned if stopping else Unattached)

@@ -4,12 +4,15 @@ KIP-595, Fetch: "check that the [LastFetchedEpoch and FetchOffset] are consisten
 leader's log; otherwise respond with the largest epoch smaller than or equal and its end".
 """
 
+import pytest
+
 from raftnode.core.effects import Halt, HaltReason
 from raftnode.core.messages import FetchResponse
 from raftnode.core.types import Offset
 from raftnode.testing.playbook import Playbook, key_of
 
 
+@pytest.mark.rule("P21")
 def test_p21_diverged_fetcher_gets_no_records_but_where_to_cut():
     book = Playbook.formed("1", "2", "3")
     book.isolate("1")
@@ -35,6 +38,7 @@ def test_p21_diverged_fetcher_gets_no_records_but_where_to_cut():
     assert book["1"].disk.log == book["2"].disk.log
 
 
+@pytest.mark.rule("P22")
 def test_p22_truncation_below_the_high_watermark_is_fatal():
     """Kafka's rule: committed records are never dropped, whoever asks."""
     book = Playbook.formed("1", "2", "3")
@@ -45,6 +49,7 @@ def test_p22_truncation_below_the_high_watermark_is_fatal():
     assert book["2"].replica.log.end == 6
 
 
+@pytest.mark.rule("P23")
 def test_p23_observer_finds_the_leader_through_any_voter_and_goes_on_asking():
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
@@ -61,6 +66,7 @@ def test_p23_observer_finds_the_leader_through_any_voter_and_goes_on_asking():
     assert book["4"].disk.log == book[leader].disk.log
 
 
+@pytest.mark.rule("P24")
 def test_p24_observers_are_served_and_do_not_count():
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
@@ -76,6 +82,7 @@ def test_p24_observers_are_served_and_do_not_count():
     assert [seen.key for seen in described.observers] == [key_of("4"), key_of("5")]
 
 
+@pytest.mark.rule("P24")
 def test_p24_observers_beyond_the_limit_are_forgotten_longest_silent_first():
     book = Playbook.formed("1")
     limit = book.config.observers_max
@@ -87,6 +94,7 @@ def test_p24_observers_beyond_the_limit_are_forgotten_longest_silent_first():
     assert key_of("1") not in role.progress
 
 
+@pytest.mark.rule("P42")
 def test_p42_follower_commits_no_further_than_its_own_log():
     book = Playbook.formed("1", "2", "3")
     book.isolate("3")

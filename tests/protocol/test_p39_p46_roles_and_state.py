@@ -2,12 +2,15 @@
 
 import itertools
 
+import pytest
+
 from raftnode.core.effects import AppendAccepted, PersistQuorumState, Refusal, Refused
 from raftnode.core.records import AddVoter, FormationCompleted, LeaderChange, RaftVersion
 from raftnode.core.state import QuorumState
 from raftnode.testing.playbook import Playbook, key_of
 
 
+@pytest.mark.rule("P39")
 def test_p39_restarted_leader_is_resigned_and_a_restarted_follower_follows():
     book = Playbook.formed("1", "2", "3")
     for name in ("1", "2"):
@@ -17,6 +20,7 @@ def test_p39_restarted_leader_is_resigned_and_a_restarted_follower_follows():
     assert (book["2"].role, book["2"].replica.leader) == ("follower", key_of("1"))
 
 
+@pytest.mark.rule("P39")
 def test_p39_observer_is_never_a_candidate():
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
@@ -30,6 +34,7 @@ def test_p39_observer_is_never_a_candidate():
     assert seen <= {"follower", "unattached"}
 
 
+@pytest.mark.rule("P41")
 def test_p41_leader_resigns_without_fetches_of_a_majority_and_bumps_no_epoch():
     book = Playbook.formed("1", "2", "3")
     book.isolate("1")
@@ -39,6 +44,7 @@ def test_p41_leader_resigns_without_fetches_of_a_majority_and_bumps_no_epoch():
     assert book["1"].replica.epoch == 1
 
 
+@pytest.mark.rule("P42")
 def test_p42_high_watermark_is_the_majoritys_end_and_never_falls():
     book = Playbook.formed("1", "2", "3")
     marks = [book["1"].high_watermark]
@@ -53,6 +59,7 @@ def test_p42_high_watermark_is_the_majoritys_end_and_never_falls():
     assert marks == sorted(marks)
 
 
+@pytest.mark.rule("P43")
 def test_p43_append_is_accepted_at_once_and_committed_by_the_majority():
     book = Playbook.formed("1", "2", "3")
     book.isolate("2", "3")
@@ -63,12 +70,14 @@ def test_p43_append_is_accepted_at_once_and_committed_by_the_majority():
     assert book["1"].high_watermark <= answer.base_offset
 
 
+@pytest.mark.rule("P46", "S1")
 def test_p46_leader_with_its_uuid_stands_in_the_quorum_state():
     """S1: B's QuorumStateData with the leader's UUID added."""
     book = Playbook.formed("1", "2", "3")
     assert book["2"].disk.state == QuorumState(1, key_of("1"), key_of("1"))
 
 
+@pytest.mark.rule("P46")
 def test_p46_nothing_is_persisted_twice():
     book = Playbook.formed("1", "2", "3")
     for name in ("1", "2", "3"):
@@ -76,6 +85,7 @@ def test_p46_nothing_is_persisted_twice():
         assert all(one != other for one, other in itertools.pairwise(states))
 
 
+@pytest.mark.rule("P50", "P52")
 def test_p50_p52_first_batch_holds_leader_version_and_all_voters():
     book = Playbook.formed("1", "2", "3")
     first, second = book["3"].disk.log[:2]
@@ -92,6 +102,7 @@ def test_p50_p52_first_batch_holds_leader_version_and_all_voters():
     assert second.control == (FormationCompleted(),)
 
 
+@pytest.mark.rule("P52")
 def test_p52_no_writes_until_all_voters_have_the_voters():
     book = Playbook()
     book.latch("1", "2", "3")
@@ -107,6 +118,7 @@ def test_p52_no_writes_until_all_voters_have_the_voters():
     assert isinstance(book.answer(book.append("1", b"now")), AppendAccepted)
 
 
+@pytest.mark.rule("P55")
 def test_p55_replacement_is_added_before_the_lost_one_is_removed():
     book = Playbook.formed("1", "2", "3")
     reborn = book.wipe("3")

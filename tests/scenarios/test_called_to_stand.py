@@ -1,5 +1,7 @@
 """S31: a replica outside its own voter set stands only when somebody cannot win without it."""
 
+import pytest
+
 from raftnode.core.effects import SendRequest, SendResponse
 from raftnode.core.events import RequestReceived, ShutdownRequested, TimePassed
 from raftnode.core.messages import VoteRequest, VoteResponse
@@ -43,6 +45,7 @@ def look(book: Playbook, duration_ms: int, *, step_ms: int = 10) -> None:
         book.drop()
 
 
+@pytest.mark.rule("S31")
 def test_uncommitted_addition_then_leader_lost():
     """The wedge: 4 has the longest log, and 3, whose set counts 4, cannot win without it.
 
@@ -87,6 +90,7 @@ def test_observer_that_hears_no_leader_does_not_stand():
     assert book["4"].replica.epoch == 1
 
 
+@pytest.mark.rule("S9")
 def test_observer_with_a_fresh_leader_is_not_called():
     """S9 goes before. Calling before `has_fresh_leader` is looked at makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -147,6 +151,7 @@ def test_called_observer_is_released_when_nobody_asks_any_more():
     assert book["4"].role == "unattached"
 
 
+@pytest.mark.rule("S9")
 def test_called_observer_disturbs_no_quorum_that_has_a_leader():
     """S9: it is asked by whoever cannot hear the leader; the others can."""
     book = alone()

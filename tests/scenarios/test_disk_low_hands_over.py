@@ -1,9 +1,12 @@
 """S30: a leader without disk space hands leadership over before it refuses writes."""
 
+import pytest
+
 from raftnode.core.effects import AppendAccepted, Refusal, Refused
 from raftnode.testing.playbook import Playbook
 
 
+@pytest.mark.rule("S30")
 def test_leader_without_disk_space_hands_over():
     """Taking the `disk_low` branch out of `RaftCore._settle_leader` makes this fail."""
     book = Playbook.formed("1", "2", "3")

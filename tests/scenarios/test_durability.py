@@ -9,7 +9,10 @@ from raftnode.core.events import LogFlushed, RequestReceived
 from raftnode.core.types import Offset
 from raftnode.testing.playbook import Playbook, key_of
 
+pytestmark = pytest.mark.rule("P44")
 
+
+@pytest.mark.rule("S10")
 def test_single_node_lost_write():
     """etcd #14370, S10: alone or not, a leader counts its own durable end only.
 
@@ -24,6 +27,7 @@ def test_single_node_lost_write():
     assert book["1"].high_watermark == book["1"].replica.log.end
 
 
+@pytest.mark.rule("S10")
 def test_follower_acknowledges_what_it_has_flushed():
     """S10. Not waiting for the flush in `following.fetch_if_due` makes this fail."""
     book = Playbook.formed("1", "2")
@@ -39,6 +43,7 @@ def test_follower_acknowledges_what_it_has_flushed():
     assert book["1"].high_watermark == before + 1
 
 
+@pytest.mark.rule("S10")
 def test_pipelined_fetch_offset_is_no_acknowledgement():
     """S10. Counting `fetch_offset` in `leading.handle_fetch` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -53,6 +58,7 @@ def test_pipelined_fetch_offset_is_no_acknowledgement():
     assert book["1"].high_watermark == 6
 
 
+@pytest.mark.rule("S10")
 def test_committed_is_applied_only_once_it_is_durable_here():
     """S10. Taking `durable_end` out of `Replica.raise_high_watermark` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -64,6 +70,7 @@ def test_committed_is_applied_only_once_it_is_durable_here():
     assert HighWatermarkAdvanced(Offset(7), Offset(7)) in effects
 
 
+@pytest.mark.rule("S10")
 def test_flush_from_before_a_truncation_says_nothing():
     """S10. Not comparing `truncations` in `RaftCore._dispatch` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -76,6 +83,7 @@ def test_flush_from_before_a_truncation_says_nothing():
     assert book["2"].replica.log.durable_end == 6
 
 
+@pytest.mark.rule("P42")
 def test_nothing_is_committed_before_an_entry_of_the_own_epoch():
     """P42. Taking `epoch_start` out of `leading.after_progress` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -98,6 +106,7 @@ def test_nothing_is_committed_before_an_entry_of_the_own_epoch():
     assert book["2"].high_watermark == 8
 
 
+@pytest.mark.rule("S11")
 def test_pause_then_stale_read():
     """etcd #20418, S11: a leader that slept answers no read from memory.
 
@@ -114,6 +123,7 @@ def test_pause_then_stale_read():
     assert isinstance(book.answer(read), Refused)
 
 
+@pytest.mark.rule("S11")
 def test_confirmed_answer_needs_fetches_from_after_the_question():
     """S11. Counting any Fetch of now makes this fail: it may have been on its way before."""
     book = Playbook.formed("1", "2", "3")
@@ -125,6 +135,7 @@ def test_confirmed_answer_needs_fetches_from_after_the_question():
     assert isinstance(book.answer(read), Confirmed)
 
 
+@pytest.mark.rule("S11")
 def test_read_waits_for_an_entry_of_the_own_epoch():
     """S11. Taking `settled` out of `leading.answer_confirmations` makes this fail."""
     book = Playbook.formed("1", "2", "3")

@@ -1,5 +1,7 @@
 """S7, S8, S9, S17 and the named scenarios about elections and pre-votes."""
 
+import pytest
+
 from raftnode.core.effects import AppendBatches, PersistQuorumState, SendResponse
 from raftnode.core.events import RequestReceived, ResponseReceived, ShutdownRequested
 from raftnode.core.messages import (
@@ -40,6 +42,7 @@ def removed_uncommitted() -> Playbook:
     return book
 
 
+@pytest.mark.rule("S7")
 def test_removed_uncommitted_must_stand():
     """S7. Letting only `is_voter` stand in `Replica.may_stand` makes this fail."""
     book = removed_uncommitted()
@@ -49,6 +52,7 @@ def test_removed_uncommitted_must_stand():
     assert book.voters("2") == book.voters("3") == "{1,2,3}"
 
 
+@pytest.mark.rule("S7", "S8")
 def test_removed_candidate_does_not_vote_for_itself():
     """S7, S8. Voting for oneself in any case in `election.campaign` makes this fail."""
     book = removed_uncommitted()
@@ -57,6 +61,7 @@ def test_removed_candidate_does_not_vote_for_itself():
     assert key_of("4") not in voted
 
 
+@pytest.mark.rule("S8")
 def test_hw_assumes_leader_in_set():
     """KAFKA-16530, S8: a leader outside the set does not count itself.
 
@@ -76,6 +81,7 @@ def test_hw_assumes_leader_in_set():
     assert book.leaders in (["2"], ["3"])
 
 
+@pytest.mark.rule("P41", "S8")
 def test_leader_outside_the_set_is_not_its_own_majority():
     """S8, P41. Taking `is_voter` out of `leading.majority_lost_at` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -89,6 +95,7 @@ def test_leader_outside_the_set_is_not_its_own_majority():
     assert "1" not in book.leaders
 
 
+@pytest.mark.rule("S9")
 def test_voter_with_a_fresh_leader_ignores_votes_and_their_epochs():
     """S9, `removed-voter-disrupts`. Taking `has_fresh_leader` out of `election._judge` fails this."""
     book = Playbook.formed("1", "2", "3")
@@ -100,6 +107,7 @@ def test_voter_with_a_fresh_leader_ignores_votes_and_their_epochs():
     assert book.leaders == ["1"]
 
 
+@pytest.mark.rule("S9")
 def test_pre_vote_of_a_stranger_moves_no_epoch():
     """S9. Taking the membership out of `election._judge_pre_vote` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -108,6 +116,7 @@ def test_pre_vote_of_a_stranger_moves_no_epoch():
     assert book["1"].replica.epoch == 1
 
 
+@pytest.mark.rule("P41")
 def test_zombie_leader_no_fetch():
     """KAFKA-15489, P41. Returning None from `leading.majority_lost_at` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -168,6 +177,7 @@ def test_prevote_ping_pong():
     assert book["2"].replica.epoch == 1
 
 
+@pytest.mark.rule("P18")
 def test_prevote_blocks_transfer():
     """canonical/raft #203, P18: the chosen successor asks for no pre-vote.
 
@@ -182,6 +192,7 @@ def test_prevote_blocks_transfer():
     assert book.leaders == ["4"]
 
 
+@pytest.mark.rule("P9")
 def test_demoted_leader_never_votes():
     """scylla #10618, P9: a leader that removed itself votes for its successors.
 
@@ -198,6 +209,7 @@ def test_demoted_leader_never_votes():
     assert vote(book, "3", "1", 99).granted
 
 
+@pytest.mark.rule("P9")
 def test_removed_replica_outside_the_set_votes():
     """P9 (B wins). Refusing replicas that are not in the own set makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -208,6 +220,7 @@ def test_removed_replica_outside_the_set_votes():
     assert vote(book, "2", "4", 9).granted
 
 
+@pytest.mark.rule("P39")
 def test_leader_reinit_same_epoch():
     """KAFKA-10527, P39. Starting as leader again in `RaftCore._attach` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -225,6 +238,7 @@ def test_leader_reinit_same_epoch():
     assert book["1"].records == book["2"].records == book["3"].records
 
 
+@pytest.mark.rule("S9", "S17")
 def test_end_of_a_candidate_is_accepted_in_its_epoch():
     """S17: leader -1. Demanding a leader in `following._judge_end` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -237,6 +251,7 @@ def test_end_of_a_candidate_is_accepted_in_its_epoch():
     assert book["2"].role == "prospective"
 
 
+@pytest.mark.rule("S9", "S16")
 def test_end_of_a_stranger_moves_nothing():
     """S9, S16. Asking nobody for its place among the voters in `_judge_end` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -251,6 +266,7 @@ def test_end_of_a_stranger_moves_nothing():
         assert (book["2"].replica.state, book["2"].role) == before
 
 
+@pytest.mark.rule("P17")
 def test_a_stopping_candidate_withdraws_and_is_never_elected():
     """P17. Acting on ShutdownRequested only as leader makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -276,6 +292,7 @@ def test_fetches_that_wait_are_answered_when_leadership_ends_however_it_ends():
     assert parked <= answered
 
 
+@pytest.mark.rule("S17")
 def test_end_of_a_candidate_does_not_depose_the_winner():
     """S17. Accepting leader -1 whatever leader is known makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -286,6 +303,7 @@ def test_end_of_a_candidate_does_not_depose_the_winner():
     assert book["2"].replica.leader == key_of("1")
 
 
+@pytest.mark.rule("P18", "S17")
 def test_successors_are_counted_from_zero():
     """S17, P18: the first stands now, the second a little later.
 
@@ -302,6 +320,7 @@ def test_successors_are_counted_from_zero():
     assert 0 < wait <= book.config.retry_backoff_max_ms
 
 
+@pytest.mark.rule("P14", "S17")
 def test_end_is_sent_once_and_begin_until_it_is_heard():
     """S17, P14. Taking the retry out of `leading.handle_begin_response` makes this fail."""
     book = Playbook.formed("1", "2", "3")

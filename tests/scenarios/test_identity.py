@@ -31,6 +31,7 @@ def asked(book: Playbook, name: str, source: str, request: Request):
     return response
 
 
+@pytest.mark.rule("S1")
 def test_leader_disk_wiped_hears_itself():
     """S1. Comparing keys instead of ids in `Replica.become_follower` makes this fail.
 
@@ -47,6 +48,7 @@ def test_leader_disk_wiped_hears_itself():
     assert book[reborn].replica.leader == key_of("2")
 
 
+@pytest.mark.rule("P24")
 def test_id_reuse_makes_another_replica():
     """`id-reuse`, P24: 3' fetches and acknowledges as itself; what 3 acknowledged stays 3's.
 
@@ -64,6 +66,7 @@ def test_id_reuse_makes_another_replica():
     assert book["1"].high_watermark == book["1"].replica.log.end - 1, request
 
 
+@pytest.mark.rule("S3")
 def test_old_volume_put_back_is_fenced():
     """S3. Taking the comparison out of `leading._is_fenced` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -83,6 +86,7 @@ def test_old_volume_put_back_is_fenced():
     assert book["1"].core.describe().voters[2].fenced
 
 
+@pytest.mark.rule("S3")
 def test_fenced_replica_is_counted_no_more():
     """S3. Ignoring `fenced` in `leading._acknowledged` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -98,6 +102,7 @@ def test_fenced_replica_is_counted_no_more():
     assert book["1"].high_watermark == before
 
 
+@pytest.mark.rule("S3")
 def test_delayed_fetch_of_an_earlier_time_does_not_fence():
     """S3. Taking the sequence out of `leading.handle_fetch` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -115,6 +120,7 @@ def test_delayed_fetch_of_an_earlier_time_does_not_fence():
     assert not book["1"].replica.role.progress[key_of("3")].fenced
 
 
+@pytest.mark.rule("P6", "S5")
 @pytest.mark.parametrize(
     "message", [VoteRequest, BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchRequest]
 )
@@ -129,6 +135,7 @@ def test_requests_name_both_sides_by_id_and_uuid(message: type):
     assert all(types[name] is ReplicaKey for name in names)
 
 
+@pytest.mark.rule("P10", "S1")
 def test_vote_for_another_uuid_is_refused():
     """P10, S1. Taking the comparison out of `election._judge` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -142,6 +149,7 @@ def test_vote_for_another_uuid_is_refused():
     assert book["2"].replica.epoch < 9
 
 
+@pytest.mark.rule("S18")
 def test_unsaved_vote_of_blank_peer():
     """TiKV #8381, S18: an empty disk votes for nobody, whatever it is asked.
 
@@ -159,6 +167,7 @@ def test_unsaved_vote_of_blank_peer():
     assert book["3"].role == "blank"
 
 
+@pytest.mark.rule("P4", "S16")
 def test_forged_begin_gets_an_error_and_stops_nobody():
     """S16. Taking the comparison with the source out of `following._judge_begin` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -170,6 +179,7 @@ def test_forged_begin_gets_an_error_and_stops_nobody():
     assert book["2"].halted is None
 
 
+@pytest.mark.rule("P13")
 def test_second_leader_of_an_epoch_is_refused():
     """P13. Taking the comparison with the known leader out of `_judge_begin` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -178,6 +188,7 @@ def test_second_leader_of_an_epoch_is_refused():
     assert book["2"].replica.leader == key_of("1")
 
 
+@pytest.mark.rule("S18")
 def test_latch_is_taken_once_and_only_by_whom_it_lists():
     """S18. Taking either refusal out of `RaftCore._join` makes this fail."""
     book = Playbook()
@@ -195,6 +206,7 @@ def test_latch_is_taken_once_and_only_by_whom_it_lists():
     assert isinstance(refused, Refused)
 
 
+@pytest.mark.rule("P53", "S19", "S20")
 def test_replica_without_voters_never_stands():
     """S19. Letting an empty set stand in `Replica.may_stand` makes this fail."""
     book = Playbook()
@@ -205,6 +217,7 @@ def test_replica_without_voters_never_stands():
     assert book["1"].replica.epoch == -1
 
 
+@pytest.mark.rule("S3")
 def test_old_volume_is_fenced_by_its_incarnation_though_nothing_was_written_since():
     """S3: it has forgotten votes. Leaving the incarnation out of `_is_fenced` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -221,6 +234,7 @@ def test_old_volume_is_fenced_by_its_incarnation_though_nothing_was_written_sinc
     assert book["3"].halted.reason is HaltReason.FENCED_STORAGE
 
 
+@pytest.mark.rule("P54", "S12")
 def test_log_of_a_later_raft_version_is_not_gone_on_with():
     """S12. Taking the check out of `Replica.append` makes this fail."""
     book = Playbook.formed("1", "2", "3")

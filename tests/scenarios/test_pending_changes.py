@@ -1,5 +1,7 @@
 """What becomes of voter changes that wait: S11, S23, S24, `expired-change-still-buffered`."""
 
+import pytest
+
 from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
 from raftnode.core.events import RequestAbandoned
 from raftnode.core.records import AddVoter, RemoveVoter
@@ -37,6 +39,7 @@ def test_expired_change_never_reaches_the_log():
     assert book.voters("1") == "{1,2,3}"
 
 
+@pytest.mark.rule("S24")
 def test_change_can_be_given_up_before_its_record_is_appended():
     """S24. Taking the removal out of `changing.abandon` makes this fail."""
     book = with_observer()
@@ -50,6 +53,7 @@ def test_change_can_be_given_up_before_its_record_is_appended():
     assert book.answer(request) is None
 
 
+@pytest.mark.rule("S24")
 def test_change_that_is_in_the_log_is_not_given_up():
     """S24. Giving up appended changes too in `changing.abandon` makes this fail."""
     book = with_observer()
@@ -60,6 +64,7 @@ def test_change_that_is_in_the_log_is_not_given_up():
     assert book.voters("2") == "{1,2,3,4}"
 
 
+@pytest.mark.rule("S23")
 def test_abandoning_a_request_leaves_other_changes_alone():
     """S23. Not asking whose request it was in `changing.abandon` makes this fail.
 
@@ -83,6 +88,7 @@ def test_abandoning_a_request_leaves_other_changes_alone():
     assert book.voters("1") == "{1,2,3'}"
 
 
+@pytest.mark.rule("S11")
 def test_add_that_waits_for_the_same_add_is_answered_as_a_duplicate():
     """S11: `already added` is said of a committed set, and the record is written once.
 
@@ -102,6 +108,7 @@ def test_add_that_waits_for_the_same_add_is_answered_as_a_duplicate():
     assert controls(book, "2", AddVoter) == 3 + 1
 
 
+@pytest.mark.rule("S11")
 def test_remove_that_waits_for_the_same_remove_is_answered_as_not_found():
     """S11, for RemoveVoter."""
     book = Playbook.formed("1", "2", "3", "4")
@@ -116,6 +123,7 @@ def test_remove_that_waits_for_the_same_remove_is_answered_as_not_found():
     assert controls(book, "2", RemoveVoter) == 1
 
 
+@pytest.mark.rule("S11")
 def test_identical_request_shares_the_wait():
     """S11. Taking the comparison out of `changing._take_in` makes this fail."""
     book = with_observer()

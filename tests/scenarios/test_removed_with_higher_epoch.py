@@ -1,9 +1,12 @@
 """What is not freed, and why: a removed replica that knows a higher epoch waits for the next one."""
 
+import pytest
+
 from raftnode.core import election
 from raftnode.testing.playbook import Playbook
 
 
+@pytest.mark.rule("S9")
 def test_removed_replica_with_a_higher_epoch_waits_and_disturbs_nobody():
     """S9 goes before: a replica outside the set must not move a leader's epoch.
 

@@ -6,7 +6,10 @@ from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
 from raftnode.core.types import VoterRecordId
 from raftnode.testing.playbook import Playbook, key_of
 
+pytestmark = pytest.mark.rule("P28")
 
+
+@pytest.mark.rule("P28")
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -56,6 +59,7 @@ def test_changes_of_leaders_of_different_epochs_never_decide_side_by_side(
     assert isinstance(book.answer(request), VoterChangeCompleted)
 
 
+@pytest.mark.rule("P31")
 def test_second_change_waits_until_the_first_is_committed():
     """P31. Taking the first obstacle out of `changing.obstacle` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -70,6 +74,7 @@ def test_second_change_waits_until_the_first_is_committed():
     assert isinstance(book.answer(second), VoterChangeCompleted)
 
 
+@pytest.mark.rule("S11")
 def test_autojoin_readds_removed():
     """KAFKA-19850, S11: a delayed AddVoter must not add again what was removed since.
 
@@ -86,6 +91,7 @@ def test_autojoin_readds_removed():
     assert book.voters("1") == "{1,2,3}"
 
 
+@pytest.mark.rule("S11")
 def test_change_that_waits_is_compared_again_before_it_is_appended():
     """S11. Taking the comparison out of `changing.advance` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -104,6 +110,7 @@ def test_change_that_waits_is_compared_again_before_it_is_appended():
     assert book.voters("1") == "{1,2,3,5}"
 
 
+@pytest.mark.rule("S14")
 def test_removed_replica_may_be_added_again_and_is_not_counted_in_between():
     """S14: the same (id, UUID); nothing that it acknowledges counts between the two records."""
     book = Playbook.formed("1", "2", "3", "4")
@@ -125,6 +132,7 @@ def test_removed_replica_may_be_added_again_and_is_not_counted_in_between():
     assert book.voters("4") == "{1,2,3,4}"
 
 
+@pytest.mark.rule("P32")
 def test_voters_apply_on_append_and_revert_on_truncation():
     """P32. Taking the history out of `LogIndex.truncate` makes this fail."""
     book = Playbook.formed("1", "2", "3", "4")
@@ -154,6 +162,7 @@ def test_isolated_leader_removes_nobody():
     assert "caught-up majority" in book["1"].replica.role.changes[0].waiting_for
 
 
+@pytest.mark.rule("P28", "S13")
 def test_observer_that_does_not_keep_up_is_not_added():
     """S13, P28. Taking `_caught_up` of the added one out of `changing.obstacle` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -168,6 +177,7 @@ def test_observer_that_does_not_keep_up_is_not_added():
     assert "to catch up" in book["1"].replica.role.changes[0].waiting_for
 
 
+@pytest.mark.rule("P29", "P30")
 @pytest.mark.parametrize(
     ("kind", "voter", "refusal"),
     [
@@ -185,6 +195,7 @@ def test_change_that_makes_no_sense_is_refused_at_once(kind: str, voter: str, re
     assert (answer.refusal, answer.outcome) == (refusal, "not_done")
 
 
+@pytest.mark.rule("P30")
 def test_last_voter_is_never_removed():
     """P30. Taking the length out of `changing._refusal` makes this fail."""
     book = Playbook.formed("1")
@@ -193,6 +204,7 @@ def test_last_voter_is_never_removed():
     assert answer.refusal is Refusal.LAST_VOTER
 
 
+@pytest.mark.rule("P29", "P31")
 def test_only_the_leader_changes_voters():
     """P29, P31."""
     book = Playbook.formed("1", "2", "3")
@@ -201,6 +213,7 @@ def test_only_the_leader_changes_voters():
     assert answer.refusal is Refusal.NOT_LEADER
 
 
+@pytest.mark.rule("S11")
 def test_change_whose_leader_fell_has_an_open_outcome():
     """S11: "unknown" is said of a record that is in the log, and of no other."""
     book = Playbook.formed("1", "2", "3", "4")
@@ -213,6 +226,7 @@ def test_change_whose_leader_fell_has_an_open_outcome():
     assert answer.outcome == "unknown"
 
 
+@pytest.mark.rule("P26", "S11")
 def test_description_says_what_is_committed_and_which_record_it_comes_from():
     """S11, P26."""
     book = Playbook.formed("1", "2", "3", "4")
@@ -231,6 +245,7 @@ def test_description_says_what_is_committed_and_which_record_it_comes_from():
     assert book["2"].core.describe() is None
 
 
+@pytest.mark.rule("P26")
 def test_a_removed_voter_that_never_came_is_no_observer():
     """P26. Listing all progress in `describe` makes this fail."""
     book = Playbook.formed("1", "2", "3")

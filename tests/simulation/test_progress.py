@@ -175,6 +175,7 @@ def cut_off(world: World, node: SimNode) -> None:
         world.network.cut.add((other.key.node_id, node.key.node_id))
 
 
+@pytest.mark.rule("S31")
 def test_observer_with_the_longest_log_makes_progress():
     """S31, with all that is random about the simulated world."""
     world = wedged()
@@ -183,6 +184,7 @@ def test_observer_with_the_longest_log_makes_progress():
     assert len(world.progress.took_ms) == 2
 
 
+@pytest.mark.rule("S31")
 def test_quorum_that_calls_no_observer_makes_no_progress(monkeypatch: pytest.MonkeyPatch):
     """The same without S31: nobody can ever lead."""
     monkeypatch.setattr(election, "_be_called", nothing)

@@ -41,6 +41,8 @@ from kraftquorum_operator.testing.snapshots import (
     without_node,
 )
 
+pytestmark = pytest.mark.rule("S24", "S25")
+
 SPEC = spec(voters=3)
 RECORD = VoterRecord(7, 2)
 OBSERVER = Progress(replica(2, "b"), caught_up=True, silent_since_ms=NOW_MS)
@@ -116,6 +118,7 @@ def test_the_latch_is_not_sent_to_a_replica_that_was_removed_since() -> None:
     assert decided(with_pod(seen, pod(2, voter=False))) == act.JoinNode(replica(2), CLUSTER)
 
 
+@pytest.mark.rule("S19")
 def test_a_disk_lost_after_the_latch_does_not_hang_the_formation() -> None:
     """S19: a majority forms; the blank node with another UUID joins as an observer."""
     formed = [node(0), node(1), node(2, "b", blank=True)]
@@ -173,6 +176,7 @@ def test_a_quorum_with_another_cluster_id_is_left_alone() -> None:
     assert blocked_by(with_quorum(healthy(), cluster_id="other")) == "latch_and_quorum_agree"
 
 
+@pytest.mark.rule("S24")
 def test_repair_comes_before_a_scale_up_that_is_stuck() -> None:
     """S24: the pod of the fourth voter waits for a volume while another disk dies."""
     stuck = replace(pod(3, voter=False), phase="Pending", ready=False)
@@ -365,6 +369,7 @@ def test_a_lost_disk_is_replaced_join_probe_add() -> None:
     )
 
 
+@pytest.mark.rule("S11")
 def test_no_pod_is_ended_on_the_word_of_a_leader_that_is_not_confirmed() -> None:
     """S11: a deposed leader's voters are not the voters of today."""
     probe = with_pod(with_node(caught_up(), node(2, "b", incarnation=1)), pod(2, voter=False))
@@ -434,6 +439,7 @@ def test_a_disk_that_fails_at_three_restarts_is_replaced() -> None:
     assert isinstance(decided(broken(10, 3)), act.DeleteClaim)
 
 
+@pytest.mark.rule("S3")
 def test_a_node_that_was_told_that_it_is_an_old_copy_loses_its_claim() -> None:
     """S3: content that was put back beneath its claim, told by the other voters."""
     assert blocked_by(broken(17, 1)) == "node_answers"
@@ -667,6 +673,7 @@ def lost_disk():
     return with_pod(replaced(blank=True), pod(2, voter=False))
 
 
+@pytest.mark.rule("S24")
 def test_an_outdated_service_does_not_delay_the_replacement_of_a_disk() -> None:
     """S24."""
     assert decided(replace(lost_disk(), outdated=SERVICE)) == act.JoinNode(replica(2, "b"), CLUSTER)

@@ -27,6 +27,7 @@ def bodies(in_force: int = 3, **spec: object):
     return build(OWNER, QuorumSpec.model_validate(spec), in_force)
 
 
+@pytest.mark.rule("S21")
 def test_the_statefulset_is_parallel_and_on_delete_and_retains_claims() -> None:
     spec = bodies()["StatefulSet/demo"]["spec"]
     assert spec["podManagementPolicy"] == "Parallel"

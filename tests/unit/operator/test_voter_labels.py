@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from kraftquorum_operator.observe.snapshot import Budget, Snapshot
 from kraftquorum_operator.plan.actions import (
     Decision,
@@ -26,6 +28,8 @@ from kraftquorum_operator.testing.snapshots import (
     with_quorum,
     without_node,
 )
+
+pytestmark = pytest.mark.rule("S22")
 
 OFF_3 = SetVoterLabel("demo-3", "pod-3", voter=False)
 

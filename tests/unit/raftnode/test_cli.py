@@ -100,6 +100,7 @@ def test_log_is_appended_and_read(node: Node):
     assert json.loads(last)["value"] == "YQ=="
 
 
+@pytest.mark.rule("P60")
 def test_status_has_the_fields_of_the_documents(node: Node):
     node.service.observe_replica(OTHER)
     shown = ask(node, "metadata-quorum", "describe", "--status").stdout
@@ -119,6 +120,7 @@ def test_status_has_the_fields_of_the_documents(node: Node):
     assert json.loads(could_be.partition(":")[2]) == [{"id": 2, "uuid": OTHER_UUID}]
 
 
+@pytest.mark.rule("P60")
 def test_replication_has_the_columns_of_kafkas_tool(node: Node):
     node.service.observe_replica(OTHER)
     lines = ask(node, "metadata-quorum", "describe", "--replication").stdout.splitlines()
@@ -135,6 +137,7 @@ def test_replication_has_the_columns_of_kafkas_tool(node: Node):
     assert lines[2].split()[1] == OTHER_UUID
 
 
+@pytest.mark.rule("P61")
 def test_voters_are_added_and_removed_also_in_the_documents_spelling(node: Node):
     node.service.observe_replica(OTHER)
     added = ask(
@@ -179,6 +182,7 @@ def test_wrong_flags_are_one_line_and_a_usage_error(arguments: list[str], says: 
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.rule("P47", "P51", "P61", "S2")
 def test_standalone_format_gives_a_directory_that_info_describes(tmp_path: Path):
     directory = tmp_path / "data"
     made = run("storage", "format", "--log-dir", str(directory), "--node-id", "7", "--standalone")
@@ -193,6 +197,7 @@ def test_standalone_format_gives_a_directory_that_info_describes(tmp_path: Path)
     assert "node_id:" in run("storage", "info", "--log-dir", str(directory)).stdout
 
 
+@pytest.mark.rule("P51")
 def test_format_for_a_cluster_without_voters_makes_an_observer(tmp_path: Path):
     where = ["--log-dir", str(tmp_path)]
     assert run("storage", "format", *where, "--node-id", "7", "--cluster-id", "c").exit_code == 0
@@ -200,6 +205,7 @@ def test_format_for_a_cluster_without_voters_makes_an_observer(tmp_path: Path):
     assert (info["cluster_id"], info["formed_with"]) == ("c", None)
 
 
+@pytest.mark.rule("P51", "S20")
 def test_initial_voters_must_list_this_node_and_name_the_cluster(tmp_path: Path):
     base = ["storage", "format", "--log-dir", str(tmp_path), "--node-id", "1"]
     one, two = random_id(), random_id()
@@ -237,6 +243,7 @@ def test_every_exit_code_has_a_meaning():
     assert len({int(code) for code in EXIT_CODE_MEANINGS}) == len(EXIT_CODE_MEANINGS)
 
 
+@pytest.mark.rule("P61")
 def test_documents_spelling_becomes_commands():
     for given, meant in (
         ("--describe", "describe --status"),

@@ -12,6 +12,8 @@ from raftnode.core.types import Endpoint
 from raftnode.errors import ConfigurationError, ExitCode
 from raftnode.settings import DOCUMENT_NAMES, NodeSettings, load_settings
 
+pytestmark = pytest.mark.rule("P57")
+
 NEEDED: dict[str, object] = {"node_id": 3, "log_dir": "/data"}
 
 

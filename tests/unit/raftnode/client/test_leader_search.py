@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raftnode.client.leader_search import LeaderSearch, backoff_ms
 from raftnode.core.types import Endpoint
+
+pytestmark = pytest.mark.rule("P27")
 
 A, B, C, D = (Endpoint(name, 1) for name in "abcd")
 

@@ -3,6 +3,7 @@
 import uuid
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -128,6 +129,7 @@ def test_end_of_epoch_is_that_of_the_largest_epoch_not_above(script: list, epoch
     assert (found.epoch, found.end_offset) == oracle.end_of_epoch(epoch)
 
 
+@pytest.mark.rule("P21", "P22")
 @given(steps, steps, st.floats(0, 1))
 def test_two_logs_agree_after_a_few_rounds_and_drop_nothing_that_they_share(
     leader_script: list, follower_script: list, share: float
@@ -164,6 +166,7 @@ def test_two_logs_agree_after_a_few_rounds_and_drop_nothing_that_they_share(
     assert [record[:2] for record in kept] == [r[:2] for r in leads.records()[: len(kept)]]
 
 
+@pytest.mark.rule("S19")
 def test_truncating_the_first_batch_keeps_the_base():
     """S19."""
     index, _ = replay([("control", AddVoter(Voter(KEYS[3])), 0)])

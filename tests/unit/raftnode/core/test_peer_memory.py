@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from raftnode.core.peer_memory import LINE_MAX, PEERS_MAX, Mark, PeerMemory, Start
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey
 
+pytestmark = pytest.mark.rule("S3")
+
 
 def key(number: int) -> ReplicaKey:
     return ReplicaKey(NodeId(number), uuid.UUID(int=number + 1))

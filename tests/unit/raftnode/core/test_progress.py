@@ -1,10 +1,13 @@
 """What a leader knows of a replica: acknowledgements and catch-up rounds (S10, S13)."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raftnode.core.progress import Progress
 from raftnode.core.types import Offset
+
+pytestmark = pytest.mark.rule("P37")
 
 
 def fetched(progress: Progress, acknowledged: int, log_end: int, now_ms: int) -> None:
@@ -21,6 +24,7 @@ def test_acknowledged_never_falls(offsets: list[int]):
         assert progress.acknowledged == most
 
 
+@pytest.mark.rule("S13")
 def test_round_ends_at_the_log_end_of_its_beginning():
     """S13: a replica that is always a little behind a moving end keeps up all the same."""
     progress = Progress()

@@ -76,6 +76,7 @@ def test_adding_and_removing_are_opposites(voters: VoterSet, key: ReplicaKey):
         assert added.without(key) == voters
 
 
+@pytest.mark.rule("P31")
 @given(sets, keys)
 def test_majorities_of_adjacent_sets_share_a_voter(voters: VoterSet, key: ReplicaKey):
     """Why one change at a time is enough (P31)."""
@@ -84,6 +85,7 @@ def test_majorities_of_adjacent_sets_share_a_voter(voters: VoterSet, key: Replic
         assert voters.majority + added.majority > len(added)
 
 
+@pytest.mark.rule("S27")
 def test_set_with_both_disks_of_a_node_has_four_voters():
     """{1, 2, 3, 3'} (S27)."""
     disks = [ReplicaKey(NodeId(n), uuid.UUID(int=d)) for n, d in ((1, 1), (2, 2), (3, 3), (3, 4))]
@@ -92,6 +94,7 @@ def test_set_with_both_disks_of_a_node_has_four_voters():
     assert voters.with_id(NodeId(3)) == (disks[2], disks[3])
 
 
+@pytest.mark.rule("P8")
 def test_later_epoch_beats_longer_log():
     """P8."""
     assert LogPosition(Epoch(2), Offset(1)) > LogPosition(Epoch(1), Offset(99))

@@ -33,6 +33,8 @@ from raftnode.core.types import (
 from raftnode.runtime import description
 from raftnode.runtime.gauges import Gauges
 
+pytestmark = pytest.mark.rule("P58", "P59")
+
 OWN = ReplicaKey(NodeId(1), uuid.UUID(int=1))
 OTHER = ReplicaKey(NodeId(2), uuid.UUID(int=2))
 THIRD = ReplicaKey(NodeId(3), uuid.UUID(int=3))

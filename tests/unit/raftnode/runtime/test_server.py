@@ -252,6 +252,7 @@ async def test_a_failed_vote_ends_the_node_before_anything_is_said(machine):
         assert isinstance(await machine.died(), StorageFailedError)
 
 
+@pytest.mark.rule("S2")
 async def test_a_log_ahead_of_the_votes_is_refused(machine):
     """S2: whoever forgot its votes may have voted for another in the epochs that it forgot."""
     state = machine.settings.log_dir / "__cluster_metadata-0" / "quorum-state"
@@ -324,6 +325,7 @@ def counted(disk: FaultDisk, name: str) -> list[str]:
     return calls
 
 
+@pytest.mark.rule("S3")
 @pytest.mark.parametrize("when", ["hand_over", "give_up"])
 async def test_a_node_that_is_told_to_be_stale_while_it_stops_is_never_started_again(
     machine, monkeypatch, when

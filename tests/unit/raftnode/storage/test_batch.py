@@ -26,6 +26,8 @@ from raftnode.storage.batch import (
 )
 from raftnode.storage.encoding import varint
 
+pytestmark = pytest.mark.rule("P45")
+
 BYTES = st.none() | st.binary(max_size=200)
 HEADERS = st.lists(
     st.tuples(st.text(st.characters(codec="utf-8"), max_size=5), BYTES), max_size=3

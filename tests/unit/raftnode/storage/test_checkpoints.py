@@ -6,6 +6,8 @@ from raftnode.errors import StorageCorruptError
 
 from .conftest import LOG, batch, control, flushed, new_log, reopen
 
+pytestmark = pytest.mark.rule("P48")
+
 
 @pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "recovery-point-offset-checkpoint"])
 @pytest.mark.parametrize(

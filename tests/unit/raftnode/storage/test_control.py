@@ -27,6 +27,8 @@ from raftnode.core.types import Endpoint, NodeId, ReplicaKey, Voter
 from raftnode.errors import DecodeError
 from raftnode.storage.control import NO_DIRECTORY_ID, decode_control_record, encode_control_record
 
+pytestmark = pytest.mark.rule("P49", "S27")
+
 KEYS = st.builds(ReplicaKey, st.integers(0, (1 << 31) - 1).map(NodeId), st.uuids())
 ENDPOINTS = st.builds(
     Endpoint, st.text(st.characters(codec="utf-8"), min_size=1), st.integers(1, 65535)

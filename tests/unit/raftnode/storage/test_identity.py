@@ -17,6 +17,8 @@ from raftnode.testing.faultdisk import FaultDisk
 
 from .conftest import KEY, LATCH, LOG, ONE, ROOT, blank, open_on, used
 
+pytestmark = pytest.mark.rule("S2")
+
 
 def test_an_empty_directory_gets_a_fresh_uuid_in_three_places() -> None:
     disk = blank()
@@ -54,6 +56,7 @@ def test_a_missing_uuid_is_refused_and_told(place: Path) -> None:
         open_on(disk)
 
 
+@pytest.mark.rule("S2")
 @pytest.mark.parametrize("place", PLACES, ids=lambda path: path.name)
 def test_a_different_uuid_is_refused_and_told(place: Path) -> None:
     """S2; scenario `uuid-survives-state-does-not` is the case of a log from another disk."""

@@ -13,6 +13,8 @@ from raftnode.storage.meta_properties import (
     encode_meta_properties,
 )
 
+pytestmark = pytest.mark.rule("P47")
+
 OWN = uuid.UUID("f1e2d3c4-0000-4000-8000-000000000001")
 
 

@@ -12,6 +12,8 @@ from raftnode.core.types import Epoch, NodeId, ReplicaKey
 from raftnode.errors import ProtocolHaltError
 from raftnode.storage.quorum_state import check_successor, decode_quorum_state, encode_quorum_state
 
+pytestmark = pytest.mark.rule("P46")
+
 OWN = uuid.UUID("f1e2d3c4-0000-4000-8000-000000000001")
 
 

@@ -78,6 +78,7 @@ def test_what_is_written_is_read_again(count: int) -> None:
     assert read(disk) == (HEAD, entries(count, 700 if count == 300 else 30))
 
 
+@pytest.mark.rule("S27")
 def test_two_storages_of_one_node_are_two_voters() -> None:
     """S27: Kafka's own record would know one."""
     disk = new_disk()

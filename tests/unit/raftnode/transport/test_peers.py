@@ -15,6 +15,8 @@ from raftnode.transport import FailureReason, RefusalReason, TransportSettings
 
 from .conftest import FAST, Replica, fetch, fetched
 
+pytestmark = pytest.mark.rule("S6")
+
 
 async def pair(replica) -> tuple[Replica, Replica]:
     a, b = replica(1), replica(2)

@@ -183,6 +183,7 @@ SAMPLES = (
 )
 
 
+@pytest.mark.rule("P1", "P5", "P6", "P12", "P16", "P20")
 @given(requests, cluster_ids)
 @settings(max_examples=400, deadline=None)
 def test_every_request_comes_back_as_it_was(request: Request, cluster_id: str) -> None:
@@ -194,6 +195,7 @@ def test_every_request_comes_back_as_it_was(request: Request, cluster_id: str) -
     assert frame.envelope.correlation_id == 7
 
 
+@pytest.mark.rule("P2", "P12", "P20")
 @given(responses)
 @settings(max_examples=400, deadline=None)
 def test_every_response_comes_back_as_it_was(response: Response) -> None:
@@ -207,11 +209,13 @@ def test_every_response_comes_back_as_it_was(response: Response) -> None:
     )
 
 
+@pytest.mark.rule("P20")
 def test_records_of_a_fetch_pass_through_byte_for_byte() -> None:
     raw = b"".join(batch.data for batch in FETCHED.batches)
     assert raw in response_bytes(FETCHED)
 
 
+@pytest.mark.rule("P4", "S5")
 def test_observers_first_fetch_may_lack_cluster_and_receiver() -> None:
     frame = CODEC.decode(
         CODEC.encode_request(FETCH, source=A, target=None, cluster_id=None, correlation_id=0)
@@ -221,6 +225,7 @@ def test_observers_first_fetch_may_lack_cluster_and_receiver() -> None:
     assert frame.envelope.cluster_id is None
 
 
+@pytest.mark.rule("P4", "S5")
 @pytest.mark.parametrize("request_", [VOTE, BEGIN, END])
 def test_voters_requests_without_a_cluster_id_are_refused_on_both_sides(request_: Request) -> None:
     with pytest.raises(ValueError, match="cluster id is mandatory"):
@@ -231,6 +236,7 @@ def test_voters_requests_without_a_cluster_id_are_refused_on_both_sides(request_
     assert caught.value.error is ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.rule("P10", "S5")
 @pytest.mark.parametrize("request_", [VOTE, BEGIN, END])
 def test_voters_requests_without_a_receiver_are_refused(request_: Request) -> None:
     envelope, body = decode_envelope(request_bytes(request_))
@@ -238,6 +244,7 @@ def test_voters_requests_without_a_receiver_are_refused(request_: Request) -> No
         CODEC.decode(encode_envelope(replace(envelope, target=None)) + bytes(body))
 
 
+@pytest.mark.rule("S28")
 @pytest.mark.parametrize("request_", [FETCH, VOTE, BEGIN, END])
 def test_sender_in_body_and_envelope_must_be_the_same(request_: Request) -> None:
     envelope, body = decode_envelope(request_bytes(request_))
@@ -254,6 +261,7 @@ def test_sender_in_body_and_envelope_must_be_the_same(request_: Request) -> None
         )
 
 
+@pytest.mark.rule("S28")
 @pytest.mark.parametrize("request_", [VOTE, BEGIN])
 def test_receiver_in_body_and_envelope_must_be_the_same(request_: Request) -> None:
     envelope, body = decode_envelope(request_bytes(request_))
@@ -261,6 +269,7 @@ def test_receiver_in_body_and_envelope_must_be_the_same(request_: Request) -> No
         CODEC.decode(encode_envelope(replace(envelope, target=A)) + bytes(body))
 
 
+@pytest.mark.rule("P4", "S28")
 @pytest.mark.parametrize("request_", [FETCH, VOTE, BEGIN, END])
 def test_cluster_in_body_and_envelope_must_be_the_same(request_: Request) -> None:
     envelope, body = decode_envelope(request_bytes(request_))
@@ -268,6 +277,7 @@ def test_cluster_in_body_and_envelope_must_be_the_same(request_: Request) -> Non
         CODEC.decode(encode_envelope(replace(envelope, cluster_id="other")) + bytes(body))
 
 
+@pytest.mark.rule("S1", "S28")
 def test_leader_in_body_and_envelope_must_be_the_same() -> None:
     envelope, body = decode_envelope(response_bytes(FETCHED))
     for changed in (
@@ -304,6 +314,7 @@ def test_unknown_api_or_version_is_answered_with_unsupported_version(
     assert answer.envelope.target == A
 
 
+@pytest.mark.rule("S28")
 def test_unknown_extensions_are_skipped() -> None:
     envelope, body = decode_envelope(request_bytes(FETCH))
     extended = replace(envelope, extensions={**envelope.extensions, 65535: b"of the future"})
@@ -312,6 +323,7 @@ def test_unknown_extensions_are_skipped() -> None:
     assert frame.message == FETCH
 
 
+@pytest.mark.rule("S28")
 def test_unknown_tagged_fields_of_kafka_are_skipped() -> None:
     envelope, body = decode_envelope(request_bytes(VOTE))
     assert body[-1] == 0  # no tagged fields at the end of the message
@@ -321,6 +333,7 @@ def test_unknown_tagged_fields_of_kafka_are_skipped() -> None:
     assert frame.message == VOTE
 
 
+@pytest.mark.rule("P3")
 def test_error_codes_that_this_version_does_not_know_are_never_success() -> None:
     envelope, body = decode_envelope(
         response_bytes(VoteResponse(ErrorCode.NOT_VOTER, Epoch(4), None, granted=False))

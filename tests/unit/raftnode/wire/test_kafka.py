@@ -29,6 +29,8 @@ from raftnode.wire import Codec
 from raftnode.wire.envelope import decode_envelope
 from raftnode.wire.kafka import CODES_WITHOUT_NUMBER, TOPIC_ID
 
+pytestmark = pytest.mark.rule("P3")
+
 A = ReplicaKey(NodeId(1), uuid.UUID(int=101))
 B = ReplicaKey(NodeId(2), uuid.UUID(int=102))
 CODEC = Codec(lambda data, *, allow_partial_tail=False: ())

@@ -116,6 +116,7 @@ def test_bytes_after_the_end_are_refused():
         reader(b"a").finish()
 
 
+@pytest.mark.rule("S5")
 @pytest.mark.parametrize(("node_id", "raw"), [(-1, bytes(15) + b"\x01"), (3, bytes(16))])
 def test_an_identity_is_whole(node_id: int, raw: bytes):
     """S5: neither a negative id nor the UUID that stands for none."""

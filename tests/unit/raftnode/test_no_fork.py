@@ -1,0 +1,42 @@
+"""No fork in a process that has threads or an event loop: a child would inherit their locks."""
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.rule("S29")
+
+ROOT = Path(__file__).resolve().parents[3]
+FORKS = {"fork", "forkpty", "multiprocessing", "ProcessPoolExecutor", "set_start_method"}
+
+
+def names_in(path: Path) -> set[str]:
+    found = set[str]()
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
+                found |= set(name.split("."))
+            case ast.ImportFrom(module=str(module)):
+                found |= set(module.split("."))
+            case _:
+                pass
+    return found
+
+
+def test_nothing_that_a_node_or_the_operator_runs_forks():
+    sources = [
+        path
+        for package in ("raftnode/raftnode", "operator/kraftquorum_operator")
+        for path in (ROOT / package).rglob("*.py")
+        if "testing" not in path.parts
+    ]
+    assert len(sources) > 100
+    assert {str(path): found for path in sources if (found := FORKS & names_in(path))} == {}
+
+
+def test_ruff_refuses_a_fork_everywhere():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    banned = settings["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
+    assert banned["os.fork"]["msg"].startswith("S29")

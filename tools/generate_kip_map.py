@@ -1,0 +1,169 @@
+"""Write docs/reference/kip-map.md: every row of the documents, every rule of ours, their tests.
+
+What a row asks, how far it is built and where stands in docs/reference/kip-map.toml. Which
+tests check it is said by the tests themselves:
+
+- `@pytest.mark.rule("P28", "S13")` on a test, or `pytestmark` for all tests of a file;
+- the first line of a golden script, up to its colon: `# S7, P9: removed, but ...`;
+- the name of a mutant, a string of a test's file: `"P8-votes-for-a-shorter-log"`.
+
+Tests are read, not imported: it takes no time and needs nothing that they need.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+ROWS = ROOT / "docs" / "reference" / "kip-map.toml"
+PAGE = ROOT / "docs" / "reference" / "kip-map.md"
+HOMES = (ROOT / "raftnode" / "raftnode", ROOT / "operator" / "kraftquorum_operator", ROOT)
+MUTANT = re.compile(r"([PS]\d+)-[a-z][A-Za-z-]+")
+STATES = ("built", "partly", "not yet", "not built", "nothing to build")
+
+HEAD = """\
+<!-- Made by tools/generate_kip_map.py from kip-map.toml and the tests; do not edit. -->
+
+# From the documents to the code
+
+Five documents say what the protocol is to be. This page says, for each thing that they ask,
+whether it is there, where, what is different and why, and which tests check it: the tests
+themselves say so. A test fails when a row that is built has no test, or a test names no row.
+
+The documents: **A** KIP-595 (the protocol), **B** KIP-856 (disk failure and recovery), **C**
+KIP-642 (dynamic reassignment), **D** a diff of KIP-595, **E** a blog post on the protocol.
+Where they disagree, the sentence says which one we follow. They leave ways to lose data open:
+against those are [our own rules](#our-own-rules-identity), which come on top and win.
+
+*Built* means that the rule is kept, in whatever form; *partly* says what is missing; *not yet*
+is planned; *not built* is left out on purpose, and says why.
+"""
+
+LEFT_OUT = """\
+## Left out on purpose
+
+**Degrading voters that shut down** (C). KIP-642 wants a voter that stops to be made an
+observer first. Then every restart is two voter changes, with a smaller set in between: a
+rolling restart of three voters would run on two, of which none may fail, three times. Whoever
+stops all nodes would shrink the set down to the last one, and that one's disk would then be the
+only one to have what is acknowledged meanwhile. A voter that restarts keeps its disk and its
+place here; the others are a majority without it. How many voters there are is what the
+resource says, and only a voter that leaves for good is removed.
+
+**DiscoverBrokers** (C). The gossip would spread addresses, and the KIP gives no format for its
+messages. Addresses are solved otherwise: each node has a DNS name that outlives its pod, the
+voter records carry endpoints, every answer names the leader's, and bootstrap servers help
+where all of these are old. Identity never comes from an address (S6), so gossip would be
+one more source of wrong advice and of nothing that is needed.
+
+**Kafka's TCP protocol.** The bodies between peers are Kafka's messages, in an envelope of ours,
+each in one version. Clients and tools use HTTP. Kafka's tools and controllers cannot connect.
+"""
+
+
+def rows() -> dict[str, dict[str, Any]]:
+    """Every row by its number, in order."""
+    return tomllib.loads(ROWS.read_text(encoding="utf-8"))
+
+
+def claims() -> dict[str, list[str]]:
+    """What the tests say: by row the tests that check it, `path` or `path::name`."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        for test, row in _claims_of(ast.parse(path.read_text(encoding="utf-8"))):
+            found[row].add(f"{name}::{test}" if test else name)
+    for path in sorted((ROOT / "tests").rglob("testdata/*.txt")):
+        first = path.read_text(encoding="utf-8").partition("\n")[0].partition(":")[0]
+        for row in re.findall(r"\b[PS]\d+\b", first):
+            found[row].add(path.relative_to(ROOT).as_posix())
+    return {row: sorted(tests) for row, tests in found.items()}
+
+
+def _claims_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.FunctionDef(name=test, decorator_list=marks)
+                | ast.AsyncFunctionDef(name=test, decorator_list=marks)
+            ):
+                for mark in marks:
+                    yield from ((test, row) for row in _marked(mark))
+            case ast.Assign(targets=[ast.Name(id="pytestmark")], value=value):
+                for mark in ast.walk(value):
+                    yield from (("", row) for row in _marked(mark))
+            case ast.Constant(value=str(text)):
+                if (mutant := MUTANT.fullmatch(text)) is not None:
+                    yield text, mutant[1]
+            case _:
+                pass
+
+
+def _marked(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Call(func=ast.Attribute(attr="rule"), args=names):
+            return [ast.literal_eval(name) for name in names]
+        case _:
+            return []
+
+
+def render() -> str:
+    """Make the page."""
+    return "\n".join(_page()).rstrip() + "\n"
+
+
+def _page() -> Iterator[str]:
+    table, tests = rows(), claims()
+    yield HEAD
+    yield "| | " + " | ".join(STATES) + " | |\n|---|" + "---|" * (len(STATES) + 1)
+    for kind, what in (("P", "rows of the documents"), ("S", "rules of our own")):
+        states = Counter(row["state"] for name, row in table.items() if name[0] == kind)
+        counts = " | ".join(str(states[state]) for state in STATES)
+        yield f"| {what} | {counts} | {states.total()} |"
+    missing = [
+        f"[{name}](#{name.lower()}) {row['state']}"
+        for name, row in table.items()
+        if row["state"] in {"partly", "not yet", "not built"}
+    ]
+    yield f"\nNot or not wholly there: {', '.join(missing)}.\n"
+    group = ""
+    for name, row in table.items():
+        title = row["group"] if name[0] == "P" else f"Our own rules: {row['group'].lower()}"
+        if title != group:
+            group = title
+            yield f"## {group}\n"
+        yield from _row(name, row, tests.get(name, []))
+    yield LEFT_OUT
+
+
+def _row(name: str, row: dict[str, Any], tests: list[str]) -> Iterator[str]:
+    yield f"### {name}\n"
+    asks = row["asks"]
+    yield (asks if asks.endswith(".") else f"{asks}.") + "\n"
+    state = f"**{row['state'].capitalize()}**"
+    if "differs" in row:
+        state += f": {row['differs']}"
+    facts = [f"- {state}."]
+    if "from" in row:
+        facts.append(f"- From {', '.join(row['from'])}.")
+    if "where" in row:
+        facts.append(f"- Code: {', '.join(f'`{file}`' for file in row['where'])}.")
+    yield "\n".join(facts)
+    files: dict[str, list[str]] = defaultdict(list)
+    for test in tests:
+        path, _, function = test.partition("::")
+        files[path] += [f"`{function}`"] if function else []
+    for path, functions in files.items():
+        yield f"- `{path}`" + (f": {', '.join(functions)}" if functions else "")
+    yield ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), encoding="utf-8")
+    print(f"written: {PAGE.name}")

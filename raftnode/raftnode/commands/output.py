@@ -37,7 +37,9 @@ EXIT_CODE_MEANINGS: dict[ExitCode | CommandExitCode, str] = {
     "file that a start makes again from them is missing or damaged. Delete it and start the node.",
     ExitCode.STORAGE_FAILED: "A write or an fsync failed. Replace the disk and the replica.",
     ExitCode.STORAGE_LOST: "The data directory is gone or is another one than was opened.",
-    ExitCode.STORAGE_CORRUPT: "Damage that a crash cannot explain. Replace the replica.",
+    ExitCode.STORAGE_CORRUPT: "Damage that a crash cannot explain. The log's files are kept beside "
+    "it, under a name that ends in `.quarantined`, and this storage is never opened again. Replace "
+    "the replica.",
     ExitCode.STORAGE_IDENTITY: "The storage UUID is not the same in its places. Replace the "
     "replica.",
     ExitCode.STORAGE_LOCKED: "Another process uses the data directory.",

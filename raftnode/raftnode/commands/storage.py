@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from raftnode.commands.output import print_fields, print_json, reporting, usage
+from raftnode.core.records import RAFT_VERSION
 from raftnode.core.state import Latch
 from raftnode.core.types import (
     Endpoint,
@@ -19,11 +20,12 @@ from raftnode.core.types import (
     format_directory_id,
     parse_directory_id,
 )
-from raftnode.errors import ConfigurationError
+from raftnode.errors import ConfigurationError, StorageCorruptError
 from raftnode.storage import formation, incarnation
 from raftnode.storage.directory import DataDirectory, format_storage
 from raftnode.storage.files import Files
 from raftnode.storage.identity import random_directory_id, read_identity
+from raftnode.storage.quarantine import read_mark
 
 app = typer.Typer(no_args_is_help=True, help="Make and look at a data directory.")
 
@@ -54,6 +56,15 @@ def format_directory(
             help="Form a quorum of these; the same list and --cluster-id on every one of them.",
         ),
     ] = None,
+    raft_version: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=2,
+            help="What a new quorum begins at: 0 static voters, 1 fixed ids, 2 any voters; the "
+            "same on every voter.",
+        ),
+    ] = RAFT_VERSION,
 ) -> None:
     """Format an empty directory, once; a formatted one is never changed.
 
@@ -68,13 +79,15 @@ def format_directory(
         if standalone:
             given = given or random_directory_id()
             own = Voter(ReplicaKey(NodeId(node_id), given))
-            latch = Latch(cluster_id or random_id(), VoterSet.of([own]))
+            latch = Latch(cluster_id or random_id(), VoterSet.of([own]), raft_version)
         elif initial_voters:
             if cluster_id is None:
                 raise usage("--initial-voters needs --cluster-id, the same on every voter")
             voters = parse_voters(initial_voters)
             given = _listed(voters, NodeId(node_id), given)
-            latch = Latch(cluster_id, voters)
+            latch = Latch(cluster_id, voters, raft_version)
+        if latch is None and raft_version != RAFT_VERSION:
+            raise usage("--raft-version is of a new quorum: give --standalone or --initial-voters")
         if log_dir.parent.is_dir() and not log_dir.exists():
             Files().mkdir(log_dir)  # durably: what is formatted must not vanish with its name
         key = format_storage(log_dir, NodeId(node_id), directory_id=given, latch=latch)
@@ -105,6 +118,9 @@ def info(
         if not log_dir.is_dir():
             raise ConfigurationError(f"--log-dir: {log_dir} is not a directory")
         files = Files()
+        reason = read_mark(files, log_dir)
+        if reason is not None:
+            raise StorageCorruptError(f"{reason}; this storage was set aside")
         found = read_identity(files, log_dir)
         latch = formation.read_latch(files, log_dir / formation.FILE_NAME)
         state = found.stored.state
@@ -150,8 +166,8 @@ def parse_voters(text: str) -> VoterSet:
         except ValueError as error:
             raise ConfigurationError(f"--initial-voters: {error}") from None
     found = VoterSet.of(voters)
-    if len(found) != len(voters):
-        raise ConfigurationError("--initial-voters: a voter is listed twice")
+    if len({key.node_id for key in found}) != len(voters):
+        raise ConfigurationError("--initial-voters: a node id is listed twice")
     return found
 
 

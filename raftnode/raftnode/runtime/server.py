@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import structlog
 
 from raftnode.core.types import NodeId
-from raftnode.errors import ExitCode, RaftnodeError, StorageError, StorageStaleError
+from raftnode.errors import (
+    ExitCode,
+    RaftnodeError,
+    StorageCorruptError,
+    StorageError,
+    StorageStaleError,
+)
 from raftnode.runtime.assembly import Running, running_node
 from raftnode.runtime.process import StopSignals, write_termination_message
 from raftnode.runtime.tasks import Tasks
@@ -100,19 +106,26 @@ class Node:
             DataDirectory.open, settings.log_dir, NodeId(settings.node_id), self._files
         )
         try:
-            log = await asyncio.to_thread(
-                directory.open_log,
-                LogSettings(segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms),
-            )
-            try:
-                await self._run_on(directory, log)
-            except BaseException:
-                with contextlib.suppress(RaftnodeError):
-                    log.close()
-                raise
-            log.close()
+            await self._run_in(directory)
+        except StorageCorruptError as error:
+            # A later start might not read there, and go on as if nothing had been found.
+            raise await asyncio.to_thread(directory.set_aside, error) from error
         finally:
             directory.close()
+
+    async def _run_in(self, directory: DataDirectory) -> None:
+        settings = self.settings
+        log = await asyncio.to_thread(
+            directory.open_log,
+            LogSettings(segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms),
+        )
+        try:
+            await self._run_on(directory, log)
+        except BaseException:
+            with contextlib.suppress(RaftnodeError):
+                log.close()
+            raise
+        log.close()
 
     async def _run_on(self, directory: DataDirectory, log: Log) -> None:
         tasks = Tasks(self._fail)

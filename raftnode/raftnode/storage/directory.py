@@ -18,6 +18,8 @@ from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import NodeId, ReplicaKey
 from raftnode.errors import (
     ConfigurationError,
+    StorageCorruptError,
+    StorageError,
     StorageIdentityError,
     StorageLostError,
 )
@@ -45,6 +47,7 @@ from raftnode.storage.identity import (
 from raftnode.storage.incarnation import Incarnation
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.meta_properties import MetaProperties, check_cluster_id
+from raftnode.storage.quarantine import quarantine, refuse_quarantined
 from raftnode.storage.snapshots import Snapshots
 
 _NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -112,24 +115,40 @@ class DataDirectory:
             StorageLockedError: another process uses it.
             StorageIdentityError: the UUID is missing or different somewhere (S2).
             StorageStaleError: it was told that it went back in time, now or earlier (S3).
-            StorageCorruptError: one of its files is damaged.
+            StorageCorruptError: one of its files is damaged, now or earlier; its log was set
+                aside (`quarantine`).
             StorageFailedError: the disk failed, is full, or has turned read-only.
         """
         files = Files() if files is None else files
         lock = _lock(files, path)
         try:
-            unfinished = read_unfinished_format(files, path)
-            if unfinished is not None:
-                write_format(files, path, unfinished)
-            elif is_empty(files.listdir(path)):
-                own = ReplicaKey(node_id, random_directory_id(make_id))
-                write_format(files, path, Format(own))
-            found = read_identity(files, path)
-            directory = cls(files, path, lock, found.meta, found.stored.state)
-            directory._start(node_id)
+            refuse_quarantined(files, path)
+            try:
+                return cls._open(files, path, lock, node_id, make_id)
+            except StorageCorruptError as error:
+                raise quarantine(files, path, str(error)) from error
         except BaseException:
             lock.close()
             raise
+
+    @classmethod
+    def _open(
+        cls,
+        files: Files,
+        path: Path,
+        lock: File,
+        node_id: NodeId,
+        make_id: Callable[[], uuid.UUID],
+    ) -> DataDirectory:
+        unfinished = read_unfinished_format(files, path)
+        if unfinished is not None:
+            write_format(files, path, unfinished)
+        elif is_empty(files.listdir(path)):
+            own = ReplicaKey(node_id, random_directory_id(make_id))
+            write_format(files, path, Format(own))
+        found = read_identity(files, path)
+        directory = cls(files, path, lock, found.meta, found.stored.state)
+        directory._start(node_id)
         return directory
 
     def _start(self, node_id: NodeId) -> None:
@@ -223,6 +242,18 @@ class DataDirectory:
         """
         self.check_identity()
         stale_mark.write_stale_mark(self._files, self._root / stale_mark.FILE_NAME, reason)
+
+    def set_aside(self, error: StorageCorruptError) -> StorageCorruptError:
+        """Never open this storage again: it is damaged. The log must be closed.
+
+        Returns:
+            The error to raise: with where the files are now.
+        """
+        try:
+            self.check_identity()
+        except StorageError as lost:
+            return StorageCorruptError(f"{error}; its files were not set aside: {lost}")
+        return quarantine(self._files, self._root, str(error))
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Remember the cluster, once; the same again is fine.

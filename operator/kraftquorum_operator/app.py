@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
+from importlib.metadata import version
 
 import prometheus_client
 
@@ -38,7 +40,10 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
             identity=settings.identity,
             duration_s=settings.lease_duration_s,
         )
-        metrics = Metrics()
+        metrics = Metrics(version("kraftquorum"))
+        prometheus_client.ProcessCollector(registry=metrics.registry)
+        kube.on_request = partial(metrics.request, "kubernetes")
+        nodes.on_request = partial(metrics.request, "node")
         if settings.metrics_port:
             server, thread = prometheus_client.start_http_server(
                 settings.metrics_port, settings.metrics_host, metrics.registry

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from collections import Counter as Tally
+from typing import get_args
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+
+from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.copies import copied_voters
 from kraftquorum_operator.observe.snapshot import Snapshot
-from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath
-from kraftquorum_operator.report.conditions import QUORUM_LOST, fault_tolerance
+from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait, beneath
+from kraftquorum_operator.report.conditions import CONDITIONS, QUORUM_LOST, fault_tolerance
+from kraftquorum_operator.report.operations import operations
+from raftnode.errors import ExitCode
 
 QUORUM = ("namespace", "quorum")
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+ACTIONS = tuple(kind.__name__ for kind in get_args(Action))
+RESULTS = ("action", "wait", "done", "error", "standby")
+DISK_EXITS = frozenset(
+    {
+        ExitCode.STORAGE_FAILED,
+        ExitCode.STORAGE_LOST,
+        ExitCode.STORAGE_CORRUPT,
+        ExitCode.STORAGE_IDENTITY,
+        ExitCode.STORAGE_FULL,
+        ExitCode.STORAGE_STALE,
+    }
+)
+"""Exit codes of a node that speak of its disk."""
 
 
 class Metrics:
     """All metrics of one operator, in a registry of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: str = "") -> None:
         self.registry = CollectorRegistry()
         registry = self.registry
         self.reconciles = Counter(
@@ -80,17 +99,73 @@ class Metrics:
             QUORUM,
             registry=registry,
         )
+        self.conditions = Gauge(
+            "kraftquorum_condition",
+            "1 for a condition of the resource that is True, 0 for one that is False.",
+            (*QUORUM, "condition"),
+            registry=registry,
+        )
+        self.operations = Gauge(
+            "kraftquorum_operations",
+            "Operations under way, by kind and by the step that each is at.",
+            (*QUORUM, "operation", "step"),
+            registry=registry,
+        )
+        self.voters_unlike_spec = Gauge(
+            "kraftquorum_voters_unlike_spec",
+            "Voters that are missing, not wanted, or twice there with one node id.",
+            QUORUM,
+            registry=registry,
+        )
+        self.replacements_open = Gauge(
+            "kraftquorum_replacements_open",
+            "Node ids with two voters: the new storage is in, the old one not out yet (S23).",
+            QUORUM,
+            registry=registry,
+        )
+        self.storage_gone = Gauge(
+            "kraftquorum_voters_storage_gone",
+            "Voters whose storage is known to be lost, not just silent.",
+            QUORUM,
+            registry=registry,
+        )
+        self.storage_failing = Gauge(
+            "kraftquorum_pods_storage_failing",
+            "Pods that ended with an exit code of their disk and have not been ready since.",
+            QUORUM,
+            registry=registry,
+        )
+        self.api_requests = Counter(
+            "kraftquorum_api_requests_total",
+            "Requests to the API server (by verb and class of status) and to nodes (by what was "
+            "asked and what came of it).",
+            ("server", "request", "result"),
+            registry=registry,
+        )
+        self.api_request_seconds = Histogram(
+            "kraftquorum_api_request_seconds",
+            "Seconds from a request to its answer or its failure.",
+            ("server", "request"),
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.info = Info("kraftquorum_operator", "This operator: version.", registry=registry)
+        self.info.info({"version": version})
         self.active = Gauge(
             "kraftquorum_operator_active",
             "1 while this operator holds the Lease.",
             registry=registry,
         )
         self._guards: dict[tuple[str, str], str] = {}
+        self._steps: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._begun: set[tuple[str, str]] = set()
 
-    def observe(self, seen: Snapshot, wanted: int, decision: Decision, now_s: float) -> None:
+    def observe(self, seen: Snapshot, spec: QuorumSpec, decision: Decision, now_s: float) -> None:
         """Show one observation and the decision on it."""
         key = (seen.namespace, seen.name)
-        quorum = seen.quorum
+        quorum, wanted = seen.quorum, spec.voters
+        if key not in self._begun:
+            self._begin(key)
         self.last_reconcile.labels(*key).set(now_s)
         self.voters_wanted.labels(*key).set(wanted)
         self.voters.labels(*key).set(len(quorum.voters) if quorum else 0)
@@ -110,8 +185,44 @@ class Metrics:
         if guard is not None:
             self._guards[key] = guard
             self.blocked.labels(*key, guard).set(1)
+        for name, judge in CONDITIONS.items():
+            self.conditions.labels(*key, name).set(judge(seen, wanted, decision)[0])
+        self._observe_storage(key, seen, wanted)
+        self._observe_operations(key, spec, seen)
         result = "wait" if guard else "done" if isinstance(decision, Done) else "action"
         self.reconciles.labels(*key, result).inc()
+
+    def request(self, server: str, request: str, result: str, seconds: float) -> None:
+        """Note one request to the API server or to a node."""
+        self.api_requests.labels(server, request, result).inc()
+        self.api_request_seconds.labels(server, request).observe(seconds)
+
+    def _begin(self, key: tuple[str, str]) -> None:
+        """Show counters at 0: a rate misses what a series begins with."""
+        self._begun.add(key)
+        for result in RESULTS:
+            self.reconciles.labels(*key, result)
+        for action in ACTIONS:
+            self.actions.labels(*key, action, "done")
+
+    def _observe_storage(self, key: tuple[str, str], seen: Snapshot, wanted: int) -> None:
+        voters = seen.quorum.replicas if seen.quorum else seen.known_voters()
+        ids = Tally(replica.node_id for replica in voters)
+        missing = set(range(wanted)) - set(ids)
+        extra = sum(count - (node_id < wanted) for node_id, count in ids.items())
+        self.voters_unlike_spec.labels(*key).set(len(missing) + extra)
+        self.replacements_open.labels(*key).set(sum(count > 1 for count in ids.values()))
+        self.storage_gone.labels(*key).set(sum(map(seen.is_storage_gone, voters)))
+        failing = sum(pod.exit_code in DISK_EXITS and not pod.ready for pod in seen.pods)
+        self.storage_failing.labels(*key).set(failing)
+
+    def _observe_operations(self, key: tuple[str, str], spec: QuorumSpec, seen: Snapshot) -> None:
+        steps = Tally((one.kind, one.step) for one in operations(spec, seen, (), ""))
+        for gone in self._steps.get(key, set()) - set(steps):
+            self.operations.remove(*key, *gone)
+        self._steps[key] = set(steps)
+        for step, count in steps.items():
+            self.operations.labels(*key, *step).set(count)
 
     def labels_of(self) -> dict[str, tuple[str, ...]]:
         """The labels of each metric, for the reference page."""
@@ -119,38 +230,55 @@ class Metrics:
             "kraftquorum_reconciles": (*QUORUM, "result"),
             "kraftquorum_actions": (*QUORUM, "action", "result"),
             "kraftquorum_blocked": (*QUORUM, "guard"),
+            "kraftquorum_condition": (*QUORUM, "condition"),
+            "kraftquorum_operations": (*QUORUM, "operation", "step"),
+            "kraftquorum_reconcile_seconds": QUORUM,
+            "kraftquorum_api_requests": ("server", "request", "result"),
+            "kraftquorum_api_request_seconds": ("server", "request"),
+            "kraftquorum_operator": ("version",),
             "kraftquorum_operator_active": (),
         }
-        return named | dict.fromkeys(
-            (
-                "kraftquorum_reconcile_seconds",
-                "kraftquorum_voters_wanted",
-                "kraftquorum_voters",
-                "kraftquorum_voters_caught_up",
-                "kraftquorum_fault_tolerance",
-                "kraftquorum_quorum_lost",
-                "kraftquorum_voters_on_copied_volumes",
-                "kraftquorum_leader_epoch",
-                "kraftquorum_last_reconcile_timestamp_seconds",
-            ),
-            QUORUM,
+        plain = (
+            "voters_wanted",
+            "voters",
+            "voters_caught_up",
+            "voters_unlike_spec",
+            "voters_storage_gone",
+            "voters_on_copied_volumes",
+            "replacements_open",
+            "pods_storage_failing",
+            "fault_tolerance",
+            "quorum_lost",
+            "leader_epoch",
+            "last_reconcile_timestamp_seconds",
         )
+        return named | dict.fromkeys((f"kraftquorum_{name}" for name in plain), QUORUM)
 
     def forget(self, namespace: str, quorum: str) -> None:
-        """Drop the gauges of a quorum that is gone."""
+        """Drop all series of a quorum that is gone: names come and go without bound."""
         key = (namespace, quorum)
-        guard = self._guards.pop(key, None)
-        if guard is not None:
-            self.blocked.remove(*key, guard)
-        gauges = (
+        self._guards.pop(key, None)
+        self._steps.pop(key, None)
+        self._begun.discard(key)
+        labels = {"namespace": namespace, "quorum": quorum}
+        for metric in (
+            self.reconciles,
+            self.reconcile_seconds,
+            self.actions,
+            self.blocked,
+            self.conditions,
+            self.operations,
             self.voters_wanted,
             self.voters,
             self.voters_caught_up,
+            self.voters_unlike_spec,
+            self.voters_copied,
+            self.storage_gone,
+            self.storage_failing,
+            self.replacements_open,
             self.fault_tolerance,
             self.quorum_lost,
-            self.voters_copied,
             self.leader_epoch,
             self.last_reconcile,
-        )
-        for gauge in gauges:
-            gauge.remove_by_labels({"namespace": namespace, "quorum": quorum})
+        ):
+            metric.remove_by_labels(labels)

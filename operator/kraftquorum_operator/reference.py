@@ -120,11 +120,13 @@ def metrics_page() -> str:
     labels = {name: ", ".join(values) for name, values in metrics.labels_of().items()}
     rows: list[str] = []
     for metric in found:
-        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        name = metric.name + {"counter": "_total", "info": "_info"}.get(metric.type, "")
         labelled = labels.get(metric.name, "")
         rows.append(f"| `{name}` | {metric.type} | {labelled} | {_cell(metric.documentation)} |")
     return (
-        f"{NOTICE}\n# Metrics of the operator\n\nOn `/metrics` of `KRAFTQUORUM_METRICS_PORT`.\n\n"
+        f"{NOTICE}\n# Metrics of the operator\n\nOn `/metrics` of `KRAFTQUORUM_METRICS_PORT`; "
+        "what may change and how many series there are: [metrics](metrics.md). "
+        "`process_resident_memory_bytes` and the like are there, too.\n\n"
         "| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,6 +74,8 @@ class KubeClient:
     def __init__(self, configuration: Configuration, timeout_s: float) -> None:
         self._api = cast("Any", ApiClient(configuration))
         self._timeout_s = timeout_s
+        self.on_request: Callable[[str, str, float], None] = lambda _method, _result, _seconds: None
+        """Told of each request: its verb, the class of its status, and how long it took."""
 
     @classmethod
     async def connect(cls, kubeconfig: str | None, timeout_s: float) -> KubeClient:
@@ -268,6 +272,7 @@ class KubeClient:
         content_type: str = JSON,
     ) -> Body:
         headers = {"Accept": JSON, "Content-Type": content_type}
+        result, started = "unreachable", time.monotonic()
         try:
             prepared = await self._api.param_serialize(
                 method,
@@ -279,9 +284,12 @@ class KubeClient:
             )
             response = await self._api.call_api(*prepared, _request_timeout=self._timeout_s)
             raw = cast("bytes", await response.read())
+            result = _class_of(int(response.status))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             msg = f"{method} {url}: {type(error).__name__}: {error}"
             raise KubeUnavailableError(0, "Unreachable", msg) from error
+        finally:
+            self.on_request(method, result, time.monotonic() - started)
         status = int(response.status)
         try:
             answer = cast("Body", json.loads(raw)) if raw else {}
@@ -290,6 +298,11 @@ class KubeClient:
         if status < 300:
             return answer
         raise _error(status, answer, f"{method} {url}")
+
+
+def _class_of(status: int) -> str:
+    """A status as a metric's label: those that mean something to us by themselves."""
+    return str(status) if status in {404, 409, 410, 429} else f"{status // 100}xx"
 
 
 def _error(status: int, answer: Body, what: str) -> KubeError:

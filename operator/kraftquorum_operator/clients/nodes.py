@@ -7,7 +7,8 @@ other, so that what is meant for one replica is never carried on to another.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -68,6 +69,8 @@ class HttpNodes:
     """`NodeApi` over one `QuorumClient` for each address."""
 
     def __init__(self, timeout_s: float) -> None:
+        self.on_request: Callable[[str, str, float], None] = lambda _asked, _result, _seconds: None
+        """Told of each request: what was asked, what came of it, and how long it took."""
         self._timeout_ms = int(timeout_s * 1000)
         self._clients: dict[str, QuorumClient] = {}
 
@@ -79,27 +82,27 @@ class HttpNodes:
 
     async def node(self, address: str) -> NodeInfo:
         """What the replica knows of itself."""
-        async with self._at(address) as client:
+        async with self._at(address, "node") as client:
             return await client.describe_node(Endpoint.parse(address))
 
     async def quorum(self, address: str) -> QuorumInfo:
         """DescribeQuorum, confirmed by a majority; only the leader answers."""
-        async with self._at(address) as client:
+        async with self._at(address, "quorum") as client:
             return await client.describe_quorum(confirmed=True)
 
     async def form(self, address: str, request: FormRequest) -> None:
         """Send the latch to a blank replica."""
-        async with self._at(address) as client:
+        async with self._at(address, "form") as client:
             await client.form(Endpoint.parse(address), request)
 
     async def join(self, address: str, request: JoinRequest) -> None:
         """Send the cluster id to a blank replica."""
-        async with self._at(address) as client:
+        async with self._at(address, "join") as client:
             await client.join(Endpoint.parse(address), request)
 
     async def add_voter(self, address: str, request: AddVoterRequest) -> None:
         """AddVoter; returns once it is committed."""
-        async with self._at(address) as client:
+        async with self._at(address, "add_voter") as client:
             await client.add_voter(
                 request.voter,
                 request.expected,
@@ -109,19 +112,20 @@ class HttpNodes:
 
     async def remove_voter(self, address: str, request: RemoveVoterRequest) -> None:
         """RemoveVoter; returns once it is committed."""
-        async with self._at(address) as client:
+        async with self._at(address, "remove_voter") as client:
             await client.remove_voter(
                 request.voter, request.expected, timeout_ms=request.timeout_ms
             )
 
     async def resign(self, address: str, request: ResignRequest) -> None:
         """Have the leader hand over."""
-        async with self._at(address) as client:
+        async with self._at(address, "resign") as client:
             await client.resign(preferred=request.preferred)
 
     @asynccontextmanager
-    async def _at(self, address: str) -> AsyncGenerator[QuorumClient]:
+    async def _at(self, address: str, asked: str) -> AsyncGenerator[QuorumClient]:
         """The client of an address, with its errors as the operator's."""
+        result, started = "cancelled", time.monotonic()
         client = self._clients.pop(address, None)
         if client is None:
             client = await QuorumClient(
@@ -136,9 +140,15 @@ class HttpNodes:
             await self._clients.pop(oldest).__aexit__(None, None, None)
         try:
             yield client
+            result = "done"
         except RefusedError as error:
+            result = "refused"
             raise NodeRefusedError(error.error, str(error)) from error
         except OutcomeUnknownError as error:
+            result = "unknown"
             raise NodeUnreachableError(str(error), outcome="unknown") from error
         except ClientError as error:
+            result = "unreachable"
             raise NodeUnreachableError(str(error)) from error
+        finally:
+            self.on_request(asked, result, time.monotonic() - started)

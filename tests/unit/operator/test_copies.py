@@ -33,6 +33,8 @@ from kraftquorum_operator.testing.snapshots import (
 )
 from kraftquorum_operator.testing.world import World
 
+pytestmark = pytest.mark.rule("S3")
+
 SPEC = spec(voters=3)
 
 
@@ -86,11 +88,11 @@ def test_it_counts_in_no_majority_and_shows() -> None:
     assert found["VolumeFromCopy"].reason == "ClaimIsTheRecordedOne"
     assert "2-a2" in found["VolumeFromCopy"].message
     metrics = Metrics()
-    metrics.observe(seen, 3, Done("x"), 0)
+    metrics.observe(seen, spec(voters=3), Done("x"), 0)
     labels = {"namespace": "test", "quorum": "demo"}
     name = "kraftquorum_voters_on_copied_volumes"
     assert metrics.registry.get_sample_value(name, labels) == 1
-    metrics.observe(healthy(), 3, Done("x"), 0)
+    metrics.observe(healthy(), spec(voters=3), Done("x"), 0)
     assert metrics.registry.get_sample_value(name, labels) == 0
 
 
@@ -168,6 +170,7 @@ def test_a_voter_that_is_not_caught_up_is_not_recorded_yet() -> None:
     assert [name for name, _, _ in decision.claims] == ["data-demo-0", "data-demo-1"]
 
 
+@pytest.mark.rule("S18")
 def test_a_resource_made_again_over_its_old_claims_finds_them_recorded() -> None:
     """S18: the claims carry their own UIDs; only the new StatefulSet has no records."""
     seen = healthy()
@@ -210,6 +213,7 @@ def test_a_removed_replica_on_a_copied_volume_is_not_added_again() -> None:
     assert decision.guard == "claim_is_the_recorded_one"
 
 
+@pytest.mark.rule("S25")
 def test_a_retained_claim_is_used_again() -> None:
     """S25: scaled away and back, on the claim that it was recorded on."""
     observer = replace(voter(3), silent_since_ms=NOW_MS)

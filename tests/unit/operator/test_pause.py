@@ -86,7 +86,7 @@ def test_the_metric_of_a_lost_quorum_is_not_hidden_by_a_pause() -> None:
     metrics = Metrics()
 
     def lost(seen: Snapshot) -> float | None:
-        metrics.observe(seen, 3, decide(spec(voters=3, pause=True), seen, NOW_MS), 0)
+        metrics.observe(seen, spec(voters=3), decide(spec(voters=3, pause=True), seen, NOW_MS), 0)
         labels = {"namespace": seen.namespace, "quorum": seen.name}
         return metrics.registry.get_sample_value("kraftquorum_quorum_lost", labels)
 

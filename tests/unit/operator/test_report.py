@@ -151,10 +151,10 @@ def test_only_the_guard_that_blocks_now_is_in_the_metric() -> None:
             if sample.name == "kraftquorum_blocked"
         }
 
-    metrics.observe(healthy(), 3, Wait("node_answers", "x"), 0)
-    metrics.observe(healthy(), 3, Wait("never_rebootstrap", "x"), 0)
+    metrics.observe(healthy(), spec(voters=3), Wait("node_answers", "x"), 0)
+    metrics.observe(healthy(), spec(voters=3), Wait("never_rebootstrap", "x"), 0)
     assert blocked() == {"never_rebootstrap": 1}
-    metrics.observe(healthy(), 3, Done("x"), 0)
+    metrics.observe(healthy(), spec(voters=3), Done("x"), 0)
     assert blocked() == {}
     metrics.forget("test", "demo")
     named = {metric.name for metric in metrics.registry.collect()}

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from kraftquorum_pipeline.errors import CorruptError
 from kraftquorum_pipeline.schema import HEADERS, KIND_DATA, TIMESTAMP
-from kraftquorum_pipeline.source.rows import ROWS_MAX, Columns, Row, finish, table_of
+from kraftquorum_pipeline.source.rows import ROWS_MAX, Columns, Row, corrupt_row, finish, table_of
 from raftnode.errors import DecodeError
 from raftnode.storage.batch import HEADER_BYTES, BatchHeader, iter_records
 
@@ -80,7 +81,7 @@ class Collector:
         """Give out what was taken in, and begin anew.
 
         Raises:
-            DecodeError: records that are not well formed, naming the batch.
+            CorruptError: records that are not well formed, unless they are left out.
             ValueFormatError: a key or a value is not what the shape says.
         """
         if not self._headers:
@@ -111,14 +112,28 @@ class Collector:
         view = memoryview(data)
         for header, at in zip(headers, starts, strict=True):
             try:
-                for record in iter_records(view[at : at + header.size]):
-                    if self.start <= record.offset < self.end:
-                        place = (record.offset, record.epoch, record.timestamp_ms)
-                        row = Row(*place, KIND_DATA, record.key, record.value, record.headers)
-                        rows.append(row)
+                records = [
+                    Row(
+                        *(record.offset, record.epoch, record.timestamp_ms, KIND_DATA),
+                        *(record.key, record.value, record.headers),
+                    )
+                    for record in iter_records(view[at : at + header.size])
+                    if self.start <= record.offset < self.end
+                ]
             except DecodeError as error:
-                raise DecodeError(f"in the batch at offset {header.base_offset}: {error}") from None
+                rows += self._left_out(header, str(error))
+            else:
+                rows += records
         return table_of(rows, self.shape, self.source)
+
+    def _left_out(self, header: BatchHeader, reason: str) -> list[Row]:
+        offset = max(int(header.base_offset), self.start)
+        end = min(int(header.end_offset), self.end)
+        if end <= offset:
+            return []
+        if not self.shape.skip_corrupt:
+            raise CorruptError(self.source, reason, offset)
+        return [corrupt_row(offset, end, self.source, -1, reason)]
 
 
 def _quick(data: bytes, headers: list[BatchHeader], starts: list[int]) -> Columns:

@@ -1,0 +1,73 @@
+"""What is known to be committed, from the files of the replicas alone. Pure.
+
+No file says where the high watermark was, so it is worked out again from what each voter
+holds durably. A record of epoch E counts as committed if a majority of the voters holds it, and
+
+- a majority of the voters still is in epoch E: they had it from E's own leader; or
+- the directories of all voters are there, and every voter whose log reached a later epoch has
+  the record too: whoever could win an election then has it.
+
+Neither holds: only what a snapshot covers is known, since snapshots are made of committed
+records only. This never says too much; with directories missing it may say too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class VoterLog:
+    """What the directory of one voter holds.
+
+    Attributes:
+        epoch: that the voter is in, by its vote file.
+        epochs: (epoch, first offset) of what its log holds, in order.
+        end: one past the last offset that it knew to be durable.
+    """
+
+    epoch: int
+    epochs: tuple[tuple[int, int], ...]
+    end: int
+
+    @property
+    def last_epoch(self) -> int:
+        """Of the last durable record; -1: there is none."""
+        return max((epoch for epoch, start in self.epochs if start < self.end), default=-1)
+
+    def end_of(self, epoch: int) -> int:
+        """One past the last record of an epoch; 0: it has none."""
+        for place, (one, start) in enumerate(self.epochs):
+            if one == epoch and start < self.end:
+                following = self.epochs[place + 1 :]
+                return min(following[0][1], self.end) if following else self.end
+        return 0
+
+
+def committed_end(logs: Sequence[VoterLog], voters: int) -> int | None:
+    """One past the last record that is known to be committed; None: nothing is known.
+
+    Args:
+        logs: of the voters whose directories are there, one each.
+        voters: how many voters there are.
+    """
+    majority = voters // 2 + 1
+    if len(logs) < majority or not voters:
+        return None
+    newest = max(log.last_epoch for log in logs)
+    if newest < 0:
+        return 0
+    if sum(log.epoch == newest for log in logs) >= majority:
+        holding = sorted((log.end_of(newest) for log in logs if log.epoch == newest), reverse=True)
+        if holding[majority - 1]:
+            return holding[majority - 1]
+    if len(logs) < voters:
+        return None
+    for epoch in sorted({epoch for log in logs for epoch, _ in log.epochs}, reverse=True):
+        held = sorted((log.end_of(epoch) for log in logs), reverse=True)[majority - 1]
+        later = [log.end_of(epoch) for log in logs if log.last_epoch > epoch]
+        bound = min([held, *later])
+        if bound:
+            return bound
+    return 0

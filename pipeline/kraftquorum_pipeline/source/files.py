@@ -1,0 +1,267 @@
+"""A log in the files of its replicas: which of them to read, how far, and in which parts.
+
+The directories may be those of running nodes: nothing is locked or written. All parts come
+from one replica, the one that reaches furthest back of those that reach far enough.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kraftquorum_pipeline.audit.replicas import Piece as ReplicaPiece
+from kraftquorum_pipeline.audit.replicas import Replica, find_replicas
+from kraftquorum_pipeline.errors import ClusterIdError, CorruptError, OptionError, TrimmedError
+from kraftquorum_pipeline.source.committed import VoterLog, committed_end
+from kraftquorum_pipeline.source.filepart import FilePart, SnapshotPart
+from kraftquorum_pipeline.source.log import LogState, Part
+from kraftquorum_pipeline.source.options import Options
+from kraftquorum_pipeline.source.voters import voters_of
+from raftnode.core.types import NO_EPOCH, Epoch, Offset
+from raftnode.errors import ConfigurationError, DecodeError, RaftnodeError
+from raftnode.storage.batch import HEADER_BYTES, BatchHeader, read_header
+from raftnode.storage.epochs import EpochIndex, EpochStart
+from raftnode.storage.files import Files
+from raftnode.storage.index import SegmentIndex
+from raftnode.storage.indexfiles import read_index
+from raftnode.storage.inspection import Piece, PieceReader
+
+_LOOKS_MAX = 5
+"""How often running replicas are looked at again that changed their epochs under our eyes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was seen last."""
+
+    state: LogState
+    replica: Replica
+    epochs: EpochIndex
+
+
+class FileLog:
+    """The log under a path."""
+
+    def __init__(self, options: Options) -> None:
+        assert options.path is not None  # noqa: S101 - who makes one has looked
+        self._options = options
+        self._path = options.path
+        self._found: _Found | None = None
+
+    def look(self) -> LogState:
+        """See how far it reaches now."""
+        replicas = self._replicas()
+        cluster_id = self._cluster_id(replicas)
+        for _ in range(_LOOKS_MAX):
+            end = self._end(replicas)
+            if self._options.up_to == "end" or len(replicas) == 1:
+                break
+            again = self._replicas()
+            if _epochs(again) == _epochs(replicas):
+                break
+            replicas = again  # an election between the first directory and the last
+        else:
+            raise CorruptError(
+                str(self._path), "the replicas change epochs all the time; try later"
+            )
+        far_enough = [one for one in replicas if _durable(one) >= end]
+        replica = min(far_enough or replicas, key=lambda one: (_start(one), one.name))
+        epochs = EpochIndex(tuple(EpochStart(Epoch(e), Offset(o)) for e, o in replica.epochs))
+        state = LogState(str(replica.path), cluster_id, _start(replica), end)
+        self._found = _Found(state, replica, epochs)
+        return state
+
+    def parts(self, start: int, end: int) -> Sequence[Part]:
+        """Cut [start, end) into parts, at segments and at batches within them."""
+        found = self._seen()
+        found.state.check_start(start)
+        parts: list[Part] = []
+        if start < found.state.start:
+            snapshot = self._snapshot(found, end)
+            start = snapshot.end_offset
+            parts.append(snapshot)
+        parts += self._log_parts(found, start, end)
+        return parts
+
+    def epoch_of(self, offset: int) -> int | None:
+        """The epoch of a record, by `leader-epoch-checkpoint`."""
+        epoch = int(self._seen().epochs.epoch_at(Offset(offset)))
+        return None if epoch == NO_EPOCH else epoch
+
+    # -- inside ------------------------------------------------------------------------
+
+    def _seen(self) -> _Found:
+        if self._found is None:
+            self.look()
+        assert self._found is not None  # noqa: S101 - look() sets it or raises
+        return self._found
+
+    def _replicas(self) -> list[Replica]:
+        try:
+            replicas = find_replicas([self._path])
+        except ConfigurationError as error:
+            raise OptionError(f"path: {error}") from None
+        sound = [one for one in replicas if not one.findings]
+        if not sound or (len(sound) < len(replicas) and not self._options.skip_corrupt):
+            finding = next(one.findings[0] for one in replicas if one.findings)
+            raise CorruptError(finding.place.file, finding.reason)
+        return sound
+
+    def _cluster_id(self, replicas: Sequence[Replica]) -> str | None:
+        wanted = self._options.cluster_id
+        for one in replicas:
+            if one.cluster_id is None:
+                continue
+            if wanted is None:
+                wanted = one.cluster_id
+            if one.cluster_id != wanted:
+                reason = f"it is of cluster {one.cluster_id} and not of {wanted}"
+                raise ClusterIdError(str(one.path), reason)
+        return wanted
+
+    def _end(self, replicas: Sequence[Replica]) -> int:
+        if self._options.up_to == "end":
+            return max(_whole_end(one) for one in replicas)
+        snapshots = [end for one in replicas for end, _, _ in one.snapshots]
+        covered = max(snapshots, default=0)
+        newest = max(replicas, key=lambda one: (_log(one).last_epoch, _durable(one)))
+        if newest.key is None:
+            if covered:
+                return covered
+            raise OptionError(
+                f"{newest.path}: a log's directory alone does not tell what is committed; name the "
+                "replicas' data directories, or say upTo=end"
+            )
+        try:
+            voters = voters_of(newest)
+        except RaftnodeError as error:
+            raise CorruptError(str(newest.path), str(error)) from error
+        logs = {one.key: _log(one) for one in replicas if one.key in voters}
+        found = committed_end(list(logs.values()), len(voters))
+        if found is not None:
+            return max(found, covered)
+        if not voters or covered:
+            return covered
+        raise OptionError(
+            f"{self._path}: of {len(voters)} voters the directories of {len(logs)} are here, which "
+            "does not prove what is committed; name those of all, ask the nodes "
+            "(bootstrapServers), or say upTo=end"
+        )
+
+    def _snapshot(self, found: _Found, end: int) -> SnapshotPart:
+        replica, first = found.replica, found.state.start
+        for snapshot_end, _, path in replica.snapshots:
+            if snapshot_end >= first:
+                if snapshot_end > end:
+                    break
+                shape = self._options.shape(found.state.cluster_id)
+                return SnapshotPart(path, snapshot_end, shape)
+        raise TrimmedError(
+            str(replica.path),
+            f"the log begins at {first}, and no snapshot covers what was before and ends by {end}",
+            0,
+        )
+
+    def _log_parts(self, found: _Found, start: int, end: int) -> Iterator[FilePart]:
+        pieces = found.replica.pieces
+        expected = start
+        for number, piece in enumerate(pieces):
+            following = pieces[number + 1].base_offset if number + 1 < len(pieces) else end
+            low, high = max(start, piece.base_offset), min(end, following)
+            if low >= high:
+                continue
+            if low != expected:
+                break
+            expected = high
+            yield from self._piece_parts(found, piece, low, high)
+        if expected < end:
+            raise CorruptError(str(found.replica.path), "no segment holds it", expected)
+
+    def _piece_parts(
+        self, found: _Found, piece: ReplicaPiece, low: int, high: int
+    ) -> Iterator[FilePart]:
+        shape = self._options.shape(found.state.cluster_id)
+        cuts = list(self._cuts(piece, low, high))
+        for number, (base, position) in enumerate(cuts):
+            end = cuts[number + 1][0] if number + 1 < len(cuts) else high
+            known = found.epochs.truncated(Offset(end)).entries
+            keep = max(bisect_left(known, base, key=lambda one: one.start_offset) - 1, 0)
+            epochs = tuple((int(e.epoch), int(e.start_offset)) for e in known[keep:])
+            yield FilePart(piece.path, base, position, max(base, low), end, epochs, shape)
+
+    def _cuts(self, piece: ReplicaPiece, low: int, high: int) -> Iterator[tuple[int, int]]:
+        """Batches at which parts of a segment begin: (base offset, position), in order."""
+        files = Files()
+        path, base = Path(piece.path), Offset(piece.base_offset)
+        try:
+            index = read_index(files, path, base, times=False, torn=True)
+        except (DecodeError, RaftnodeError):
+            index = None
+        entry = None if index is None else index.lookup(Offset(low))
+        header = None if entry is None else _header(path, entry.position)
+        first = (int(base), 0)
+        if entry is not None and header is not None and header.last_offset == entry.last_offset:
+            first = int(header.base_offset), entry.position
+        yield first
+        if index is None:
+            return
+        position = first[1]
+        while True:
+            number = _first_at(index, position + self._options.partition_bytes)
+            if number == len(index) or index.entry(number).last_offset >= high:
+                return
+            position = index.entry(number).position
+            header = _header(path, position)
+            if header is None or header.last_offset != index.entry(number).last_offset:
+                return  # a wrong index costs parts, not rows
+            yield int(header.base_offset), position
+
+
+def _first_at(index: SegmentIndex, position: int) -> int:
+    return bisect_left(range(len(index)), position, key=lambda number: index.entry(number).position)
+
+
+def _header(path: Path, position: int) -> BatchHeader | None:
+    files = Files()
+    try:
+        file = files.open_to_read(path)
+        try:
+            return read_header(file.pread(HEADER_BYTES, position))
+        finally:
+            file.close()
+    except RaftnodeError:
+        return None
+
+
+def _start(replica: Replica) -> int:
+    return replica.pieces[0].base_offset if replica.pieces else 0
+
+
+def _durable(replica: Replica) -> int:
+    return max(replica.durable, _start(replica))
+
+
+def _log(replica: Replica) -> VoterLog:
+    epoch = -1 if replica.state is None else int(replica.state.epoch)
+    return VoterLog(epoch, replica.epochs, _durable(replica))
+
+
+def _epochs(replicas: Sequence[Replica]) -> list[tuple[str, int]]:
+    return [(one.name, -1 if one.state is None else int(one.state.epoch)) for one in replicas]
+
+
+def _whole_end(replica: Replica) -> int:
+    """One past the last whole batch."""
+    if not replica.pieces:
+        return 0
+    last = replica.pieces[-1]
+    files = Files()
+    piece = Piece(Path(last.path), Offset(last.base_offset), last.size)
+    reader = PieceReader(piece, end_offset=piece.base_offset)
+    for _ in reader.batches(files):
+        pass
+    if reader.damage is not None and reader.end_offset < replica.durable:
+        raise CorruptError(last.path, str(reader.damage.reason), int(reader.end_offset))
+    return int(reader.end_offset)

@@ -1,0 +1,82 @@
+"""What a log that can be read looks like to those who plan, whatever it lies in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from kraftquorum_pipeline.errors import TrimmedError
+
+
+class Part(Protocol):
+    """What one task reads; a value that can be pickled."""
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Read it, on whatever machine this is.
+
+        Raises:
+            SourceError: naming the source and the offset.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """A log as it was seen.
+
+    Attributes:
+        source: what errors name.
+        cluster_id: None: of a quorum that was never formed.
+        start: the first offset that is there.
+        end: one past the last committed one.
+    """
+
+    source: str
+    cluster_id: str | None
+    start: int
+    end: int
+
+    def check_start(self, offset: int) -> None:
+        """Refuse an offset that is not there any more, save 0: the state stands for what is gone.
+
+        Raises:
+            TrimmedError: it lies below the log's start.
+        """
+        if 0 < offset < self.start:
+            raise TrimmedError(
+                self.source,
+                f"the log begins at {self.start}: records from here to there are gone. Begin with "
+                "the state before it (startingOffset=earliest, and a new checkpoint)",
+                offset,
+            )
+
+
+class LogSource(Protocol):
+    """A quorum's log that can be planned."""
+
+    def look(self) -> LogState:
+        """See how far it reaches now.
+
+        Raises:
+            SourceError: it cannot be read, or is another cluster's than the one asked for.
+        """
+        ...
+
+    def parts(self, start: int, end: int) -> Sequence[Part]:
+        """Cut [start, end) of what was seen last into parts, in the order of the log.
+
+        Raises:
+            SourceError: some of it is not there.
+        """
+        ...
+
+    def epoch_of(self, offset: int) -> int | None:
+        """The epoch of a committed record; None: it cannot be told any more.
+
+        Raises:
+            SourceError: it cannot be read.
+        """
+        ...

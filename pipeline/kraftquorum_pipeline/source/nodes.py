@@ -1,0 +1,335 @@
+"""A log as the nodes of a running quorum give it out: committed records, and nothing else.
+
+Asked are the nodes that are not the leader, as long as one of them answers: whoever reads the
+history shall not slow down who writes it. A node that answers slowly is left alone for as long
+as it took. A follower that has not heard of an offset yet is waited for, and then another one
+asked; every answer is of committed records, so it does not matter whose it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kraftquorum_pipeline.errors import (
+    ClusterIdError,
+    CorruptError,
+    TrimmedError,
+    UnreachableError,
+)
+from kraftquorum_pipeline.schema import KIND_DATA
+from kraftquorum_pipeline.source.log import LogState, Part
+from kraftquorum_pipeline.source.options import ClientOptions, Options
+from kraftquorum_pipeline.source.rows import (
+    ROWS_MAX,
+    Row,
+    Shape,
+    control_row,
+    state_row,
+    table_of,
+)
+from raftnode.api.model import NodeInfo
+from raftnode.client import ClientError, LogPage, LogRecord, QuorumClient, RefusedError
+from raftnode.core.types import Endpoint
+
+_WAIT_MS = 1_000
+"""How long a node is waited for that does not know an offset yet, before another is asked."""
+
+_SLOW_S = 0.25
+"""An answer that took longer came from a node that has better things to do."""
+
+_LISTING = 1_000
+_ROWS_BYTES = 8 << 20
+
+
+def client_of(options: ClientOptions, endpoints: Sequence[Endpoint]) -> QuorumClient:
+    """A client as the options say."""
+    return QuorumClient(
+        endpoints,
+        timeout_ms=options.timeout_ms,
+        attempt_timeout_ms=options.attempt_timeout_ms,
+        connect_timeout_ms=options.connect_timeout_ms,
+        retry_backoff_ms=options.retry_backoff_ms,
+        retry_backoff_max_ms=options.retry_backoff_max_ms,
+        hosts_file=options.hosts_file,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NodesPart:
+    """A stretch of offsets.
+
+    Attributes:
+        options: how nodes are asked.
+        start: the first offset.
+        end: one past the last.
+        shape: of the rows.
+    """
+
+    options: ClientOptions
+    start: int
+    end: int
+    shape: Shape
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; an election meanwhile is waited out."""
+        with asyncio.Runner() as runner:
+            rows = _Reader(self.options, self.shape.cluster_id).records(self.start, self.end)
+            try:
+                yield from _batches(runner, rows, self.shape, self.options.source)
+            finally:
+                runner.run(rows.aclose())
+
+
+@dataclass(frozen=True, slots=True)
+class StorePart:
+    """What the key-value store holds of the records before the log's start.
+
+    An entry whose newest record lies after that is left out: the log tells of it. Between two
+    pages of the listing entries can only leave this set, and the log tells of that, too.
+    """
+
+    options: ClientOptions
+    log_start: int
+    shape: Shape
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """Yield the entries."""
+        with asyncio.Runner() as runner:
+            rows = _Reader(self.options, self.shape.cluster_id).entries(self.log_start)
+            try:
+                yield from _batches(runner, rows, self.shape, self.options.source)
+            finally:
+                runner.run(rows.aclose())
+
+
+def _batches(
+    runner: asyncio.Runner, rows: AsyncIterator[Row], shape: Shape, source: str
+) -> Iterator[pa.RecordBatch]:
+    async def some() -> list[Row]:
+        found: list[Row] = []
+        size = 0
+        async for row in rows:
+            found.append(row)
+            size += len(row.key or b"") + len(row.value or b"")
+            if len(found) >= ROWS_MAX or size >= _ROWS_BYTES:
+                break
+        return found
+
+    while found := runner.run(some()):
+        yield from table_of(found, shape, source)
+
+
+class NodeLog:
+    """The log of a running quorum."""
+
+    def __init__(self, options: Options) -> None:
+        assert options.client is not None  # noqa: S101 - who makes one has looked
+        self._options = options
+        self._client = options.client
+        self._state: LogState | None = None
+
+    def look(self) -> LogState:
+        """See how far it is committed now, as far as the nodes know that answer."""
+        infos = asyncio.run(_look(self._client, self._options.cluster_id))
+        clusters = {info.cluster_id for _, info in infos}
+        if len(clusters) > 1:
+            told = ", ".join(f"{endpoint} is of {info.cluster_id}" for endpoint, info in infos)
+            raise ClusterIdError(self._client.source, f"nodes of different clusters: {told}")
+        self._state = LogState(
+            self._client.source,
+            clusters.pop(),
+            max(info.log_start_offset for _, info in infos),
+            max(info.high_watermark for _, info in infos),
+        )
+        return self._state
+
+    def parts(self, start: int, end: int) -> Sequence[Part]:
+        """Cut [start, end) by numbers."""
+        state = self._state or self.look()
+        state.check_start(start)
+        shape = self._options.shape(state.cluster_id)
+        parts: list[Part] = []
+        if start < state.start:
+            if end < state.start:
+                reason = f"the log begins at {state.start}: records from here to there are gone"
+                raise TrimmedError(state.source, reason, end)
+            parts.append(StorePart(self._client, state.start, shape))
+            start = state.start
+        step = self._options.partition_offsets
+        parts += [
+            NodesPart(self._client, low, min(low + step, end), shape)
+            for low in range(start, end, step)
+        ]
+        return parts
+
+    def epoch_of(self, offset: int) -> int | None:
+        """Read one record for its epoch."""
+        state = self._state or self.look()
+        if offset < state.start:
+            return None
+
+        async def first() -> int | None:
+            records = _Reader(self._client, state.cluster_id, page_bytes=1).records(
+                offset, offset + 1
+            )
+            async for row in records:
+                await records.aclose()
+                return row.epoch
+            return None
+
+        return asyncio.run(first())
+
+
+async def _look(options: ClientOptions, cluster_id: str | None) -> list[tuple[Endpoint, NodeInfo]]:
+    """What the nodes say of themselves that are of a cluster and answer in time.
+
+    Raises:
+        UnreachableError: none.
+        ClusterIdError: one is of another cluster.
+    """
+    said: dict[Endpoint, str] = {}
+    deadline = time.monotonic() + options.timeout_ms / 1000
+    pause_s = options.retry_backoff_ms / 1000
+    async with client_of(options, options.endpoints) as client:
+
+        async def ask(endpoint: Endpoint) -> NodeInfo | None:
+            try:
+                return await client.describe_node(endpoint, timeout_ms=options.attempt_timeout_ms)
+            except ClientError as error:
+                said[endpoint] = str(error)
+                return None
+
+        while True:
+            answers = await asyncio.gather(*map(ask, options.endpoints))
+            found: list[tuple[Endpoint, NodeInfo]] = []
+            for endpoint, info in zip(options.endpoints, answers, strict=True):
+                if info is None:
+                    continue
+                if info.cluster_id is None:
+                    said[endpoint] = "it is blank: it has no cluster id yet"
+                elif cluster_id is not None and info.cluster_id != cluster_id:
+                    reason = f"it is of cluster {info.cluster_id} and not of {cluster_id}"
+                    raise ClusterIdError(str(endpoint), reason)
+                else:
+                    found.append((endpoint, info))
+            if found:
+                return found
+            if time.monotonic() + pause_s > deadline:
+                break
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, options.retry_backoff_max_ms / 1000)
+    told = "; ".join(f"{endpoint}: {reason}" for endpoint, reason in said.items())
+    raise UnreachableError(options.source, f"no node of the quorum answered in time ({told})")
+
+
+class _Reader:
+    """Reads from one node after the other, none of which is of another cluster."""
+
+    def __init__(
+        self, options: ClientOptions, cluster_id: str | None, page_bytes: int | None = None
+    ) -> None:
+        self._options = options
+        self._cluster_id = cluster_id
+        self._page_bytes = page_bytes or options.request_bytes
+
+    async def _choice(self) -> tuple[list[Endpoint], list[Endpoint]]:
+        """Whom to ask, and whom to ask when nobody of those answers."""
+        infos = await _look(self._options, self._cluster_id)
+        leaders = [endpoint for endpoint, info in infos if info.role == "leader"]
+        others = [endpoint for endpoint, _ in infos if endpoint not in leaders]
+        everybody = [*others, *leaders]
+        match self._options.read_from:
+            case "followers":
+                return others or everybody, everybody
+            case "leader":
+                return leaders or everybody, everybody
+            case "any":
+                return everybody, everybody
+
+    async def records(self, offset: int, end: int) -> AsyncIterator[Row]:
+        """Yield the records of [offset, end), each once and in order.
+
+        Raises:
+            UnreachableError, TrimmedError, CorruptError: naming the offset.
+        """
+        deadline = self._deadline()
+        while offset < end:
+            chosen, everybody = await self._choice()
+            for asked in (chosen, everybody):
+                async with client_of(self._options, asked) as client:
+                    while offset < end:
+                        page = await self._page(client, offset)
+                        if page is None or not page.records:
+                            break
+                        deadline = self._deadline()
+                        for record in page.records:
+                            if record.offset != offset:
+                                reason = f"a node answered with offset {record.offset}"
+                                raise CorruptError(self._options.source, reason, offset)
+                            if offset >= end:
+                                return
+                            yield _row(record)
+                            offset += 1
+                if offset >= end:
+                    return
+            if time.monotonic() > deadline:
+                reason = "committed once, and no node gives it out in time"
+                raise UnreachableError(self._options.source, reason, offset)
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._options.timeout_ms / 1000
+
+    async def _page(self, client: QuorumClient, offset: int) -> LogPage | None:
+        started = time.monotonic()
+        try:
+            page = await client.read(
+                offset,
+                max_bytes=self._page_bytes,
+                max_wait_ms=_WAIT_MS,
+                timeout_ms=self._options.attempt_timeout_ms,
+            )
+        except RefusedError as error:
+            if error.error == "OFFSET_OUT_OF_RANGE":
+                raise TrimmedError(str(error.endpoint), error.answer.message, offset) from error
+            raise UnreachableError(self._options.source, str(error), offset) from error
+        except ClientError:
+            return None
+        took_s = time.monotonic() - started
+        if page.records and took_s > _SLOW_S:
+            await asyncio.sleep(took_s)
+        return page
+
+    async def entries(self, log_start: int) -> AsyncIterator[Row]:
+        """Yield the entries of the store that the log from its start on does not tell of.
+
+        Raises:
+            UnreachableError: nobody gives them out in time.
+        """
+        after: str | None = None
+        while True:
+            # The leader's, confirmed: another node's store may not have come to the log's start.
+            try:
+                async with client_of(self._options, self._options.endpoints) as client:
+                    page = await client.list(after=after, limit=_LISTING)
+            except ClientError as error:
+                raise UnreachableError(self._options.source, str(error), 0) from error
+            for entry in page.entries:
+                if entry.offset < log_start:
+                    yield state_row(entry.offset, -1, entry.key.encode(), entry.value)
+            after = page.next
+            if after is None:
+                return
+
+
+def _row(record: LogRecord) -> Row:
+    if record.control is not None:
+        place = (record.offset, record.epoch, record.timestamp_ms)
+        return control_row(place, record.control, record.fields)
+    return Row(
+        record.offset, record.epoch, record.timestamp_ms, KIND_DATA, record.key, record.value
+    )

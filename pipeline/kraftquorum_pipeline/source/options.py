@@ -1,0 +1,254 @@
+"""The options of the data source: names, defaults, what they mean, and the check of them.
+
+Names are Spark's way (`maxOffsetsPerTrigger`) and taken in any case. The reference page is
+made from `OPTIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, cast
+from urllib.parse import unquote, urlparse
+
+from kraftquorum_pipeline.errors import OptionError
+from kraftquorum_pipeline.source.rows import Shape
+from raftnode.core.types import Endpoint
+from raftnode.errors import ConfigurationError
+from raftnode.storage.meta_properties import check_cluster_id
+
+UpTo = Literal["committed", "end"]
+ReadFrom = Literal["followers", "leader", "any"]
+
+
+class Option(NamedTuple):
+    """One option: its default as text (None: there is none), and what it says."""
+
+    default: str | None
+    meaning: str
+
+
+OPTIONS: dict[str, Option] = {
+    "path": Option(
+        None, "Files: a replica's data directory, or a directory that holds those of several."
+    ),
+    "bootstrapServers": Option(
+        None, "Nodes: `host:port,…`, API endpoints of the quorum. Either this or `path`."
+    ),
+    "clusterId": Option(None, "Refuse any other cluster. Default: the one that is found."),
+    "startingOffset": Option(
+        "earliest",
+        "First offset: a number, or `earliest`: the log's start, and where the log was trimmed "
+        "the state before it. A stream's checkpoint wins.",
+    ),
+    "endingOffset": Option("latest", "Batch only: one past the last offset, or `latest`."),
+    "upTo": Option(
+        "committed",
+        "Files: `committed`, as far as a majority of the voters' directories proves it, or `end`: "
+        "all that is whole, of which the last records may not be committed.",
+    ),
+    "readFrom": Option(
+        "followers",
+        "Nodes: `followers` (the leader only when no other node answers), `leader` or `any`.",
+    ),
+    "maxOffsetsPerTrigger": Option(
+        None, "Streams: how many offsets a micro-batch has at most. Default: no limit."
+    ),
+    "partitionBytes": Option(
+        str(32 << 20), "Files: about how many bytes one task reads; cut at batches of the log."
+    ),
+    "partitionOffsets": Option("50000", "Nodes: how many offsets one task reads."),
+    "maxBytesPerRequest": Option(str(1 << 20), "Nodes: bytes of records in one answer."),
+    "onCorrupt": Option(
+        "fail",
+        "`fail`, or `skip`: what cannot be read becomes a row of kind `corrupt` and is counted.",
+    ),
+    "keyFormat": Option("binary", "`binary`, or `utf8`: keys are strings."),
+    "valueFormat": Option(
+        "binary", "`binary`, `utf8`: values are strings, or `json`: strings that hold JSON."
+    ),
+    "timeoutMs": Option("30000", "Nodes: how long a read may take in all, retries included."),
+    "attemptTimeoutMs": Option(
+        "5000", "Nodes: how long one node may take before another is asked."
+    ),
+    "connectTimeoutMs": Option("1000", "Nodes: how long a connection may take to come about."),
+    "retryBackoffMs": Option("20", "Nodes: the first wait after nobody could answer; doubles."),
+    "retryBackoffMaxMs": Option("1000", "Nodes: the longest such wait."),
+    "hostsFile": Option(None, "Nodes: names in the form of /etc/hosts, asked before DNS."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """How nodes are asked; see `raftnode.client.QuorumClient`. Times in milliseconds."""
+
+    endpoints: tuple[Endpoint, ...]
+    read_from: ReadFrom
+    request_bytes: int
+    timeout_ms: int
+    attempt_timeout_ms: int
+    connect_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    hosts_file: Path | None
+
+    @property
+    def source(self) -> str:
+        """What errors name."""
+        return ",".join(map(str, self.endpoints))
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user asked for.
+
+    Attributes:
+        path: of the files; None: nodes are asked.
+        client: how nodes are asked; None: files are read.
+        start: first offset; None: the earliest.
+        end: one past the last offset; None: the latest.
+    """
+
+    path: Path | None
+    client: ClientOptions | None
+    cluster_id: str | None
+    start: int | None
+    end: int | None
+    up_to: UpTo
+    offsets_per_trigger: int | None
+    partition_bytes: int
+    partition_offsets: int
+    skip_corrupt: bool
+    key_text: bool
+    value_text: bool
+    value_json: bool
+
+    @property
+    def source(self) -> str:
+        """What errors name."""
+        return str(self.path) if self.client is None else self.client.source
+
+    def shape(self, cluster_id: str | None) -> Shape:
+        """How rows of this cluster are made."""
+        return Shape(cluster_id, self.key_text, self.value_text, self.value_json, self.skip_corrupt)
+
+
+def parse_options(given: Mapping[str, str]) -> Options:
+    """Check options.
+
+    Raises:
+        OptionError: naming the option and what is allowed.
+    """
+    values = _Values({name.lower(): str(value).strip() for name, value in given.items()})
+    values.refuse_unknown()
+    servers, path = values.text("bootstrapServers"), values.text("path")
+    if (servers is None) == (path is None):
+        raise OptionError("give either `path` (files) or `bootstrapServers` (nodes)")
+    value_format = values.choice("valueFormat", ("binary", "utf8", "json"))
+    cluster_id = values.text("clusterId")
+    if cluster_id is not None:
+        try:
+            check_cluster_id(cluster_id)
+        except ConfigurationError as error:
+            raise OptionError(f"clusterId: {error}") from None
+    start, end = (
+        values.offset("startingOffset", "earliest"),
+        values.offset("endingOffset", "latest"),
+    )
+    if start is not None and end is not None and end < start:
+        raise OptionError(f"endingOffset {end} lies before startingOffset {start}")
+    return Options(
+        path=None if path is None else _local(path),
+        client=None if servers is None else _client(values, servers),
+        cluster_id=cluster_id,
+        start=start,
+        end=end,
+        up_to=cast("UpTo", values.choice("upTo", ("committed", "end"))),
+        offsets_per_trigger=values.maybe_number("maxOffsetsPerTrigger", 1),
+        partition_bytes=values.number("partitionBytes", 1 << 16),
+        partition_offsets=values.number("partitionOffsets", 1),
+        skip_corrupt=values.choice("onCorrupt", ("fail", "skip")) == "skip",
+        key_text=values.choice("keyFormat", ("binary", "utf8")) == "utf8",
+        value_text=value_format != "binary",
+        value_json=value_format == "json",
+    )
+
+
+def _client(values: _Values, servers: str) -> ClientOptions:
+    try:
+        parts = [part.strip() for part in servers.split(",") if part.strip()]
+        endpoints = tuple(Endpoint.parse(part) for part in parts)
+    except ValueError as error:
+        raise OptionError(f"bootstrapServers: {error}") from None
+    if not endpoints:
+        raise OptionError("bootstrapServers: expected at least one host:port")
+    hosts = values.text("hostsFile")
+    return ClientOptions(
+        endpoints=endpoints,
+        read_from=cast("ReadFrom", values.choice("readFrom", ("followers", "leader", "any"))),
+        request_bytes=values.number("maxBytesPerRequest", 1, 16 << 20),
+        timeout_ms=values.number("timeoutMs", 1),
+        attempt_timeout_ms=values.number("attemptTimeoutMs", 1),
+        connect_timeout_ms=values.number("connectTimeoutMs", 1),
+        retry_backoff_ms=values.number("retryBackoffMs", 1),
+        retry_backoff_max_ms=values.number("retryBackoffMaxMs", 1),
+        hosts_file=None if hosts is None else Path(hosts),
+    )
+
+
+def _local(path: str) -> Path:
+    """A path on a file system that this machine has mounted."""
+    url = urlparse(path)
+    if url.scheme == "file":
+        return Path(unquote(url.path))
+    if url.scheme and "://" in path:
+        raise OptionError(
+            f"path: {path}: only local file systems are read; mount it, or copy the directories"
+        )
+    return Path(path)
+
+
+class _Values:
+    """Options by their names in small letters."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._given = given
+
+    def refuse_unknown(self) -> None:
+        known = {name.lower() for name in OPTIONS}
+        for name in self._given:
+            if name not in known:
+                raise OptionError(f"there is no option {name}; there are {', '.join(OPTIONS)}")
+
+    def text(self, name: str) -> str | None:
+        return self._given.get(name.lower()) or OPTIONS[name].default
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str:
+        value = (self.text(name) or "").lower()
+        if value not in allowed:
+            raise OptionError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
+        return value
+
+    def number(self, name: str, least: int, most: int = (1 << 63) - 1) -> int:
+        found = self.maybe_number(name, least, most)
+        assert found is not None, name  # noqa: S101 - a default that is missing in OPTIONS
+        return found
+
+    def maybe_number(self, name: str, least: int, most: int = (1 << 63) - 1) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        if not value.isascii() or not value.isdigit() or not least <= int(value) <= most:
+            raise OptionError(
+                f"{name} is {value!r}; expected a whole number from {least} to {most}"
+            )
+        return int(value)
+
+    def offset(self, name: str, word: str) -> int | None:
+        value = self.text(name) or word
+        if value.lower() == word:
+            return None
+        if not value.isascii() or not value.isdigit() or len(value) > 19:
+            raise OptionError(f"{name} is {value!r}; expected {word} or an offset")
+        return int(value)

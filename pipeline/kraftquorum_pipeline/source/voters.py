@@ -1,0 +1,97 @@
+"""Who the voters are, by the files of one replica: its control records, and no data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from kraftquorum_pipeline.audit.replicas import Replica
+from raftnode.core.records import AddVoter, ControlRecord, RemoveVoter
+from raftnode.core.types import FIRST_OFFSET, Offset, ReplicaKey
+from raftnode.errors import StorageCorruptError
+from raftnode.storage import controlindex
+from raftnode.storage.batch import to_batch
+from raftnode.storage.checkpoints import RECOVERY_POINT_FILE, read_recovery_point
+from raftnode.storage.controlindex import read_control_places
+from raftnode.storage.files import Files
+from raftnode.storage.inspection import Piece, PieceReader
+
+
+def voters_of(replica: Replica) -> frozenset[ReplicaKey]:
+    """The voter set at the durable end of a replica's log.
+
+    Raises:
+        StorageCorruptError: a control record cannot be read.
+    """
+    files = Files()
+    voters: set[ReplicaKey] = set()
+    first = replica.pieces[0].base_offset if replica.pieces else 0
+    if first:
+        voters = _snapshot_voters(files, replica, first)
+    for record in _control_records(files, replica):
+        _fold(voters, record)
+    return frozenset(voters)
+
+
+def _fold(voters: set[ReplicaKey], record: ControlRecord) -> None:
+    match record:
+        case AddVoter(voter):
+            voters.add(voter.key)
+        case RemoveVoter(key):
+            voters.discard(key)
+        case _:
+            pass
+
+
+def _snapshot_voters(files: Files, replica: Replica, first: int) -> set[ReplicaKey]:
+    for end, _, name in replica.snapshots:
+        if end < first:
+            continue
+        voters: set[ReplicaKey] = set()
+        path = Path(name)
+        there = files.stat(path)
+        piece = Piece(path, FIRST_OFFSET, 0 if there is None else there.size)
+        for found in PieceReader(piece).batches(files):
+            if not found.header.is_control:
+                break
+            for record in to_batch(found.header, bytes(found.data)).control:
+                _fold(voters, record)
+        return voters
+    raise StorageCorruptError(
+        f"{replica.path}: the log begins at {first} and no snapshot says who votes"
+    )
+
+
+def _control_records(files: Files, replica: Replica) -> Iterator[ControlRecord]:
+    """All control records of the log, read where `control-batches.json` says they are."""
+    directory = replica.log_directory
+    point = read_recovery_point(files, directory / RECOVERY_POINT_FILE) or FIRST_OFFSET
+    places = read_control_places(files, directory / controlindex.FILE_NAME, point)
+    pieces = [Piece(Path(p.path), Offset(p.base_offset), p.size) for p in replica.pieces]
+    known = [] if places is None else [one for one in places.places if one.offset < point]
+    for place in known:
+        piece = next((one for one in reversed(pieces) if one.base_offset <= place.offset), None)
+        if piece is not None:
+            reader = PieceReader(piece, end_offset=place.offset, position=place.position)
+            yield from _read(files, reader, Offset(place.offset + 1))
+    after = FIRST_OFFSET if places is None else point
+    for number, piece in enumerate(pieces):
+        if number + 1 < len(pieces) and pieces[number + 1].base_offset <= after:
+            continue
+        reader = PieceReader(piece, end_offset=piece.base_offset)
+        yield from _read(files, reader, Offset(replica.durable), after)
+
+
+def _read(
+    files: Files, reader: PieceReader, end: Offset, start: Offset = FIRST_OFFSET
+) -> Iterator[ControlRecord]:
+    for found in reader.batches(files):
+        header = found.header
+        if header.base_offset >= end:
+            return
+        if header.is_control and header.base_offset >= start:
+            yield from to_batch(header, bytes(found.data)).control
+        if header.end_offset >= end:
+            return
+    if reader.damage is not None and reader.damage.offset < end:
+        raise StorageCorruptError(str(reader.damage))

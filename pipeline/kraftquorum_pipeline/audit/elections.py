@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from raftnode.storage.quorum_state import FILE_NAME as STATE_FILE
 
@@ -14,12 +14,15 @@ from .scan import Row
 LEADER_CHANGE = "LeaderChange"
 
 
-def check_elections(replicas: Iterable[Replica], rows: Iterable[Row]) -> tuple[int, list[Finding]]:
+def check_elections(
+    replicas: Iterable[Replica], rows: Iterable[Row], sound_ends: Mapping[str, int]
+) -> tuple[int, list[Finding]]:
     """Hold all LeaderChange records and all quorum-state files against each other.
 
     Args:
         replicas: all.
         rows: control records and epochs of all of them.
+        sound_ends: up to where each log is whole; behind a gap an epoch may begin anyhow.
 
     Returns:
         How many epochs have a leader, and what is wrong.
@@ -27,10 +30,11 @@ def check_elections(replicas: Iterable[Replica], rows: Iterable[Row]) -> tuple[i
     leaders: dict[int, dict[str, Place]] = {}
     found: list[Finding] = []
     first: dict[tuple[str, int], Row] = {}
-    begun: dict[tuple[str, int], int] = {}
+    begun: dict[tuple[str, int], Row] = {}
     for row in rows:
         if row.kind == "epoch":
-            begun.setdefault((row.replica, row.epoch), row.offset)
+            if row.offset < sound_ends[row.replica]:
+                begun.setdefault((row.replica, row.epoch), row)
         elif row.kind == "control" and row.name == LEADER_CHANGE:
             leader = str(json.loads(row.text)["leader"])
             place = row.place_holding(f"leader {leader}")
@@ -56,20 +60,19 @@ def check_elections(replicas: Iterable[Replica], rows: Iterable[Row]) -> tuple[i
 
 
 def _beginnings(
-    begun: dict[tuple[str, int], int], first: dict[tuple[str, int], Row]
+    begun: Mapping[tuple[str, int], Row], first: Mapping[tuple[str, int], Row]
 ) -> list[Finding]:
     """An epoch's first record is its leader's."""
     found: list[Finding] = []
     starts: dict[str, int] = {}
-    for (replica, _), offset in begun.items():
-        starts[replica] = min(offset, starts.get(replica, offset))
-    for (replica, epoch), offset in begun.items():
+    for (replica, _), row in begun.items():
+        starts[replica] = min(row.offset, starts.get(replica, row.offset))
+    for (replica, epoch), row in begun.items():
         record = first.get((replica, epoch))
-        if record is not None and record.offset == offset:
+        if record is not None and record.offset == row.offset:
             continue
-        if record is None and offset == starts[replica] > 0:
+        if record is None and row.offset == starts[replica] > 0:
             continue  # the log was trimmed in the middle of the epoch
-        place = Place(offset, replica, "" if record is None else record.path)
         reason = f"epoch {epoch} does not begin with its leader's record"
-        found.append(Finding(Check.ONE_LEADER, place, reason))
+        found.append(Finding(Check.ONE_LEADER, row.place, reason))
     return found

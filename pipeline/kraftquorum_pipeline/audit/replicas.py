@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ class Piece(NamedTuple):
         base_offset: the offset that its name says.
         size: bytes when it was looked at.
         last: whether it is the newest segment of the log, which may have an unfinished end.
+        end_offset: where it should end: at the next one's first offset, or where the log was
+            durable; -1: not known.
         durable: up to which offset the replica knew its log to be durable.
         epochs: (epoch, first offset) by `leader-epoch-checkpoint`; empty: not known.
     """
@@ -37,6 +40,7 @@ class Piece(NamedTuple):
     base_offset: int
     size: int
     last: bool
+    end_offset: int
     durable: int
     epochs: tuple[tuple[int, int], ...]
 
@@ -125,14 +129,14 @@ def _read(files: Files, name: str, root: Path) -> Replica:
         replica.findings.append(Finding(Check.READABLE, replica.place(), str(error)))
         return replica
     replica.durable = int(log.durable)
-    newest = len(log.pieces) - 1
-    for number, piece in enumerate(log.pieces):
+    for piece, following in zip_longest(log.pieces, log.pieces[1:]):
         one = Piece(
             name,
             str(piece.path),
             int(piece.base_offset),
             piece.size,
-            number == newest,
+            following is None,
+            int(log.durable if following is None else following.base_offset) or -1,
             replica.durable,
             replica.epochs,
         )

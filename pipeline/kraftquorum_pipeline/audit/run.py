@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .committed import Holding, check_committed, committed_end
@@ -16,7 +16,7 @@ from .engine import Engine, Scanned
 from .findings import SHOWN_MAX, Check, Finding, Place, Verdict
 from .matching import Matching, compare
 from .replicas import Piece, Replica, check_identities
-from .states import Entry, SnapshotSum, cover
+from .states import Entry, SnapshotSum, StateSum, Stretch, cover
 from .voters import VoterHistory, check_snapshot_voters, voter_history
 
 _NOT_DETAILED = frozenset({Check.IDENTITY, Check.SNAPSHOTS})
@@ -98,7 +98,8 @@ class Audit:
             verdict.notes.append(f"{left} more stretches of offsets differ and were not looked at")
             if not matching.findings:
                 verdict.unchecked.append(f"log_matching: {left} stretches that differ")
-        elections, wrong = check_elections(self.replicas, scanned.rows)
+        sound = {name: extent.sound_end for name, extent in self.extents.items()}
+        elections, wrong = check_elections(self.replicas, scanned.rows, sound)
         verdict.add(wrong)
         verdict.checked |= {
             "replicas": len(self.replicas),
@@ -144,7 +145,13 @@ class Audit:
     def _check_voters(self, scanned: Scanned, snapshots: Sequence[SnapshotSum]) -> None:
         changes = 0
         for name, extent in self.extents.items():
-            rows = [row for row in scanned.rows if row.replica == name]
+            rows = [
+                row for row in scanned.rows if row.replica == name and row.offset < extent.sound_end
+            ]
+            if extent.sound_end < extent.end:
+                self.verdict.unchecked.append(
+                    f"voter_sets: {name} from offset {extent.sound_end} on, behind damage"
+                )
             base = (0, frozenset[str]())
             if extent.start > 0:
                 at = [one for one in snapshots if one.end_offset >= extent.start]
@@ -164,7 +171,12 @@ class Audit:
 
     def _check_snapshots_head(self, one: SnapshotSum) -> None:
         place = Place(one.end_offset, one.replica, one.path, -1, f"voters {', '.join(one.voters)}")
-        other = check_snapshot_voters(self.histories, one.end_offset, frozenset(one.voters))
+        sound = {
+            name: history
+            for name, history in self.histories.items()
+            if self.extents[name].sound_end >= one.end_offset
+        }
+        other = check_snapshot_voters(sound, one.end_offset, frozenset(one.voters))
         if other is not None:
             name, members = other
             log = Place(one.end_offset, name, name, -1, f"voters {', '.join(sorted(members))}")
@@ -203,45 +215,59 @@ class Audit:
     # -- states ---------------------------------------------------------------------
 
     def _check_states(self, snapshots: Sequence[SnapshotSum]) -> None:
-        first: dict[int, SnapshotSum] = {}
-        for one in snapshots:
-            same = first.setdefault(one.end_offset, one)
-            if same.state != one.state:
-                self._say_different(one, same)
-        if not first:
+        if not snapshots:
             return
+        oldest = min(snapshots, key=lambda one: one.end_offset)
+        newest = max(one.end_offset for one in snapshots)
         base: SnapshotSum | None = None
-        stretches = cover(self.extents, self.ends, 0, max(first))
+        stretches = cover(self.extents, self.ends, 0, newest)
         if stretches is None:  # trimmed: from the oldest snapshot on
-            base = first[min(first)]
-            stretches = cover(self.extents, self.ends, base.end_offset, max(first))
-        if stretches is None:
-            self.verdict.unchecked.append(
-                f"snapshots: no sound log leads from offset 0, or from the oldest snapshot, to "
-                f"offset {max(first)}"
-            )
-            return
-        path = None if base is None else base.path
-        self.say(f"replaying the log up to offset {max(first)} against {len(first)} states")
-        states = self.engine.replay(stretches, path, list(first))
-        if base is not None:
+            base = oldest
+            stretches = cover(self.extents, self.ends, oldest.end_offset, newest)
             self.verdict.notes.append(
                 f"the log was trimmed: states are replayed from the snapshot at {base.end_offset}"
             )
+        if stretches is None:
+            stretches = []
+            self.verdict.unchecked.append(
+                "snapshots: no sound log leads from offset 0, or from the oldest snapshot, to "
+                f"offset {newest}; they are held against each other"
+            )
+        first: dict[int, SnapshotSum] = {oldest.end_offset: oldest}
+        if stretches:
+            ends = sorted({one.end_offset for one in snapshots})
+            self.say(f"replaying the log up to offset {newest} against {len(ends)} states")
+            states = self.engine.replay(stretches, None if base is None else base.path, ends)
+        else:
+            states: dict[int, StateSum] = {}
         for one in snapshots:
-            if states[one.end_offset] == one.state:
-                continue
-            keys = self.engine.differences(stretches, path, one.end_offset, one.path)
-            for key, log, there in keys:
-                self.verdict.add([_key_finding(one, key, log, there)])
+            if one.end_offset in states and (base is None or one.end_offset > base.end_offset):
+                self._hold_against_log(one, states[one.end_offset], stretches, base)
+            else:
+                self._hold_against(one, first.setdefault(one.end_offset, one))
 
-    def _say_different(self, one: SnapshotSum, other: SnapshotSum) -> None:
-        place = Place(one.end_offset, one.replica, one.path, -1, f"{one.state.entries} keys")
-        there = Place(
-            other.end_offset, other.replica, other.path, -1, f"{other.state.entries} keys"
-        )
-        reason = "two replicas' snapshots of one offset have different states"
-        self.verdict.add([Finding(Check.SNAPSHOTS, place, reason, (there,))])
+    def _hold_against_log(
+        self,
+        one: SnapshotSum,
+        state: StateSum,
+        stretches: Sequence[Stretch],
+        base: SnapshotSum | None,
+    ) -> None:
+        if state == one.state:
+            return
+        path = None if base is None else base.path
+        for key, log, there in self.engine.differences(stretches, path, one.end_offset, one.path):
+            reason = f"is not what the log up to offset {one.end_offset} comes to"
+            other = Place(-1 if log is None else log.offset, "the log", "", -1)
+            self.verdict.add([_key_finding(one, key, there, (other, log), reason)])
+
+    def _hold_against(self, one: SnapshotSum, other: SnapshotSum) -> None:
+        if one.state == other.state:
+            return
+        for key, first, there in self.engine.differences([], other.path, one.end_offset, one.path):
+            place = Place(other.end_offset, other.replica, other.path)
+            reason = "is not what another replica's snapshot of the same offset has"
+            self.verdict.add([_key_finding(one, key, there, (place, first), reason)])
 
     # -- outcome --------------------------------------------------------------------
 
@@ -265,11 +291,16 @@ class Audit:
             self.verdict.replicas[replica.name] = described
 
 
-def _key_finding(one: SnapshotSum, key: bytes, log: Entry | None, there: Entry | None) -> Finding:
-    """A key of a snapshot that is not what the log comes to, with both sides."""
+def _key_finding(
+    one: SnapshotSum,
+    key: bytes,
+    there: Entry | None,
+    other: tuple[Place, Entry | None],
+    reason: str,
+) -> Finding:
+    """A key of a snapshot that is not what it should be, with both sides."""
     shown = repr(key.decode("utf-8", "backslashreplace"))
-    place = Place(one.end_offset, one.replica, one.path, -1, f"{shown} {there or 'missing'}")
-    offset = -1 if log is None else log.offset
-    other = Place(offset, "the log", "", -1, f"{shown} {log or 'not there'}")
-    reason = f"key {shown} is not what the log up to offset {one.end_offset} comes to"
-    return Finding(Check.SNAPSHOTS, place, reason, (other,))
+    place = Place(one.end_offset, one.replica, one.path, -1, f"{shown} {there or 'not there'}")
+    side, entry = other
+    sides = (replace(side, holds=f"{shown} {entry or 'not there'}"),)
+    return Finding(Check.SNAPSHOTS, place, f"key {shown} {reason}", sides)

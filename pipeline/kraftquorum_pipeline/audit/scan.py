@@ -272,11 +272,8 @@ class _Scan:
     def _misnumbered(self, header: BatchHeader) -> bool:
         """Whether only the number is wrong: what follows goes on as if it were right."""
         following = self._header_at(self.position + header.size)
-        return (
-            following is not None
-            and following.base_offset == self.expected + header.record_count
-            and following.base_offset != header.end_offset
-        )
+        goes_on = self.piece.end_offset if following is None else int(following.base_offset)
+        return goes_on == self.expected + header.record_count and goes_on != header.end_offset
 
     def _header_at(self, position: int) -> BatchHeader | None:
         if position + HEADER_BYTES > self.piece.size:
@@ -289,13 +286,17 @@ class _Scan:
     def _epoch(self, header: BatchHeader) -> Iterator[Row]:
         epoch, base = int(header.epoch), int(header.base_offset)
         known = int(self.known.epoch_at(header.base_offset)) if base < self.piece.durable else -1
+        following = self._header_at(self.position + header.size) if epoch > self.epoch else None
+        reason = ""
         if known >= 0 and epoch != known:
             reason = f"epoch {epoch}, but {known} by leader-epoch-checkpoint"
-            yield from self._damage(Check.EPOCHS, base, reason, size=header.size)
         elif epoch < self.epoch:
             reason = f"epoch {epoch} after {self.epoch}"
+        elif following is not None and self.epoch <= following.epoch < epoch:
+            reason = f"epoch {epoch} before epoch {following.epoch}"
+        if reason:
             yield from self._damage(Check.EPOCHS, base, reason, size=header.size)
-        if epoch != self.epoch:
+        elif epoch != self.epoch:
             yield self._row("epoch", self.position, base)._replace(epoch=epoch)
             self.epoch = epoch
 

@@ -91,6 +91,19 @@ ERRORS: dict[str, ErrorKind] = {
         "The deadline passed while the change waited for a guard (the message names it); its "
         "record was not appended and never will be.",
     ),
+    # raft.version (P54, P56).
+    "UNSUPPORTED_VERSION": ErrorKind(
+        409,
+        "The quorum's raft.version does not allow it, or a version is asked for that this program "
+        "does not know.",
+    ),
+    "VERSION_NOT_LOWERED": ErrorKind(409, "The quorum is at a higher raft.version for good."),
+    "NOT_CONFIGURED": ErrorKind(
+        409, "At raft.version 1: the id is not among those that the quorum was formed with."
+    ),
+    "LAST_OF_ITS_ID": ErrorKind(
+        409, "At raft.version 1: the replica is the only voter of its id, which must keep one."
+    ),
     # Formation (S18, S19, S5).
     "ALREADY_FORMED": ErrorKind(
         409, "The node has a cluster id or a latch that is not the one that was sent."

@@ -10,7 +10,7 @@ import base64
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from raftnode.core.types import (
     Endpoint,
@@ -59,6 +59,7 @@ ClusterIdText = Annotated[
 """No character that `meta.properties` or a file name would read otherwise."""
 Base64Text = Annotated[str, AfterValidator(_base64)]
 TimeoutMs = Annotated[int, Field(ge=1, le=600_000)]
+RaftVersionNumber = Annotated[int, Field(ge=0, le=2)]
 
 Role = Literal[
     "blank",
@@ -181,6 +182,10 @@ class QuorumInfo(ApiModel):
     voter_record_committed: bool
     observers: tuple[ReplicaProgress, ...]
     pending_change: PendingChange | None
+    raft_version: int = 2
+    """The version in force: 0 static voters, 1 fixed ids, 2 any voters (P54)."""
+    raft_version_committed: bool = True
+    """Whether it is final: never lowered again."""
     formation_completed: bool
     """Client writes are accepted from here on (P52)."""
     epoch_committed: bool
@@ -194,6 +199,17 @@ class FormRequest(ApiModel):
 
     cluster_id: ClusterIdText
     voters: tuple[VoterSpec, ...] = Field(min_length=1, max_length=9)
+    raft_version: RaftVersionNumber = 2
+    """What the quorum begins at; 0: static voters, 1: fixed ids, 2: any voters (P54)."""
+
+    @field_validator("voters")
+    @classmethod
+    def _ids_differ(cls, voters: tuple[VoterSpec, ...]) -> tuple[VoterSpec, ...]:
+        ids = [voter.node_id for voter in voters]
+        if twice := sorted({node_id for node_id in ids if ids.count(node_id) > 1}):
+            msg = f"node ids {twice} are listed twice; a quorum begins with one replica of each"
+            raise ValueError(msg)
+        return voters
 
 
 class JoinRequest(ApiModel):
@@ -225,6 +241,19 @@ class VoterChanged(ApiModel):
 
     voter_record: VoterRecord
     voters: tuple[Replica, ...]
+
+
+class UpgradeRequest(ApiModel):
+    """`POST /v1/quorum/raft-version`: finalise a version, once all replicas know it (P56)."""
+
+    raft_version: RaftVersionNumber
+    timeout_ms: TimeoutMs = 10_000
+
+
+class RaftVersionInfo(ApiModel):
+    """The raft.version that is final now."""
+
+    raft_version: int
 
 
 class ResignRequest(ApiModel):

@@ -11,8 +11,10 @@ from raftnode.api.model import (
     JoinRequest,
     NodeInfo,
     QuorumInfo,
+    RaftVersionInfo,
     RemoveVoterRequest,
     ResignRequest,
+    UpgradeRequest,
     VoterChanged,
 )
 from raftnode.api.queries import QuorumQuery
@@ -48,6 +50,10 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
         body = await read_json(request, RemoveVoterRequest, max_bytes=_BODY_MAX_BYTES)
         return json_response(await service.remove_voter(body))
 
+    async def upgrade(request: web.Request) -> web.StreamResponse:
+        body = await read_json(request, UpgradeRequest, max_bytes=_BODY_MAX_BYTES)
+        return json_response(await service.upgrade(body))
+
     async def resign(request: web.Request) -> web.StreamResponse:
         await service.resign(await read_json(request, ResignRequest, max_bytes=_BODY_MAX_BYTES))
         return json_response(service.describe_node())
@@ -79,7 +85,13 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "Add an observer to the voters and wait for the commit (AddVoter, P28).",
             json_body=AddVoterRequest,
             response=VoterChanged,
-            errors=(*_CHANGE_ERRORS, "VOTER_ALREADY_ADDED", "NOT_AN_OBSERVER"),
+            errors=(
+                *_CHANGE_ERRORS,
+                "VOTER_ALREADY_ADDED",
+                "NOT_AN_OBSERVER",
+                "UNSUPPORTED_VERSION",
+                "NOT_CONFIGURED",
+            ),
         ),
         Route(
             "POST",
@@ -89,7 +101,32 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "Remove a voter and wait for the commit (RemoveVoter, P30).",
             json_body=RemoveVoterRequest,
             response=VoterChanged,
-            errors=(*_CHANGE_ERRORS, "VOTER_ALREADY_REMOVED", "LAST_VOTER"),
+            errors=(
+                *_CHANGE_ERRORS,
+                "VOTER_ALREADY_REMOVED",
+                "LAST_VOTER",
+                "UNSUPPORTED_VERSION",
+                "LAST_OF_ITS_ID",
+            ),
+        ),
+        Route(
+            "POST",
+            "/v1/quorum/raft-version",
+            upgrade,
+            "upgrade",
+            "Finalise a raft.version and wait for the commit; it is never lowered (P54, P56).",
+            json_body=UpgradeRequest,
+            response=RaftVersionInfo,
+            errors=(
+                "NOT_LEADER",
+                "NODE_BLANK",
+                "UNSUPPORTED_VERSION",
+                "VERSION_NOT_LOWERED",
+                "TOO_MANY_CHANGES",
+                "WAITING",
+                "TIMED_OUT",
+                "LEADERSHIP_LOST",
+            ),
         ),
         Route(
             "POST",

@@ -25,8 +25,10 @@ from raftnode.api.model import (
     JoinRequest,
     NodeInfo,
     QuorumInfo,
+    RaftVersionInfo,
     RemoveVoterRequest,
     ResignRequest,
+    UpgradeRequest,
     VoterChanged,
 )
 from raftnode.core.records import ControlRecord
@@ -151,6 +153,15 @@ class NodeService(Protocol):
         Raises:
             RequestError: NOT_LEADER, STALE_VOTER_RECORD, VOTER_ALREADY_REMOVED,
                 LAST_VOTER, TOO_MANY_CHANGES, WAITING; TIMED_OUT, LEADERSHIP_LOST.
+        """
+        ...
+
+    async def upgrade(self, request: UpgradeRequest) -> RaftVersionInfo:
+        """Finalise a raft.version, until committed; an identical pending request is joined.
+
+        Raises:
+            RequestError: NOT_LEADER, UNSUPPORTED_VERSION, VERSION_NOT_LOWERED,
+                TOO_MANY_CHANGES, WAITING; TIMED_OUT, LEADERSHIP_LOST.
         """
         ...
 

@@ -23,10 +23,12 @@ from raftnode.api.model import (
     NewRecordIn,
     NodeInfo,
     QuorumInfo,
+    RaftVersionInfo,
     ReadResult,
     RemoveVoterRequest,
     Replica,
     ResignRequest,
+    UpgradeRequest,
     VoterChanged,
     VoterRecord,
     VoterSpec,
@@ -199,6 +201,17 @@ class QuorumClient:
         )
         call = post("/v1/quorum/voters/remove", request)
         return decode_write(await self._asker.ask(call, total_ms, leader=True), VoterChanged)
+
+    async def upgrade(self, raft_version: int, *, timeout_ms: int | None = None) -> RaftVersionInfo:
+        """Finalise a raft.version (P56); a version that is final already is no error.
+
+        Raises:
+            NotDoneError, OutcomeUnknownError: as they say.
+        """
+        total_ms = self._asker.total_ms(timeout_ms)
+        request = UpgradeRequest(raft_version=raft_version, timeout_ms=answer_within_ms(total_ms))
+        call = post("/v1/quorum/raft-version", request)
+        return decode_write(await self._asker.ask(call, total_ms, leader=True), RaftVersionInfo)
 
     async def resign(
         self, *, preferred: Replica | None = None, timeout_ms: int | None = None

@@ -155,6 +155,30 @@ def remove_voter(
     _show_change(ask(bootstrap_server, hosts_file, timeout_ms, work), as_json=as_json)
 
 
+@app.command()
+def upgrade(
+    *,
+    raft_version: Annotated[
+        int,
+        typer.Option(
+            "--raft-version", min=0, max=2, help="1: fixed ids; 2: any replicas may be voters."
+        ),
+    ],
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
+    hosts_file: HostsFile = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    as_json: AsJson = False,
+) -> None:
+    """Finalise a raft.version, once every replica's program knows it; it is never lowered."""
+    final = ask(
+        bootstrap_server, hosts_file, timeout_ms, lambda client: client.upgrade(raft_version)
+    )
+    if as_json:
+        print_json(final.model_dump(mode="json"))
+    else:
+        typer.echo(f"raft.version {final.raft_version} is final")
+
+
 def status_fields(info: QuorumInfo) -> list[tuple[str, object]]:
     """The fields of `describe --status`, named as the documents name them (P60)."""
     followers = [one for one in info.voters if one.key != info.leader.key]

@@ -14,6 +14,7 @@ from raftnode.core.records import AddVoter, RemoveVoter
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Leader
 from raftnode.core.types import ReplicaKey, Voter, VoterSet
+from raftnode.core.version_rules import why_not
 from raftnode.core.voter_change import PendingChange
 
 
@@ -54,9 +55,9 @@ def _take_in(replica: Replica, request_id: int, change: PendingChange) -> None:
 
 def _refusal(replica: Replica, role: Leader, change: PendingChange) -> tuple[Refusal, str] | None:
     log = replica.log
-    without_effect = _without_effect(replica, change)
-    if without_effect is not None:
-        return without_effect
+    ruled_out = _ruled_out(replica, change)
+    if ruled_out is not None:
+        return ruled_out
     if change.expected != log.voter_record:
         return Refusal.STALE_VOTER_RECORD, _stale(replica, change)
     if change.kind == "add" and change.key not in role.progress:
@@ -71,6 +72,10 @@ def _refusal(replica: Replica, role: Leader, change: PendingChange) -> tuple[Ref
     if len(role.changes) >= replica.config.pending_changes_max:
         return Refusal.TOO_MANY_CHANGES, f"{len(role.changes)} voter changes wait already"
     return None
+
+
+def _ruled_out(replica: Replica, change: PendingChange) -> tuple[Refusal, str] | None:
+    return _without_effect(replica, change) or why_not(replica.log, change)
 
 
 def _without_effect(replica: Replica, change: PendingChange) -> tuple[Refusal, str] | None:
@@ -122,9 +127,9 @@ def advance(replica: Replica, role: Leader) -> None:
             continue
         if change.expected != replica.log.voter_record:
             _drop(replica, role, change, Refusal.STALE_VOTER_RECORD, _stale(replica, change))
-        elif (without_effect := _without_effect(replica, change)) is not None:
+        elif (ruled_out := _ruled_out(replica, change)) is not None:
             # The record that it was compared with was not committed then: its own twin.
-            _drop(replica, role, change, *without_effect)
+            _drop(replica, role, change, *ruled_out)
         elif replica.now_ms >= change.deadline_ms:
             message = f"not begun in time; it waited for: {change.waiting_for}"
             _drop(replica, role, change, Refusal.WAITING, message)
@@ -139,6 +144,8 @@ def obstacle(replica: Replica, role: Leader, change: PendingChange) -> str | Non
     """What a change waits for before it may be appended; None: nothing."""
     if replica.log.voter_record.offset >= replica.high_watermark:
         return "the last voter change to be committed"  # P31: one at a time
+    if replica.log.raft_version_record >= replica.high_watermark:
+        return "the new raft.version to be committed"
     if not leading.epoch_committed(replica, role):
         return "an entry of the leader's own epoch to be committed"  # P28, Ongaro's guard
     if change.kind == "add" and not _caught_up(replica, role, change.key):

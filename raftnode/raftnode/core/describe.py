@@ -42,6 +42,8 @@ class QuorumDescription:
     pending_change: PendingChange | None
     formation_completed: bool
     epoch_committed: bool
+    raft_version: int
+    raft_version_committed: bool
 
 
 def describe(replica: Replica) -> QuorumDescription | None:
@@ -72,6 +74,8 @@ def describe(replica: Replica) -> QuorumDescription | None:
         pending_change=next(iter(appended or role.changes), None),
         formation_completed=log.formation_completed,
         epoch_committed=leading.epoch_committed(replica, role),
+        raft_version=log.raft_version,
+        raft_version_committed=log.raft_version_record < replica.high_watermark,
     )
 
 

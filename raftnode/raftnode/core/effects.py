@@ -37,6 +37,10 @@ class Refusal(enum.Enum):
     NOT_AN_OBSERVER = "NOT_AN_OBSERVER"
     LAST_VOTER = "LAST_VOTER"
     TOO_MANY_CHANGES = "TOO_MANY_CHANGES"
+    UNSUPPORTED_VERSION = "UNSUPPORTED_VERSION"
+    VERSION_NOT_LOWERED = "VERSION_NOT_LOWERED"
+    NOT_CONFIGURED = "NOT_CONFIGURED"
+    LAST_OF_ITS_ID = "LAST_OF_ITS_ID"
     ALREADY_FORMED = "ALREADY_FORMED"
     NOT_LISTED = "NOT_LISTED"
 
@@ -178,6 +182,7 @@ class HaltReason(enum.Enum):
     TRUNCATION_BELOW_HIGH_WATERMARK = "truncation_below_high_watermark"
     FENCED_STORAGE = "fenced_storage"
     UNSUPPORTED_RAFT_VERSION = "unsupported_raft_version"
+    UNLISTED_VOTER_ID = "unlisted_voter_id"
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,15 @@ class RemoveVoterRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class UpgradeRequested:
+    """An administrator finalises a higher raft.version; answered by Done or Refused (P54, P56)."""
+
+    request_id: int
+    version: int
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConfirmRequested:
     """Is this still the leader? Answered by Confirmed once a majority fetched after now (S11).
 
@@ -146,6 +155,7 @@ Event = (
     | AppendRequested
     | AddVoterRequested
     | RemoveVoterRequested
+    | UpgradeRequested
     | ConfirmRequested
     | ResignRequested
     | RequestAbandoned

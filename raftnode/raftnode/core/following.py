@@ -12,7 +12,7 @@ from raftnode.core.messages import (
     FetchRequest,
     FetchResponse,
 )
-from raftnode.core.records import Batch
+from raftnode.core.records import RAFT_VERSION, Batch
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Blank, Fetching, Follower, Prospective, Resigned, Unattached
 from raftnode.core.types import Epoch, ReplicaKey
@@ -61,6 +61,7 @@ def fetch_if_due(replica: Replica) -> None:
         max_wait_ms=replica.config.fetch_max_wait_ms if isinstance(replica.role, Follower) else 0,
         sequence=replica.fetch_sequence,
         endpoint=replica.endpoint,
+        raft_version_max=RAFT_VERSION,
     )
     fetching.in_flight, fetching.sent_at_ms = request, replica.now_ms
     replica.send(target, request)

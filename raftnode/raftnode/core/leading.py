@@ -16,7 +16,6 @@ from raftnode.core.messages import (
 )
 from raftnode.core.progress import Progress
 from raftnode.core.records import (
-    RAFT_VERSION,
     AddVoter,
     Batch,
     ControlRecord,
@@ -34,7 +33,7 @@ def become_leader(replica: Replica, granted: frozenset[ReplicaKey]) -> None:
     """Persist leadership, append the epoch's first batch, tell the voters (P11).
 
     The first leader of a quorum writes the latched voters in that same batch, so
-    that they are all there or not at all (P52, S19).
+    that they are all there or not at all (P52, S19); but at raft.version 0 nobody does (P54).
     """
     state = replica.state
     replica.persist(QuorumState(state.epoch, replica.key, state.voted))
@@ -46,8 +45,8 @@ def become_leader(replica: Replica, granted: frozenset[ReplicaKey]) -> None:
     records: list[ControlRecord] = [
         LeaderChange(replica.key, tuple(log.voters), tuple(sorted(granted)))
     ]
-    if not log.has_voter_record:
-        records.append(RaftVersion(RAFT_VERSION))
+    if not log.has_voter_record and log.base_raft_version:
+        records.append(RaftVersion(log.base_raft_version))
         records.extend(AddVoter(voter) for voter in log.voters.voters)
     replica.append_control(*records)
     for voter in log.voters:
@@ -130,6 +129,7 @@ def handle_fetch(
     progress.begin_done = True
     progress.incarnation, progress.sequence = request.incarnation, request.sequence
     progress.endpoint = request.endpoint or progress.endpoint
+    progress.raft_version_max = request.raft_version_max
     progress.round_token = max(progress.round_token, request.round_token)
     diverging = replica.log.diverges_at(
         LogPosition(request.last_fetched_epoch, request.fetch_offset)
@@ -262,7 +262,7 @@ def epoch_committed(replica: Replica, role: Leader) -> bool:
 def _complete_formation(replica: Replica, role: Leader) -> None:
     """Once all of the current set have the formation batch, say so in the log (P52, S19)."""
     log = replica.log
-    if log.formation_completed or not epoch_committed(replica, role):
+    if log.formation_completed or not log.raft_version or not epoch_committed(replica, role):
         return
     if all(offset > log.voter_record.offset for offset in _acknowledged(replica, role)):
         replica.append_control(FormationCompleted())
@@ -278,7 +278,7 @@ def handle_append(replica: Replica, event: AppendRequested) -> None:
     if not isinstance(role, Leader):
         replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
         return
-    if not replica.log.formation_completed:
+    if replica.log.raft_version and not replica.log.formation_completed:
         replica.refuse(
             event.request_id,
             Refusal.FORMATION_INCOMPLETE,

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from raftnode.core.records import (
+    RAFT_VERSION,
     AddVoter,
     Batch,
     FormationCompleted,
@@ -56,6 +57,8 @@ class LogIndex:
     history: list[VoterSetAt] = field(init=False)
     raft_versions: list[tuple[Offset, int]] = field(default_factory=list[tuple[Offset, int]])
     formation_completed_at: Offset = NO_OFFSET
+    base_raft_version: int = RAFT_VERSION
+    """The latch's version: what the first leader writes, unless it is 0."""
 
     @classmethod
     def restore(
@@ -66,6 +69,7 @@ class LogIndex:
         end: Offset,
         epochs: Iterable[tuple[Epoch, Offset]],
         control: Iterable[Batch],
+        base_raft_version: int = RAFT_VERSION,
     ) -> LogIndex:
         """Rebuild the index from what recovery found; all of it durable.
 
@@ -75,8 +79,11 @@ class LogIndex:
             end: one past its last record.
             epochs: (epoch, first offset), rising.
             control: all control batches in order, without their bytes.
+            base_raft_version: the latch's.
         """
-        index = cls(base_voters, start, end, end, epochs=list(epochs))
+        index = cls(
+            base_voters, start, end, end, epochs=list(epochs), base_raft_version=base_raft_version
+        )
         for batch in control:
             index._apply_control(batch)
         return index
@@ -113,8 +120,16 @@ class LogIndex:
 
     @property
     def raft_version(self) -> int:
-        """The protocol version that the log is at; 0 before any record of it."""
-        return self.raft_versions[-1][1] if self.raft_versions else 0
+        """The protocol version that the log is at, committed or not; 0 before any record of it.
+
+        Never lowered, whatever the log says (P54).
+        """
+        return max((version for _, version in self.raft_versions), default=0)
+
+    @property
+    def raft_version_record(self) -> Offset:
+        """Where the newest record of the version stands; -1: there is none."""
+        return self.raft_versions[-1][0] if self.raft_versions else NO_OFFSET
 
     @property
     def formation_completed(self) -> bool:
@@ -207,8 +222,9 @@ class LogIndex:
         if self.formation_completed_at >= end:
             self.formation_completed_at = NO_OFFSET
 
-    def set_base(self, voters: VoterSet) -> None:
+    def set_base(self, voters: VoterSet, raft_version: int = RAFT_VERSION) -> None:
         """Put the latched voters under an empty log."""
         assert not self.has_voter_record  # noqa: S101
+        self.base_raft_version = raft_version
         self.base_voters = voters
         self.history = [VoterSetAt(BASE_VOTER_RECORD, voters)]

@@ -136,6 +136,8 @@ class FetchRequest:
     """Rises with each Fetch and with each start, so that a delayed one is known as such (S3)."""
     endpoint: Endpoint | None = None
     """Where the fetcher listens; the leader offers it as the endpoint of a would-be voter."""
+    raft_version_max: int = 0
+    """The newest raft.version that the fetcher's program knows (P56); 0: it says none."""
 
 
 @dataclass(frozen=True, slots=True)

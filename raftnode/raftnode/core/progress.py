@@ -22,6 +22,8 @@ class Progress:
     incarnation: int = 0
     sequence: int = -1
     endpoint: Endpoint | None = None
+    raft_version_max: int = 0
+    """The newest raft.version that its program knows, as it said (P56); 0: it said none."""
     fenced: bool = False
     """S3: it once fetched below what it had acknowledged. Not counted from then on."""
     begin_done: bool = False

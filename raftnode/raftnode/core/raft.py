@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from typing import assert_never
 
-from raftnode.core import changing, election, following, leading
+from raftnode.core import changing, election, following, leading, versioning
 from raftnode.core.config import CoreConfig
 from raftnode.core.describe import QuorumDescription, describe
 from raftnode.core.effects import (
@@ -39,6 +39,7 @@ from raftnode.core.events import (
     ResponseReceived,
     ShutdownRequested,
     TimePassed,
+    UpgradeRequested,
 )
 from raftnode.core.log_index import LogIndex
 from raftnode.core.messages import (
@@ -160,6 +161,7 @@ class RaftCore:
                 (c.deadline_ms for c in role.changes if c.request_ids or c.appended is None),
                 default=None,
             ),
+            role.upgrade.deadline_ms if role.upgrade else None,
         ]
 
     def _dispatch(self, event: Event) -> None:
@@ -183,12 +185,15 @@ class RaftCore:
                 changing.handle_add(replica, event)
             case RemoveVoterRequested():
                 changing.handle_remove(replica, event)
+            case UpgradeRequested():
+                versioning.handle_upgrade(replica, event)
             case ConfirmRequested():
                 leading.handle_confirm(replica, event)
             case ResignRequested():
                 self._resign(event)
             case RequestAbandoned():
                 changing.abandon(replica, event.request_id)
+                versioning.abandon(replica, event.request_id)
             case LatchReceived() | ClusterJoined():
                 self._join(event)
             case DiskSpaceChanged():
@@ -279,7 +284,10 @@ class RaftCore:
         cluster_id = event.latch.cluster_id if is_latch else event.cluster_id
         if not isinstance(replica.role, Blank):
             same = replica.cluster_id == cluster_id
-            same_latch = not is_latch or replica.log.base_voters == event.latch.voters
+            same_latch = not is_latch or (
+                (replica.log.base_voters, replica.log.base_raft_version)
+                == (event.latch.voters, event.latch.raft_version)
+            )
             if same and same_latch:
                 replica.emit(Done(event.request_id))
             else:
@@ -298,7 +306,7 @@ class RaftCore:
             return
         replica.cluster_id = cluster_id
         if is_latch:
-            replica.log.set_base(event.latch.voters)
+            replica.log.set_base(event.latch.voters, event.latch.raft_version)
             replica.emit(PersistLatch(event.latch))
         else:
             replica.emit(PersistClusterId(cluster_id))
@@ -332,6 +340,7 @@ class RaftCore:
         changing.advance(replica, role)
         if replica.role is not role:
             return
+        versioning.advance(replica, role)
         if (
             replica.disk_low
             and replica.now_ms >= role.hand_over_at_ms

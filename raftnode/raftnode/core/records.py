@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from raftnode.core.types import Epoch, Offset, ReplicaKey, Voter
 
 RAFT_VERSION = 2
-"""The version that this node writes and needs (S12): arbitrary voter sets, UUIDs mandatory."""
+"""The newest version that this program knows, and the one that quorums are formed with (S12):
+any voters, UUIDs mandatory. See `core.versioning` for the older ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from raftnode.core.messages import ErrorCode, FetchResponse, Request, Response
 from raftnode.core.records import RAFT_VERSION, Batch, ControlRecord
 from raftnode.core.roles import Blank, Follower, Leader, Resigned, Role, Unattached, role_name
 from raftnode.core.state import QuorumState
-from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
+from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, NodeId, Offset, ReplicaKey
 
 
 @dataclass(slots=True)
@@ -181,12 +181,23 @@ class Replica:
 
     def append(self, batches: tuple[Batch, ...]) -> None:
         """Append batches that follow the log's end."""
+        unlisted: set[NodeId] = set()
         for batch in batches:
             before = self.log.voter_record
             self.log.append(batch)
             if self.log.voter_record != before:
                 self.fact("voters_changed", voters=str(self.log.voters), offset=batch.base_offset)
+                ids = {key.node_id for key in self.log.history[-2].voters}
+                if self.log.raft_version == 1 and ids:
+                    unlisted |= {key.node_id for key in self.log.voters} - ids
         self.emit(AppendBatches(batches))
+        if unlisted:
+            # P52: at raft.version 1 the ids of the voters are those of the configuration.
+            self.halt(
+                HaltReason.UNLISTED_VOTER_ID,
+                f"the log is at raft.version 1 and adds {sorted(unlisted)}, ids that are not "
+                "among the configured voters",
+            )
         if self.log.raft_version > RAFT_VERSION:
             self.halt(
                 HaltReason.UNSUPPORTED_RAFT_VERSION,
@@ -245,7 +256,8 @@ class Replica:
     def _answer_all_waiting(self, role: Leader) -> None:
         for confirmation in role.confirmations:
             self.refuse(confirmation.request_id, Refusal.NOT_LEADER, "leadership was lost")
-        for change in role.changes:
+        waiting = [*role.changes, role.upgrade] if role.upgrade else role.changes
+        for change in waiting:
             for request_id in sorted(change.request_ids):
                 if change.appended is None:
                     self.refuse(request_id, Refusal.NOT_LEADER, "leadership was lost")

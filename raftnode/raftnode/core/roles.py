@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from raftnode.core.messages import FetchRequest
 from raftnode.core.progress import Progress
 from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
-from raftnode.core.voter_change import PendingChange
+from raftnode.core.voter_change import PendingChange, PendingUpgrade
 
 
 @dataclass(slots=True)
@@ -117,6 +117,7 @@ class Leader:
     round_token: int = 0
     confirmations: list[Confirmation] = field(default_factory=list[Confirmation])
     changes: list[PendingChange] = field(default_factory=list[PendingChange])
+    upgrade: PendingUpgrade | None = None
     hand_over_at_ms: int = 0
     """Not before this does it hand over for want of disk space (S30): a leader that was elected
     without space is likely the best there is, and a hand-over in circles would fill all disks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from raftnode.core.records import RAFT_VERSION
 from raftnode.core.types import NO_EPOCH, Epoch, ReplicaKey, VoterSet
 
 
@@ -28,3 +29,5 @@ class Latch:
 
     cluster_id: str
     voters: VoterSet
+    raft_version: int = RAFT_VERSION
+    """The version that the quorum begins at; 0: the voters are never written into the log (P54)."""

@@ -38,3 +38,14 @@ class PendingChange:
     def same_as(self, other: PendingChange) -> bool:
         """Whether a request asks for the very same change (it then shares the wait)."""
         return (self.kind, self.key, self.expected) == (other.kind, other.key, other.expected)
+
+
+@dataclass(slots=True)
+class PendingUpgrade:
+    """A higher raft.version between its request and its commit (P54, P56)."""
+
+    version: int
+    deadline_ms: int
+    request_ids: set[int] = field(default_factory=set[int])
+    appended: Offset | None = None
+    waiting_for: str = ""

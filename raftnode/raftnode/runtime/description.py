@@ -88,6 +88,8 @@ def describe_quorum(
         voter_record_committed=description.voter_record_committed,
         observers=tuple(_progress(found, end) for found in description.observers),
         pending_change=_pending(description.pending_change),
+        raft_version=description.raft_version,
+        raft_version_committed=description.raft_version_committed,
         formation_completed=description.formation_completed,
         epoch_committed=description.epoch_committed,
         confirmed=confirmed,

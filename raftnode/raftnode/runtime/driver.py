@@ -215,7 +215,11 @@ class Driver:
 
 def _halt(reason: HaltReason, message: str) -> None:
     match reason:
-        case HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK | HaltReason.UNSUPPORTED_RAFT_VERSION:
+        case (
+            HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK
+            | HaltReason.UNSUPPORTED_RAFT_VERSION
+            | HaltReason.UNLISTED_VOTER_ID
+        ):
             raise ProtocolHaltError(message)
         case HaltReason.FENCED_STORAGE:
             raise StorageStaleError(message)

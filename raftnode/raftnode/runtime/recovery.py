@@ -37,6 +37,7 @@ def recover(settings: NodeSettings, directory: DataDirectory, log: Log) -> RaftC
         end=log.end_offset,
         epochs=[(entry.epoch, entry.start_offset) for entry in log.epochs],
         control=log.recovered,
+        base_raft_version=latch.raft_version if latch else RAFT_VERSION,
     )
     state = directory.quorum_state
     if index.last_epoch > state.epoch:

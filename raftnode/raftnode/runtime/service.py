@@ -13,9 +13,11 @@ from raftnode.api.model import (
     JoinRequest,
     NodeInfo,
     QuorumInfo,
+    RaftVersionInfo,
     RemoveVoterRequest,
     Replica,
     ResignRequest,
+    UpgradeRequest,
     VoterChanged,
 )
 from raftnode.api.service import CommittedRecords, Health, NewRecord
@@ -27,6 +29,7 @@ from raftnode.core.events import (
     LatchReceived,
     RemoveVoterRequested,
     ResignRequested,
+    UpgradeRequested,
 )
 from raftnode.core.raft import RaftCore
 from raftnode.core.roles import Blank, Leader
@@ -172,6 +175,17 @@ class Service:
             voters=tuple(Replica.of(key) for key in answer.voters),
         )
 
+    async def upgrade(self, request: UpgradeRequest) -> RaftVersionInfo:
+        """Finalise a raft.version, until committed (P56)."""
+        self._refuse_blank()
+        deadline = clock.now_ms() + request.timeout_ms
+        await self._ask(
+            lambda request_id: UpgradeRequested(request_id, request.raft_version, deadline),
+            request.timeout_ms + 2000,
+            "TIMED_OUT",
+        )
+        return RaftVersionInfo(raft_version=request.raft_version)
+
     async def resign(self, request: ResignRequest) -> None:
         """Hand leadership over."""
         preferred = request.preferred.key if request.preferred else None
@@ -183,7 +197,8 @@ class Service:
 
     async def form(self, request: FormRequest) -> None:
         """Accept the latch (S18)."""
-        latch = Latch(request.cluster_id, VoterSet.of(spec.voter for spec in request.voters))
+        voters = VoterSet.of(spec.voter for spec in request.voters)
+        latch = Latch(request.cluster_id, voters, request.raft_version)
         await self._ask(
             lambda request_id: LatchReceived(request_id, latch), STORAGE_ANSWER_MS, "INTERNAL"
         )
@@ -237,6 +252,7 @@ class Service:
             | AddVoterRequested
             | RemoveVoterRequested
             | ResignRequested
+            | UpgradeRequested
             | LatchReceived
             | ClusterJoined,
         ],

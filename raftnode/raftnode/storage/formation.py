@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from raftnode.core.records import RAFT_VERSION
 from raftnode.core.state import Latch
 from raftnode.core.types import Endpoint, Voter, VoterSet, format_directory_id
 from raftnode.errors import StorageCorruptError
@@ -28,7 +29,11 @@ def encode_latch(latch: Latch) -> bytes:
         }
         for voter in latch.voters.voters
     ]
-    return seal({"version": 1, "clusterId": latch.cluster_id, "voters": voters})
+    fields: Fields = {"version": 1, "clusterId": latch.cluster_id, "voters": voters}
+    if latch.raft_version != RAFT_VERSION:
+        # An older program would go to raft.version 2 by itself: it must not read this.
+        fields |= {"version": 2, "raftVersion": latch.raft_version}
+    return seal(fields)
 
 
 def decode_latch(data: bytes) -> Latch:
@@ -41,12 +46,16 @@ def decode_latch(data: bytes) -> Latch:
     voters = fields.get("voters")
     if intact is not True:
         raise ValueError("its checksum is wrong")
-    if integer(fields, "version", 1) != 1 or not isinstance(voters, list):
-        raise ValueError("not a latch of version 1")
+    version = integer(fields, "version", 1)
+    if version not in {1, 2} or not isinstance(voters, list):
+        raise ValueError("not a latch of version 1 or 2")
+    raft_version = integer(fields, "raftVersion", 0) if version > 1 else RAFT_VERSION
+    if raft_version > RAFT_VERSION:
+        raise ValueError(f"raft.version {raft_version}, this program knows {RAFT_VERSION}")
     members = VoterSet.of(_decode_voter(voter) for voter in voters)
     if len(members) != len(voters):
         raise ValueError("a voter stands in it twice")
-    return Latch(text(fields, "clusterId"), members)
+    return Latch(text(fields, "clusterId"), members, raft_version)
 
 
 def _decode_voter(value: JsonValue) -> Voter:

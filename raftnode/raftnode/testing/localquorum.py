@@ -29,6 +29,7 @@ from raftnode.api.model import (
     VoterSpec,
 )
 from raftnode.client import QuorumClient
+from raftnode.core.records import RAFT_VERSION
 from raftnode.core.types import Endpoint
 
 T = TypeVar("T")
@@ -219,7 +220,7 @@ class LocalQuorum:
 
     # -- doing ---------------------------------------------------------------------------
 
-    async def form(self, size: int) -> QuorumInfo:
+    async def form(self, size: int, *, raft_version: int = RAFT_VERSION) -> QuorumInfo:
         """Start the first `size` nodes, form a quorum of them, wait until it takes writes."""
         nodes = self.nodes[:size]
         for node in nodes:
@@ -233,13 +234,16 @@ class LocalQuorum:
             )
             for info in found
         ]
-        request = FormRequest(cluster_id=CLUSTER_ID, voters=tuple(voters))
+        request = FormRequest(
+            cluster_id=CLUSTER_ID, voters=tuple(voters), raft_version=raft_version
+        )
         for node in nodes:
             await self.client.form(node.api, request)
 
         async def formed() -> QuorumInfo | None:
             quorum = await self.describe()
-            return quorum if quorum.formation_completed else None
+            done = quorum.formation_completed if raft_version else quorum.epoch_committed
+            return quorum if done else None
 
         return await eventually(formed, within_s=30, what="formation")
 

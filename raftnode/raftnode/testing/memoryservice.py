@@ -22,11 +22,13 @@ from raftnode.api.model import (
     JoinRequest,
     NodeInfo,
     QuorumInfo,
+    RaftVersionInfo,
     RemoveVoterRequest,
     Replica,
     ReplicaProgress,
     ResignRequest,
     Role,
+    UpgradeRequest,
     VoterChanged,
     VoterRecord,
 )
@@ -242,6 +244,13 @@ class MemoryService:
         self._change_voters(RemoveVoter(key))
         self._observers.setdefault(key, None)
         return self._voter_changed()
+
+    async def upgrade(self, request: UpgradeRequest) -> RaftVersionInfo:
+        """See `NodeService`; it is at the newest version always."""
+        self._check_leading()
+        if request.raft_version < RAFT_VERSION:
+            raise refusal("VERSION_NOT_LOWERED", f"the quorum is at {RAFT_VERSION}")
+        return RaftVersionInfo(raft_version=RAFT_VERSION)
 
     async def resign(self, request: ResignRequest) -> None:
         """See `NodeService`; being alone, it is elected again at once."""

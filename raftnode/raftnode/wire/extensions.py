@@ -29,6 +29,8 @@ ENDPOINT = 20
 """Endpoint, Fetch request: where the fetcher listens."""
 SEQUENCE = 21
 """i64, Fetch request: rises with each, so that one overtaken is known (S3)."""
+RAFT_VERSION_MAX = 22
+"""i16, Fetch request: the newest raft.version that the fetcher's program knows (P56)."""
 
 _I16 = struct.Struct(">h")
 _I64 = struct.Struct(">q")

@@ -72,6 +72,8 @@ def encode_request(request: FetchRequest, cluster_id: str | None) -> kafka.Body:
         ext.SEQUENCE: ext.int64(request.sequence),
         ext.HIGH_WATERMARK: ext.int64(request.high_watermark),
     }
+    if request.raft_version_max:
+        extensions[ext.RAFT_VERSION_MAX] = ext.int16(request.raft_version_max)
     if request.endpoint is not None:
         extensions[ext.ENDPOINT] = ext.endpoint(request.endpoint)
     return kafka.Body(_write_request(message), extensions)
@@ -123,6 +125,7 @@ def decode_request(envelope: Envelope, reader: Reader) -> FetchRequest:
         max_bytes=min(max_bytes, partition_max_bytes),
         max_wait_ms=max_wait_ms,
         endpoint=ext.read_optional_endpoint(extensions, ext.ENDPOINT),
+        raft_version_max=max(ext.read_int16(extensions, ext.RAFT_VERSION_MAX) or 0, 0),
     )
 
 

@@ -15,9 +15,12 @@ from raftnode.core.events import (
     Event,
     LatchReceived,
     RemoveVoterRequested,
+    RequestAbandoned,
     ResignRequested,
     TimePassed,
+    UpgradeRequested,
 )
+from raftnode.core.records import RAFT_VERSION
 from raftnode.core.roles import Follower, Resigned, Unattached
 from raftnode.core.state import Latch
 from raftnode.core.types import Voter, VoterRecordId, VoterSet
@@ -36,18 +39,25 @@ class Playbook(Table):
     # -- setting the table ---------------------------------------------------------------
 
     @classmethod
-    def formed(cls, *names: str, leader: str = "1", config: CoreConfig | None = None) -> Playbook:
+    def formed(
+        cls,
+        *names: str,
+        leader: str = "1",
+        config: CoreConfig | None = None,
+        raft_version: int = RAFT_VERSION,
+    ) -> Playbook:
         """A quorum of `names`, formed and quiet, led by `leader` in epoch 1."""
         book = cls(config or CoreConfig())
-        book.latch(*names)
+        book.latch(*names, raft_version=raft_version)
         book.impatient(leader)
         book.settle()
-        assert book.seats[leader].replica.log.formation_completed
+        assert book.seats[leader].replica.log.formation_completed or not raft_version
         return book
 
-    def latch(self, *names: str) -> None:
+    def latch(self, *names: str, raft_version: int = RAFT_VERSION) -> None:
         """Seat blank replicas and give each the latch that lists them all (S18)."""
-        latch = Latch(CLUSTER_ID, VoterSet.of(Voter(key_of(name)) for name in names))
+        voters = VoterSet.of(Voter(key_of(name)) for name in names)
+        latch = Latch(CLUSTER_ID, voters, raft_version)
         for name in names:
             if name not in self.seats:
                 self.blank(name)
@@ -238,6 +248,17 @@ class Playbook(Table):
                 request_id, key_of(voter), record, self.now_ms + within_ms
             ),
         )
+
+    def upgrade(self, name: str, version: int, *, within_ms: int = 5000) -> int:
+        """Ask for a raft.version to be finalised."""
+        return self.ask(
+            name,
+            lambda request_id: UpgradeRequested(request_id, version, self.now_ms + within_ms),
+        )
+
+    def abandon(self, name: str, request_id: int) -> None:
+        """Wait for an answer no longer (S24)."""
+        self.give(name, RequestAbandoned(request_id))
 
     def confirm(self, name: str, *, for_read: bool = True) -> int:
         """Ask whether the replica still leads."""

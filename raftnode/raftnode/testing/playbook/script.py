@@ -106,7 +106,7 @@ class _Runner:
         book = self.book
         return {
             "quorum": self._quorum,
-            "latch": lambda words: book.latch(*words),
+            "latch": self._latch,
             "observer": lambda words: book.observer(words[0]),
             "deliver": lambda words: book.deliver(*_filter(words)),
             "drop": lambda words: book.drop(*_filter(words)),
@@ -131,6 +131,7 @@ class _Runner:
             "append": lambda words: book.append(words[0], words[1].encode()),
             "add": self._add,
             "remove": lambda words: book.remove(words[0], words[1]),
+            "upgrade": lambda words: book.upgrade(words[0], int(words[1])),
             "confirm": lambda words: book.confirm(words[0]),
             "transfer": lambda words: book.transfer(*words),
             "disk": lambda words: book.disk_space(words[0], low=words[1] == "low"),
@@ -142,6 +143,10 @@ class _Runner:
         self.book.impatient(words[0])
         self.book.settle()
         self.said = self.book.describe()
+
+    def _latch(self, words: list[str]) -> None:
+        version = next((int(w.split("=")[1]) for w in words if w.startswith("version=")), 2)
+        self.book.latch(*(w for w in words if "=" not in w), raft_version=version)
 
     def _copy(self, words: list[str]) -> None:
         self.copies[words[0]] = self.book[words[0]].saved()

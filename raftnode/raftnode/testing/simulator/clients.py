@@ -20,7 +20,9 @@ from raftnode.core.events import (
     RemoveVoterRequested,
     RequestAbandoned,
     ResignRequested,
+    UpgradeRequested,
 )
+from raftnode.core.records import RAFT_VERSION
 from raftnode.core.roles import Leader
 from raftnode.core.types import FIRST_OFFSET, NO_OFFSET, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.testing.simulator.node import Answer, PendingWrite, SimNode
@@ -115,7 +117,9 @@ class Administrator:
     rng: random.Random
     voters_max: int = 5
     changes: dict[str, int] = field(
-        default_factory=lambda: {"add": 0, "remove": 0, "hand_over": 0, "given_up": 0}
+        default_factory=lambda: dict.fromkeys(
+            ("add", "remove", "hand_over", "given_up", "upgrade"), 0
+        )
     )
     completed_end: Offset = FIRST_OFFSET
     """One past the last voter record that was reported as committed."""
@@ -133,6 +137,9 @@ class Administrator:
         voters = replica.log.voters
         if self.rng.random() < 0.1:
             self._hand_over(node, voters)
+            return
+        if replica.log.raft_version < RAFT_VERSION and self.rng.random() < 0.3:
+            self._upgrade(node)
             return
         dead = [key for key in voters if self.world.is_lost(key)]
         fresh = [
@@ -179,6 +186,15 @@ class Administrator:
         node.ask(
             lambda request_id: RemoveVoterRequested(request_id, key, expected, deadline),
             lambda answer: self._count("remove", answer),
+        )
+
+    def _upgrade(self, node: SimNode) -> None:
+        """Ask for any version, a lower one too: that must be refused."""
+        version = self.rng.randint(0, RAFT_VERSION)
+        deadline = self.world.now_ms + self.rng.randint(50, 5000)
+        node.ask(
+            lambda request_id: UpgradeRequested(request_id, version, deadline),
+            lambda answer: self._count("upgrade", answer),
         )
 
     def _hand_over(self, node: SimNode, voters: VoterSet) -> None:

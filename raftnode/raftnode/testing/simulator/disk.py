@@ -111,6 +111,8 @@ class SimDisk:
     def index(self) -> LogIndex:
         """What recovery tells the core; recovery has flushed what it found."""
         index = LogIndex(self.latch.voters if self.latch else VoterSet())
+        if self.latch:
+            index.base_raft_version = self.latch.raft_version
         for batch in self.log:
             index.append(batch)
         index.durable_end = index.end

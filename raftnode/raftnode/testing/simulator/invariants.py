@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from raftnode.core.effects import Halt, HaltReason
-from raftnode.core.records import AddVoter, Batch, RemoveVoter
+from raftnode.core.records import AddVoter, Batch, RaftVersion, RemoveVoter
 from raftnode.core.roles import Leader, Resigned
 from raftnode.core.state import QuorumState
 from raftnode.core.types import NO_EPOCH, Epoch, Offset, ReplicaKey, VoterRecordId, VoterSet
@@ -74,6 +74,8 @@ class Checker:
         default_factory=dict[ReplicaKey, tuple[int, int]]
     )
     overdue: dict[ReplicaKey, int] = field(default_factory=dict[ReplicaKey, int])
+    raft_version: int = 0
+    """What is committed."""
     checks: int = 0
 
     def fail(self, name: str, detail: str) -> None:
@@ -160,11 +162,35 @@ class Checker:
                     f"{node.key} commits {batch} held by {holders} of {voters}",
                 )
         before = self._voters_of(self.committed_log)
+        self._check_version(batch)
         self.committed_log.append(batch)
         self.committed_data.add(batch.data)
         after = self._voters_of(self.committed_log)
         if before and len(set(before) ^ set(after)) > 1:
             self.fail("AdjacentVoterSets", f"{before} then {after}")
+
+    def _check_version(self, batch: Batch) -> None:
+        """VersionNeverLowered, VersionRules: what each raft.version allows (P54)."""
+        changes: set[ReplicaKey] = set()
+        for control in batch.control:
+            match control:
+                case RaftVersion(version):
+                    if version < self.raft_version:
+                        self.fail("VersionNeverLowered", f"{batch} after {self.raft_version}")
+                    self.raft_version = version
+                case AddVoter(voter):
+                    changes.add(voter.key)
+                case RemoveVoter(key):
+                    changes.add(key)
+                case _:
+                    pass
+        if changes and self.raft_version == 0:
+            self.fail("VersionRules", f"{batch} changes voters at raft.version 0")
+        before = self._voters_of(self.committed_log)
+        if before and self.raft_version == 1:
+            ids = {key.node_id for key in before}
+            if {key.node_id for key in _applied(before, batch)} != ids:
+                self.fail("VersionRules", f"{batch} changes the ids {ids} at raft.version 1")
 
     def _voters_of(self, log: list[Batch]) -> VoterSet:
         return self.voters_after[id(log[-1])] if log else VoterSet()

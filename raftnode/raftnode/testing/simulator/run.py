@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
+from raftnode.core.records import RAFT_VERSION
 from raftnode.core.roles import Follower, Leader
 from raftnode.testing.simulator import progress
 from raftnode.testing.simulator.invariants import InvariantError
@@ -73,7 +74,10 @@ def build(seed: int, *, trace: bool = False) -> World:
     """The world of a seed: its size varies with it."""
     rng = random.Random(seed)
     voters = rng.choice([1, 2, 3, 3, 3, 4, 5])
-    world = World(seed, voters=voters, spares=rng.choice([0, 1, 2]), trace=trace)
+    # Most quorums begin at the newest raft.version; the others are upgraded on the way (P54).
+    raft_version = seed // 7 % 2 if seed % 7 == 5 else RAFT_VERSION
+    spares = rng.choice([0, 1, 2])
+    world = World(seed, voters=voters, spares=spares, raft_version=raft_version, trace=trace)
     world.fetch_batches = rng.choice([1, 2, 8])
     return world
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import Fact
 from raftnode.core.events import ClusterJoined, LatchReceived
+from raftnode.core.records import RAFT_VERSION
 from raftnode.core.roles import Leader
 from raftnode.core.state import Latch
 from raftnode.core.types import NodeId, ReplicaKey, Voter, VoterSet
@@ -37,10 +38,19 @@ class World:
     Args:
         seed: all that is random follows from it.
         voters: how many nodes form the quorum; `spares` more begin as observers.
+        raft_version: what the quorum begins at.
         trace: keep a line for each fact.
     """
 
-    def __init__(self, seed: int, *, voters: int = 3, spares: int = 2, trace: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        voters: int = 3,
+        spares: int = 2,
+        raft_version: int = RAFT_VERSION,
+        trace: bool = False,
+    ) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.now_ms = 1000
@@ -61,7 +71,8 @@ class World:
             SimNode(self, SimDisk.fresh(NodeId(node_id), self.rng), self._child())
             for node_id in range(voters + spares)
         ]
-        self.latch = Latch(CLUSTER_ID, VoterSet.of(Voter(node.key) for node in self.nodes[:voters]))
+        listed = VoterSet.of(Voter(node.key) for node in self.nodes[:voters])
+        self.latch = Latch(CLUSTER_ID, listed, raft_version)
         self.writer = Writer(self)
         self.administrator = Administrator(self, self._child())
         self.reader = Reader(self, self._child())

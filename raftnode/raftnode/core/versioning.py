@@ -1,0 +1,123 @@
+"""raft.version: which rules a quorum keeps, and how a running one goes to higher ones (P54, P56).
+
+0. The voters are those of the latch, for ever: no record names them and none is changed.
+1. The log names the voters with their UUIDs. Replicas come and go, the ids stay (KIP-856).
+2. Any replicas may be voters (KIP-642's sets under KIP-856's rules). What quorums begin at.
+
+The version is a record of the log: in force when appended like a voter set, final when
+committed, never lowered. From 0 it comes in one batch with all the voters, so that they
+are all there or not at all (P52), and client writes wait until every voter has that batch.
+"""
+
+from __future__ import annotations
+
+from raftnode.core import changing, leading
+from raftnode.core.effects import Done, Refusal, Refused
+from raftnode.core.events import UpgradeRequested
+from raftnode.core.records import RAFT_VERSION, AddVoter, ControlRecord, RaftVersion
+from raftnode.core.replica import Replica
+from raftnode.core.roles import Leader
+from raftnode.core.voter_change import PendingUpgrade
+
+
+def handle_upgrade(replica: Replica, event: UpgradeRequested) -> None:
+    """Take a request for a higher version in, or refuse it."""
+    role, log = replica.role, replica.log
+    if not isinstance(role, Leader):
+        replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
+        return
+    if not 0 <= event.version <= RAFT_VERSION:
+        message = f"this program knows raft.version 0 to {RAFT_VERSION}, not {event.version}"
+        replica.refuse(event.request_id, Refusal.UNSUPPORTED_VERSION, message)
+        return
+    if event.version < log.raft_version:
+        message = f"the quorum is at raft.version {log.raft_version}, which is never lowered"
+        replica.refuse(event.request_id, Refusal.VERSION_NOT_LOWERED, message)
+        return
+    pending = role.upgrade
+    if pending is not None and pending.version != event.version:
+        message = f"an upgrade to raft.version {pending.version} waits already"
+        replica.refuse(event.request_id, Refusal.TOO_MANY_CHANGES, message)
+        return
+    if pending is None:
+        pending = role.upgrade = PendingUpgrade(event.version, event.deadline_ms)
+    pending.request_ids.add(event.request_id)
+    pending.deadline_ms = max(pending.deadline_ms, event.deadline_ms)
+    advance(replica, role)
+
+
+def abandon(replica: Replica, request_id: int) -> None:
+    """Nobody waits for this request any more; an upgrade not in the log is given up (S24)."""
+    role = replica.role
+    if not isinstance(role, Leader) or role.upgrade is None:
+        return
+    role.upgrade.request_ids.discard(request_id)
+    if not role.upgrade.request_ids and role.upgrade.appended is None:
+        role.upgrade = None
+
+
+def advance(replica: Replica, role: Leader) -> None:
+    """Finish a committed upgrade, append one that may be, give one up that is too late."""
+    pending, log = role.upgrade, replica.log
+    if pending is None:
+        return
+    if log.raft_version == pending.version and log.raft_version_record < replica.high_watermark:
+        for request_id in sorted(pending.request_ids):
+            replica.emit(Done(request_id))
+        role.upgrade = None
+        return
+    if replica.now_ms >= pending.deadline_ms:
+        _give_up(replica, pending)
+        role.upgrade = None
+        return
+    if pending.appended is not None:
+        return
+    pending.waiting_for = obstacle(replica, role, pending.version) or ""
+    if not pending.waiting_for:
+        _append(replica, role, pending)
+
+
+def obstacle(replica: Replica, role: Leader, version: int) -> str | None:
+    """What an upgrade waits for before it may be appended; None: nothing (P56)."""
+    log = replica.log
+    if log.voter_record.offset >= replica.high_watermark:
+        return "the last voter change to be committed"
+    if log.raft_version_record >= replica.high_watermark:
+        return "the last upgrade to be committed"
+    if not leading.epoch_committed(replica, role):
+        return "an entry of the leader's own epoch to be committed"
+    others = [key for key in log.voters if key != replica.key]
+    present = changing.caught_up_voters(replica, role, log.voters)
+    missing = [str(key) for key in others if key not in present]
+    if missing:
+        return f"all voters to be caught up: {', '.join(missing)} not"
+    fetching = [
+        key
+        for key, progress in role.progress.items()
+        if key in others or progress.is_fresh(replica.now_ms, replica.config.fetch_timeout_ms)
+    ]
+    old = [str(key) for key in fetching if role.progress[key].raft_version_max < version]
+    if old:
+        return f"programs that know raft.version {version} on {', '.join(sorted(old))}"
+    return None
+
+
+def _append(replica: Replica, role: Leader, pending: PendingUpgrade) -> None:
+    records: list[ControlRecord] = [RaftVersion(pending.version)]
+    if not replica.log.has_voter_record:
+        records.extend(AddVoter(voter) for voter in replica.log.voters.voters)
+    pending.appended = replica.append_control(*records).base_offset
+    pending.waiting_for = "a majority of the voters to commit it"
+    replica.fact("raft_version_appended", raft_version=pending.version, offset=pending.appended)
+    leading.after_progress(replica, role)
+    leading.answer_parked(replica, role)
+
+
+def _give_up(replica: Replica, pending: PendingUpgrade) -> None:
+    for request_id in sorted(pending.request_ids):
+        if pending.appended is None:
+            message = f"not begun in time; it waited for: {pending.waiting_for}"
+            replica.refuse(request_id, Refusal.WAITING, message)
+        else:
+            message = f"the record at offset {pending.appended} is not committed yet"
+            replica.emit(Refused(request_id, Refusal.TIMED_OUT, message, "unknown"))

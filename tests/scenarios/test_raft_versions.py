@@ -1,0 +1,270 @@
+"""P29, P30, P52, P54, P56, S12: what each raft.version allows, and going from one to the next."""
+
+import pytest
+
+from raftnode.core.effects import Done, HaltReason, Refusal, Refused, VoterChangeCompleted
+from raftnode.core.events import LatchReceived, RequestReceived, ResponseReceived
+from raftnode.core.log_index import LogIndex
+from raftnode.core.messages import FetchRequest, FetchResponse
+from raftnode.core.records import RAFT_VERSION, AddVoter, Batch, LeaderChange, RaftVersion
+from raftnode.core.state import Latch
+from raftnode.core.types import Voter, VoterSet
+from raftnode.testing.playbook import Playbook, key_of
+from raftnode.testing.playbook.book import CLUSTER_ID
+
+
+def refusal_of(book: Playbook, request: int) -> Refusal | None:
+    answer = book.answer(request)
+    return answer.refusal if isinstance(answer, Refused) else None
+
+
+def controls(book: Playbook, name: str) -> list[type]:
+    return [type(control) for batch in book[name].disk.log for control in batch.control]
+
+
+@pytest.mark.rule("P54")
+def test_at_version_0_no_record_names_the_voters_and_writes_go_at_once():
+    """Taking `and log.base_raft_version` out of `leading.become_leader` makes this fail."""
+    book = Playbook.formed("1", "2", "3", raft_version=0)
+    book.append("1", b"x")
+    book.run(500)
+    assert controls(book, "2") == [LeaderChange]
+    assert book["2"].records == [b"x"]
+    assert book["2"].replica.log.raft_version == 0
+    book.crash("1")
+    book.run(6000)
+    assert len(book.leaders) == 1
+
+
+@pytest.mark.rule("P54", "S12")
+@pytest.mark.parametrize("change", ["add", "remove"])
+def test_at_version_0_no_voter_is_changed(change: str):
+    """P54: UNSUPPORTED_VERSION. Taking its first rule out of `version_rules.why_not` fails this."""
+    book = Playbook.formed("1", "2", "3", raft_version=0)
+    book.observer("4")
+    book.run(1500)
+    request = book.add("1", "4") if change == "add" else book.remove("1", "3")
+    assert refusal_of(book, request) is Refusal.UNSUPPORTED_VERSION
+    assert book.voters("1") == "{1,2,3}"
+
+
+@pytest.mark.rule("P29", "P30", "P55", "S12")
+def test_at_version_1_ids_are_fixed_and_a_disk_is_replaced():
+    """P29, P30, P55. Taking either rule out of `version_rules.why_not` makes this fail."""
+    book = Playbook.formed("1", "2", "3", raft_version=1)
+    book.observer("4")
+    book.run(1500)
+    assert refusal_of(book, book.add("1", "4")) is Refusal.NOT_CONFIGURED
+    assert refusal_of(book, book.remove("1", "3")) is Refusal.LAST_OF_ITS_ID
+    reborn = book.wipe("3")
+    book.run(1500)
+    added = book.add("1", reborn, replaces="3")
+    book.run(1500)
+    assert isinstance(book.answer(added), VoterChangeCompleted)
+    assert book.voters("1") == "{1,2,3'}"
+
+
+@pytest.mark.rule("P52", "P56")
+@pytest.mark.parametrize("version", [1, 2])
+def test_running_quorum_goes_from_0_up_with_all_voters_in_one_batch(version: int):
+    """P52, P56: RaftVersion and every AddVoter in one batch; then writes wait for all voters."""
+    book = Playbook.formed("1", "2", "3", raft_version=0)
+    book.append("1", b"before")
+    book.run(1500)
+    request = book.upgrade("1", version)
+    [batch] = [b for b in book["1"].disk.log if AddVoter in map(type, b.control)]
+    assert batch.control == (
+        RaftVersion(version),
+        *(AddVoter(Voter(key_of(name))) for name in ("1", "2", "3")),
+    )
+    refused = book.append("1", b"too early")
+    assert refusal_of(book, refused) is Refusal.FORMATION_INCOMPLETE
+    book.run(500)
+    assert book.answer(request) == Done(request)
+    book.append("1", b"after")
+    book.run(500)
+    assert book["3"].records == [b"before", b"after"]
+    assert book["3"].replica.log.raft_version == version
+
+
+@pytest.mark.rule("P56")
+def test_version_goes_up_step_by_step_and_lets_more_pass():
+    book = Playbook.formed("1", "2", "3", raft_version=0)
+    book.observer("4")
+    book.run(1500)
+    for version in (1, 2):
+        request = book.upgrade("1", version)
+        book.run(1500)
+        assert book.answer(request) == Done(request)
+    added = book.add("1", "4")
+    book.run(1500)
+    assert isinstance(book.answer(added), VoterChangeCompleted)
+
+
+@pytest.mark.rule("P54")
+def test_version_is_never_lowered():
+    """P54. Taking the comparison out of `versioning.handle_upgrade` makes this fail."""
+    book = Playbook.formed("1", "2", "3")
+    book.run(1500)
+    assert refusal_of(book, book.upgrade("1", 1)) is Refusal.VERSION_NOT_LOWERED
+    same = book.upgrade("1", RAFT_VERSION)
+    assert book.answer(same) == Done(same)
+    for wrong in (-1, RAFT_VERSION + 1):
+        assert refusal_of(book, book.upgrade("1", wrong)) is Refusal.UNSUPPORTED_VERSION
+    assert refusal_of(book, book.upgrade("2", 2)) is Refusal.NOT_LEADER
+
+
+@pytest.mark.rule("P54")
+def test_a_lower_version_in_a_log_lowers_nothing():
+    """P54. Taking the maximum out of `LogIndex.raft_version` makes this fail."""
+    log = LogIndex()
+    for offset, version in enumerate((2, 1)):
+        log.append(Batch(offset, offset, 1, b"", (RaftVersion(version),)))
+    assert log.raft_version == 2
+    log.truncate(0)
+    assert log.raft_version == 0
+
+
+@pytest.mark.rule("P56")
+def test_upgrade_waits_for_every_voter_and_is_given_up_in_time():
+    """P56. Taking the missing voters out of `versioning.obstacle` makes this fail."""
+    book = Playbook.formed("1", "2", "3", raft_version=0)
+    book.run(1500)
+    book.isolate("3")
+    book.run(2500)
+    [leader] = book.leaders
+    request = book.upgrade(leader, 2)
+    assert book.answer(request) is None
+    assert "3-" in book[leader].replica.role.upgrade.waiting_for
+    book.run(5100)
+    assert refusal_of(book, request) is Refusal.WAITING
+    assert AddVoter not in controls(book, leader)
+    book.heal()
+    book.run(3000)
+    [leader] = book.leaders
+    again = book.upgrade(leader, 2)
+    book.run(1000)
+    assert book.answer(again) == Done(again)
+
+
+@pytest.mark.rule("P56")
+@pytest.mark.parametrize("old", ["3", "4"], ids=["voter", "observer"])
+def test_upgrade_waits_for_programs_that_know_the_version(old: str):
+    """P56. Taking `old` out of `versioning.obstacle` makes this fail."""
+    book = Playbook.formed("1", "2", "3", raft_version=1)
+    book.observer("4")
+    book.run(1500)
+    role = book["1"].replica.role
+    role.progress[key_of(old)].raft_version_max = 1
+    request = book.upgrade("1", 2)
+    assert book.answer(request) is None
+    assert f"{old}-" in role.upgrade.waiting_for
+    book.run(1500)  # the next Fetch tells that it knows 2
+    assert book.answer(request) == Done(request)
+
+
+@pytest.mark.rule("P32", "P54")
+def test_uncommitted_upgrade_is_cut_off_with_its_voters():
+    """P32, P54: a batch that nobody else has is no upgrade."""
+    book = Playbook.formed("1", "2", "3", raft_version=0)
+    book.run(1500)
+    request = book.upgrade("1", 2)
+    book["1"].flush(book.now_ms)
+    book.drop()
+    book.isolate("1")
+    book.run(6000)
+    assert refusal_of(book, request) is Refusal.LEADERSHIP_LOST
+    book.heal()
+    book.run(6000)
+    assert book["1"].replica.log.raft_version == 0
+    assert book["1"].replica.log.voter_record.offset == -1
+    assert book.voters("1") == "{1,2,3}"
+
+
+@pytest.mark.rule("P31", "P54")
+def test_uncommitted_upgrade_lets_no_change_pass():
+    """P31, P54. Taking `raft_version_record` out of `changing.obstacle` makes this fail."""
+    book = Playbook.formed("1", "2", "3", raft_version=1)
+    book.observer("4")
+    book.run(1500)
+    book.upgrade("1", 2)
+    added = book.add("1", "4")
+    assert book.answer(added) is None
+    [pending] = book["1"].replica.role.changes
+    assert pending.appended is None
+    assert "raft.version" in pending.waiting_for
+    book.run(1500)
+    assert isinstance(book.answer(added), VoterChangeCompleted)
+
+
+@pytest.mark.rule("S24")
+def test_upgrade_nobody_waits_for_any_more_is_given_up():
+    book = Playbook.formed("1", "2", "3", raft_version=0)
+    book.run(1500)
+    book.isolate("3")
+    book.run(2500)
+    [leader] = book.leaders
+    request = book.upgrade(leader, 2)
+    book.abandon(leader, request)
+    assert book[leader].replica.role.upgrade is None
+
+
+@pytest.mark.rule("P52")
+def test_unlisted_id_in_the_log_ends_a_node_at_version_1():
+    """P52. Taking UNLISTED_VOTER_ID out of `Replica.append` makes this fail."""
+    book = Playbook.formed("1", "2", "3", raft_version=1)
+    book.run(1500)
+    seat = book["2"]
+    replica = seat.replica
+    request = replica.role.fetching.in_flight
+    assert isinstance(request, FetchRequest)
+    base = replica.log.end
+    stranger = Batch(base, base, replica.epoch, b"", (AddVoter(Voter(key_of("4"))),))
+    response = FetchResponse(0, replica.epoch, key_of("1"), batches=(stranger,))
+    book.give("2", ResponseReceived(key_of("1"), request, response))
+    assert seat.halted
+    assert seat.halted.reason is HaltReason.UNLISTED_VOTER_ID
+
+
+@pytest.mark.rule("P56")
+def test_fetch_tells_which_version_its_program_knows():
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    fetches = [m.request for m in book.pending if isinstance(m.request, FetchRequest)]
+    role = book["1"].replica.role
+    assert all(fetch.raft_version_max == RAFT_VERSION for fetch in fetches)
+    assert {p.raft_version_max for p in role.progress.values()} == {RAFT_VERSION}
+
+
+@pytest.mark.rule("S18")
+def test_latch_of_another_version_is_another_latch():
+    """S18: taken once."""
+    book = Playbook.formed("1", "2", "3", raft_version=1)
+    voters = VoterSet.of(Voter(key_of(name)) for name in ("1", "2", "3"))
+    for version, refused in ((1, False), (2, True)):
+        number = book.number()
+        book.answers[number] = []
+        book.give("1", LatchReceived(number, Latch(CLUSTER_ID, voters, version)))
+        assert isinstance(book.answer(number), Refused) is refused
+
+
+@pytest.mark.rule("P56")
+def test_a_request_from_before_the_field_says_no_version():
+    book = Playbook.formed("1", "2", "3", raft_version=1)
+    book.run(1500)
+    request = book["2"].replica.role.fetching.in_flight
+    old = FetchRequest(
+        request.epoch,
+        request.replica,
+        request.fetch_offset,
+        request.last_fetched_epoch,
+        request.acknowledged_offset,
+        request.high_watermark,
+        0,
+        request.incarnation,
+        1 << 20,
+        0,
+        request.sequence + 1,
+    )
+    book.give("1", RequestReceived(book.number(), key_of("2"), old))
+    assert book["1"].replica.role.progress[key_of("2")].raft_version_max == 0

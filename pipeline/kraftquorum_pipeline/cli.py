@@ -13,7 +13,9 @@ from typing import Annotated
 
 import typer
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "audit": "kraftquorum_pipeline.commands.audit",
+}
 """Each command, and the module whose function `run` it is."""
 
 

@@ -7,6 +7,7 @@ PipelineError
     ├── UnreachableError    no node of the quorum answered in time
     ├── ClusterIdError      it is another cluster than the one asked for
     ├── TrimmedError        the log begins after the offset that is to be read
+    ├── DivergedError       the log is not the one that the checkpoint was made of
     ├── CorruptError        bytes that are not what they should be
     └── ValueFormatError    a key or a value that is not what the options say
 """
@@ -28,6 +29,7 @@ class PipelineExitCode(enum.IntEnum):
     CORRUPT = 6
     NO_JAVA = 7
     DIVERGED = 8
+    INCOMPLETE = 9
 
 
 class PipelineError(Exception):
@@ -84,6 +86,12 @@ class TrimmedError(SourceError):
     """The log begins after the offset from which it is to be read."""
 
     exit_code = PipelineExitCode.TRIMMED
+
+
+class DivergedError(SourceError):
+    """The log has another record where the checkpoint had one: a restored or other quorum."""
+
+    exit_code = PipelineExitCode.DIVERGED
 
 
 class CorruptError(SourceError):

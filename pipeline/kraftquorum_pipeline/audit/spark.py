@@ -1,0 +1,234 @@
+"""The engine on Spark: a task for each segment and snapshot, sums added up where they arise.
+
+What comes to the driver does not grow with the log: control records, damage, and of the
+stretches of offsets only those in which replicas differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
+
+from .details import CHUNKS_MAX
+from .engine import DIFFERENCES_MAX, KeyDifference, Scanned, SnapshotFile
+from .replicas import Piece
+from .scan import CHUNK, Row, scan_segment
+from .states import (
+    Entry,
+    SnapshotSum,
+    StateSum,
+    Stretch,
+    make_entry,
+    read_state,
+    read_stretch,
+    sum_snapshot,
+)
+
+_BATCH_ROWS = 16_384
+_ROWS = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("replica", pa.string()),
+        ("path", pa.string()),
+        ("position", pa.int64()),
+        ("offset", pa.int64()),
+        ("end_offset", pa.int64()),
+        ("epoch", pa.int32()),
+        ("batches", pa.int64()),
+        ("records", pa.int64()),
+        ("size", pa.int64()),
+        ("digest_hi", pa.int64()),
+        ("digest_lo", pa.int64()),
+        ("name", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+_ENTRIES = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("offset", pa.int64()),
+        ("epoch", pa.int32()),
+        ("present", pa.bool_()),
+        ("digest_hi", pa.int64()),
+        ("digest_lo", pa.int64()),
+    ]
+)
+_SPARK_TYPES = {
+    pa.string(): "string",
+    pa.int64(): "bigint",
+    pa.int32(): "int",
+    pa.bool_(): "boolean",
+    pa.binary(): "binary",
+}
+
+
+class SparkEngine:
+    """Reads on the executors of a session; these must reach the files by the same paths."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def scan(self, pieces: Sequence[Piece]) -> Scanned:
+        """Read all segments."""
+        read = self._spread(list(pieces), _scan, _ROWS).persist()
+        try:
+            rows = [_row(found) for found in read.where("kind != 'chunk'").collect()]
+            chunks = read.where("kind = 'chunk'").withColumn(
+                "chunk", F.floor(F.col("offset") / F.lit(CHUNK)).cast("bigint")
+            )
+            sums = _sums(chunks)
+            different = [
+                int(found["chunk"])
+                for found in sums.where("versions > 1").orderBy("chunk").select("chunk").collect()
+            ]
+            wanted = {row.offset // CHUNK for row in rows if row.kind == "damage"}
+            looked_at = sorted({*different[:CHUNKS_MAX], *(wanted & set(different))})
+            unequal: dict[int, list[Row]] = {chunk: [] for chunk in different}
+            shown = chunks.where(F.col("chunk").isin(looked_at)).drop("chunk")
+            for found in shown.collect() if looked_at else ():
+                row = _row(found)
+                unequal[row.chunk].append(row)
+            for found in unequal.values():
+                found.sort(key=lambda row: (row.replica, row.offset))
+            return Scanned(rows, unequal, sums.count())
+        finally:
+            read.unpersist()
+
+    def snapshots(self, files: Sequence[SnapshotFile]) -> list[SnapshotSum]:
+        """Read all snapshots."""
+        context = self._session.sparkContext
+        read = context.parallelize(list(files), len(files)).map(lambda file: sum_snapshot(*file))
+        return list(read.collect())
+
+    def replay(
+        self, stretches: Sequence[Stretch], base: str | None, ends: Sequence[int]
+    ) -> dict[int, StateSum]:
+        """Sum up the state at some offsets: one pass, the newest record of each key for each."""
+        newest = self._entries(stretches, base).groupBy("key").agg(*(_newest(e) for e in ends))
+        sums: list[Column] = []
+        for end in ends:
+            there = F.col(f"at_{end}.present")
+            sums += [
+                F.count_if(there).alias(f"count_{end}"),
+                _xor(there, f"at_{end}.digest_hi").alias(f"hi_{end}"),
+                _xor(there, f"at_{end}.digest_lo").alias(f"lo_{end}"),
+            ]
+        [found] = newest.agg(*sums).collect()
+        return {
+            end: StateSum(
+                int(found[f"count_{end}"]), int(found[f"hi_{end}"]), int(found[f"lo_{end}"])
+            )
+            for end in ends
+        }
+
+    def differences(
+        self, stretches: Sequence[Stretch], base: str | None, end: int, snapshot: str
+    ) -> list[KeyDifference]:
+        """The first keys in which a snapshot differs from the log."""
+        state = self._entries([one for one in stretches if one.from_offset < end], base)
+        log = state.groupBy("key").agg(_newest(end)).select("key", F.col(f"at_{end}").alias("log"))
+        log = log.where("log.present")
+        there = self._entries([], snapshot).select("key", _value().alias("there"))
+        found = (
+            log.join(there, on="key", how="full_outer")
+            .where(~F.col("log").eqNullSafe(F.col("there")))
+            .orderBy("key")
+            .limit(DIFFERENCES_MAX)
+            .collect()
+        )
+        return [
+            (bytes(one["key"]), _entry(one["key"], one["log"]), _entry(one["key"], one["there"]))
+            for one in found
+        ]
+
+    # -- helpers --------------------------------------------------------------------
+
+    def _entries(self, stretches: Sequence[Stretch], base: str | None) -> DataFrame:
+        entries = self._spread(list(stretches), _stretch_entries, _ENTRIES)
+        if base is None:
+            return entries
+        return entries.unionByName(self._spread([(base,)], _state_entries, _ENTRIES))
+
+    def _spread(
+        self,
+        inputs: Sequence[tuple[Any, ...]],
+        read: Callable[[tuple[Any, ...]], Iterable[tuple[Any, ...]]],
+        schema: pa.Schema,
+    ) -> DataFrame:
+        """A task for each input, whose rows come as Arrow batches."""
+        context = self._session.sparkContext
+        numbers = context.parallelize(range(len(inputs)), max(1, len(inputs)))
+        frame = self._session.createDataFrame(numbers.map(lambda number: (number,)), "number int")
+        given = list(inputs)
+
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            chosen = (given[number] for batch in batches for number in batch[0].to_pylist())
+            rows = chain.from_iterable(read(one) for one in chosen)
+            while block := list(islice(rows, _BATCH_ROWS)):
+                columns = zip(*block, strict=True)
+                arrays = [
+                    pa.array(column, field.type)
+                    for column, field in zip(columns, schema, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+        return frame.mapInArrow(work, _ddl(schema))
+
+
+def _scan(piece: tuple[Any, ...]) -> Iterable[tuple[Any, ...]]:
+    return scan_segment(Piece(*piece))
+
+
+def _stretch_entries(stretch: tuple[Any, ...]) -> Iterable[tuple[Any, ...]]:
+    return (make_entry(*record) for record in read_stretch(Stretch(*stretch)))
+
+
+def _state_entries(path: tuple[Any, ...]) -> Iterable[tuple[Any, ...]]:
+    return (make_entry(*record) for record in read_state(path[0]))
+
+
+def _ddl(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in schema)
+
+
+def _sums(chunks: DataFrame) -> DataFrame:
+    """For each chunk, how many versions of it there are."""
+    held = chunks.groupBy("chunk", "replica").agg(
+        F.bit_xor("digest_hi").alias("hi"), F.bit_xor("digest_lo").alias("lo")
+    )
+    return held.groupBy("chunk").agg(F.count_distinct(F.struct("hi", "lo")).alias("versions"))
+
+
+def _value() -> Column:
+    return F.struct("offset", "epoch", "present", "digest_hi", "digest_lo")
+
+
+def _newest(end: int) -> Column:
+    """The newest entry of a key below an offset; a struct's maximum goes by its first field."""
+    return F.max(F.when(F.col("offset") < F.lit(end), _value())).alias(f"at_{end}")
+
+
+def _xor(there: Column, name: str) -> Column:
+    return F.coalesce(F.bit_xor(F.when(there, F.col(name))), F.lit(0))
+
+
+def _row(found: Any) -> Row:
+    return Row(*(found[name] for name in Row._fields))
+
+
+def _entry(key: Any, found: Any) -> Entry | None:
+    if found is None:
+        return None
+    return Entry(
+        bytes(key),
+        int(found["offset"]),
+        int(found["epoch"]),
+        bool(found["present"]),
+        int(found["digest_hi"]),
+        int(found["digest_lo"]),
+    )

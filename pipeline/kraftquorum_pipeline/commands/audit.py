@@ -1,0 +1,92 @@
+"""`kraftquorum-pipeline audit`: do the replicas' files agree?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kraftquorum_pipeline.audit.engine import Engine, LocalEngine
+from kraftquorum_pipeline.audit.findings import Verdict
+from kraftquorum_pipeline.audit.render import verdict_lines
+from kraftquorum_pipeline.audit.replicas import find_replicas
+from kraftquorum_pipeline.audit.run import Audit
+from kraftquorum_pipeline.errors import PipelineExitCode
+
+from .reporting import reporting, say
+
+Paths = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="PATH…",
+        help="Replicas' data directories, or directories that hold some: all of one quorum.",
+        show_default=False,
+    ),
+]
+
+
+def run(
+    paths: Paths,
+    *,
+    committed_end: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="OFFSET",
+            help="The high watermark that the quorum last reported: below it a majority of the "
+            "voters must have everything. Without it what the files prove counts.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the verdict as JSON, `-` to print it."),
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(help="Spark's master. Default: the submission's, else this machine."),
+    ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="Read in this process, without Spark and Java.")
+    ] = False,
+) -> None:
+    """Check the files of all replicas of a quorum against each other.
+
+    Ends with 0 when nothing is wrong, 8 when something is, and 9 when nothing was found but
+    not everything could be checked. The quorum may run meanwhile, but a copy is better: what
+    one replica writes while another is read looks like lag.
+    """
+    with reporting():
+        replicas = find_replicas(paths)
+        verdict = Audit(replicas, _engine(master, local=local), committed_end, say).run()
+        _write(verdict, output)
+    code = {
+        "ok": PipelineExitCode.OK,
+        "incomplete": PipelineExitCode.INCOMPLETE,
+        "damaged": PipelineExitCode.DIVERGED,
+    }[verdict.word]
+    raise typer.Exit(int(code))
+
+
+def _engine(master: str | None, *, local: bool) -> Engine:
+    if local:
+        return LocalEngine()
+    from kraftquorum_pipeline.audit.spark import SparkEngine  # noqa: PLC0415 - needs PySpark
+    from kraftquorum_pipeline.session import spark_session  # noqa: PLC0415
+
+    say("starting Spark")
+    return SparkEngine(spark_session("kraftquorum-audit", master=master))
+
+
+def _write(verdict: Verdict, output: Path | None) -> None:
+    text = json.dumps(verdict.as_json(), indent=2, ensure_ascii=False) + "\n"
+    if str(output) == "-":
+        sys.stdout.write(text)
+        return
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+    for line in verdict_lines(verdict):
+        typer.echo(line)

@@ -1,0 +1,134 @@
+"""What the commands share: the flags that name a source, and how they speak.
+
+Results go to stdout, progress to stderr, and a failure is one line on stderr and an exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kraftquorum_pipeline import errors
+from kraftquorum_pipeline.errors import OptionError, PipelineError, PipelineExitCode
+
+LogPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--path",
+        help="Files: a replica's data directory, or a directory that holds those of several.",
+        show_default=False,
+    ),
+]
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        envvar="RAFTNODE_BOOTSTRAP_SERVER",
+        metavar="HOST:PORT,…",
+        help="Nodes: API endpoints of the quorum.",
+        show_default=False,
+    ),
+]
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        "-o",
+        metavar="NAME=VALUE",
+        help="An option of the data source; may be given several times.",
+        show_default=False,
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option("--master", help="Spark's master.", show_default="spark-submit's, else local[*]"),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", metavar="KEY=VALUE", help="A setting of Spark's own.", show_default=False
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+_RAISED = re.compile(r"kraftquorum_pipeline\.errors\.(\w+): (.*)")
+
+
+def source_options(
+    path: Path | None, servers: str | None, options: Sequence[str] | None
+) -> dict[str, str]:
+    """The options of the data source from the flags.
+
+    Raises:
+        OptionError: one is not NAME=VALUE.
+    """
+    given = pairs("--option", options)
+    if path is not None:
+        # Both are refused by the source; a variable of the environment is no flag.
+        given.setdefault("path", str(path.absolute()))
+    elif servers is not None and "path" not in given:
+        given.setdefault("bootstrapServers", servers)
+    if "path" not in given and "bootstrapServers" not in given:
+        raise OptionError("name the log: --path DIRECTORY or --bootstrap-server HOST:PORT,…")
+    return given
+
+
+def pairs(flag: str, given: Sequence[str] | None) -> dict[str, str]:
+    """NAME=VALUE as a dictionary.
+
+    Raises:
+        OptionError: one is not.
+    """
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise OptionError(f"{flag} {text!r}: expected NAME=VALUE")
+        found[name] = value
+    return found
+
+
+@contextmanager
+def reporting() -> Generator[None]:
+    """Turn the pipeline's own errors, also those in Spark's, into a line and an exit code."""
+    try:
+        yield
+    except PipelineError as error:
+        raise fail(str(error), error.exit_code) from None
+    except Exception as error:
+        found = raised(error)
+        if found is None:
+            raise
+        raise fail(*found) from None
+
+
+def raised(error: BaseException) -> tuple[str, PipelineExitCode] | None:
+    """Our own error in the text of one of Spark's: its message and its exit code."""
+    matches = _RAISED.findall(str(error))
+    if not matches:
+        return None
+    name, message = matches[-1]
+    kind = getattr(errors, name, PipelineError)
+    return message, kind.exit_code
+
+
+def fail(message: str, code: int) -> typer.Exit:
+    """Say why on one line; raise what this returns."""
+    typer.echo(f"kraftquorum-pipeline: {' '.join(message.split())}", err=True)
+    return typer.Exit(int(code))
+
+
+def say(line: str) -> None:
+    """Tell of progress."""
+    typer.echo(line, err=True)
+
+
+def print_json(value: object) -> None:
+    """Print a value for scripts, on one line."""
+    typer.echo(json.dumps(value, default=str))

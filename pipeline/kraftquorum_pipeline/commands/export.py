@@ -1,0 +1,108 @@
+"""`kraftquorum-pipeline export`: the log as partitioned Parquet."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import asdict
+from types import FrameType
+from typing import Annotated
+
+import typer
+from pyspark.sql.streaming.query import StreamingQuery
+
+from kraftquorum_pipeline.commands.common import (
+    AsJson,
+    BootstrapServer,
+    Conf,
+    LogPath,
+    Master,
+    SourceOption,
+    pairs,
+    print_json,
+    reporting,
+    say,
+    source_options,
+)
+from kraftquorum_pipeline.jobs.export import Export, Exported, export
+from kraftquorum_pipeline.session import spark_session
+
+_MIB = 1 << 20
+
+
+def run(
+    output: Annotated[
+        str, typer.Option("--output", help="Directory of the tables; made where it is not there.")
+    ],
+    *,
+    path: LogPath = None,
+    bootstrap_server: BootstrapServer = None,
+    option: SourceOption = None,
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="Go on until stopped (SIGINT, SIGTERM).")
+    ] = False,
+    interval_s: Annotated[
+        float, typer.Option("--interval-s", min=0.1, help="With --continuous: how often.")
+    ] = 10.0,
+    master: Master = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write committed records to Parquet, each once, and go on where the last run ended.
+
+    May be killed and started again at any time, and run again when there is more. Prints a
+    line for each batch as it is done, and a summary.
+    """
+    with reporting():
+        options = source_options(path, bootstrap_server, option)
+        session = spark_session("kraftquorum export", master=master, settings=pairs("--conf", conf))
+        try:
+            summary = export(
+                session,
+                options,
+                output,
+                interval_s=interval_s if continuous else None,
+                on_start=_begun,
+                on_batch=_progress,
+            )
+        finally:
+            session.stop()
+        _print(summary, output, as_json=as_json)
+
+
+def _begun(query: StreamingQuery, summary: Export) -> None:
+    say(f"{summary.source}: cluster {summary.cluster_id}, committed up to {summary.log_end}")
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        query.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
+def _progress(done: Exported, summary: Export) -> None:
+    rows = sum(done.rows.values())
+    rate = rows / done.seconds if done.seconds else 0
+    part = min(1.0, done.end / summary.log_end) if summary.log_end else 1.0
+    note = " (was in its place already)" if done.again else ""
+    left_out = f", {done.left_out} left out as corrupt" if done.left_out else ""
+    say(
+        f"batch {done.batch}: offsets {done.start} to {done.end - 1}, {rows} rows{left_out}, "
+        f"{done.bytes / _MIB:.1f} MiB, {done.seconds:.1f} s, {rate:,.0f} rows/s, {part:.0%}{note}"
+    )
+
+
+def _print(summary: Export, output: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**asdict(summary), "output": output})
+        return
+    rows = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.rows.items()))
+    if summary.start is None or summary.end is None:
+        typer.echo(f"{output}: nothing new; all of {summary.source} was there already")
+        return
+    typer.echo(
+        f"{output}: {sum(summary.rows.values())} rows ({rows}) of offsets {summary.start} to "
+        f"{summary.end - 1} in {summary.batches} batches, {summary.bytes / _MIB:.1f} MiB, "
+        f"{summary.seconds:.1f} s"
+    )
+    if summary.left_out:
+        typer.echo(f"{summary.left_out} records were corrupt and are not there: kind = 'corrupt'")

@@ -257,14 +257,25 @@ class Metrics:
     def forget(self, namespace: str, quorum: str) -> None:
         """Drop all series of a quorum that is gone: names come and go without bound."""
         key = (namespace, quorum)
-        self._guards.pop(key, None)
-        self._steps.pop(key, None)
         self._begun.discard(key)
         labels = {"namespace": namespace, "quorum": quorum}
+        for metric in (self.reconciles, self.reconcile_seconds, self.actions):
+            metric.remove_by_labels(labels)
+        self._hide(key)
+
+    def stand_by(self, namespace: str, quorum: str) -> None:
+        """Count a look that was left to the active operator, and say nothing of the quorum.
+
+        What was true when this operator had the Lease is not any more.
+        """
+        self.reconciles.labels(namespace, quorum, "standby").inc()
+        self._hide((namespace, quorum))
+
+    def _hide(self, key: tuple[str, str]) -> None:
+        self._guards.pop(key, None)
+        self._steps.pop(key, None)
+        labels = {"namespace": key[0], "quorum": key[1]}
         for metric in (
-            self.reconciles,
-            self.reconcile_seconds,
-            self.actions,
             self.blocked,
             self.conditions,
             self.operations,

@@ -107,7 +107,7 @@ class Reconciler:
         started = time.monotonic()
         self.metrics.active.set(self.lease.held)
         if not self.lease.held:
-            self.metrics.reconciles.labels(namespace, name, "standby").inc()
+            self.metrics.stand_by(namespace, name)
             return Outcome(None, min(1.0, self.settings.lease_duration_s / 4))
         memory = self.memories.setdefault(uid, Memory())
         bound = log.bind(namespace=namespace, quorum=name)

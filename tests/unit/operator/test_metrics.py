@@ -115,6 +115,19 @@ def test_nothing_is_left_of_a_quorum_that_is_gone() -> None:
     assert left == set()
 
 
+def test_an_operator_on_standby_says_nothing_of_a_quorum() -> None:
+    metrics = Metrics()
+    metrics.observe(four(), THREE, Wait("node_answers", "x"), 0)
+    metrics.stand_by("test", "demo")
+    value = metrics.registry.get_sample_value
+    for name in ("fault_tolerance", "voters", "quorum_lost", "last_reconcile_timestamp_seconds"):
+        assert value(f"kraftquorum_{name}", KEY) is None
+    assert value("kraftquorum_blocked", KEY | {"guard": "node_answers"}) is None
+    assert value("kraftquorum_reconciles_total", KEY | {"result": "standby"}) == 1
+    metrics.observe(healthy(), THREE, Done("x"), 0)
+    assert value("kraftquorum_fault_tolerance", KEY) == 1
+
+
 def test_the_list_of_labels_is_true() -> None:
     metrics = Metrics("1")
     metrics.observe(four(), THREE, Wait("node_answers", "x"), 0)

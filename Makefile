@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PROOF := $(VENV)/.proof
 # Spark is large: installed only by the targets that need it.
 SPARK_READY := $(VENV)/.spark-ready
 SHELL := /bin/bash
@@ -17,6 +18,10 @@ CLUSTERS ?= 3
 SEEDS ?= 1000
 FROM ?= 0
 PRESET ?= small
+# For `make fuzz`, all targets together.
+SECONDS ?= 60
+# For tools/mutants: a copy of the core, kept so that a run goes on where it stopped.
+MUTANTS ?= build/mutants
 TAG ?= dev
 
 help: ## Show this list
@@ -71,6 +76,18 @@ endif
 
 explore: $(READY) ## Explore every interleaving of small worlds: PRESET=smoke, small or full, WORLD=name for one
 	@$(BIN)/python -m raftnode.testing.explorer --preset $(PRESET) $(if $(WORLD),--world $(WORLD)) $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
+
+# What only these two need is installed with the first of them, beside the rest.
+$(PROOF): requirements/proof.txt $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/proof.txt
+	@touch $@
+
+mutants: $(PROOF) ## Break the core in thousands of small ways: MODULES="election log_index", AGAIN=1 only survivors
+	@$(BIN)/python tools/mutants/prepare.py $(MUTANTS)
+	@cd $(MUTANTS) && $(CURDIR)/$(BIN)/python $(CURDIR)/tools/mutants/run.py --jobs $(if $(filter auto,$(JOBS)),$$(nproc),$(JOBS)) $(if $(AGAIN),--again) $(MODULES)
+
+fuzz: $(PROOF) ## Give every decoder any bytes, guided by coverage: SECONDS=n for all together
+	@$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
 
 kafka: $(READY) ## Let Apache Kafka's tools read our files, and ours Kafka's (needs Java and Maven)
 	@$(BIN)/python tools/kafka/fetch.py
@@ -127,6 +144,7 @@ LOCK_IMAGE = $(LOCK) --universal --constraints requirements/dev.txt
 
 lock: $(READY) ## Compute the locked requirements anew
 	$(LOCK) --extra dev pyproject.toml -o requirements/dev.txt
+	$(LOCK) --extra proof --constraints requirements/dev.txt pyproject.toml -o requirements/proof.txt
 	$(LOCK_IMAGE) --extra node pyproject.toml -o requirements/node.txt
 	$(LOCK_IMAGE) --extra operator pyproject.toml -o requirements/operator.txt
 	$(LOCK_IMAGE) --extra pipeline pyproject.toml -o requirements/pipeline.txt
@@ -138,4 +156,4 @@ image: $(READY) ## Build both images and write them as archives: TAG=… names t
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim explore kafka spark bench bench-snapshot lint fix crds chart manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark bench bench-snapshot lint fix crds chart manifests reference lock image clean

@@ -1,7 +1,8 @@
 """What the core must know of its log: ends, epochs and the voter sets along it.
 
 The bytes are the storage's. Voter sets apply as soon as their record is appended
-and are reverted by truncation (P32).
+and are reverted by truncation (P32). A log that was trimmed behind a snapshot, or begins with
+one, goes on from the snapshot's head.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from raftnode.core.log_head import LogHead
 from raftnode.core.records import (
     RAFT_VERSION,
     AddVoter,
@@ -32,6 +34,10 @@ from raftnode.core.types import (
 )
 
 
+def _start(entry: tuple[Epoch, Offset]) -> Offset:
+    return entry[1]
+
+
 @dataclass(frozen=True, slots=True)
 class VoterSetAt:
     """A voter set and the record that made it."""
@@ -45,7 +51,8 @@ class LogIndex:
     """Index of one log.
 
     Invariants: `durable_end <= end`; epochs strictly rise with their start offsets;
-    `history[0]` is the base that no truncation removes (S19).
+    `history[0]` is the base that no truncation removes (S19). Unless `start` is 0: a
+    snapshot covers it, and `epochs[0]` is that of the record before it.
     """
 
     base_voters: VoterSet = field(default_factory=VoterSet)
@@ -59,6 +66,8 @@ class LogIndex:
     formation_completed_at: Offset = NO_OFFSET
     base_raft_version: int = RAFT_VERSION
     """The latch's version: what the first leader writes, unless it is 0."""
+    snapshot: LogPosition | None = None
+    """The newest whole snapshot beside the log; what is below its end is committed."""
 
     @classmethod
     def restore(
@@ -70,6 +79,7 @@ class LogIndex:
         epochs: Iterable[tuple[Epoch, Offset]],
         control: Iterable[Batch],
         base_raft_version: int = RAFT_VERSION,
+        head: LogHead | None = None,
     ) -> LogIndex:
         """Rebuild the index from what recovery found; all of it durable.
 
@@ -80,12 +90,21 @@ class LogIndex:
             epochs: (epoch, first offset), rising.
             control: all control batches in order, without their bytes.
             base_raft_version: the latch's.
+            head: of the newest snapshot; there must be one unless the log begins at 0.
         """
         index = cls(
             base_voters, start, end, end, epochs=list(epochs), base_raft_version=base_raft_version
         )
+        if head is not None:
+            index.snapshot = head.position
+        covered = FIRST_OFFSET
+        if start > FIRST_OFFSET:
+            assert head is not None, start  # noqa: S101
+            index._begin_with(head)
+            covered = head.position.end_offset
         for batch in control:
-            index._apply_control(batch)
+            if batch.base_offset >= covered:
+                index._apply_control(batch)
         return index
 
     def __post_init__(self) -> None:
@@ -106,7 +125,7 @@ class LogIndex:
     @property
     def has_voter_record(self) -> bool:
         """Whether the log itself holds the voters, rather than the latch alone."""
-        return len(self.history) > 1
+        return self.voter_record != BASE_VOTER_RECORD
 
     @property
     def last_epoch(self) -> Epoch:
@@ -170,6 +189,29 @@ class LogIndex:
             return None
         return known
 
+    def needs_snapshot(self, fetch: LogPosition) -> bool:
+        """Whether a fetcher must begin with the snapshot, its log ending at `fetch` (KIP-630).
+
+        Its next record is below the start, or its last one is of an epoch of which nothing is
+        known here any more. An empty log is better off with it than with all records (P22).
+        """
+        if self.snapshot is None:
+            return False
+        if fetch.end_offset == FIRST_OFFSET:
+            return True
+        if self.start == FIRST_OFFSET:
+            return False
+        before = self.epochs[0][0]
+        foreign = fetch.end_offset == self.start and fetch.epoch != before
+        return fetch.end_offset < self.start or fetch.epoch < before or foreign
+
+    def covers(self, position: LogPosition) -> bool:
+        """Whether all that a snapshot of that position holds was in this log, or is."""
+        if position.end_offset < self.start:
+            return True
+        last = Offset(position.end_offset - 1)
+        return position.end_offset <= self.end and self.epoch_at(last) == position.epoch
+
     def truncation_point(self, diverging: LogPosition) -> Offset:
         """Up to where a follower may keep its log, given the leader's answer (P22)."""
         own = self.end_of_epoch(diverging.epoch)
@@ -221,6 +263,30 @@ class LogIndex:
             self.raft_versions.pop()
         if self.formation_completed_at >= end:
             self.formation_completed_at = NO_OFFSET
+
+    def trim(self, start: Offset) -> None:
+        """Forget what is below `start`, which a snapshot covers."""
+        assert self.snapshot is not None  # noqa: S101
+        assert self.start <= start <= self.snapshot.end_offset, start  # noqa: S101
+        self.start = start
+        del self.epochs[: max(bisect.bisect_left(self.epochs, start, key=_start) - 1, 0)]
+        passed = bisect.bisect_left(self.history, start, key=lambda at: at.record.offset)
+        del self.history[: max(passed - 1, 0)]
+        del self.raft_versions[: max(bisect.bisect_left(self.raft_versions, (start,)) - 1, 0)]
+
+    def install(self, head: LogHead) -> None:
+        """Go on from a snapshot in place of the log; all of it is durable."""
+        self.start = self.end = self.durable_end = head.position.end_offset
+        self.truncations += 1
+        self.snapshot = head.position
+        self.epochs = [(head.position.epoch, Offset(self.end - 1))]
+        self._begin_with(head)
+
+    def _begin_with(self, head: LogHead) -> None:
+        last = Offset(head.position.end_offset - 1)
+        self.history = [VoterSetAt(head.voter_record, head.voters)]
+        self.raft_versions = [(last, head.raft_version)] if head.raft_version else []
+        self.formation_completed_at = last if head.formation_completed else NO_OFFSET
 
     def set_base(self, voters: VoterSet, raft_version: int = RAFT_VERSION) -> None:
         """Put the latched voters under an empty log."""

@@ -70,7 +70,8 @@ def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, Snapsh
             continue
         if one.end_offset < log.start_offset:
             break
-        snapshots.proved(one)
+        if reader.found is not None:
+            snapshots.proved(reader.found)
         _log.info("snapshot_loaded", snapshot=str(one), entries=len(store))
         return store, reader.found
     if log.start_offset > 0:

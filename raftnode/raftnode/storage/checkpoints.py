@@ -1,4 +1,4 @@
-"""How far the log is known to be durable: two files with one number each.
+"""Where the log begins and how far it is known to be durable: files with one number each.
 
 `recovery-point-offset-checkpoint` (Kafka's text form, fsynced) moves when a segment is
 rolled, on a start and on a clean stop: below it nothing is read again on a start.
@@ -6,6 +6,9 @@ rolled, on a start and on a clean stop: below it nothing is read again on a star
 synced, which costs two microseconds: whatever value survives a crash was true once and
 still is, because it is lowered, durably, before a truncation. Damage below either of
 them cannot be a torn tail: acknowledged records would go with it.
+
+`log-start-offset-checkpoint` (Kafka's text form, fsynced) moves before a segment is removed
+behind a snapshot. A log without the file begins at 0.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from raftnode.errors import StorageCorruptError
 from raftnode.storage.files import File, Files
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+LOG_START_FILE = "log-start-offset-checkpoint"
 FLUSHED_OFFSET_FILE = "flushed-offset"
 TOPIC = "__cluster_metadata"
 
@@ -45,6 +49,20 @@ def read_recovery_point(files: Files, path: Path) -> Offset | None:
     if head != f"0\n1\n{TOPIC} 0" or not digits.isdecimal() or len(digits) > 19:
         raise StorageCorruptError(f"{path} is damaged: {data[:80]!r}")
     return Offset(int(digits))
+
+
+def write_log_start(files: Files, path: Path, offset: Offset) -> None:
+    """Replace the file durably; segments below the offset may be removed after that."""
+    write_recovery_point(files, path, offset)
+
+
+def read_log_start(files: Files, path: Path) -> Offset:
+    """Read the file; 0 if there is none.
+
+    Raises:
+        StorageCorruptError: it is not what `write_log_start` writes.
+    """
+    return read_recovery_point(files, path) or FIRST_OFFSET
 
 
 def read_flushed_offset(files: Files, path: Path) -> Offset:

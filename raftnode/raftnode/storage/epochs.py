@@ -7,7 +7,7 @@ its checksum: comparing the log with this file on start is what finds a flipped 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +35,9 @@ def _start_offset(entry: EpochStart) -> Offset:
 class EpochIndex:
     """Epochs in the log in order.
 
-    Invariant: epochs and offsets both grow strictly.
+    Invariants: epochs and offsets both grow strictly; in a log that was trimmed or begins with
+    a snapshot the first entry is that of the record before its start, and begins where that
+    record is or earlier.
     """
 
     def __init__(self, entries: tuple[EpochStart, ...] = ()) -> None:
@@ -60,6 +62,11 @@ class EpochIndex:
     def truncated(self, end_offset: Offset) -> EpochIndex:
         """The index of a log that ends there."""
         return EpochIndex(tuple(e for e in self.entries if e.start_offset < end_offset))
+
+    def trimmed(self, start_offset: Offset) -> EpochIndex:
+        """The index of a log that begins there: what is below tells one epoch, the last."""
+        below = bisect_left(self.entries, start_offset, key=_start_offset)
+        return EpochIndex(self.entries[max(below - 1, 0) :])
 
 
 def write_epochs(files: Files, path: Path, index: EpochIndex) -> None:

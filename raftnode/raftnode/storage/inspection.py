@@ -19,8 +19,10 @@ from raftnode.errors import ConfigurationError, DecodeError, StorageCorruptError
 from raftnode.storage.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
 from raftnode.storage.checkpoints import (
     FLUSHED_OFFSET_FILE,
+    LOG_START_FILE,
     RECOVERY_POINT_FILE,
     read_flushed_offset,
+    read_log_start,
     read_recovery_point,
 )
 from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
@@ -213,13 +215,19 @@ class LogReader:
             if following and following[0].base_offset <= start_offset:
                 self.on_bytes(piece.size)
                 continue
+            if self.log.whole and self.files.stat(piece.path) is None:
+                if piece.base_offset < read_log_start(
+                    self.files, self.log.directory / LOG_START_FILE
+                ):
+                    before = None  # trimmed away by a running node since the files were listed
+                    continue
+                if before is not None:
+                    return  # truncated away likewise
             if before is not None and before.end_offset != piece.base_offset:
                 raise StorageCorruptError(
                     f"{before.piece.path} ends at offset {before.end_offset}, "
                     f"the next segment is {piece.base_offset}"
                 )
-            if before is not None and self.files.stat(piece.path) is None:
-                return  # truncated away by a running node since the files were listed
             epoch = NO_EPOCH if before is None else before.epoch
             reader = PieceReader(piece, epoch, piece.base_offset, on_bytes=self.on_bytes)
             for found in reader.batches(self.files):

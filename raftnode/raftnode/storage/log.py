@@ -1,7 +1,7 @@
 """The log of `__cluster_metadata-0`: append, flush, read, truncate, and recovery on start.
 
-Who may call what: one thread appends and truncates (the driver), another flushes, any
-may read. What is durable is what `flush` has returned and nothing else.
+Who may call what: one thread appends and truncates (the driver), another flushes, a third
+trims, any may read. What is durable is what `flush` has returned and nothing else.
 
 Recovery. Only the last segment can have a torn tail, because a segment is synced before
 the next one is made. Damage there is cut off if it lies above everything that was ever
@@ -19,30 +19,50 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from raftnode.core.records import Batch
-from raftnode.core.types import LogPosition, Offset
-from raftnode.errors import StorageError, StorageLostError
+from raftnode.core.types import FIRST_OFFSET, LogPosition, Offset
+from raftnode.errors import RaftnodeError, StorageError, StorageLostError
 from raftnode.storage import controlindex
 from raftnode.storage.batch import BatchHeader, encode_control_batch, read_header
 from raftnode.storage.checkpoints import (
     FLUSHED_OFFSET_FILE,
+    LOG_START_FILE,
     RECOVERY_POINT_FILE,
     FlushedMark,
+    write_log_start,
     write_recovery_point,
 )
 from raftnode.storage.controlindex import ControlPlace, write_control_places
 from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
 from raftnode.storage.epochs import EpochIndex, EpochStart, write_epochs
 from raftnode.storage.files import Files
+from raftnode.storage.installing import (
+    empty_log,
+    finish_install,
+)
 from raftnode.storage.recovery import Recovered, recover
 from raftnode.storage.segment import Damage, Segment
+from raftnode.storage.snapshot import SnapshotId
 
-__all__ = ["Log", "LogSettings"]
+__all__ = ["Log", "LogSettings", "OffsetOutsideError"]
+
+
+class OffsetOutsideError(RaftnodeError, ValueError):
+    """An offset that the log does not hold: trimmed away, or not written yet.
+
+    Attributes:
+        start_offset: the first that it holds.
+    """
+
+    def __init__(self, offset: Offset, start_offset: Offset, end_offset: Offset) -> None:
+        super().__init__(f"offset {offset} is outside {start_offset}..{end_offset}")
+        self.start_offset = start_offset
 
 
 def _now_ms() -> int:
@@ -65,7 +85,7 @@ class LogSettings:
     """Time stamped on the control batches that this leader makes."""
 
     before_roll: Callable[[], None] | None = None
-    """Called before a segment is made: the check of the directory's identity (S4)."""
+    """Called before a segment is made or removed: the check of the directory's identity (S4)."""
 
 
 class Log:
@@ -83,18 +103,14 @@ class Log:
         self._directory = directory
         self._settings = settings
         self._mark = mark
-        self._cache = found.cache
-        self._segments = found.segments
-        self._epochs = found.epochs
-        self._end_offset = found.segments[-1].end_offset
-        self._flushed_offset = self._end_offset
-        self._recovery_point = found.recovery_point
-        self._places = list(found.places)
-        self._places_stored = len(found.places)
         self._generation = 0
+        self._trimmed_to = FIRST_OFFSET
         self._dropped: list[Segment] = []
+        """Removed, but open: until the last reader has gone, or the log is closed."""
+        self._take_over(found)
         # Taken in this order. The kernel tells a failed writeback to one fsync of a
         # descriptor only, so two threads must never sync the same one at once.
+        self._trim_lock = threading.Lock()
         self._write_lock = threading.Lock()
         self._sync_lock = threading.Lock()
         self._state_lock = threading.Lock()
@@ -105,9 +121,21 @@ class Log:
         self.rebuilt: tuple[str, ...] = found.rebuilt
         """Files that recovery had to make again, for the journal."""
 
+    def _take_over(self, found: Recovered) -> None:
+        self._cache = found.cache
+        self._segments = found.segments
+        self._epochs = found.epochs
+        self._end_offset = found.segments[-1].end_offset
+        self._flushed_offset = self._end_offset
+        self._recovery_point = found.recovery_point
+        self._places = list(found.places)
+        self._places_stored = len(found.places)
+
     @classmethod
     def open(cls, files: Files, directory: Path, settings: LogSettings | None = None) -> Log:
         """Recover the log in a partition directory, or begin an empty one.
+
+        An install of a snapshot that a crash interrupted is finished first.
 
         Everything that it then holds is durable.
 
@@ -116,6 +144,7 @@ class Log:
             StorageFailedError: the disk failed.
         """
         mark = FlushedMark.open(files, directory / FLUSHED_OFFSET_FILE)
+        finish_install(files, directory, mark)
         found = recover(files, directory, mark)
         return cls(files, directory, settings or LogSettings(), mark, found)
 
@@ -348,7 +377,7 @@ class Log:
         Checksums, offsets and epochs are checked: what is given out is what was written.
 
         Raises:
-            ValueError: `start_offset` is not in the log.
+            OffsetOutsideError: `start_offset` is not in the log.
             StorageError: the disk failed or holds something else.
         """
         while True:
@@ -357,15 +386,15 @@ class Log:
                 generation = self._generation
                 limit = min(end_offset, self._end_offset)
                 if not self.start_offset <= start_offset <= self._end_offset:
-                    raise ValueError(
-                        f"offset {start_offset} is outside {self.start_offset}..{self._end_offset}"
-                    )
+                    raise OffsetOutsideError(start_offset, self.start_offset, self._end_offset)
                 segment = self._segments[self._segment_at(start_offset)]
                 epochs = self._epochs
-            if start_offset >= limit:
-                return b""
+                if start_offset >= limit:
+                    return b""
+                segment.readers += 1
             try:
-                data = segment.read(start_offset, max_bytes, limit, epochs)
+                with self._reading(segment):
+                    data = segment.read(start_offset, max_bytes, limit, epochs)
             except StorageError:
                 # A truncation may have pulled the file from under the read.
                 with self._state_lock:
@@ -375,6 +404,98 @@ class Log:
             with self._state_lock:
                 if generation == self._generation:
                     return data
+
+    @contextmanager
+    def _reading(self, segment: Segment) -> Generator[None]:
+        """Counted already; the last reader of a segment that was trimmed away closes it."""
+        try:
+            yield
+        finally:
+            with self._state_lock:
+                segment.readers -= 1
+            self._close_unread()
+
+    def _close_unread(self) -> None:
+        """Close what was trimmed away and nobody reads: until then it takes its room."""
+        if not self._dropped:
+            return
+        with self._state_lock:
+            unread = [
+                one
+                for one in self._dropped
+                if not one.readers and one.end_offset <= self._trimmed_to
+            ]
+            self._dropped = [one for one in self._dropped if one not in unread]
+        for segment in unread:
+            segment.close()
+
+    # -- behind a snapshot -----------------------------------------------------------
+
+    def trim_target(self, covered: Offset, keep_bytes: int) -> Offset:
+        """Up to where the log may be trimmed: the start of a segment, or of the log.
+
+        Args:
+            covered: what is below stands in whole snapshots.
+            keep_bytes: so much of the log's end stays at least.
+        """
+        kept = 0
+        for segment in reversed(self._segments):
+            kept += segment.size
+            if segment.base_offset <= covered and kept >= keep_bytes:
+                return segment.base_offset
+        return self.start_offset
+
+    def trim(self, start_offset: Offset) -> None:
+        """Remove the segments below an offset, durably; whole snapshots cover them.
+
+        Nothing is asked for there any more: that is the caller's to know. It writes and syncs
+        without keeping appends and flushes waiting.
+
+        Raises:
+            ValueError: no segment begins there.
+            StorageError: the disk failed.
+        """
+        with self._trim_lock:
+            self._files.check()
+            bases = [segment.base_offset for segment in self._segments]
+            if start_offset not in bases:
+                raise ValueError(f"no segment begins at offset {start_offset}")
+            if start_offset == bases[0]:
+                return
+            if self._settings.before_roll is not None:
+                self._settings.before_roll()
+            # From here on a start removes what is left below.
+            write_log_start(self._files, self._directory / LOG_START_FILE, start_offset)
+            with self._write_lock, self._state_lock:
+                place = bisect_left(bases, start_offset)
+                removed, self._segments = self._segments[:place], self._segments[place:]
+                self._epochs = self._epochs.trimmed(start_offset)
+                gone = bisect_left(self._places, start_offset, key=lambda one: one.offset)
+                del self._places[:gone]
+                self._places_stored = max(self._places_stored - gone, 0)
+                self._trimmed_to = start_offset
+                self._dropped += removed
+            for segment in removed:
+                segment.remove()
+            self._close_unread()
+
+    def reset(self, snapshot_id: SnapshotId) -> None:
+        """Let the log begin, without records, at a snapshot's end, durably.
+
+        Between the marker's coming and its going (`installing`): a crash in the middle is
+        finished by the next start. Waits for a flush that is under way.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        with self._trim_lock, self._write_lock, self._sync_lock:
+            self._files.check()
+            empty_log(self._files, self._directory, self._mark, snapshot_id)
+            found = recover(self._files, self._directory, self._mark)
+            with self._state_lock:
+                self._generation += 1
+                self._dropped += self._segments
+                self._take_over(found)
 
     def check_identity(self) -> None:
         """Check that the active segment's name still leads to the open file (S4).

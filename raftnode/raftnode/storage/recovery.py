@@ -4,7 +4,8 @@ Below the recovery point only the ends of the segments and the places of the con
 batches are looked at, so that a start takes as long for 10 GiB as for 10 MiB; damage in
 between is found by whoever reads there, and by `raftnode log verify`. Above it everything
 is read, a torn tail is cut, and whatever a crash cannot explain is refused. Indexes and
-`control-batches.json` are made again when they are missing or damaged.
+`control-batches.json` are made again when they are missing or damaged. A trim that a crash
+interrupted is finished.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from raftnode.core.types import FIRST_OFFSET, Offset
 from raftnode.errors import StorageCorruptError
 from raftnode.storage import controlindex
 from raftnode.storage.checkpoints import (
+    LOG_START_FILE,
     RECOVERY_POINT_FILE,
     FlushedMark,
+    read_log_start,
     read_recovery_point,
     write_recovery_point,
 )
@@ -72,19 +75,29 @@ def recover(files: Files, directory: Path, mark: FlushedMark) -> Recovered:
             files.unlink(directory / name)
     bases = [base for base in map(segment_base_offset, names) if base is not None]
     recovery_point = read_recovery_point(files, directory / RECOVERY_POINT_FILE)
+    start = read_log_start(files, directory / LOG_START_FILE)
     if recovery_point is None:
-        _begin(files, directory, bases)
+        _begin(files, directory, bases, start)
         bases, recovery_point = [FIRST_OFFSET], FIRST_OFFSET
-    if not bases or bases[0] != FIRST_OFFSET:
-        raise StorageCorruptError(f"{segment_path(directory, FIRST_OFFSET)} is missing")
+    if start not in bases:
+        raise StorageCorruptError(f"{segment_path(directory, start)} is missing")
+    bases = _finish_trim(files, directory, bases, start)
     return _Recovery(files, directory, bases, recovery_point, mark).run(names)
 
 
-def _begin(files: Files, directory: Path, bases: list[Offset]) -> None:
+def _finish_trim(files: Files, directory: Path, bases: list[Offset], start: Offset) -> list[Offset]:
+    """Remove the segments that a crash kept from being removed; their indexes go as orphans."""
+    for base in bases:
+        if base < start:
+            files.unlink(segment_path(directory, base))
+    return [base for base in bases if base >= start]
+
+
+def _begin(files: Files, directory: Path, bases: list[Offset], start: Offset) -> None:
     """Make the first segment, then the recovery point that says that there is a log."""
     path = segment_path(directory, FIRST_OFFSET)
     there = files.stat(path)
-    if len(bases) > 1 or (bases and (there is None or there.size)):
+    if start or len(bases) > 1 or (bases and (there is None or there.size)):
         raise StorageCorruptError(f"{directory / RECOVERY_POINT_FILE} is missing beside a log")
     Segment.create(files, directory, FIRST_OFFSET).close()
     write_control_places(files, directory / controlindex.FILE_NAME, (), [FIRST_OFFSET])
@@ -115,7 +128,7 @@ class _Recovery:
         self._rebuilt: list[str] = []
         self._torn: Damage | None = None
         self._stored_epochs = read_epochs(files, directory / EPOCHS_FILE)
-        self._epochs = self._stored_epochs or EpochIndex()
+        self._epochs = (self._stored_epochs or EpochIndex()).trimmed(bases[0])
 
     def run(self, names: list[str]) -> Recovered:
         """Recover; the names are those in the directory."""
@@ -136,7 +149,7 @@ class _Recovery:
         self._check_epoch_starts(trusted, {one.batch.base_offset for one in control})
         self._make_durable(last)
         epochs = self._epochs.truncated(last.end_offset)
-        if epochs.entries != self._epochs.entries:
+        if epochs.entries != (self._stored_epochs.entries if self._stored_epochs else ()):
             write_epochs(self._files, self._directory / EPOCHS_FILE, epochs)
         self._remove_orphans(names)
         places = tuple(ControlPlace(one.batch.base_offset, one.position) for one in control)
@@ -202,7 +215,7 @@ class _Recovery:
                 raise StorageCorruptError(
                     f"{damage}; whole batches stand behind it, so this is no torn tail"
                 )
-        if self._stored_epochs is None and found.epochs:
+        if self._stored_epochs is None and (found.epochs or self._bases[0]):
             raise StorageCorruptError(f"{self._directory / EPOCHS_FILE} is missing beside a log")
         # The file is written before an epoch's first batch: it must cover the log exactly.
         here = (e for e in self._epochs.entries if start <= e.start_offset < segment.end_offset)
@@ -217,7 +230,8 @@ class _Recovery:
     ) -> list[ControlBatch]:
         """All control batches of the log: those read just now, and the places of the rest."""
         read = {one.batch.base_offset for one in self._control}
-        rest = [place for place in stored if place.offset < trusted and place.offset not in read]
+        start = self._bases[0]
+        rest = [p for p in stored if start <= p.offset < trusted and p.offset not in read]
         found = [*map(self._control_at, rest), *self._control]
         return sorted(found, key=lambda one: one.batch.base_offset)
 
@@ -232,7 +246,7 @@ class _Recovery:
         """Every epoch of the file begins a batch; those that begin a control batch were seen."""
         for entry in self._epochs.entries:
             offset = entry.start_offset
-            if offset >= trusted or offset in seen:
+            if not self._bases[0] <= offset < trusted or offset in seen:
                 continue
             number = bisect_right(self._segments, offset, key=lambda one: one.base_offset)
             base, position = self._segments[number - 1].boundary(offset)

@@ -91,6 +91,8 @@ class Segment:
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.size = 0
+        self.readers = 0
+        """How many read it now, for the log, which closes what it has removed after the last."""
         self._index: SegmentIndex | None = SegmentIndex(base_offset)
         """Held while the segment grows; None once it is sealed: read from the file at need."""
         self._index_files: IndexFiles | None = None

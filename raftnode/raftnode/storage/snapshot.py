@@ -3,9 +3,13 @@
 A file `<end offset>-<epoch>.checkpoint` stands beside the segments. It holds a header, our
 control records for what the log said of the quorum up to there (S27: the voters are AddVoter
 records, never Kafka's), the state, and a footer. Its offsets count from 0 and its epoch is
-the snapshot's, as in Kafka's. A tagged field of ours in the header repeats the place, so that
-a file under a wrong name is found out, and one in the footer counts the records of the state;
-a record's own offset and epoch are record headers. Kafka skips both.
+the snapshot's, as in Kafka's. Tagged fields of ours in the header repeat the place, so that a
+file under a wrong name is found out, and name the record that the voters come from; in the
+footer one counts the records of the state and one is the checksum of all before it. A record's
+own offset and epoch are record headers. Kafka skips all of these.
+
+The same state at the same place makes the same bytes on every replica, so that a transfer that
+one leader began can be finished by another.
 
 What lives here: the form. What must not: which snapshots are kept, and what a state is.
 """
@@ -18,8 +22,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import crc32c
+
+from raftnode.core.log_head import LogHead
 from raftnode.core.records import AddVoter, ControlRecord, FormationCompleted, RaftVersion
-from raftnode.core.types import FIRST_OFFSET, NO_EPOCH, Epoch, Offset, VoterSet
+from raftnode.core.types import (
+    BASE_VOTER_RECORD,
+    FIRST_OFFSET,
+    NO_EPOCH,
+    Epoch,
+    LogPosition,
+    Offset,
+    VoterRecordId,
+    VoterSet,
+)
 from raftnode.errors import DecodeError, StorageCorruptError
 from raftnode.storage.batch import (
     LogRecord,
@@ -51,8 +67,11 @@ _SYNC_BYTES = 8 << 20
 _OFFSET_DIGITS, _EPOCH_DIGITS = 20, 10
 _VERSION = 0
 _TAG = 10_000  # far from any tag that Kafka may add
+_TAG_VOTER_RECORD = 10_001
+_TAG_CHECKSUM = 10_001
 _PLACE = struct.Struct(">qi")
 _COUNT = struct.Struct(">q")
+_CHECKSUM = struct.Struct(">I")
 _TIMESTAMP = struct.Struct(">q")
 _ORIGIN = "kq"
 """Name of the record header with the offset and epoch of the record that wrote an entry."""
@@ -76,6 +95,16 @@ class SnapshotId:
     def file_name(self) -> str:
         """Kafka's name for the file."""
         return f"{self}{SNAPSHOT_SUFFIX}"
+
+    @property
+    def position(self) -> LogPosition:
+        """The same, as the core has it."""
+        return LogPosition(self.epoch, self.end_offset)
+
+    @classmethod
+    def at(cls, position: LogPosition) -> SnapshotId:
+        """The snapshot that the core names by a position in the log."""
+        return cls(position.end_offset, position.epoch)
 
     @classmethod
     def of(cls, name: str) -> SnapshotId | None:
@@ -102,6 +131,8 @@ class SnapshotHead:
     formation_completed: bool = False
     last_timestamp_ms: int = -1
     """Timestamp of the last record that it covers; -1: not known."""
+    voter_record: VoterRecordId = BASE_VOTER_RECORD
+    """The record that the voters come from; the base's: a file of an earlier program."""
 
 
 class StateRecord(NamedTuple):
@@ -122,7 +153,7 @@ class SnapshotFile:
         head: what it says of the quorum.
         records: of the state.
         size: of the file, bytes.
-        made_ms: when it was made, by the clock of the node that did, milliseconds.
+        made_ms: stamped on its batches; of ours, the time of the last record that it covers.
     """
 
     snapshot_id: SnapshotId
@@ -130,6 +161,20 @@ class SnapshotFile:
     records: int
     size: int
     made_ms: int
+
+    @property
+    def log_head(self) -> LogHead | None:
+        """What a log that begins with it goes on from; None: the file does not tell enough."""
+        head = self.head
+        if head.voter_record == BASE_VOTER_RECORD:
+            return None
+        return LogHead(
+            self.snapshot_id.position,
+            head.voters,
+            head.voter_record,
+            head.raft_version,
+            head.formation_completed,
+        )
 
 
 def list_snapshots(files: Files, directory: Path) -> list[SnapshotId]:
@@ -150,6 +195,7 @@ class _Writer:
     offset: int = 0
     position: int = 0
     synced: int = 0
+    checksum: int = 0
 
     def write(
         self, records: Iterable[StateRecord], head: SnapshotHead, pause: Callable[[], None]
@@ -161,6 +207,7 @@ class _Writer:
 
             def put(data: bytes, count: int) -> None:
                 file.pwrite(data, self.position)
+                self.checksum = crc32c.crc32c(data, self.checksum)
                 self.position += len(data)
                 self.offset += count
                 if self.position - self.synced >= _SYNC_BYTES:
@@ -175,7 +222,7 @@ class _Writer:
                 put(stamp(data, Offset(self.offset), self.snapshot_id.epoch), len(batch))
                 total += len(batch)
                 pause()
-            put(self._control([_footer(total)]), 1)
+            put(self._control([_footer(total, self.checksum)]), 1)
             file.fsync()
         finally:
             file.close()
@@ -236,13 +283,16 @@ def _quorum(head: SnapshotHead) -> Iterator[ControlRecord]:
 
 def _header(snapshot_id: SnapshotId, head: SnapshotHead) -> tuple[bytes, bytes]:
     place = _PLACE.pack(snapshot_id.end_offset, snapshot_id.epoch)
+    tags = {_TAG: place}
+    if head.voter_record != BASE_VOTER_RECORD:
+        tags[_TAG_VOTER_RECORD] = _PLACE.pack(head.voter_record.offset, head.voter_record.epoch)
     value = int16(_VERSION) + _TIMESTAMP.pack(head.last_timestamp_ms)
-    return int16(0) + int16(SNAPSHOT_HEADER), value + tagged_fields({_TAG: place})
+    return int16(0) + int16(SNAPSHOT_HEADER), value + tagged_fields(tags)
 
 
-def _footer(records: int) -> tuple[bytes, bytes]:
-    value = int16(_VERSION) + tagged_fields({_TAG: _COUNT.pack(records)})
-    return int16(0) + int16(SNAPSHOT_FOOTER), value
+def _footer(records: int, checksum: int) -> tuple[bytes, bytes]:
+    tags = {_TAG: _COUNT.pack(records), _TAG_CHECKSUM: _CHECKSUM.pack(checksum)}
+    return int16(0) + int16(SNAPSHOT_FOOTER), int16(_VERSION) + tagged_fields(tags)
 
 
 def _batches(records: Iterable[StateRecord]) -> Iterator[list[Record]]:
@@ -268,6 +318,7 @@ class SnapshotReader:
 
     Attributes:
         path: the file.
+        snapshot_id: what it should be; None: what its name says.
         own: False: Kafka's are taken too, of which only the form is known.
         found: what it was; None until `records` has come to its end.
         on_bytes: told how many bytes have been read since it was told last.
@@ -278,6 +329,7 @@ class SnapshotReader:
     own: bool = True
     on_bytes: Callable[[int], None] = lambda _count: None
     found: SnapshotFile | None = None
+    snapshot_id: SnapshotId | None = None
 
     def records(self) -> Iterator[StateRecord]:
         """Yield the state; afterwards `found` is set.
@@ -286,7 +338,7 @@ class SnapshotReader:
             SnapshotDamagedError: naming the file and what is wrong.
             FileOperationError: it cannot be read.
         """
-        snapshot_id = SnapshotId.of(self.path.name)
+        snapshot_id = self.snapshot_id or SnapshotId.of(self.path.name)
         if snapshot_id is None:
             raise self._damaged("its name is not that of a snapshot")
         there = self.files.stat(self.path)
@@ -301,6 +353,7 @@ class SnapshotReader:
                     state = content.see(record)
                     if state is not None:
                         yield state
+                content.checksum = crc32c.crc32c(batch.data, content.checksum)
             if reader.damage is not None:
                 raise self._damaged(f"at byte {reader.damage.position}: {reader.damage.reason}")
             self.found = content.finish(there.size)
@@ -323,6 +376,9 @@ class _Content:
     timestamp_ms: int = -1
     made_ms: int = -1
     control: list[ControlRecord] | None = None
+    voter_record: VoterRecordId = BASE_VOTER_RECORD
+    checksum: int = 0
+    """Of all batches before this one."""
 
     def see(self, record: LogRecord) -> StateRecord | None:
         if self.ended:
@@ -347,21 +403,36 @@ class _Content:
             self.begun, self.made_ms = True, record.timestamp_ms
             self._version(reader)
             (self.timestamp_ms,) = _TIMESTAMP.unpack(reader.take(_TIMESTAMP.size))
-            place = reader.tagged_fields().get(_TAG)
+            tags = reader.tagged_fields()
+            place = tags.get(_TAG)
             wanted = _PLACE.pack(self.snapshot_id.end_offset, self.snapshot_id.epoch)
             if place != wanted and (place is not None or self.own):
                 raise DecodeError("it was written under another name")
+            self._see_voter_record(tags.get(_TAG_VOTER_RECORD))
         elif kind == SNAPSHOT_FOOTER:
             self.ended = True
             self._version(reader)
-            count = reader.tagged_fields().get(_TAG)
+            tags = reader.tagged_fields()
+            checksum, count = tags.get(_TAG_CHECKSUM), tags.get(_TAG)
             if count != _COUNT.pack(self.data) and (count is not None or self.own):
                 raise DecodeError(f"{self.data} records, the footer says {count!r}")
+            if checksum is not None and checksum != _CHECKSUM.pack(self.checksum):
+                raise DecodeError("the footer's checksum is of another content")
         elif record.control is not None:
             self.control = [*(self.control or ()), record.control]
         elif self.own:
             # A later program's: what it says of the quorum would be left out.
             raise DecodeError(f"control record of unknown type {kind}")
+
+    def _see_voter_record(self, tag: bytes | None) -> None:
+        if tag is None or not self.own:
+            return
+        if len(tag) != _PLACE.size:
+            raise DecodeError(f"voter record of {len(tag)} bytes")
+        offset, epoch = _PLACE.unpack(tag)
+        if not (0 <= offset < self.snapshot_id.end_offset and epoch <= self.snapshot_id.epoch):
+            raise DecodeError(f"voters of offset {offset}, epoch {epoch}")
+        self.voter_record = VoterRecordId(Offset(offset), Epoch(epoch))
 
     def _version(self, reader: Reader) -> None:
         version = reader.int16()
@@ -389,5 +460,6 @@ class _Content:
             versions[-1] if versions else 0,
             any(isinstance(record, FormationCompleted) for record in control),
             self.timestamp_ms,
+            voter_record=self.voter_record,
         )
         return SnapshotFile(self.snapshot_id, head, self.data, size, self.made_ms)

@@ -1,15 +1,23 @@
-"""Which snapshots stand beside the log: made, kept, set aside.
+"""Which snapshots stand beside the log: made, fetched, kept, given out, set aside.
 
 A snapshot is counted as whole when this process wrote it or read it from end to end. Only
-those make an older one superfluous: a newer file that nobody has read proves nothing.
+those make an older one superfluous, cover a trim of the log, and are given to others: a newer
+file that nobody has read proves nothing.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
+from raftnode.core.types import Offset
 from raftnode.storage.files import Files
+from raftnode.storage.incoming import INCOMING_SUFFIX, IncomingSnapshot
+from raftnode.storage.installing import remove_marker, write_marker
+from raftnode.storage.log import Log
 from raftnode.storage.snapshot import (
     PARTIAL_SUFFIX,
     SnapshotFile,
@@ -24,28 +32,52 @@ from raftnode.storage.snapshot import (
 DAMAGED_SUFFIX = ".damaged"
 """Added to the name of a snapshot that was found damaged, for a person to look at."""
 
+IN_USE_S = 30.0
+"""A snapshot that somebody read a piece of that lately is kept: else one that takes longer to
+fetch than the next takes to be made would never arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPiece:
+    """Some bytes of a snapshot file, and how large the file is."""
+
+    data: bytes
+    size: int
+
 
 class Snapshots:
-    """The snapshots of one log; used by one thread at a time.
+    """The snapshots of one log. One thread writes; others may read pieces meanwhile.
 
     Args:
         files: the file layer.
         directory: the log's.
         retained: how many whole ones are kept.
         before_write: called before a file is made: the check of the directory's identity (S4).
+        now_s: a clock that never goes back.
     """
 
     def __init__(
-        self, files: Files, directory: Path, retained: int, before_write: Callable[[], None]
+        self,
+        files: Files,
+        directory: Path,
+        retained: int,
+        before_write: Callable[[], None],
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._files = files
         self._directory = directory
         self._retained = retained
         self._before_write = before_write
-        self._whole: set[SnapshotId] = set()
+        self._now_s = now_s
+        self._whole: dict[SnapshotId, SnapshotFile] = {}
+        self._read_at: dict[SnapshotId, float] = {}
+        # Held while a piece is read and while files are removed, never while one is written.
+        self._lock = Lock()
         for name in files.listdir(directory):
-            if name.endswith(PARTIAL_SUFFIX):
+            if name.endswith((PARTIAL_SUFFIX, INCOMING_SUFFIX)):
                 files.unlink(directory / name)
+        self.incoming = IncomingSnapshot(files, directory)
+        """The one that is being fetched."""
 
     @property
     def directory(self) -> Path:
@@ -60,16 +92,19 @@ class Snapshots:
         """Reads one; tell `proved` when it came to its end."""
         return SnapshotReader(self._files, self._directory / snapshot_id.file_name)
 
-    def proved(self, snapshot_id: SnapshotId) -> None:
+    def proved(self, found: SnapshotFile) -> None:
         """This one was read from end to end."""
-        self._whole.add(snapshot_id)
+        with self._lock:
+            self._whole[found.snapshot_id] = found
 
     def set_aside(self, snapshot_id: SnapshotId) -> None:
         """Take a damaged one out of the way, durably; nothing of it is lost."""
         path = self._directory / snapshot_id.file_name
         aside = path.with_name(path.name + DAMAGED_SUFFIX)
-        self._files.run("rename", path, self._files.calls.rename, str(path), str(aside))
-        self._files.fsync_dir(self._directory)
+        with self._lock:
+            self._whole.pop(snapshot_id, None)
+            self._files.run("rename", path, self._files.calls.rename, str(path), str(aside))
+            self._files.fsync_dir(self._directory)
 
     def write(
         self,
@@ -89,15 +124,66 @@ class Snapshots:
         made = write_snapshot(
             self._files, self._directory, snapshot_id, head, records, now_ms=now_ms, pause=pause
         )
-        self._whole.add(snapshot_id)
-        self._remove_superfluous()
+        with self._lock:
+            self._whole[snapshot_id] = made
+            self._remove_superfluous()
         return made
 
     def _remove_superfluous(self) -> None:
         kept = sorted(self._whole)[-self._retained :]
         if len(kept) < self._retained:
             return
+        busy_since = self._now_s() - IN_USE_S
         for one in self.ids():
-            if one < kept[0]:
+            if one < kept[0] and self._read_at.get(one, busy_since) <= busy_since:
                 self._files.unlink(self._directory / one.file_name)
-                self._whole.discard(one)
+                self._whole.pop(one, None)
+                self._read_at.pop(one, None)
+
+    def covered(self) -> Offset:
+        """What is below stands in as many whole snapshots as are kept; 0: in fewer.
+
+        As long as the log reaches back to there, a start has what it needs though the newest
+        is found damaged.
+        """
+        with self._lock:
+            whole = [self._whole[one] for one in sorted(self._whole)]
+        if len(whole) < self._retained or any(one.log_head is None for one in whole):
+            return Offset(0)
+        return whole[0].snapshot_id.end_offset
+
+    def read_piece(
+        self, snapshot_id: SnapshotId, position: int, max_bytes: int
+    ) -> SnapshotPiece | None:
+        """Some bytes of a whole snapshot; None: there is no such one any more.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        with self._lock:
+            found = self._whole.get(snapshot_id)
+            if found is None:
+                return None
+            self._read_at[snapshot_id] = self._now_s()
+            path = self._directory / snapshot_id.file_name
+            data = b""
+            if 0 <= position < found.size:
+                data = self._files.read_bytes(path, max_bytes, position)
+        return None if data is None else SnapshotPiece(data, found.size)
+
+    def install(self, log: Log, found: SnapshotFile) -> None:
+        """Put the one that was fetched, and read whole, in the place of the log, durably.
+
+        A crash at any point leaves the log as it was, or the snapshot and an empty log behind
+        it once the next start has finished (`installing`).
+
+        Raises:
+            StorageError: the disk failed, or the directory is not the one that was opened.
+        """
+        self._before_write()
+        snapshot_id = found.snapshot_id
+        write_marker(self._files, self._directory, snapshot_id)
+        self.incoming.adopt(snapshot_id)
+        log.reset(snapshot_id)
+        remove_marker(self._files, self._directory)
+        self.proved(found)

@@ -16,7 +16,12 @@ from raftnode.core.types import FIRST_OFFSET, NO_EPOCH, Offset
 from raftnode.errors import DecodeError, RaftnodeError
 from raftnode.storage import controlindex
 from raftnode.storage.batch import MAX_OFFSET, BatchHeader, iter_records
-from raftnode.storage.checkpoints import RECOVERY_POINT_FILE, read_recovery_point
+from raftnode.storage.checkpoints import (
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    read_log_start,
+    read_recovery_point,
+)
 from raftnode.storage.controlindex import ControlPlace, read_control_places
 from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
 from raftnode.storage.epochs import EpochIndex, EpochStart, read_epochs
@@ -32,6 +37,7 @@ from raftnode.storage.index import (
 )
 from raftnode.storage.indexfiles import LIMIT_BYTES
 from raftnode.storage.inspection import FoundBatch, LogFiles, Piece, PieceReader, is_tail
+from raftnode.storage.snapshot import list_snapshots
 
 Kind = Literal["damage", "derived", "tail"]
 
@@ -88,17 +94,26 @@ class Verification:
         # Before the segments: a running node writes these first.
         checkpoints = _Checkpoints.read(self.files, self.log) if self.log.whole else None
         before: PieceReader | None = None
+        start = self.log.pieces[0].base_offset
+        epoch_before = NO_EPOCH
+        if checkpoints is not None and checkpoints.epochs is not None:
+            epoch_before = EpochIndex(checkpoints.epochs).epoch_at(Offset(start - 1))
         for number, piece in enumerate(self.log.pieces):
             following = self.log.pieces[number + 1 :]
-            if before is not None and self.files.stat(piece.path) is None:
-                self._broken = True
-                break  # truncated away by a running node since the files were listed
+            if self.log.whole and self.files.stat(piece.path) is None:
+                self._broken = True  # gone since the files were listed: nothing is to be compared
+                if piece.base_offset < read_log_start(
+                    self.files, self.log.directory / LOG_START_FILE
+                ):
+                    before = None  # trimmed away by a running node
+                    continue
+                break  # truncated away likewise
             if before is not None and before.end_offset != piece.base_offset:
                 if before.damage is None:
                     reason = f"ends at offset {before.end_offset}, next is {piece.base_offset}"
                     yield Finding("damage", before.piece.path, before.position, None, reason)
                 self._broken = True
-            epoch = NO_EPOCH if before is None else before.epoch
+            epoch = epoch_before if before is None else before.epoch
             reader = PieceReader(piece, epoch, piece.base_offset, on_bytes=self.on_bytes)
             if checkpoints is not None and checkpoints.epochs is not None:
                 reader.epochs, reader.durable = EpochIndex(checkpoints.epochs), self.log.durable
@@ -108,6 +123,7 @@ class Verification:
                 break
         if checkpoints is not None and before is not None:
             yield from checkpoints.findings
+            yield from self._reach(checkpoints, start)
             if not self._broken:
                 yield from self._compare(checkpoints, before)
 
@@ -148,6 +164,19 @@ class Verification:
         if checks is not None:
             yield from checks.finish(reader, last=last)
 
+    def _reach(self, checkpoints: _Checkpoints, start: Offset) -> Iterator[Finding]:
+        """A log that was trimmed begins where its checkpoint says, and a snapshot covers that."""
+        if self.log.recovery_point is None:
+            return  # Kafka's own
+        directory = self.log.directory
+        if start > max(checkpoints.start, read_log_start(self.files, directory / LOG_START_FILE)):
+            reason = f"the log begins at {start}, the checkpoint says {checkpoints.start}"
+            yield Finding("damage", directory / LOG_START_FILE, None, start, reason)
+        ends = [one.end_offset for one in list_snapshots(self.files, directory)]
+        if start and max(ends, default=Offset(0)) < start:
+            reason = f"the log begins at {start}, and no snapshot reaches there"
+            yield Finding("damage", self.log.pieces[0].path, None, start, reason)
+
     def _compare(self, checkpoints: _Checkpoints, last: PieceReader) -> Iterator[Finding]:
         end, directory = last.end_offset, self.log.directory
         if end < self.log.durable:
@@ -156,12 +185,13 @@ class Verification:
         if checkpoints.epochs is not None:
             start = self.log.pieces[0].base_offset
             stored = [entry for entry in checkpoints.epochs if start <= entry.start_offset < end]
-            if stored != self._epochs and start == 0:
+            if stored != self._epochs:
                 reason = "does not have the epochs of the log"
                 yield Finding("damage", directory / EPOCHS_FILE, None, None, reason)
         if checkpoints.places is not None and self.log.recovery_point is not None:
             limit = self.log.recovery_point
-            stored_places = [place for place in checkpoints.places if place.offset < limit]
+            start = self.log.pieces[0].base_offset
+            stored_places = [p for p in checkpoints.places if start <= p.offset < limit]
             if stored_places != [place for place in self._control if place.offset < limit]:
                 path = directory / controlindex.FILE_NAME
                 reason = "does not have the control batches of the log"
@@ -184,6 +214,7 @@ class _Checkpoints:
 
     epochs: tuple[EpochStart, ...] | None = None
     places: tuple[ControlPlace, ...] | None = None
+    start: Offset = FIRST_OFFSET
     findings: list[Finding] = field(default_factory=list[Finding])
 
     @classmethod
@@ -196,6 +227,11 @@ class _Checkpoints:
         except RaftnodeError as error:
             made.findings.append(Finding("damage", path, None, None, str(error)))
         if log.recovery_point is not None:
+            path = log.directory / LOG_START_FILE
+            try:
+                made.start = read_log_start(files, path)
+            except RaftnodeError as error:
+                made.findings.append(Finding("damage", path, None, None, str(error)))
             path = log.directory / controlindex.FILE_NAME
             stored = read_control_places(files, path, log.recovery_point)
             if stored is None:  # beside a running node, which has moved the point since

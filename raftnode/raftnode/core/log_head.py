@@ -1,0 +1,27 @@
+"""What the log below a snapshot's end said of the quorum: a log may begin with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftnode.core.types import LogPosition, VoterRecordId, VoterSet
+
+
+@dataclass(frozen=True, slots=True)
+class LogHead:
+    """The control records below a position, summed up.
+
+    Attributes:
+        position: the snapshot's id: the epoch of the last record below it, and its end.
+        voters: the set in force there.
+        voter_record: the record that the set comes from: compared with in voter changes (S11),
+            so it is the same on whoever has the log and whoever has the snapshot.
+        raft_version: 0 before any record of it.
+        formation_completed: whether client writes may follow (P52).
+    """
+
+    position: LogPosition
+    voters: VoterSet
+    voter_record: VoterRecordId
+    raft_version: int
+    formation_completed: bool

@@ -21,6 +21,7 @@ PARTS = {
     "image": "Images",
     "watch": "What is watched, and the CRD",
     "replicas": "How it runs",
+    "statusPage": "The status page",
     "rbac": "Rights",
     "resources": "The pod",
     "networkPolicy": "Network policies",

@@ -16,6 +16,8 @@ from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.handlers import run_kopf
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.page.server import StatusPage, listening
+from kraftquorum_operator.page.verdict import STALE_S
 from kraftquorum_operator.preflight import await_api, await_rights
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.settings import Settings
@@ -58,6 +60,14 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
             metrics=metrics,
             failpoints=Failpoints(settings.exit_before_action, settings.stop_before_delete),
         )
+        if settings.page_port:
+            page = StatusPage(
+                reconciler.board,
+                identity=settings.identity,
+                is_active=lambda: lease.held,
+                stale_s=max(STALE_S, 3 * settings.reconcile_idle_s),
+            )
+            await stack.enter_async_context(listening(page, settings.page_host, settings.page_port))
         await await_api(kube)
         await await_rights(kube, settings)
         await _run(lease, lambda: run_kopf(reconciler, Wakeups(), settings, stop))

@@ -60,6 +60,11 @@ class Settings(BaseSettings):
     """Port of `/metrics`; 0: none."""
     metrics_host: str = "127.0.0.1"
     """Address that `/metrics` listens on; in a pod, `0.0.0.0`."""
+    page_port: Annotated[int, Field(ge=0, le=65_535)] = 0
+    """Port of the status page and of `/status.json`; 0: none."""
+    page_host: str = "127.0.0.1"
+    """Addresses that the status page listens on, separated by commas. It asks nobody who they
+    are; nothing can be changed through it."""
     liveness_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port of `/healthz`; 0: none."""
     liveness_host: str = "0.0.0.0"

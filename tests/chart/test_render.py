@@ -195,6 +195,23 @@ def test_the_crd_is_upgraded_with_the_chart_and_kept_unless_told_otherwise(keep:
     assert not of_kind(chart.render("--set=crds.install=false"), "CustomResourceDefinition")
 
 
+def test_the_status_page_has_a_service_and_can_be_left_out() -> None:
+    services = {one["metadata"]["name"]: one["spec"] for one in of_kind(chart.render(), "Service")}
+    container = deployment()["spec"]["template"]["spec"]["containers"][0]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert services["kraftquorum-status"]["ports"] == [
+        {"name": "page", "port": 8082, "targetPort": "page"}
+    ]
+    assert ports["page"] == 8082
+    assert environment()["KRAFTQUORUM_PAGE_PORT"] == "8082"
+    off = ("--set=statusPage.enabled=false", "--set=networkPolicy.operator.enabled=true")
+    objects = chart.render(*off)
+    assert "kraftquorum-status" not in {one["metadata"]["name"] for one in objects}
+    assert not [name for name in environment(*off) if "PAGE" in name]
+    assert "page" not in json.dumps([one["spec"] for one in of_kind(objects, "NetworkPolicy")])
+    assert "page" not in json.dumps(deployment(*off))
+
+
 def test_policies_let_in_and_out_what_is_needed() -> None:
     objects = of_kind(chart.render(*CASES["everything"]), "NetworkPolicy")
     assert [one["metadata"]["namespace"] for one in objects] == [
@@ -203,7 +220,12 @@ def test_policies_let_in_and_out_what_is_needed() -> None:
         "more-data",
     ]
     operator, nodes = objects[0]["spec"], objects[1]["spec"]
-    assert operator["ingress"][0]["ports"] == [{"port": "metrics"}]
+    metrics, page = operator["ingress"]
+    assert metrics["ports"] == [{"port": "metrics"}]
+    assert page["ports"] == [{"port": "page"}]
+    assert [one["namespaceSelector"]["matchLabels"] for one in page["from"]] == [
+        {"kubernetes.io/metadata.name": "ingress"}
+    ]
     assert {"port": names.API_PORT, "protocol": "TCP"} in operator["egress"][1]["ports"]
     assert nodes["podSelector"]["matchLabels"] == {names.LABEL_APP: names.APP}
     peers, clients = nodes["ingress"]
@@ -278,6 +300,9 @@ def test_dashboards_and_rules_are_the_files_that_there_are(tmp_path: Path) -> No
         ("ports.metrics=0", "/ports/metrics"),
         ("settings.kraftquorum_x=1", "/settings"),
         ("settings.KRAFTQUORUM_NAMESPACE=other", "NAMESPACE: this variable is set by watch.names"),
+        ("ports.page=8080", "ports.page: a port of its own"),
+        ("statusPage.enabled=perhaps", "/statusPage/enabled"),
+        ("networkPolicy.operator.pageFrom={all}", "/networkPolicy/operator/pageFrom"),
         ("ports.metrics=8081", "ports.metrics and ports.health: two ports"),
         ("commonLabels.app\\.kubernetes\\.io/instance=x", "take another label"),
         ("monitoring.podMonitor.interval=often", "/monitoring/podMonitor/interval"),

@@ -108,6 +108,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   "KRAFTQUORUM_LEASE_DURATION_S" "lease.durationSeconds"
   "KRAFTQUORUM_METRICS_HOST" "the address of the pod"
   "KRAFTQUORUM_METRICS_PORT" "ports.metrics"
+  "KRAFTQUORUM_PAGE_HOST" "the address of the pod"
+  "KRAFTQUORUM_PAGE_PORT" "ports.page"
   "KRAFTQUORUM_LIVENESS_HOST" "the address of the pod"
   "KRAFTQUORUM_LIVENESS_PORT" "ports.health"
   "KRAFTQUORUM_LOG_FORMAT" "log.format"
@@ -124,5 +126,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- if eq (int .Values.ports.metrics) (int .Values.ports.health) -}}
 {{- fail "ports.metrics and ports.health: two ports are needed" -}}
+{{- end -}}
+{{- if and .Values.statusPage.enabled (has (int .Values.ports.page) (list (int .Values.ports.metrics) (int .Values.ports.health))) -}}
+{{- fail "ports.page: a port of its own is needed" -}}
 {{- end -}}
 {{- end -}}

@@ -1,0 +1,235 @@
+"""HTML of a view, by a template that escapes everything.
+
+Pure but for the template, which is read once. Every word of a quorum, of Kubernetes or of a
+node is text here, whatever is in it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+
+import jinja2
+
+from kraftquorum_operator.model.status import Operation, QuorumStatus, ReplicaStatus, VoterStatus
+from kraftquorum_operator.page.verdict import LEVELS, ago
+from kraftquorum_operator.page.view import PageView, QuorumView
+from kraftquorum_operator.plan.guards import GUARDS
+from kraftquorum_operator.report.conditions import NEEDS_PERSON
+from kraftquorum_operator.report.operations import STEPS
+
+SECTIONS_MAX = 25
+"""So many quorums are shown in full on the first page; the others have pages of their own."""
+
+ROWS_MAX = 1000
+"""So many are listed; the JSON has all."""
+
+ALARMING = ("QuorumLost", "FormationBlocked", "VolumeFromCopy", "PodsBlocked", "Failing", "Paused")
+"""Conditions that are shown while they hold."""
+
+STEP_WORDS = {
+    "StartPods": "Start pods",
+    "WriteLatch": "Write latch",
+    "ElectLeader": "Elect leader",
+    "FirstRecords": "First records",
+    "EmptyDisk": "Empty disk",
+    "StartPod": "Start pod",
+    "Join": "Join",
+    "CatchUp": "Catch up",
+    "AddVoter": "Add voter",
+    "RemoveVoter": "Remove voter",
+    "EndPod": "End pod",
+    "RestartPod": "Restart pod",
+}
+"""The steps in words."""
+
+OPERATION_WORDS = {
+    "Formation": "Forming the quorum",
+    "Replacement": "Replacing the disk of",
+    "Addition": "Adding voter",
+    "Removal": "Removing voter",
+    "Restart": "Restarting",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """What blocks, for a person who has not read the list of guards."""
+
+    name: str
+    rule: str
+    person: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One storage: a voter, an observer, or a replica that says nothing."""
+
+    pod: str
+    node_id: int
+    directory_id: str | None
+    role: str
+    good: bool
+    state: str
+    lag: int | None
+    heard_ms: int | None
+    log_end_offset: int | None
+    epoch: int | None
+    detail: str
+
+
+def html(view: PageView, *, root: str, only: QuorumView | None = None) -> str:
+    """The whole page.
+
+    Args:
+        view: what is shown.
+        root: relative path to the first page, e.g. empty or `../../`.
+        only: the quorum that the page is about; None: all of them.
+    """
+    now = datetime.fromisoformat(view.at)
+
+    def age(when: str) -> str:
+        try:
+            return ago((now - datetime.fromisoformat(when)).total_seconds())
+        except (ValueError, TypeError):
+            return ""
+
+    shown = [only] if only else view.quorums[:SECTIONS_MAX]
+    return _template().render(
+        view=view,
+        only=only,
+        shown=shown,
+        listed=view.quorums[:ROWS_MAX],
+        in_full={quorum.path for quorum in shown},
+        root=root,
+        age=age,
+        clock=clock(now),
+        levels=LEVELS,
+        guard_of=guard_of,
+        replicas_of=replicas_of,
+        alarms_of=alarms_of,
+        steps_of=steps_of,
+        operation_words=OPERATION_WORDS,
+    )
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("kraftquorum_operator.page"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["thousands"] = lambda number: f"{number:,}".replace(",", "\u202f")
+    return environment.get_template("status.html.j2")
+
+
+@dataclass(frozen=True, slots=True)
+class clock:  # noqa: N801 - called like a function in the template
+    """Times of day for people: with the date where it is not today's."""
+
+    now: datetime
+
+    def __call__(self, when: str) -> str:
+        """UTC."""
+        try:
+            at = datetime.fromisoformat(when).astimezone(UTC)
+        except (ValueError, TypeError):
+            return when
+        return at.strftime("%H:%M:%S" if at.date() == self.now.date() else "%b %d, %H:%M")
+
+
+def guard_of(status: QuorumStatus) -> Guard | None:
+    """The guard that blocks, if one does."""
+    name = status.waiting_for
+    if name is None:
+        return None
+    known = GUARDS.get(name)
+    rule = (inspect.getdoc(known) or "").partition("\n\n")[0] if known else ""
+    return Guard(name, rule.replace("`", ""), name in NEEDS_PERSON)
+
+
+def alarms_of(status: QuorumStatus) -> list[tuple[str, str]]:
+    """Conditions that hold and should not, with their messages."""
+    return [
+        (condition.type, condition.message)
+        for name in ALARMING
+        for condition in status.conditions
+        if condition.type == name and condition.status == "True"
+    ]
+
+
+def steps_of(operation: Operation) -> list[tuple[str, str]]:
+    """Each step in words, with `done`, `now` or `todo`."""
+    steps: Sequence[str] = STEPS.get(operation.kind, ())
+    return [
+        (
+            STEP_WORDS.get(step, step),
+            "done" if at < operation.number else "now" if at == operation.number else "todo",
+        )
+        for at, step in enumerate(steps, start=1)
+    ]
+
+
+def replicas_of(status: QuorumStatus) -> list[Replica]:
+    """Every storage: the voters as the leader sees them, then the other replicas."""
+    said = {node.node_id: node for node in status.nodes}
+    result = [_voter(voter, said.get(voter.node_id), status) for voter in status.voters]
+    known = {(voter.node_id, voter.directory_id) for voter in status.voters}
+    ids = {voter.node_id for voter in status.voters}
+    for node in status.nodes:
+        if node.directory_id is None and node.node_id in ids:
+            continue  # a silent voter
+        if (node.node_id, node.directory_id) not in known:
+            result.append(_other(node))
+    return sorted(result, key=lambda replica: (replica.node_id, replica.role == "observer"))
+
+
+def _voter(voter: VoterStatus, node: ReplicaStatus | None, status: QuorumStatus) -> Replica:
+    own = node if node is not None and node.directory_id == voter.directory_id else None
+    leads = status.leader is not None and status.leader.directory_id == voter.directory_id
+    if own is None and node is not None and node.directory_id is not None:
+        state = "this storage is gone"
+    elif own is None:
+        state = "does not answer"
+    elif not voter.committed:
+        state = "being added"
+    else:
+        state = "caught up" if voter.caught_up else "not caught up"
+    return Replica(
+        pod=voter.pod,
+        node_id=voter.node_id,
+        directory_id=voter.directory_id,
+        role="leader" if leads else "voter",
+        good=voter.caught_up and own is not None,
+        state=state,
+        lag=voter.lag,
+        heard_ms=None if leads else voter.last_fetch_age_ms,
+        log_end_offset=own.log_end_offset if own else None,
+        epoch=own.epoch if own else None,
+        detail=node.detail if node is not None and own is None else "",
+    )
+
+
+def _other(node: ReplicaStatus) -> Replica:
+    blank = node.role == "blank"
+    return Replica(
+        pod=node.pod,
+        node_id=node.node_id,
+        directory_id=node.directory_id,
+        role="replica" if node.role == "silent" else "blank" if blank else node.role,
+        good=False,
+        state="does not answer" if node.role == "silent" else "waits to be taken in"
+        if blank
+        else "no voter" if node.role == "observer" else "answers",
+        lag=None,
+        heard_ms=None,
+        log_end_offset=node.log_end_offset,
+        epoch=node.epoch,
+        detail=node.detail,
+    )  # fmt: skip

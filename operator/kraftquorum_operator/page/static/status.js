@@ -1,0 +1,106 @@
+// Fetches the page again and changes only what differs, so that focus, scroll position, selected
+// text and opened parts stay. No library, nothing from elsewhere; without it the page reloads.
+"use strict";
+
+const EVERY_MS = 3000;
+const PATIENCE_MS = 10000;
+const pause = document.getElementById("pause");
+const offline = document.getElementById("offline");
+const said = document.getElementById("said");
+let paused = false;
+let lastGood = Date.now();
+
+/** What makes two elements the same one at two times. */
+function key(node) {
+  return node.nodeType === Node.ELEMENT_NODE ? `${node.nodeName}#${node.id}` : node.nodeName;
+}
+
+/** Makes `old` like `fresh`; parts marked data-keep are the script's own. */
+function change(old, fresh) {
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
+    return;
+  }
+  if (old.hasAttribute("data-keep")) return;
+  for (const { name } of [...old.attributes]) {
+    if (!fresh.hasAttribute(name) && !(old.nodeName === "DETAILS" && name === "open")) {
+      old.removeAttribute(name);
+    }
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (old.nodeName === "DETAILS" && name === "open") continue;
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  changeChildren(old, fresh);
+}
+
+function changeChildren(old, fresh) {
+  const named = new Map();
+  for (const child of old.children) if (child.id) named.set(key(child), child);
+  let at = old.firstChild;
+  for (const wanted of [...fresh.childNodes]) {
+    const same = wanted.id ? named.get(key(wanted)) : null;
+    if (same) {
+      if (same === at) at = at.nextSibling;
+      else old.insertBefore(same, at);
+      change(same, wanted);
+    } else if (!wanted.id && at && !at.id && key(at) === key(wanted)) {
+      change(at, wanted);
+      at = at.nextSibling;
+    } else {
+      old.insertBefore(document.adoptNode(wanted), at);
+    }
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+async function refresh() {
+  const answer = await fetch(location.pathname, {
+    cache: "no-store",
+    signal: AbortSignal.timeout(PATIENCE_MS),
+  });
+  if (!answer.ok) throw new Error(`${answer.status}`);
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (paused) return;
+  const focused = document.activeElement;
+  const before = document.getElementById("summary").textContent;
+  for (const part of ["who", "content"]) {
+    change(document.getElementById(part), fresh.getElementById(part));
+  }
+  document.title = fresh.title;
+  // A quorum that moves in the order takes its focus along.
+  if (focused && focused !== document.activeElement && focused.isConnected) {
+    focused.focus({ preventScroll: true });
+  }
+  const now = document.getElementById("summary").textContent;
+  if (now !== before) said.textContent = now;
+}
+
+async function tick() {
+  if (!paused && !document.hidden) {
+    try {
+      await refresh();
+      lastGood = Date.now();
+      if (offline.textContent) offline.textContent = "";
+    } catch {
+      const seconds = Math.round((Date.now() - lastGood) / 1000);
+      if (!offline.textContent) {
+        offline.textContent =
+          `The operator does not answer (for ${seconds} s). What is shown is old; the quorums run on without it.`;
+      }
+    }
+  }
+  setTimeout(tick, EVERY_MS);
+}
+
+pause.hidden = false;
+pause.setAttribute("aria-pressed", "false");
+pause.addEventListener("click", () => {
+  paused = !paused;
+  pause.setAttribute("aria-pressed", String(paused));
+});
+setTimeout(tick, EVERY_MS);

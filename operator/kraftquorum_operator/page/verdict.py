@@ -1,0 +1,158 @@
+"""Whether a quorum is safe, in words: one judgement for the page, its order and its JSON.
+
+Pure. The words speak of what a person must know at night: do writes work, may one more disk
+fail, is somebody needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from kraftquorum_operator.board import Seen
+from kraftquorum_operator.model.status import QuorumStatus
+from kraftquorum_operator.observe.snapshot import majority
+from kraftquorum_operator.report.conditions import NEEDS_PERSON
+
+Level = Literal[
+    "lost", "stopped", "unknown", "at-risk", "blocked", "weakened", "forming", "changing", "safe"
+]
+
+LEVELS: dict[Level, str] = {
+    "lost": "Lost",
+    "stopped": "Writes stopped",
+    "unknown": "Not known",
+    "at-risk": "At risk",
+    "blocked": "Needs a person",
+    "weakened": "Weakened",
+    "forming": "Forming",
+    "changing": "Safe, changing",
+    "safe": "Safe",
+}
+"""Each level's words, worst first."""
+
+GOOD: frozenset[Level] = frozenset({"forming", "changing", "safe"})
+"""Levels at which nobody needs to look."""
+
+RUNBOOKS: dict[Level, str] = {
+    "lost": "kraftquorum-quorum-lost",
+    "stopped": "kraftquorum-no-leader",
+    "unknown": "kraftquorum-operator-not-looking",
+    "at-risk": "kraftquorum-no-fault-tolerance",
+    "blocked": "kraftquorum-guard-blocking",
+    "weakened": "kraftquorum-fault-tolerance-reduced",
+}
+"""Where to read on, in docs/runbooks/."""
+
+STALE_S = 45.0
+"""A look comes every 10 s at most, or as often as `reconcile_idle_s` says: see `judge`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One judgement."""
+
+    level: Level
+    sentence: str
+
+    @property
+    def words(self) -> str:
+        """The level in words."""
+        return LEVELS[self.level]
+
+    @property
+    def runbook(self) -> str | None:
+        """Name of the runbook; None where nobody needs one."""
+        return RUNBOOKS.get(self.level)
+
+    @property
+    def rank(self) -> int:
+        """0 is worst."""
+        return list(LEVELS).index(self.level)
+
+
+def judge(seen: Seen, now_s: float, stale_s: float = STALE_S) -> Verdict:
+    """Judge one quorum.
+
+    Args:
+        seen: what the board holds.
+        now_s: wall clock.
+        stale_s: how old an own observation may be.
+    """
+    status = seen.status
+    if status is None:
+        return Verdict("unknown", "No operator has reported anything about it yet.")
+    age_s = now_s - seen.at_s
+    if seen.own and age_s > stale_s:
+        return Verdict(
+            "unknown",
+            f"The operator has not been able to look at it for {ago(age_s)}; "
+            "everything below is as old as that.",
+        )
+    return _of_status(status, seen.voters)
+
+
+def _of_status(status: QuorumStatus, wanted: int) -> Verdict:
+    holds = {condition.type for condition in status.conditions if condition.status == "True"}
+    if "QuorumLost" in holds:
+        return Verdict(
+            "lost",
+            "A majority of the voters has lost its storage. Nothing can be written, and what was "
+            "written last may be gone. A person must decide; delete nothing.",
+        )
+    if "FormationBlocked" in holds:
+        return Verdict("blocked", "It cannot be formed. A person must decide; delete nothing.")
+    if status.phase == "Forming":
+        return Verdict("forming", "It is being formed and holds no data yet.")
+    if "Available" not in holds:
+        return Verdict(
+            "stopped",
+            "No leader is confirmed by a majority, so no write is acknowledged. There is no sign "
+            "that anything acknowledged is lost.",
+        )
+    return _of_available(status, wanted, holds)
+
+
+def _of_available(status: QuorumStatus, wanted: int, holds: set[str]) -> Verdict:
+    full = wanted - majority(wanted) if wanted else 0
+    tolerance = status.fault_tolerance
+    if tolerance == 0 and full > 0:
+        return Verdict(
+            "at-risk",
+            "Writes work and nothing is lost, but one more failure would stop writes.",
+        )
+    if status.waiting_for in NEEDS_PERSON or "VolumeFromCopy" in holds:
+        return Verdict("blocked", f"Writes work. {may_fail(tolerance)} {_person(status)}")
+    if tolerance < full:
+        return Verdict("weakened", f"Writes work. {may_fail(tolerance)} Wanted are {full}.")
+    if holds & {"PodsBlocked", "Failing"}:
+        return Verdict(
+            "weakened",
+            f"Writes work. {may_fail(tolerance)} Something cannot start or is not done.",
+        )
+    if "Ready" not in holds:
+        return Verdict("changing", f"Writes work. {may_fail(tolerance)}")
+    return Verdict("safe", f"Writes work. {may_fail(tolerance)}")
+
+
+def _person(status: QuorumStatus) -> str:
+    if status.waiting_for == "not_paused":
+        return "It is paused: nothing is repaired until spec.pause is taken away."
+    return "It waits for a person."
+
+
+def may_fail(tolerance: int) -> str:
+    """How many voters may fail, as a sentence."""
+    if tolerance <= 0:
+        return "No voter may fail."
+    return "1 voter may fail." if tolerance == 1 else f"{tolerance} voters may fail."
+
+
+def ago(seconds: float) -> str:
+    """A duration in a word or two: `40 s`, `3 min`, `5 h`, `2 d`."""
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min"
+    return f"{whole // 3600} h" if whole < 172_800 else f"{whole // 86_400} d"

@@ -1,0 +1,133 @@
+"""What the page and its JSON show: a whitelist, made from the board and nothing else.
+
+No label, annotation, environment or object of Kubernetes gets in here, so none can get out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import Field
+
+from kraftquorum_operator.board import Seen
+from kraftquorum_operator.model.status import QuorumStatus, StatusModel
+from kraftquorum_operator.observe.snapshot import majority
+from kraftquorum_operator.page.verdict import GOOD, STALE_S, Level, judge
+
+FORMAT = "kraftquorum.io/status-page/v1"
+
+
+class OperatorView(StatusModel):
+    """The operator that serves the page."""
+
+    identity: str
+    """Its name in the Lease."""
+    version: str
+    """Its version."""
+    active: bool
+    """Whether it holds the Lease. One on standby shows what the active one has written."""
+
+
+class QuorumView(StatusModel):
+    """One quorum."""
+
+    namespace: str
+    """Of the resource."""
+    name: str
+    """Of the resource."""
+    verdict: Level
+    """The judgement, for programs."""
+    words: str
+    """The judgement, for people."""
+    sentence: str
+    """What it means."""
+    runbook: str | None = None
+    """Name of the runbook in docs/runbooks/; unset: nobody needs one."""
+    voters_wanted: int
+    """`spec.voters`."""
+    tolerance_wanted: int
+    """How many voters may fail when all is well."""
+    seen_at: str
+    """When it was observed, or, on standby, when the watch brought the status."""
+    source: Literal["observed", "reported"]
+    """Observed by this operator, or read from the resource."""
+    status: QuorumStatus | None
+    """As in the resource; unset: nobody has reported anything yet."""
+
+    @property
+    def good(self) -> bool:
+        """Whether nobody needs to look."""
+        return self.verdict in GOOD
+
+    @property
+    def path(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
+class PageView(StatusModel):
+    """Everything."""
+
+    format: str = FORMAT
+    """Changes when a field goes or changes its meaning; fields may be added."""
+    at: str
+    """When this was made."""
+    summary: str
+    """One sentence about all of them."""
+    operator: OperatorView
+    """Who says this."""
+    quorums: list[QuorumView] = Field(default_factory=list[QuorumView])
+    """Worst first."""
+
+
+def page_view(
+    quorums: Iterable[Seen], operator: OperatorView, now_s: float, stale_s: float = STALE_S
+) -> PageView:
+    """Show the board.
+
+    Args:
+        quorums: what the board holds.
+        operator: who shows it.
+        now_s: wall clock.
+        stale_s: how old an own observation may be.
+    """
+    judged = [(judge(seen, now_s, stale_s), seen) for seen in quorums]
+    judged.sort(key=lambda pair: (pair[0].rank, pair[1].namespace, pair[1].name))
+    views = [
+        QuorumView(
+            namespace=seen.namespace,
+            name=seen.name,
+            verdict=verdict.level,
+            words=verdict.words,
+            sentence=verdict.sentence,
+            runbook=verdict.runbook,
+            voters_wanted=seen.voters,
+            tolerance_wanted=seen.voters - majority(seen.voters) if seen.voters else 0,
+            seen_at=stamp(seen.at_s),
+            source="observed" if seen.own else "reported",
+            status=seen.status,
+        )
+        for verdict, seen in judged
+    ]
+    return PageView(at=stamp(now_s), summary=summary(views), operator=operator, quorums=views)
+
+
+def stamp(seconds: float) -> str:
+    """Wall clock as Kubernetes writes it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def summary(views: list[QuorumView]) -> str:
+    """One sentence about all of them."""
+    if not views:
+        return "There is no quorum to look after."
+    bad = [view for view in views if not view.good]
+    if not bad:
+        return "The quorum is safe." if len(views) == 1 else f"All {len(views)} quorums are safe."
+    worst = bad[0]
+    first = f"{worst.path}: {worst.words.lower()}"
+    if len(views) == 1:
+        return f"{first}."
+    return f"{len(bad)} of {len(views)} quorums need a look, first of all {first}."

@@ -1,0 +1,356 @@
+"""The status page as it is served: read only, escaped, bounded, and without what it need not say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from html.parser import HTMLParser
+from importlib import resources
+from typing import Any
+
+import aiohttp
+import pytest
+
+from kraftquorum_operator.board import Board, Seen
+from kraftquorum_operator.model.status import QuorumStatus
+from kraftquorum_operator.observe.snapshot import Snapshot, Trouble
+from kraftquorum_operator.page import server as module
+from kraftquorum_operator.page.render import OPERATION_WORDS, SECTIONS_MAX, STEP_WORDS
+from kraftquorum_operator.page.server import CONNECTIONS_MAX, StatusPage, listening
+from kraftquorum_operator.plan.actions import Decision, Wait
+from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.plan.guards import GUARDS
+from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.operations import STEPS
+from kraftquorum_operator.report.status import build_status
+from kraftquorum_operator.resources.metadata import Owner
+from kraftquorum_operator.testing.snapshots import (
+    NOW_MS,
+    healthy,
+    node,
+    spec,
+    with_node,
+)
+
+NOW_S = 1_790_000_000.0
+HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}{% raw %}"
+
+
+TROUBLES = (Trouble(1, "pod demo-1", "WORDS", "WORDS"),)
+
+
+def well(decision: Decision | None = None, seen: Snapshot | None = None) -> QuorumStatus:
+    seen = seen or healthy()
+    return build_status(
+        spec(),
+        seen,
+        decision or decide(spec(), seen, NOW_MS),
+        current_action=None,
+        before=(),
+        stamp=Stamp("2026-09-21T13:33:00Z", 1),
+    )
+
+
+@pytest.fixture
+def board() -> Board:
+    board = Board()
+    board.observed(Owner("test", "demo", "uid"), 3, well(), NOW_S)
+    return board
+
+
+class Client:
+    def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
+        self.session, self.port = session, port
+
+    async def ask(self, path: str, method: str = "GET") -> tuple[int, Any, str]:
+        url = f"http://127.0.0.1:{self.port}{path}"
+        async with self.session.request(method, url) as answer:
+            return answer.status, answer.headers, await answer.text()
+
+
+@pytest.fixture
+async def client(board: Board, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Client]:
+    monkeypatch.setattr(module, "FRESH_S", 0.0)
+    page = StatusPage(board, identity="operator-0", is_active=lambda: True, clock=lambda: NOW_S)
+    async with listening(page, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+        assert port is not None
+        yield Client(session, port)
+
+
+class Reader(HTMLParser):
+    """Every tag with its attributes, and all text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    return reader
+
+
+async def test_the_page_says_what_a_person_on_call_asks(client: Client) -> None:
+    status, headers, text = await client.ask("/")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    words = " ".join(read(text).text.split())
+    for said in ("The quorum is safe.", "1 voter may fail", "a1", "demo-0", "operator-0, active"):
+        assert said in words
+
+
+async def test_the_json_says_the_same_to_programs(client: Client) -> None:
+    status, headers, text = await client.ask("/status.json")
+    assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
+    told = json.loads(text)
+    assert told["format"] == "kraftquorum.io/status-page/v1"
+    assert told["operator"] == {"identity": "operator-0", "version": "0.1.0", "active": True}
+    (quorum,) = told["quorums"]
+    assert (quorum["verdict"], quorum["votersWanted"]) == ("safe", 3)
+    assert QuorumStatus.model_validate(quorum["status"]) == well()
+
+
+async def test_only_reading_is_possible(client: Client) -> None:
+    for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"):
+        for path in ("/", "/status.json", "/q/test/demo", "/status.js"):
+            status, headers, _ = await client.ask(path, method)
+            assert (status, headers["Allow"]) == (405, "GET,HEAD"), (method, path)
+    status, headers, text = await client.ask("/", "HEAD")
+    assert (status, text) == (200, "")
+    assert int(headers["Content-Length"]) > 1000
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/status.json", "/status.css", "/status.js", "/status.svg", "/q/test/demo", "/no"]
+)
+async def test_every_answer_forbids_what_is_from_elsewhere(client: Client, path: str) -> None:
+    _, headers, text = await client.ask(path)
+    policy = dict(
+        part.strip().split(" ", 1) for part in headers["Content-Security-Policy"].split(";")
+    )
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["form-action"] == "'none'"
+    assert {policy[k] for k in ("script-src", "style-src", "img-src", "connect-src")} == {"'self'"}
+    assert (headers["X-Content-Type-Options"], headers["Cache-Control"]) == ("nosniff", "no-store")
+    assert headers["Server"] == "kraftquorum"
+    assert not re.search(
+        r"(https?:)?//(?!www\.w3\.org/2000/svg)[a-z]",
+        re.sub(r"^//.*$", "", text, flags=re.MULTILINE),
+    )
+
+
+async def test_it_needs_no_inline_script_style_or_handler(client: Client) -> None:
+    _, _, text = await client.ask("/")
+    reader = read(text)
+    assert [a for t, a in reader.tags if t == "script"] == [{"src": "status.js", "defer": None}]
+    assert not [t for t, _ in reader.tags if t in {"style", "form", "iframe", "object", "img"}]
+    assert not [k for _, a in reader.tags for k in a if k.startswith("on") or k == "style"]
+
+
+@pytest.mark.parametrize("decision", [None, Wait("survivors_caught_up", "WORDS")])
+async def test_nothing_that_a_quorum_is_called_or_says_becomes_markup(
+    client: Client, board: Board, decision: Decision | None
+) -> None:
+    clean = well(decision, replace(healthy(), troubles=TROUBLES))
+    board.quorums["test", "demo"] = Seen("test", "demo", "u", 3, clean, NOW_S, own=True)
+    before = read((await client.ask("/"))[2])
+    said = json.dumps(clean.model_dump(by_alias=True, mode="json"))
+    for words in ("demo-", "WORDS", "3 voters, all caught up", "The operator begins", "cluster-a"):
+        said = said.replace(words, json.dumps(HOSTILE)[1:-1])
+    hostile = QuorumStatus.model_validate_json(said)
+    board.quorums.clear()
+    board.quorums[HOSTILE, HOSTILE] = Seen(HOSTILE, HOSTILE, "u", 3, hostile, NOW_S, own=True)
+    status, _, text = await client.ask("/")
+    assert status == 200
+    reader = read(text)
+    assert [tag for tag, _ in reader.tags] == [tag for tag, _ in before.tags]
+    assert [sorted(a) for _, a in reader.tags] == [sorted(a) for _, a in before.tags]
+    assert reader.text.count("<script>alert(1)</script>") > 5
+    assert "49" not in reader.text
+    status, headers, text = await client.ask("/status.json")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert json.loads(text)["quorums"][0]["name"] == HOSTILE
+
+
+def test_the_template_trusts_nothing() -> None:
+    text = (resources.files("kraftquorum_operator.page") / "templates/status.html.j2").read_text()
+    assert not re.search(r"\|\s*safe|autoescape|Markup", text)
+
+
+async def test_what_is_asked_for_is_never_said_back(client: Client) -> None:
+    for path in ("/no<script>", "/q/test/no<script>", "/?a=<script>", "/q/a/b?x=<script>"):
+        _, _, text = await client.ask(path)
+        assert "<script>" not in text
+
+
+async def test_what_stands_in_the_resource_beside_the_status_is_not_shown(
+    client: Client, board: Board
+) -> None:
+    resource = {
+        "metadata": {
+            "namespace": "test",
+            "name": "second",
+            "uid": "u2",
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "hunter2"},
+            "labels": {"token": "hunter2"},
+        },
+        "spec": {"voters": 3, "image": "hunter2", "storage": {"className": "hunter2"}},
+        "status": {**well().model_dump(by_alias=True, mode="json"), "password": "hunter2"},
+    }
+    board.reported(resource, NOW_S)
+    for path in ("/", "/status.json", "/q/test/second"):
+        status, _, text = await client.ask(path)
+        assert status == 200
+        assert "second" in text
+        assert "hunter2" not in text
+
+
+async def test_a_quorum_that_is_not_there_is_not_found(client: Client) -> None:
+    assert (await client.ask("/q/test/demo"))[0] == 200
+    assert (await client.ask("/q/test/other"))[0] == 404
+    assert (await client.ask("/q/other/demo"))[0] == 404
+    assert (await client.ask("/../../etc/passwd"))[0] == 404
+
+
+async def test_the_guard_that_blocks_is_explained(client: Client, board: Board) -> None:
+    decision = Wait("majority_survives_removal", "without 1-a1 only 1 of 2")
+    status = build_status(
+        spec(), healthy(), decision, current_action=None, before=(), stamp=Stamp("x", 1)
+    )
+    board.observed(Owner("test", "demo", "uid"), 3, status, NOW_S)
+    words = " ".join(read((await client.ask("/"))[2]).text.split())
+    assert "Waits: majority_survives_removal" in words
+    assert "without 1-a1 only 1 of 2" in words
+    rule = (GUARDS["majority_survives_removal"].__doc__ or "").split("\n")[0]
+    assert rule in words
+
+
+async def test_an_operation_shows_its_steps(client: Client, board: Board) -> None:
+    seen = with_node(healthy(), node(1, "b"))
+    status = build_status(
+        spec(),
+        seen,
+        decide(spec(), seen, NOW_MS),
+        current_action=None,
+        before=(),
+        stamp=Stamp("2026-09-21T13:33:00Z", 1),
+    )
+    board.observed(Owner("test", "demo", "uid"), 3, status, NOW_S)
+    text = (await client.ask("/"))[2]
+    words = " ".join(read(text).text.split())
+    assert "Replacing the disk of demo-1" in words
+    assert "step 3 of 5" in words
+    assert '<li class="now" aria-current="step">Catch up' in text
+    assert text.count('<li class="done">') == 2
+    assert "b1" in words  # the storage that is to come
+    assert "this storage is gone" in words
+
+
+def test_every_step_and_operation_has_words() -> None:
+    assert set(OPERATION_WORDS) == set(STEPS)
+    assert set(STEP_WORDS) == {step for steps in STEPS.values() for step in steps}
+
+
+async def test_many_quorums_are_listed_and_the_worst_shown_in_full(
+    client: Client, board: Board
+) -> None:
+    for number in range(SECTIONS_MAX + 10):
+        board.observed(Owner("test", f"q{number:03}", f"u{number}"), 3, well(), NOW_S)
+    text = (await client.ask("/"))[2]
+    assert text.count("<section") == SECTIONS_MAX
+    assert text.count('<li id="row-') == SECTIONS_MAX + 11
+    assert 'href="q/test/q034"' in text
+    assert 'href="#test.q000"' in text
+    assert (await client.ask("/q/test/q034"))[2].count("<section") == 1
+
+
+async def test_a_page_is_made_once_a_second_whoever_asks(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(module, "FRESH_S", 60.0)
+    monkeypatch.setattr(module, "html", lambda *_, **__: made.append(1) or "page")
+    page = StatusPage(board, identity="o", is_active=lambda: True)
+    async with listening(page, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+        assert port is not None
+        client = Client(session, port)
+        await asyncio.gather(*(client.ask("/") for _ in range(40)))
+    assert len(made) == 1
+
+
+async def test_a_page_that_takes_long_does_not_hold_the_operator_up(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*_: object, **__: object) -> str:
+        time.sleep(1)
+        return "page"
+
+    monkeypatch.setattr(module, "html", slow)
+    asked = asyncio.ensure_future(client.ask("/"))  # noqa: TID251
+    longest, before = 0.0, time.monotonic()
+    while not asked.done():
+        await asyncio.sleep(0.01)
+        longest, before = max(longest, time.monotonic() - before), time.monotonic()
+    assert longest < 0.8
+
+
+async def test_a_fault_is_logged_and_not_told(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> str:
+        raise RuntimeError("the token is hunter2")
+
+    monkeypatch.setattr(module, "html", broken)
+    status, headers, text = await client.ask("/")
+    assert status == 500
+    assert "hunter2" not in text
+    assert "Content-Security-Policy" in headers
+
+
+async def test_connections_are_bounded(client: Client) -> None:
+    opened = [
+        await asyncio.open_connection("127.0.0.1", client.port) for _ in range(CONNECTIONS_MAX)
+    ]
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    async with asyncio.timeout(5):
+        assert await reader.read() == b""
+    for _, other in [*opened, (reader, writer)]:
+        other.close()
+    await asyncio.sleep(0.05)
+    assert (await client.ask("/"))[0] == 200
+
+
+async def test_a_port_that_is_taken_costs_only_the_page(board: Board, client: Client) -> None:
+    page = StatusPage(board, identity="o", is_active=lambda: True)
+    async with listening(page, "127.0.0.1", client.port) as port:
+        assert port is None
+    assert (await client.ask("/"))[0] == 200
+
+
+async def test_it_listens_on_several_addresses_and_one_that_cannot_be_had_is_left_out(
+    board: Board,
+) -> None:
+    page = StatusPage(board, identity="o", is_active=lambda: True)
+    async with listening(page, "192.0.2.1, 127.0.0.1", 0) as port, aiohttp.ClientSession() as s:
+        assert port is not None
+        assert (await Client(s, port).ask("/"))[0] == 200
+
+
+async def test_one_on_standby_says_so(board: Board) -> None:
+    page = StatusPage(board, identity="operator-1", is_active=lambda: False, clock=lambda: NOW_S)
+    board.quorums["test", "demo"] = replace(board.quorums["test", "demo"], own=False)
+    async with listening(page, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+        assert port is not None
+        words = (await Client(session, port).ask("/"))[2]
+    assert "on standby" in words
+    assert "as written into the resource" in words

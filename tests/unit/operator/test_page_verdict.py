@@ -1,0 +1,134 @@
+"""Safe or not, in words: what each state of a quorum is called, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kraftquorum_operator.board import Seen
+from kraftquorum_operator.model.status import QuorumStatus
+from kraftquorum_operator.observe.snapshot import Snapshot, Trouble
+from kraftquorum_operator.page.verdict import LEVELS, STALE_S, ago, judge
+from kraftquorum_operator.page.view import OperatorView, page_view
+from kraftquorum_operator.plan.actions import Decision, Wait
+from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.status import build_status
+from kraftquorum_operator.testing.snapshots import (
+    NOW_MS,
+    blank,
+    healthy,
+    quorum,
+    spec,
+    voter,
+    with_quorum,
+    without_node,
+)
+
+OPERATOR = OperatorView(identity="operator-0", version="0.1.0", active=True)
+
+
+def status(seen: Snapshot, voters: int = 3, decision: Decision | None = None) -> QuorumStatus:
+    wanted = spec(voters=voters)
+    made = decision or decide(wanted, seen, NOW_MS)
+    return build_status(
+        wanted, seen, made, current_action=None, before=(), stamp=Stamp("2026-01-01T00:00:00Z", 1)
+    )
+
+
+def shown(
+    told: QuorumStatus | None, voters: int = 3, name: str = "demo", *, at_s: float = 0, own: bool = True
+) -> Seen:  # fmt: skip
+    return Seen("test", name, name, voters, told, at_s, own)
+
+
+def level(told: QuorumStatus | None, voters: int = 3) -> str:
+    return judge(shown(told, voters), 1.0).level
+
+
+def test_a_well_quorum_is_safe_and_says_how_many_may_fail() -> None:
+    for voters, sentence in ((1, "No voter"), (3, "1 voter"), (5, "2 voters")):
+        verdict = judge(shown(status(healthy(voters), voters), voters), 1.0)
+        assert (verdict.level, verdict.words) == ("safe", "Safe")
+        assert verdict.sentence == f"Writes work. {sentence} may fail."
+
+
+def test_a_dead_voter_of_five_weakens_and_of_three_is_a_risk() -> None:
+    def one_away(voters: int) -> Snapshot:
+        all_but = [voter(n) for n in range(voters - 1)]
+        seen = quorum([*all_but, voter(voters - 1, silent_ms=100)])
+        return without_node(replace(healthy(voters), quorum=seen), voters - 1)
+
+    verdict = judge(shown(status(one_away(5), 5), 5), 1.0)
+    assert verdict.level == "weakened"
+    assert "1 voter may fail" in verdict.sentence
+    assert "Wanted are 2" in verdict.sentence
+    assert level(status(one_away(3))) == "at-risk"
+
+
+def test_without_a_leader_writes_have_stopped_and_nothing_is_called_lost() -> None:
+    verdict = judge(shown(status(replace(healthy(), quorum=None))), 1.0)
+    assert verdict.level == "stopped"
+    assert "no sign that anything acknowledged is lost" in verdict.sentence
+    assert level(status(with_quorum(healthy(), confirmed=False))) == "stopped"
+
+
+def test_a_lost_quorum_is_the_worst_and_says_not_to_delete() -> None:
+    lost = Wait("never_rebootstrap", "storage of 2 of 3 voters is gone")
+    verdict = judge(shown(status(replace(healthy(), quorum=None), decision=lost)), 1.0)
+    assert (verdict.level, verdict.rank) == ("lost", 0)
+    assert "delete nothing" in verdict.sentence
+
+
+def test_what_waits_for_a_person_says_so() -> None:
+    assert level(status(healthy(), decision=Wait("not_paused", "spec.pause is set"))) == "blocked"
+    assert level(status(healthy(), decision=Wait("deletion_policy_allows", "Off"))) == "blocked"
+    assert level(status(healthy(), decision=Wait("survivors_caught_up", "late"))) == "changing"
+
+
+def test_a_pod_that_cannot_start_is_not_safe_though_all_voters_are_well() -> None:
+    trouble = Trouble(3, "pod demo-3", "ImagePullBackOff", "no such image")
+    assert level(status(replace(healthy(), troubles=(trouble,)))) == "weakened"
+    assert level(status(replace(healthy(), failure=("Forbidden", "403")))) == "weakened"
+
+
+def test_forming_is_neither_safe_nor_bad() -> None:
+    assert level(status(blank())) == "forming"
+
+
+def test_an_old_look_is_not_believed_but_a_report_is() -> None:
+    told = status(healthy())
+    old = judge(shown(told), STALE_S + 1)
+    assert old.level == "unknown"
+    assert "46 s" in old.sentence
+    assert judge(shown(told, own=False), STALE_S + 1).level == "safe"
+    assert level(None) == "unknown"
+
+
+def test_the_worst_comes_first_and_the_summary_names_it() -> None:
+    dead = status(replace(healthy(), quorum=None))
+    board = [
+        shown(status(healthy()), name="a"),
+        shown(dead, name="z"),
+        shown(status(healthy(), decision=Wait("not_paused", "paused")), name="b"),
+    ]
+    view = page_view(board, OPERATOR, 1.0)
+    assert [quorum.name for quorum in view.quorums] == ["z", "b", "a"]
+    assert view.summary == "2 of 3 quorums need a look, first of all test/z: writes stopped."
+    assert page_view(board[:1], OPERATOR, 1.0).summary == "The quorum is safe."
+    assert page_view([board[0], board[0]], OPERATOR, 1.0).summary == "All 2 quorums are safe."
+    assert page_view([board[1]], OPERATOR, 1.0).summary == "test/z: writes stopped."
+    assert page_view([], OPERATOR, 1.0).summary == "There is no quorum to look after."
+
+
+def test_every_level_has_words_of_its_own() -> None:
+    assert len(set(LEVELS.values())) == len(LEVELS)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-5, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (172_800, "2 d")],
+)
+def test_durations_are_short(seconds: float, words: str) -> None:
+    assert ago(seconds) == words

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from kraftquorum_pipeline.datasource import register
 from kraftquorum_pipeline.errors import NoJavaError
 
 JAVA_LEAST = 17
@@ -91,4 +92,5 @@ def spark_session(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    register(session)
     return session

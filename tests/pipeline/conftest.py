@@ -1,10 +1,21 @@
-"""One small Spark session for all tests of the pipeline; without PySpark they are not there."""
+"""One small Spark session and one recorded quorum for all tests of the pipeline.
+
+Without PySpark and pyarrow (`make spark` installs them) the tests are not there.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
+
+from raftnode.api.model import Replica, VoterSpec
+from raftnode.client.errors import NotDoneError, OutcomeUnknownError
+from raftnode.testing.localquorum import LocalQuorum, eventually
 
 HERE = importlib.util.find_spec("pyspark") is not None
 collect_ignore_glob = [] if HERE else ["test_*.py"]
@@ -14,14 +25,142 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "/tests/pipeline/" in str(item.path):
             item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.timeout(300))
+            # Py4J leaves its sockets to the end of the process.
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(
+                pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+            )
 
 
 @pytest.fixture(scope="session")
 def spark():
-    from kraftquorum_pipeline.session import spark_session  # noqa: PLC0415 - PySpark may be missing
+    from kraftquorum_pipeline.session import spark_session  # noqa: PLC0415 - may be missing
 
-    session = spark_session(
-        "tests", master="local[2]", settings={"spark.sql.shuffle.partitions": "2"}
-    )
+    quick = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+    session = spark_session("tests", master="local[2]", settings=quick)
     yield session
     session.stop()
+
+
+def in_loop(work):
+    """Run a coroutine function to its end, and leave the loop that pytest-asyncio knows alone."""
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        return runner.run(work())
+
+
+@dataclass
+class Record:
+    """What a client knows of its own writes."""
+
+    acknowledged: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    unknown: dict[str, bytes] = field(default_factory=dict)
+
+    async def write(self, quorum: LocalQuorum, first: int, count: int, many: int = 16) -> None:
+        """Put numbered keys, some at a time; each ends acknowledged, unknown or not written."""
+        gate = asyncio.Semaphore(many)
+
+        async def one(number: int) -> None:
+            # Lengths on both sides of what one varint byte and an Arrow view hold.
+            key, value = f"key-{number}", f"{number}:".encode() + b"v" * (number % 300)
+            async with gate:
+                while True:
+                    try:
+                        done = await quorum.client.put(key, value, timeout_ms=15_000)
+                    except OutcomeUnknownError:
+                        self.unknown[key] = value
+                    except NotDoneError:
+                        continue
+                    else:
+                        self.acknowledged[key] = (done.base_offset, value)
+                    return
+
+        await asyncio.gather(*(one(number) for number in range(first, first + count)))
+
+    def check(self, rows) -> None:
+        """All that was acknowledged is in the rows once, at its offset; what is unknown at most once.
+
+        Rows are (offset, key, value) of kind `data`.
+        """
+        found: dict[str, list[tuple[int, bytes]]] = {}
+        for offset, key, value in rows:
+            if key is not None:
+                found.setdefault(bytes(key).decode(), []).append((offset, bytes(value)))
+        missing = {key for key in self.acknowledged if key not in found}
+        assert missing == set()
+        assert {key: found[key] for key in self.acknowledged} == {
+            key: [place] for key, place in self.acknowledged.items()
+        }
+        for key, value in self.unknown.items():
+            assert [one for _, one in found.get(key, [])] in ([], [value])
+        assert set(found) <= {*self.acknowledged, *self.unknown}
+
+
+SETTINGS = {
+    "HYPOTHESIS_STORAGE_DIRECTORY": str(Path(__file__).resolve().parents[2] / ".hypothesis"),
+    "RAFTNODE_SEGMENT_BYTES": "65536",
+    "RAFTNODE_MAX_BATCH_BYTES": "32768",
+    "RAFTNODE_RECORD_MAX_BYTES": "16384",
+}
+
+
+def network_of(number: int) -> str:
+    """Second and third part of loopback addresses that no other worker uses."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    return f"{60 + worker}.{number}"
+
+
+@dataclass
+class Recorded:
+    """The directories of a quorum that has stopped, and what its client knows."""
+
+    root: Path
+    record: Record
+    epochs: int
+
+    def node(self, number: int) -> Path:
+        return self.root / f"node-{number}"
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory) -> Recorded:
+    """Three voters, many segments, elections, a fourth voter that came and one that went."""
+    root = tmp_path_factory.mktemp("recorded")
+    record = Record()
+
+    async def work() -> int:
+        async with LocalQuorum(root, 4, network_of(1), SETTINGS) as quorum:
+            await quorum.form(3)
+            await record.write(quorum, 0, 1500)
+            await quorum.client.append([b"\xff\x00raw", b"second"])
+            leader = await quorum.leader()
+            writing = asyncio.ensure_future(record.write(quorum, 1500, 800))  # noqa: TID251
+            await asyncio.sleep(0.3)
+            leader.kill()
+            await writing
+            leader.start()
+            await quorum.wait_running([leader])
+            # A fourth voter for one of the others: the repair of a replica, as the log shows it.
+            quorum.nodes[3].start()
+            replica = await quorum.observe(quorum.nodes[3])
+            told = await quorum.describe()
+            gone = next(one for one in told.voters if one.node_id != told.leader.node_id)
+            endpoint = str(quorum.nodes[3].peer)
+            spec = VoterSpec(
+                node_id=replica.node_id, directory_id=replica.directory_id, endpoint=endpoint
+            )
+
+            async def added():
+                now = await quorum.describe()
+                return await quorum.client.add_voter(spec, now.voter_record)
+
+            changed = await eventually(added, within_s=30, what="AddVoter")
+            leaving = Replica(node_id=gone.node_id, directory_id=gone.directory_id)
+            await quorum.client.remove_voter(leaving, changed.voter_record)
+            await record.write(quorum, 2300, 200)
+            epoch = (await quorum.describe()).epoch
+            for node in quorum.nodes:
+                node.stop()
+            return epoch
+
+    return Recorded(root, record, in_loop(work))

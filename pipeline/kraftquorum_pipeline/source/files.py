@@ -69,7 +69,10 @@ class FileLog:
         far_enough = [one for one in replicas if _durable(one) >= end]
         replica = min(far_enough or replicas, key=lambda one: (_start(one), one.name))
         epochs = EpochIndex(tuple(EpochStart(Epoch(e), Offset(o)) for e, o in replica.epochs))
-        state = LogState(str(replica.path), cluster_id, _start(replica), end)
+        first = _start(replica)
+        covered = (snapshot for snapshot, _, _ in replica.snapshots if snapshot >= first)
+        state_end = next(covered, first) if first else 0
+        state = LogState(str(replica.path), cluster_id, first, end, state_end)
         self._found = _Found(state, replica, epochs)
         return state
 

@@ -32,12 +32,15 @@ class LogState:
         cluster_id: None: of a quorum that was never formed.
         start: the first offset that is there.
         end: one past the last committed one.
+        state_end: where the log was trimmed, up to where the state reaches that stands for what
+            is gone: the log is read from there on. 0: nothing was trimmed.
     """
 
     source: str
     cluster_id: str | None
     start: int
     end: int
+    state_end: int = 0
 
     def check_start(self, offset: int) -> None:
         """Refuse an offset that is not there any more, save 0: the state stands for what is gone.
@@ -52,6 +55,18 @@ class LogState:
                 "the state before it (startingOffset=earliest, and a new checkpoint)",
                 offset,
             )
+
+    def check_explicit_start(self, offset: int) -> None:
+        """Refuse an offset that was asked for by its number and is not there any more.
+
+        Raises:
+            TrimmedError: it lies below the log's start.
+        """
+        if offset < self.start:
+            reason = (
+                f"the log begins at {self.start}; startingOffset=earliest begins with the state"
+            )
+            raise TrimmedError(self.source, reason, offset)
 
 
 class LogSource(Protocol):

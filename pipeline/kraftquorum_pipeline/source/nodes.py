@@ -140,12 +140,9 @@ class NodeLog:
         if len(clusters) > 1:
             told = ", ".join(f"{endpoint} is of {info.cluster_id}" for endpoint, info in infos)
             raise ClusterIdError(self._client.source, f"nodes of different clusters: {told}")
-        self._state = LogState(
-            self._client.source,
-            clusters.pop(),
-            max(info.log_start_offset for _, info in infos),
-            max(info.high_watermark for _, info in infos),
-        )
+        start = max(info.log_start_offset for _, info in infos)
+        end = max(info.high_watermark for _, info in infos)
+        self._state = LogState(self._client.source, clusters.pop(), start, end, start)
         return self._state
 
     def parts(self, start: int, end: int) -> Sequence[Part]:

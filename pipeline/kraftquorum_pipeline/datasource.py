@@ -1,0 +1,223 @@
+"""Spark's data source `kraftquorum`, batch and streaming, over `source`.
+
+A stream's offsets are `{"cluster", "offset", "epoch"}`: the next offset to read, and the epoch of
+the record before it, by which a checkpoint notices a log that is not the one it was made of.
+Committed records never change, so whatever is read again after a crash is the same again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType, _parse_datatype_string
+
+from kraftquorum_pipeline.errors import ClusterIdError, DivergedError, OptionError
+from kraftquorum_pipeline.schema import spark_schema
+from kraftquorum_pipeline.source.files import FileLog
+from kraftquorum_pipeline.source.log import LogSource, LogState, Part
+from kraftquorum_pipeline.source.nodes import NodeLog
+from kraftquorum_pipeline.source.options import Options, parse_options
+
+NAME = "kraftquorum"
+
+_LOOK_S = 0.2
+"""A stream without news is asked for its end about a hundred times a second; the log is looked
+at this often."""
+
+
+def register(session: SparkSession) -> None:
+    """Make the data source known to a session."""
+    session.dataSource.register(KraftQuorumDataSource)
+
+
+def open_log(options: Options) -> LogSource:
+    """The log that the options name; nothing is read yet."""
+    return NodeLog(options) if options.client is not None else FileLog(options)
+
+
+class KraftQuorumDataSource(DataSource):
+    """`spark.read.format("kraftquorum")` and `spark.readStream.format("kraftquorum")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return NAME
+
+    def _parsed(self) -> Options:
+        return parse_options({name: str(value) for name, value in self.options.items()})
+
+    def schema(self) -> str:
+        """The columns; keys and values are strings where the options say so."""
+        options = self._parsed()
+        return spark_schema(key_text=options.key_text, value_text=options.value_text)
+
+    def reader(self, schema: StructType) -> LogReader:
+        """Read a batch."""
+        return LogReader(self._checked(schema))
+
+    def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 - Spark's name
+        """Read a stream."""
+        options = self._checked(schema)
+        if options.end is not None:
+            raise OptionError("endingOffset is for batches; a stream has no end")
+        return LogStreamReader(options)
+
+    def _checked(self, schema: StructType) -> Options:
+        wanted = _parse_datatype_string(self.schema())
+        told = [(field.name, field.dataType) for field in schema.fields]
+        if told != [(field.name, field.dataType) for field in cast("StructType", wanted).fields]:
+            raise OptionError(
+                f"the schema is {schema.simpleString()}, and the source's columns are "
+                f"{wanted.simpleString()}; leave it out, and see keyFormat and valueFormat"
+            )
+        return self._parsed()
+
+
+class LogPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, part: Part) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+def _read(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+    # Spark makes one task of nothing where there is nothing to read.
+    if isinstance(partition, LogPartition):
+        yield from partition.part.read()
+
+
+class LogReader(DataSourceReader):
+    """Reads a range of offsets once."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[LogPartition]:
+        """Plan the parts: the log is looked at once, and read up to where it was then."""
+        log = open_log(self._options)
+        state = log.look()
+        start = 0 if self._options.start is None else self._options.start
+        end = state.end if self._options.end is None else self._options.end
+        if end > state.end:
+            raise OptionError(
+                f"endingOffset: {state.source} is committed up to offset {state.end}, not {end}"
+            )
+        if self._options.start == 0:
+            state.check_explicit_start(0)
+        return [LogPartition(part) for part in log.parts(start, max(start, end))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one part; runs on an executor."""
+        return _read(partition)
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what is committed, and goes on from Spark's checkpoint."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._log = open_log(options)
+        self._state: LogState | None = None
+        self._looked_s = 0.0
+        self._target: int | None = None
+        self._proved = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """An executor needs the parts and no log."""
+        return {}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a stream without a checkpoint begins."""
+        start = self._options.start or 0
+        state = self._look()
+        if self._options.start is not None:
+            state.check_explicit_start(start)
+        return self._offset(state, start)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """`maxOffsetsPerTrigger`."""
+        limit = self._options.offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """From now on nothing committed later is given out."""
+        self._target = self._look().end
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """How far the log is committed, for the progress of the query."""
+        return None if self._state is None else self._offset(self._state, self._state.end)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends."""
+        state = self._look()
+        first = self._prove(state, start)
+        end = state.end if self._target is None else min(self._target, state.end)
+        if isinstance(limit, ReadMaxRows):
+            # The state before a trimmed log comes whole, in the first batch.
+            end = min(end, max(first, state.state_end if first == 0 else 0) + limit.max_rows)
+        return start if end <= first else self._offset(state, end)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LogPartition]:
+        """Plan a micro-batch, perhaps one that a driver planned before and did not finish."""
+        state = self._state or self._look()
+        first = self._prove(state, start)
+        return [LogPartition(part) for part in self._log.parts(first, int(end["offset"]))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one part; runs on an executor."""
+        return _read(partition)
+
+    # -- inside ------------------------------------------------------------------------
+
+    def _look(self) -> LogState:
+        now_s = time.monotonic()
+        if self._state is None or now_s - self._looked_s >= _LOOK_S:
+            self._state = self._log.look()
+            self._looked_s = time.monotonic()
+        return self._state
+
+    def _offset(self, state: LogState, offset: int) -> dict[str, Any]:
+        epoch = self._log.epoch_of(offset - 1) if offset > state.start else None
+        return {
+            "cluster": state.cluster_id or "",
+            "offset": offset,
+            "epoch": -1 if epoch is None else epoch,
+        }
+
+    def _prove(self, state: LogState, start: dict[str, Any]) -> int:
+        """Check once that a checkpoint is of this log; returns its offset.
+
+        Raises:
+            ClusterIdError: it is another cluster's.
+            TrimmedError: the log begins after it.
+            DivergedError: the log has another record there.
+        """
+        offset, cluster_id = int(start["offset"]), start["cluster"] or None
+        if cluster_id is not None and cluster_id != state.cluster_id:
+            reason = f"it is of cluster {state.cluster_id}, the checkpoint is of {cluster_id}"
+            raise ClusterIdError(state.source, reason, offset)
+        state.check_start(offset)
+        if not self._proved and start["epoch"] >= 0 and state.start < offset <= state.end:
+            epoch = self._log.epoch_of(offset - 1)
+            if epoch is not None and epoch != start["epoch"]:
+                reason = f"its epoch is {epoch}, and was {start['epoch']} for the checkpoint"
+                raise DivergedError(state.source, reason, offset - 1)
+            self._proved = True
+        return offset

@@ -1,0 +1,1 @@
+"""The jobs behind the commands: functions of a Spark session, without a command line."""

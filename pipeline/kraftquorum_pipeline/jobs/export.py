@@ -1,0 +1,219 @@
+"""Log to Parquet, each record once, however often the job is killed and started again.
+
+Under the target stand `cluster_id=<id>/batch=<number>/` with the rows of one micro-batch each,
+and `_checkpoint/<id>/` with Spark's. A batch is written beside the tables, counted as it lies on
+the disk, and moved into its place; Spark notes it as done only afterwards. Killed before the
+move: it is planned again with the same offsets and written anew. Killed after it: it is found in
+its place and left alone. So any reader of Parquet sees whole batches only, and none twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's own documents
+from pyspark.sql.streaming.query import StreamingQuery
+
+from kraftquorum_pipeline.datasource import NAME, open_log
+from kraftquorum_pipeline.errors import CorruptError, OptionError
+from kraftquorum_pipeline.jobs.storage import Target
+from kraftquorum_pipeline.schema import KIND_CORRUPT, KIND_STATE
+from kraftquorum_pipeline.source.options import parse_options
+
+BATCH_OFFSETS = 5_000_000
+"""Offsets in a micro-batch unless told otherwise: what a kill makes the next run do again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """One micro-batch in its place.
+
+    Attributes:
+        batch: its number.
+        rows: by kind; `state` and `corrupt` only where there are some.
+        start: the first offset that it covers.
+        end: one past the last.
+        left_out: how many offsets are not there because they were corrupt.
+        bytes: of the Parquet files.
+        seconds: that it took.
+        again: a run before this one had moved it, and was killed before Spark noted it.
+    """
+
+    batch: int
+    rows: Mapping[str, int]
+    start: int
+    end: int
+    left_out: int
+    bytes: int
+    seconds: float
+    again: bool
+
+
+@dataclass(slots=True)
+class Export:
+    """Summary of a run.
+
+    Attributes:
+        source: what was read.
+        cluster_id: whose log it is.
+        log_end: one past the last committed offset when the run began.
+        batches: how many were moved into place.
+        rows: by kind.
+        start: the first offset of this run; None: nothing was new.
+        end: one past the last.
+        left_out: offsets that are not there because they were corrupt.
+        bytes: of the Parquet files.
+        seconds: of the run.
+    """
+
+    source: str
+    cluster_id: str
+    log_end: int
+    batches: int = 0
+    rows: dict[str, int] = field(default_factory=dict[str, int])
+    start: int | None = None
+    end: int | None = None
+    left_out: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+    def add(self, done: Exported) -> None:
+        """Take in a batch.
+
+        Raises:
+            CorruptError: it does not begin where the one before it ended.
+        """
+        # Where the log begins behind the state alone is not known before its first record.
+        if self.end is not None and set(self.rows) != {KIND_STATE} and done.start != self.end:
+            reason = f"batch {done.batch} begins with offset {done.start}"
+            raise CorruptError(self.source, reason, self.end)
+        self.start = done.start if self.start is None else self.start
+        self.end = done.end
+        self.batches += 1
+        for kind, count in done.rows.items():
+            self.rows[kind] = self.rows.get(kind, 0) + count
+        self.left_out += done.left_out
+        self.bytes += done.bytes
+
+
+def export(
+    session: SparkSession,
+    options: Mapping[str, str],
+    target: str,
+    *,
+    interval_s: float | None = None,
+    on_start: Callable[[StreamingQuery, Export], None] = lambda _query, _summary: None,
+    on_batch: Callable[[Exported, Export], None] = lambda _done, _summary: None,
+) -> Export:
+    """Export what is committed and not exported yet.
+
+    Args:
+        session: Spark's.
+        options: of the data source.
+        target: directory of the tables, on any file system that Spark writes to.
+        interval_s: None: end with what is there now; else go on, this often, until the query
+            is stopped.
+        on_start: told of the query, which it may stop, and of the summary as it begins.
+        on_batch: told of each batch in its place.
+
+    Raises:
+        PipelineError: as the source and the options say.
+        Exception: Spark's own, with the reason in its text (`reported`).
+    """
+    started = time.monotonic()
+    wanted = {"maxOffsetsPerTrigger": str(BATCH_OFFSETS), **options}
+    parsed = parse_options(wanted)
+    state = open_log(parsed).look()
+    if state.cluster_id is None:
+        raise OptionError(
+            f"{state.source}: it belongs to no cluster yet; there is nothing to export"
+        )
+    place = Target(session, target, state.cluster_id)
+    place.prepare()
+    summary = Export(state.source, state.cluster_id, state.end)
+    rows = session.readStream.format(NAME).options(**wanted).load()
+
+    def write(frame: DataFrame, batch: int) -> None:
+        done = _write(frame, batch, place)
+        if done is not None:
+            summary.add(done)
+            summary.seconds = time.monotonic() - started
+            on_batch(done, summary)
+
+    writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", place.checkpoint)
+    if interval_s is None:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{interval_s} seconds")
+    query = writer.start()
+    try:
+        on_start(query, summary)
+        query.awaitTermination()
+    finally:
+        if query.isActive:
+            query.stop()
+    summary.seconds = time.monotonic() - started
+    return summary
+
+
+def _write(frame: DataFrame, batch: int, place: Target) -> Exported | None:
+    """Bring one micro-batch into its place; None if there is nothing in it."""
+    started = time.monotonic()
+    final = place.batch(batch)
+    again = place.exists(final)
+    written = final if again else place.unfinished(batch)
+    if not again:
+        # The cluster's id stands in the path.
+        frame.drop("cluster_id").write.mode("overwrite").parquet(written)
+    counted = _count(frame.sparkSession.read.schema(frame.drop("cluster_id").schema), written)
+    if counted is None:
+        place.remove(written)
+        return None
+    rows, start, end, left_out = counted
+    size = place.size(written)
+    if not again:
+        place.move(written, final)
+    seconds = time.monotonic() - started
+    return Exported(batch, rows, start, end, left_out, size, seconds, again)
+
+
+def _count(reader: Any, path: str) -> tuple[dict[str, int], int, int, int] | None:
+    """What lies on the disk: rows by kind, the offsets that they cover, and those left out.
+
+    Raises:
+        CorruptError: an offset is missing or there twice.
+    """
+    is_corrupt = F.col("kind") == KIND_CORRUPT
+    span = F.get_json_object("fields", "$.end_offset").cast("bigint") - F.col("offset")
+    found = (
+        reader.parquet(path)
+        .groupBy("kind")
+        .agg(
+            F.count("*").alias("rows"),
+            F.min("offset").alias("first"),
+            F.max("offset").alias("last"),
+            F.sum(F.when(is_corrupt, span).otherwise(1)).alias("offsets"),
+            F.max(F.when(is_corrupt, F.col("offset") + span)).alias("corrupt_end"),
+        )
+        .collect()
+    )
+    rows = {row["kind"]: int(row["rows"]) for row in found}
+    log = [row for row in found if row["kind"] != KIND_STATE]
+    if not log:
+        if not rows:
+            return None
+        # A trimmed log with nothing in it yet: the state, up to where the log will begin.
+        end = max(int(row["last"]) for row in found) + 1
+        return rows, 0, end, 0
+    start = 0 if KIND_STATE in rows else min(int(row["first"]) for row in log)
+    first = min(int(row["first"]) for row in log)
+    end = max(int(row["corrupt_end"] or row["last"] + 1) for row in log)
+    offsets = sum(int(row["offsets"]) for row in log)
+    if offsets != end - first:
+        raise CorruptError(path, f"{offsets} records for the offsets {first} to {end - 1}", first)
+    left_out = sum(int(row["offsets"]) for row in log if row["kind"] == KIND_CORRUPT)
+    return rows, start, end, left_out

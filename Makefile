@@ -18,6 +18,7 @@ CLUSTERS ?= 3
 SEEDS ?= 1000
 FROM ?= 0
 PRESET ?= small
+POINTS ?= 10000
 # For `make fuzz`, all targets together.
 SECONDS ?= 60
 # For tools/mutants: a copy of the core, kept so that a run goes on where it stopped.
@@ -100,6 +101,9 @@ spark: $(SPARK_READY) ## Check and test the pipeline on Spark (needs Java 17; in
 bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000 10000" (MB) for starts
 	@$(BIN)/python tools/bench_storage.py $(if $(MIB),--mib $(MIB)) $(if $(STARTS),--starts "$(STARTS)")
 
+crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes)
+	@$(BIN)/python -m raftnode.testing.crash --points $(POINTS)
+
 bench-snapshot: $(READY) ## Measure how long writes wait while a snapshot of MIB=n is made
 	@$(BIN)/python tools/bench_snapshot.py $(if $(MIB),--mib $(MIB))
 
@@ -156,4 +160,4 @@ image: $(READY) ## Build both images and write them as archives: TAG=… names t
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark bench bench-snapshot lint fix crds chart manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark crash bench bench-snapshot lint fix crds chart manifests reference lock image clean

@@ -1,0 +1,13 @@
+"""Crashes at every system call: `make crash POINTS=n`, and a sample of it in `make test`.
+
+Three kinds of crash, one oracle for what must be there afterwards:
+
+- *power*: the simulated disk loses what was not synced, or part of it, in any order (`history`).
+- *kill*: a process on a real file system ends by SIGKILL before, after or in the middle of its
+  n-th modifying system call, in a write, a roll, a vote, a snapshot or a truncation (`processes`).
+- *node*: a whole node, with its event loop, its threads and a client, ends likewise, or by a
+  SIGKILL from outside at some time (`nodes`).
+
+A point is one such crash, the start that follows it, which is crashed as well now and then, and
+the comparison. `history` says what is done, `oracle` what of it must be found.
+"""

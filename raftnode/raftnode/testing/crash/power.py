@@ -1,0 +1,68 @@
+"""Power cuts at every call, on the simulated disk: unsynced writes are lost or torn."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from raftnode.storage.files import Files
+from raftnode.testing.crash.history import OWN, SETTINGS, Storage, make_history, run
+from raftnode.testing.crash.oracle import LossError, expected
+from raftnode.testing.faultdisk import FaultDisk, PowerCutError
+
+ROOT = Path("/data")
+STEPS = 30
+
+
+def _fresh(seed: int) -> FaultDisk:
+    disk = FaultDisk(random.Random(seed))
+    disk.make_directory(ROOT)
+    return disk
+
+
+def calls_of(seed: int) -> int:
+    """How many modifying calls the history of a seed makes, its first start included."""
+    disk = _fresh(seed)
+    storage = Storage(Files(disk), ROOT, SETTINGS[seed % 2])
+    run(storage, make_history(seed, STEPS), lambda: None)
+    return disk.modifications
+
+
+def crash(seed: int, point: int) -> None:
+    """Cut the power at one call, then at calls of the starts after it, and compare.
+
+    Raises:
+        LossError: something is not as it must be.
+        RaftnodeError: the start was refused, though no disk was damaged.
+    """
+    disk = _fresh(seed)
+    disk.rng.seed(seed * 1_000_003 + point)
+    steps, done = make_history(seed, STEPS), 0
+
+    def finished() -> None:
+        nonlocal done
+        done += 1
+
+    disk.cut_power_at = point
+    with contextlib.suppress(PowerCutError):
+        run(Storage(Files(disk), ROOT, SETTINGS[seed % 2]), steps, finished)
+        raise LossError(f"seed {seed}: no call {point}")
+    disk.crash()
+    while disk.rng.random() < 0.4:
+        disk.cut_power_at = disk.modifications + disk.rng.randint(0, 12)
+        with contextlib.suppress(PowerCutError):
+            Storage(Files(disk), ROOT, SETTINGS[seed % 2])
+        disk.crash()
+    storage = Storage(Files(disk), ROOT, SETTINGS[seed % 2])
+    assert storage.directory.key.node_id == OWN
+    expected(steps, done, keeps_written=False).check(storage)
+
+
+def points() -> Iterator[tuple[int, int]]:
+    """Seeds and calls, for ever: each call of the first history, then of the next."""
+    seed = 0
+    while True:
+        yield from ((seed, point) for point in range(calls_of(seed)))
+        seed += 1

@@ -1,0 +1,123 @@
+"""Processes that end by SIGKILL at a system call, on a real file system."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from raftnode.storage.files import Files
+from raftnode.storage.log import LogSettings
+from raftnode.testing.crash.history import SETTINGS, Storage, make_history, run
+from raftnode.testing.crash.killing import MOMENTS, KillingCalls, Moment
+from raftnode.testing.crash.oracle import LossError, expected
+
+STEPS = 30
+_TOLD = b"."
+
+
+def in_a_process(work: Callable[[Callable[[bytes], None]], None]) -> tuple[int, bytes]:
+    """Run `work` in a process of its own; it may tell bytes as it goes on.
+
+    Returns:
+        The signal that ended it, or its exit code, negative; and what it told until then.
+    """
+    reading, writing = os.pipe()
+    # This process has one thread and no event loop (S29): nothing can be held by another one.
+    child = os.fork()  # noqa: TID251
+    if not child:
+        os.close(reading)
+        _work(work, writing)
+    os.close(writing)
+    parts: list[bytes] = []
+    while part := os.read(reading, 1 << 16):
+        parts.append(part)
+    os.close(reading)
+    _, status = os.waitpid(child, 0)
+    ended = os.waitstatus_to_exitcode(status)
+    return -ended, b"".join(parts)
+
+
+def _work(work: Callable[[Callable[[bytes], None]], None], writing: int) -> NoReturn:
+    try:
+        work(lambda told: _write(writing, told))
+    except BaseException:  # noqa: BLE001 - told by the exit code
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+def _write(writing: int, told: bytes) -> None:
+    os.write(writing, told)
+
+
+def calls_of(root: Path, seed: int) -> int:
+    """How many modifying calls the history of a seed makes, its first start included."""
+    counting = KillingCalls()
+    directory = _fresh(root)
+    run(
+        Storage(Files(counting), directory, SETTINGS[seed % 2]),
+        make_history(seed, STEPS),
+        lambda: None,
+    )
+    return counting.count
+
+
+def _fresh(root: Path) -> Path:
+    directory = root / "data"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    return directory
+
+
+def crash(root: Path, seed: int, point: int, moment: Moment) -> None:
+    """Kill a process at one call, and now and then those that start after it; then compare.
+
+    Raises:
+        LossError: something is not as it must be.
+        RaftnodeError: the start was refused, though no disk was damaged.
+    """
+    directory, steps, settings = _fresh(root), make_history(seed, STEPS), SETTINGS[seed % 2]
+    rng = random.Random(f"{seed} {point} {moment}")
+
+    def history(tell: Callable[[bytes], None]) -> None:
+        files = Files(KillingCalls(point, moment))
+        run(Storage(files, directory, settings), steps, lambda: tell(_TOLD))
+
+    ended, told = in_a_process(history)
+    if ended != signal.SIGKILL:
+        raise LossError(f"the process ended with {ended}, not by its call {point}")
+    while rng.random() < 0.3:
+        calls = KillingCalls(rng.randint(0, 12), rng.choice(MOMENTS))
+        ended, _ = in_a_process(partial(_start, Files(calls), directory, settings))
+        if ended not in {0, signal.SIGKILL}:
+            raise LossError(f"the start after it ended with {-ended}")
+    storage = Storage(Files(), directory, settings)
+    try:
+        expected(steps, len(told), keeps_written=True).check(storage)
+    finally:
+        storage.close()
+
+
+def _start(
+    files: Files, directory: Path, settings: LogSettings, _tell: Callable[[bytes], None]
+) -> None:
+    Storage(files, directory, settings)
+
+
+def points(root: Path) -> Iterator[tuple[int, int, Moment]]:
+    """Seeds, calls and moments, for ever."""
+    seed = 0
+    while True:
+        for point in range(calls_of(root, seed)):
+            for moment in MOMENTS:
+                yield seed, point, moment
+        seed += 1

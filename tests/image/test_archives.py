@@ -106,7 +106,7 @@ def packages(archive):
 
 def test_node_carries_no_kopf_and_nobody_the_development_cluster(archives):
     node, operator = packages(archives[NODE]), packages(archives[OPERATOR])
-    assert {"raftnode", "kio", "uvloop"} <= node
+    assert {"raftnode", "kio"} <= node
     assert not {"kopf", "kubernetes", "kraftquorum_operator"} & node
     assert {"kraftquorum_operator", "kopf", "raftnode"} <= operator
     assert not {"kio", "kraftquorum_devcluster", "pip", "hypothesis", "pytest"} & operator

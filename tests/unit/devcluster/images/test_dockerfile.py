@@ -100,7 +100,7 @@ def test_node_carries_neither_kopf_nor_the_client_and_the_operator_no_kafka_sche
     assert {"kopf", "kubernetes"} <= set(versions("operator"))
     assert not {"kopf", "kubernetes", "pyyaml"} & set(versions("node"))
     assert "kio" in versions("node")
-    assert not {"kio", "uvloop", "crc32c"} & set(versions("operator"))
+    assert not {"kio", "crc32c"} & set(versions("operator"))
 
 
 def test_images_carry_the_versions_that_are_tested():

@@ -6,13 +6,17 @@ stretches of offsets only those in which replicas differ.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from .details import CHUNKS_MAX
 from .engine import DIFFERENCES_MAX, KeyDifference, Scanned, SnapshotFile
@@ -72,10 +76,11 @@ class SparkEngine:
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
+        session.dataSource.register(_AuditSource)
 
     def scan(self, pieces: Sequence[Piece]) -> Scanned:
         """Read all segments."""
-        read = self._spread(list(pieces), _scan, _ROWS).persist()
+        read = self._spread("segment", pieces).persist()
         try:
             rows = [_row(found) for found in read.where("kind != 'chunk'").collect()]
             chunks = read.where("kind = 'chunk'").withColumn(
@@ -149,47 +154,81 @@ class SparkEngine:
     # -- helpers --------------------------------------------------------------------
 
     def _entries(self, stretches: Sequence[Stretch], base: str | None) -> DataFrame:
-        entries = self._spread(list(stretches), _stretch_entries, _ENTRIES)
+        entries = self._spread("stretch", stretches)
         if base is None:
             return entries
-        return entries.unionByName(self._spread([(base,)], _state_entries, _ENTRIES))
+        return entries.unionByName(self._spread("snapshot", [base]))
 
-    def _spread(
-        self,
-        inputs: Sequence[tuple[Any, ...]],
-        read: Callable[[tuple[Any, ...]], Iterable[tuple[Any, ...]]],
-        schema: pa.Schema,
-    ) -> DataFrame:
+    def _spread(self, kind: str, inputs: Sequence[object]) -> DataFrame:
         """A task for each input, whose rows come as Arrow batches."""
-        context = self._session.sparkContext
-        numbers = context.parallelize(range(len(inputs)), max(1, len(inputs)))
-        frame = self._session.createDataFrame(numbers.map(lambda number: (number,)), "number int")
-        given = list(inputs)
-
-        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            chosen = (given[number] for batch in batches for number in batch[0].to_pylist())
-            rows = chain.from_iterable(read(one) for one in chosen)
-            while block := list(islice(rows, _BATCH_ROWS)):
-                columns = zip(*block, strict=True)
-                arrays = [
-                    pa.array(column, field.type)
-                    for column, field in zip(columns, schema, strict=True)
-                ]
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-        return frame.mapInArrow(work, _ddl(schema))
+        if not inputs:
+            return self._session.createDataFrame([], _ddl(_READERS[kind][1]))
+        reader = self._session.read.format(_AuditSource.name())
+        return reader.option("kind", kind).option("inputs", json.dumps(inputs)).load()
 
 
-def _scan(piece: tuple[Any, ...]) -> Iterable[tuple[Any, ...]]:
+@dataclass(slots=True)
+class _Part(InputPartition):
+    """One file, or one stretch of it."""
+
+    value: Any
+
+
+class _AuditSource(DataSource):
+    """Files as tables, for this package only: what is to be read stands in the options.
+
+    `mapInArrow` would do as well, but needs pandas.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "kraftquorum_audit"
+
+    def schema(self) -> str:
+        return _ddl(_READERS[self.options["kind"]][1])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        del schema
+        return _AuditReader(self.options["kind"], json.loads(self.options["inputs"]))
+
+
+class _AuditReader(DataSourceReader):
+    def __init__(self, kind: str, inputs: list[Any]) -> None:
+        self._kind = kind
+        self._inputs = inputs
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [_Part(one) for one in self._inputs]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, _Part)  # noqa: S101 - Spark hands back what it was given
+        read, schema = _READERS[self._kind]
+        rows = iter(read(partition.value))
+        while block := list(islice(rows, _BATCH_ROWS)):
+            columns = zip(*block, strict=True)
+            arrays = [
+                pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _scan(piece: Any) -> Iterable[tuple[Any, ...]]:
     return scan_segment(Piece(*piece))
 
 
-def _stretch_entries(stretch: tuple[Any, ...]) -> Iterable[tuple[Any, ...]]:
+def _stretch_entries(stretch: Any) -> Iterable[tuple[Any, ...]]:
     return (make_entry(*record) for record in read_stretch(Stretch(*stretch)))
 
 
-def _state_entries(path: tuple[Any, ...]) -> Iterable[tuple[Any, ...]]:
-    return (make_entry(*record) for record in read_state(path[0]))
+def _state_entries(path: Any) -> Iterable[tuple[Any, ...]]:
+    return (make_entry(*record) for record in read_state(str(path)))
+
+
+_READERS: dict[str, tuple[Callable[[Any], Iterable[tuple[Any, ...]]], pa.Schema]] = {
+    "segment": (_scan, _ROWS),
+    "stretch": (_stretch_entries, _ENTRIES),
+    "snapshot": (_state_entries, _ENTRIES),
+}
 
 
 def _ddl(schema: pa.Schema) -> str:

@@ -1,0 +1,109 @@
+"""The course of a quorum from its control records: leaders, voters, repairs, gaps. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .model import Change, Event, Gap, QuorumFigures, Repair, Span
+
+_LOST_BEFORE_MS = 10 * 60_000
+"""A disk whose loss was written down longer before the new voter came was another matter."""
+
+
+class ControlRow(NamedTuple):
+    """A control record of the exported log; `before_ms` is when the record before it was made."""
+
+    offset: int
+    epoch: int
+    at_ms: int
+    before_ms: int
+    kind: str
+    fields: Mapping[str, Any]
+
+
+def replica_name(told: object) -> str:
+    """`<id>-<uuid>`, from either form that a replica has in JSON."""
+    if isinstance(told, Mapping):
+        return f"{told.get('node_id')}-{told.get('directory_id')}"  # pyright: ignore[reportUnknownMemberType]
+    return str(told)
+
+
+def read_row(row: Mapping[str, Any]) -> ControlRow:
+    """A row as Spark gives it, with `fields` as JSON."""
+    return ControlRow(
+        int(row["offset"]),
+        int(row["epoch"]),
+        int(row["at_ms"]),
+        int(row["before_ms"] if row["before_ms"] is not None else row["at_ms"]),
+        str(row["control"]),
+        json.loads(row["fields"] or "{}"),
+    )
+
+
+def follow(quorum: QuorumFigures, rows: Iterable[ControlRow]) -> None:
+    """Fill in everything that control records tell, in order of offset."""
+    voting: dict[str, int] = {}
+    for row in rows:
+        who = row.fields.get("leader") or row.fields.get("voter")
+        replica = replica_name(who) if who is not None else ""
+        if row.kind == "LeaderChange":
+            _lead(quorum, row, replica)
+        elif row.kind == "AddVoter":
+            voting[replica] = row.at_ms
+        elif row.kind == "RemoveVoter" and replica in voting:
+            quorum.voters.append(Span(replica, voting.pop(replica), row.at_ms))
+        quorum.changes.append(Change(row.at_ms, row.offset, row.epoch, row.kind, replica))
+    quorum.voters += [Span(replica, from_ms, None) for replica, from_ms in voting.items()]
+    quorum.voters.sort(key=lambda span: (span.from_ms, int(span.replica.partition("-")[0] or 0)))
+    quorum.repairs = find_repairs(quorum.changes, quorum.events)
+
+
+def _lead(quorum: QuorumFigures, row: ControlRow, replica: str) -> None:
+    leaders = quorum.leaders
+    if leaders:
+        # When it ended nobody knows; its last record is the last sign of it.
+        leaders[-1] = leaders[-1]._replace(until_ms=max(row.before_ms, leaders[-1].from_ms))
+        quorum.gaps.append(Gap(row.before_ms, row.at_ms, row.epoch))
+    leaders.append(Span(replica, row.at_ms, None, row.epoch))
+
+
+def find_repairs(changes: Sequence[Change], events: Sequence[Event] = ()) -> list[Repair]:
+    """Voters that were replaced by another replica of the same node, added first (P55)."""
+    members: dict[int, list[str]] = {}
+    open_: dict[str, Repair] = {}
+    found: list[Repair] = []
+    for change in changes:
+        if change.what not in {"AddVoter", "RemoveVoter"}:
+            continue
+        node_id = int(change.replica.partition("-")[0])
+        here = members.setdefault(node_id, [])
+        if change.what == "AddVoter":
+            if here:
+                lost_ms = _lost(events, here[-1], change.at_ms)
+                open_[here[-1]] = Repair(
+                    node_id, here[-1], change.replica, lost_ms, change.at_ms, None
+                )
+            here.append(change.replica)
+        elif change.replica in here:
+            here.remove(change.replica)
+            repair = open_.pop(change.replica, None)
+            if repair is not None:
+                found.append(repair._replace(removed_ms=change.at_ms))
+    return sorted([*found, *open_.values()], key=lambda one: one.added_ms)
+
+
+def _lost(events: Sequence[Event], replica: str, added_ms: int) -> int | None:
+    """When somebody wrote down that this replica's disk was destroyed."""
+    disk = replica.partition("-")[2][:8]
+    times = [
+        event.at_ms
+        for event in events
+        if event.violent
+        and disk
+        and disk in event.title
+        and "disk" in event.title
+        and 0 <= added_ms - event.at_ms <= _LOST_BEFORE_MS
+    ]
+    return max(times, default=None)

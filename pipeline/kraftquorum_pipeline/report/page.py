@@ -1,0 +1,272 @@
+"""Puts the report together: one HTML page with its style and pictures in it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any, NamedTuple
+
+import jinja2
+
+from . import charts
+from .model import QuorumFigures
+from .svg import bytes_text, count_text, seconds_text
+
+_CHANGES_SHOWN = 500
+
+
+class Tile(NamedTuple):
+    """A figure in large type."""
+
+    value: str
+    label: str
+    state: str = ""
+
+
+class Picture(NamedTuple):
+    """A picture with what it says and its figures."""
+
+    title: str
+    text: str
+    svg: str
+
+
+class Table(NamedTuple):
+    """Figures in full."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+def render(quorums: Sequence[QuorumFigures], *, title: str, made: str, version: str) -> str:
+    """The page.
+
+    Args:
+        quorums: one section each.
+        title: of the page.
+        made: when, for people.
+        version: of the program.
+    """
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    files = resources.files(__package__ or "")
+    template = environment.from_string(files.joinpath("page.html").read_text(encoding="utf-8"))
+    sections = [_section(quorum, number) for number, quorum in enumerate(quorums, start=1)]
+    return template.render(
+        title=title,
+        made=made,
+        version=version,
+        style=files.joinpath("page.css").read_text(encoding="utf-8"),
+        sections=sections,
+        overview=_overview(quorums) if len(quorums) > 1 else None,
+    )
+
+
+def _overview(quorums: Sequence[QuorumFigures]) -> Table:
+    rows = [
+        (
+            quorum.name,
+            count_text(quorum.records),
+            bytes_text(quorum.size),
+            seconds_text(quorum.seconds),
+            str(len(quorum.leaders)),
+            str(len(quorum.repairs)),
+            _longest(quorum),
+            _audit_word(quorum),
+        )
+        for quorum in quorums
+    ]
+    columns = ("quorum", "records", "bytes", "span", "leaders", "repairs", "longest gap", "audit")
+    return Table("All quorums", columns, rows)
+
+
+def _section(quorum: QuorumFigures, number: int) -> dict[str, Any]:
+    first, last = _clock(quorum.first_ms), _clock(quorum.last_ms)
+    return {
+        "anchor": f"q{number}",
+        "name": quorum.name,
+        "cluster_id": quorum.cluster_id,
+        "span": f"{first} to {last} UTC" if quorum.records or quorum.changes else "empty",
+        "tiles": _tiles(quorum),
+        "pictures": _pictures(quorum, f"q{number}"),
+        "events": [
+            (str(place), _after(quorum, event.at_ms), event.title, event.violent)
+            for place, event in enumerate(quorum.events, start=1)
+        ],
+        "tables": _tables(quorum),
+        "audit": quorum.audit,
+    }
+
+
+def _tiles(quorum: QuorumFigures) -> list[Tile]:
+    tiles = [
+        Tile(count_text(quorum.records), "records committed"),
+        Tile(bytes_text(quorum.size), "of keys and values"),
+        Tile(str(len(quorum.leaders)), "leaders elected"),
+        Tile(str(len(quorum.repairs)), "replicas replaced"),
+        Tile(_longest(quorum), "longest gap before a leader"),
+    ]
+    if quorum.keys is not None:
+        tiles.insert(1, Tile(count_text(quorum.keys), "keys at the end"))
+    if quorum.count is not None:
+        missing, twice = quorum.count["missing"], quorum.count["duplicated"]
+        state = "bad" if missing or twice else "good"
+        tiles.append(Tile(f"{missing} / {twice}", "acknowledged writes missing / twice", state))
+    word = _audit_word(quorum)
+    if word:
+        tiles.append(Tile(word, "audit of all replicas", "good" if word == "ok" else "bad"))
+    return tiles
+
+
+def _longest(quorum: QuorumFigures) -> str:
+    return seconds_text(max((gap.seconds for gap in quorum.gaps), default=0.0))
+
+
+def _audit_word(quorum: QuorumFigures) -> str:
+    return "" if quorum.audit is None else str(quorum.audit["verdict"])
+
+
+def _pictures(quorum: QuorumFigures, name: str) -> list[Picture]:
+    made: list[Picture] = []
+    if quorum.voters or quorum.leaders:
+        text = (
+            "A row for each storage UUID: a new disk is a new replica, even under the same node "
+            "id. The thick part is the leader."
+        )
+        made.append(Picture("Voters and leaders", text, charts.roles(quorum, f"{name}-roles")))
+    if quorum.bins:
+        text = f"Committed records per second, in bins of {seconds_text(quorum.bin_ms / 1000)}."
+        if quorum.gaps:
+            text += " Shaded: from the last record of a leader to the first of the next."
+        made.append(Picture("Writes", text, charts.writes(quorum, f"{name}-writes")))
+    if quorum.latency:
+        text = (
+            "As the clients saw it. Solid: the median; dashed: what 99 of 100 writes stayed below."
+        )
+        made.append(Picture("Latency", text, charts.latency(quorum, f"{name}-latency")))
+    if any(repair.removed_ms is not None for repair in quorum.repairs):
+        text = (
+            "From the loss of the disk, where it was written down, until the new replica votes, "
+            "and until the old one is out of the set."
+        )
+        made.append(Picture("Repairs", text, charts.repairs(quorum, f"{name}-repairs")))
+    if quorum.size:
+        text = "Keys and values of all committed records, added up."
+        made.append(Picture("Bytes written", text, charts.size(quorum, f"{name}-size")))
+    return made
+
+
+def _tables(quorum: QuorumFigures) -> list[Table]:
+    tables: list[Table] = []
+    if quorum.repairs:
+        rows = [
+            (
+                str(one.node_id),
+                one.old.partition("-")[2],
+                one.new.partition("-")[2],
+                "" if one.lost_ms is None else _after(quorum, one.lost_ms),
+                _after(quorum, one.added_ms),
+                "not yet" if one.removed_ms is None else _after(quorum, one.removed_ms),
+            )
+            for one in quorum.repairs
+        ]
+        columns = ("node", "old storage", "new storage", "lost", "added", "old one removed")
+        tables.append(Table("Repairs", columns, rows))
+    if quorum.leaders:
+        gaps = {gap.epoch: gap for gap in quorum.gaps}
+        rows = [
+            (
+                str(span.epoch),
+                span.replica,
+                _after(quorum, span.from_ms),
+                "the end" if span.until_ms is None else _after(quorum, span.until_ms),
+                f"{gaps[span.epoch].seconds:.2f} s" if span.epoch in gaps else "",
+            )
+            for span in quorum.leaders
+        ]
+        columns = ("epoch", "leader", "first record", "last record", "gap before it")
+        tables.append(Table("Leaders", columns, rows))
+    if quorum.changes:
+        rows = [
+            (str(c.offset), str(c.epoch), _after(quorum, c.at_ms), c.what, c.replica)
+            for c in quorum.changes[:_CHANGES_SHOWN]
+        ]
+        left = len(quorum.changes) - len(rows)
+        note = f"{left} more are not shown." if left > 0 else ""
+        columns = ("offset", "epoch", "at", "record", "replica")
+        tables.append(Table("The quorum's own records", columns, rows, note))
+    tables += _audit_tables(quorum)
+    if quorum.bins:
+        rows = [
+            (_after(quorum, one.at_ms), count_text(one.records), count_text(one.size))
+            for one in quorum.bins
+        ]
+        width = seconds_text(quorum.bin_ms / 1000)
+        tables.append(Table(f"Writes, each {width}", ("at", "records", "bytes"), rows))
+    if quorum.latency:
+        rows = [
+            (
+                _after(quorum, one.at_ms),
+                f"{one.median_ms:.1f}",
+                f"{one.high_ms:.1f}",
+                f"{one.largest_ms:.1f}",
+            )
+            for one in quorum.latency
+        ]
+        columns = ("at", "median ms", "99 % ms", "slowest ms")
+        tables.append(Table("Latency", columns, rows))
+    return tables
+
+
+def _audit_tables(quorum: QuorumFigures) -> list[Table]:
+    if quorum.audit is None:
+        return []
+    replicas = [
+        (
+            name,
+            str(one["replica"] or ""),
+            "voter" if one["voter"] else "",
+            f"{one['start_offset']} to {one['end_offset']}",
+            str(one["agreed_end"]),
+            bytes_text(one["bytes"]),
+            ", ".join(map(str, one["snapshots"])),
+        )
+        for name, one in quorum.audit["replicas"].items()
+    ]
+    columns = ("directory", "replica", "", "offsets", "agrees up to", "size", "snapshots at")
+    tables = [Table("Replicas' files", columns, replicas, " ".join(quorum.audit["notes"]))]
+    found = [
+        (
+            one["check"],
+            "" if one["place"]["offset"] < 0 else str(one["place"]["offset"]),
+            one["reason"],
+            _place(one["place"]),
+            "; ".join(_place(other) for other in one["others"]),
+        )
+        for one in quorum.audit["findings"]
+    ]
+    if found:
+        columns = ("check", "offset", "what is wrong", "where", "the other sides")
+        tables.insert(0, Table("What the audit found", columns, found))
+    return tables
+
+
+def _place(place: dict[str, Any]) -> str:
+    byte = f" at byte {place['position']}" if place["position"] >= 0 else ""
+    holds = f": {place['holds']}" if place["holds"] else ""
+    return f"{place['replica']} {place['file']}{byte}{holds}"
+
+
+def _clock(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _after(quorum: QuorumFigures, at_ms: int) -> str:
+    """A time: seconds since the first record in a short log, else by the clock."""
+    if quorum.seconds <= 900:
+        return f"{(at_ms - charts.start_ms(quorum)) / 1000:.2f} s"
+    return _clock(at_ms)

@@ -48,16 +48,16 @@ demo: $(READY) ## Show the whole promise on this machine (HOLD=1 leaves it runni
 
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka and not spark" -q
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not extended and not chart and not image" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka and not spark and not prometheus" -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not extended and not chart and not image and not prometheus" -q
 	@$(MAKE) --no-print-directory demo SHORT=1
 
 extended: $(READY) ## Run the longer tests on clusters of the process node: rolls, restores, bad clusters, contract
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and extended" -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and extended and not prometheus" -q
 
 unit: $(READY) ## Run the tests that need no cluster
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka and not spark" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka and not spark and not prometheus" -q
 
 e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kubelet (root), kind, current
 	@$(BIN)/devcluster build --tools >/dev/null
@@ -142,6 +142,17 @@ reference: $(READY) ## Write docs/reference/ from the code
 	@$(BIN)/python tools/generate_kip_map.py
 	@$(BIN)/python -m kraftquorum_operator.reference docs/reference/
 
+dashboards: $(READY) ## Write the chart's rules and dashboards, and the list of alerts, from the code
+	@$(BIN)/python -m kraftquorum_devcluster.monitoring.generate
+
+dashboards-test: $(READY) ## Prove rules and dashboards on a real Prometheus and a quorum that loses a disk
+	@$(BIN)/devcluster build
+	$(BIN)/pytest tests/monitoring -m prometheus -q
+
+dashboards-preview: $(READY) ## Draw the dashboards' pictures for the docs from such a run
+	@$(BIN)/devcluster build
+	$(BIN)/python -m kraftquorum_devcluster.monitoring.preview docs/pictures
+
 LOCK = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
 # What the images carry: the versions that are tested, for any Python and platform.
 LOCK_IMAGE = $(LOCK) --universal --constraints requirements/dev.txt
@@ -160,4 +171,4 @@ image: $(READY) ## Build both images and write them as archives: TAG=… names t
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark crash bench bench-snapshot lint fix crds chart manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark crash bench bench-snapshot lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean

@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
+import yaml
 
 from kraftquorum_devcluster.monitoring import generate
 from kraftquorum_devcluster.monitoring.alerts import ALERTS, Alert, kebab
+from kraftquorum_devcluster.monitoring.dashboards import DASHBOARDS, Dashboard
 
 
 def test_the_committed_files_are_current() -> None:
     assert generate.stale() == [], "run: make dashboards"
+
+
+def test_every_alert_is_seen_firing_and_silent() -> None:
+    cases = yaml.safe_load((generate.ROOT / "tests" / "monitoring" / "alerts.yaml").read_text())
+    asked = [one for test in cases["tests"] for one in test["promql_expr_test"]]
+    for alert in ALERTS:
+        about = [one for one in asked if f'"{alert.name}"' in one["expr"]]
+        assert any(one["exp_samples"] for one in about), f"{alert.name} is never seen firing"
+        assert not all(one["exp_samples"] for one in about), f"{alert.name} is never seen silent"
+
+
+@pytest.mark.parametrize("board", DASHBOARDS, ids=lambda board: board.uid)
+def test_every_panel_says_what_is_normal(board: Dashboard) -> None:
+    for panel in board.panels:
+        assert "Normal" in panel.description, panel.title
+        assert len(panel.description) < 260, panel.title
+    titles = [panel.title for panel in board.panels]
+    assert len(titles) == len(set(titles)) + (board.uid == "kraftquorum-quorum")
+
+
+def test_the_json_is_what_grafana_reads() -> None:
+    for path, text in generate.files().items():
+        if path.suffix != ".json":
+            continue
+        found = json.loads(text)
+        assert path.stem == found["uid"]
+        ids = [panel["id"] for panel in found["panels"]]
+        assert len(ids) == len(set(ids))
+        names = {one["name"] for one in found["templating"]["list"]}
+        used = set(re.findall(r"\$([a-z]+)|\$\{([a-z]+)\}", json.dumps(found["panels"])))
+        assert {name for pair in used for name in pair if name} <= names
+        spots = [panel["gridPos"] for panel in found["panels"]]
+        assert all(spot["x"] + spot["w"] <= 24 for spot in spots)
+        assert any(link["type"] == "dashboards" for link in found["links"])
 
 
 def test_a_file_that_is_no_longer_made_is_stale(tmp_path) -> None:

@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 
 from kraftquorum_devcluster.monitoring.alerts import ALERTS
+from kraftquorum_devcluster.monitoring.dashboards import DASHBOARDS
+from kraftquorum_devcluster.monitoring.dashboards.grafana import dashboard_json
 from kraftquorum_devcluster.monitoring.rules import RECORDINGS, rules_file
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = Path("charts/kraftquorum/rules/kraftquorum.yaml")
+BOARDS = Path("charts/kraftquorum/dashboards")
 PAGE = Path("docs/reference/alerts.md")
 INTRODUCTION = (
     "`critical` wakes somebody, `warning` has time until the morning. How to get them: "
@@ -23,7 +26,8 @@ OURS = ("charts/kraftquorum/rules/*.yaml", "charts/kraftquorum/dashboards/*.json
 
 def files() -> dict[Path, str]:
     """Every generated file, by its path below the repository's root."""
-    return {RULES: rules_file(), PAGE: alerts_page()}
+    boards = {BOARDS / f"{one.uid}.json": dashboard_json(one) for one in DASHBOARDS}
+    return {RULES: rules_file(), PAGE: alerts_page()} | boards
 
 
 def alerts_page() -> str:

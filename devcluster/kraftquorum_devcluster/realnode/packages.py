@@ -52,18 +52,34 @@ def ensure_packages() -> None:
     missing = missing_packages()
     if not missing:
         return
+    said = install(missing)
+    if left := missing_packages():
+        raise StartError("node", f"{', '.join(left)} not installed\n{said}")
+
+
+def install(packages: list[str]) -> str:
+    """Have apt install packages; as root.
+
+    Returns:
+        What apt said last on its standard error, for whoever finds one still missing.
+
+    Raises:
+        StartError: There is no apt here, or it failed; naming the command to run.
+    """
     apt = shutil.which("apt-get", path=search_path())
-    words = ["install", "--yes", "--no-install-recommends", *missing]
+    words = ["install", "--yes", "--no-install-recommends", *packages]
     by_hand = f"apt-get {' '.join(words)}"
     if apt is None:
-        raise StartError("node", f"missing: {', '.join(missing)} (on Debian: {by_hand})")
+        raise StartError("node", f"missing: {', '.join(packages)} (on Debian: {by_hand})")
     done = _run_apt(apt, words)
     if done.returncode != 0:  # perhaps only the lists of packages are old, or not there
         _run_apt(apt, ["update"])
         done = _run_apt(apt, words)
-    if left := missing_packages():
-        said = "\n".join(done.stderr.strip().splitlines()[-4:])
-        raise StartError("node", f"{', '.join(left)} not installed; try {by_hand}\n{said}")
+    said = "\n".join(done.stderr.strip().splitlines()[-4:])
+    if done.returncode != 0:
+        missing = ", ".join(packages)
+        raise StartError("node", f"{missing} not installed; try {by_hand}\n{said}")
+    return said
 
 
 def _run_apt(apt: str, words: list[str]) -> subprocess.CompletedProcess[str]:

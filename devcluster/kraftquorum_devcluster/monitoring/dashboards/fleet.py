@@ -1,0 +1,171 @@
+"""All quorums, worst first: where to look."""
+
+from __future__ import annotations
+
+from .parts import (
+    GREEN,
+    LEVELS,
+    MANY_QUORUMS,
+    NAMESPACES,
+    ORANGE,
+    QUORUMS,
+    RED,
+    YELLOW,
+    Dashboard,
+    Means,
+    Panel,
+    Query,
+)
+
+S = QUORUMS
+LEVEL = f"quorum:kraftquorum_safety:level{{{S}}}"
+
+
+def _count(condition: str) -> str:
+    """How many quorums are at some levels; 0 and not nothing when there is none."""
+    return f"count({LEVEL} {condition}) or vector(0)"
+
+
+NOW = (
+    Panel(
+        "figure",
+        "Quorums",
+        "How many there are. Normal: as many as were made.",
+        (Query(f"count({LEVEL})"),),
+        width=6,
+        height=4,
+    ),
+    Panel(
+        "figure",
+        "Without writes",
+        "Quorums that are lost or have no leader. Normal: 0.",
+        (Query(_count("<= 1")),),
+        width=6,
+        height=4,
+        limits=((None, GREEN), (1, RED)),
+    ),
+    Panel(
+        "figure",
+        "One fault from that",
+        "Quorums that tolerate no fault though they should. Normal: 0, or minutes during a repair.",
+        (Query(_count("== 2")),),
+        width=6,
+        height=4,
+        limits=((None, GREEN), (1, ORANGE)),
+    ),
+    Panel(
+        "figure",
+        "Alerts firing",
+        "Of kraftquorum. Normal: 0.",
+        (
+            Query(
+                'count(ALERTS{alertname=~"Kraftquorum.*", alertstate="firing"}) or vector(0)',
+            ),
+        ),
+        width=6,
+        height=4,
+        limits=((None, GREEN), (1, RED)),
+    ),
+    Panel(
+        "table",
+        "All quorums, worst first",
+        "One line each; the quorum's name leads to its dashboard. Normal: all are safe.",
+        (
+            Query(f"max by (namespace, quorum) ({LEVEL})"),
+            Query(f"max by (namespace, quorum) (quorum:raftnode_fault_tolerance:min{{{S}}})"),
+            Query(f"max by (namespace, quorum) (kraftquorum_voters{{{S}}})"),
+            Query(f"max by (namespace, quorum) (kraftquorum_voters_wanted{{{S}}})"),
+            Query(f"max by (namespace, quorum) (quorum:raftnode_follower_lag_records:max{{{S}}})"),
+            Query(f"min by (namespace, quorum) (node:raftnode_disk_free:ratio{{{S}}})"),
+        ),
+        width=24,
+        height=8,
+        values=LEVELS,
+        columns={
+            "namespace": "Namespace",
+            "quorum": "Quorum",
+            "A": "Safe?",
+            "B": "Faults it can take",
+            "C": "Voters",
+            "D": "Wanted",
+            "E": "Worst lag, records",
+            "F": "Fullest disk, free",
+        },
+        sort="Safe?",
+    ),
+)
+
+TIME = (
+    Panel(
+        "lanes",
+        "Was it safe?",
+        "A lane for each quorum. Normal: green.",
+        (Query(LEVEL, "{{namespace}}/{{quorum}}"),),
+        width=24,
+        height=7,
+        values=LEVELS,
+    ),
+    Panel(
+        "lanes",
+        "Alerts",
+        "Pending and firing. Normal: empty.",
+        (
+            Query(
+                "max by (alertname, namespace, quorum) "
+                '((ALERTS{alertname=~"Kraftquorum.*", alertstate="pending"} == 1) * 0 + 1 '
+                'or (ALERTS{alertname=~"Kraftquorum.*", alertstate="firing"} == 1) * 0 + 2)',
+                "{{alertname}} {{namespace}}/{{quorum}}",
+            ),
+        ),
+        width=24,
+        height=7,
+        values={1: Means("pending", YELLOW), 2: Means("firing", RED)},
+    ),
+    Panel(
+        "lines",
+        "Committed records per second",
+        "By quorum. Normal: as clients write.",
+        (
+            Query(
+                f"quorum:raftnode_committed_records:rate1m{{{S}}}",
+                "{{namespace}}/{{quorum}}",
+            ),
+        ),
+        width=8,
+        unit="rec/s",
+    ),
+    Panel(
+        "lines",
+        "Commit latency, 99th percentile",
+        "By quorum. Normal: about two fsyncs and a round trip.",
+        (
+            Query(
+                f"quorum:raftnode_commit_latency_seconds:p99_5m{{{S}}}",
+                "{{namespace}}/{{quorum}}",
+            ),
+        ),
+        width=8,
+        unit="s",
+    ),
+    Panel(
+        "lines",
+        "Fullest disk, free share",
+        "By quorum. Normal: above 15 %.",
+        (
+            Query(
+                f"min by (namespace, quorum) (node:raftnode_disk_free:ratio{{{S}}})",
+                "{{namespace}}/{{quorum}}",
+            ),
+        ),
+        width=8,
+        unit="percentunit",
+    ),
+)
+
+FLEET = Dashboard(
+    "kraftquorum-fleet",
+    "kraftquorum / Fleet",
+    "All quorums, worst first.",
+    (NAMESPACES, MANY_QUORUMS),
+    (("Now", NOW), ("Over time", TIME)),
+)

@@ -1,0 +1,296 @@
+"""One node, or the nodes of one quorum side by side: is it the machine, the disk, the network?"""
+
+from __future__ import annotations
+
+from .parts import (
+    BLUE,
+    GREEN,
+    NAMESPACE,
+    NODES,
+    ONE_QUORUM,
+    RED,
+    THIS_NODE,
+    YELLOW,
+    Annotation,
+    Dashboard,
+    Means,
+    Panel,
+    Query,
+    quantiles,
+)
+
+N = THIS_NODE
+
+
+def _by_node(metric: str, legend: str = "node {{node_id}}") -> Query:
+    return Query(f"max by (node_id) ({metric}{{{N}}})", legend)
+
+
+def _rate(metric: str, by: str, legend: str, extra: str = "") -> Query:
+    selector = f"{N}{extra}"
+    return Query(f"sum by ({by}) (rate({metric}{{{selector}}}[$__rate_interval]))", legend)
+
+
+STATE = (
+    Panel(
+        "lanes",
+        "Attached and caught up",
+        "What readiness means, by the node's own word. Normal: green; a gap is a node that does "
+        "not run.",
+        (_by_node("raftnode_caught_up"),),
+        width=16,
+        height=6,
+        values={1: Means("caught up", GREEN), 0: Means("not caught up", RED)},
+    ),
+    Panel(
+        "table",
+        "Storage and version",
+        "The storage UUID and the program's version of each node. Normal: one version; another "
+        "UUID means another disk.",
+        (
+            Query(f"max by (node_id, directory_id, version) (raftnode_replica_info{{{N}}})"),
+            Query(f"max by (node_id) (raftnode_incarnation{{{N}}})"),
+        ),
+        width=8,
+        height=6,
+        columns={
+            "node_id": "Node",
+            "directory_id": "Storage UUID",
+            "version": "Version",
+            "B": "Starts",
+        },
+        sort="Node",
+    ),
+)
+
+LOOP = (
+    Panel(
+        "lines",
+        "Event loop's lag, 99th percentile",
+        "How late timers are. Normal: below 10 ms. Above an election time-out's share the node "
+        "is taken for dead: look for a busy CPU.",
+        (
+            Query(
+                "histogram_quantile(0.99, sum by (node_id, le) "
+                f"(rate(raftnode_loop_lag_seconds_bucket{{{N}}}[$__rate_interval])))",
+                "node {{node_id}}",
+            ),
+        ),
+        width=8,
+        unit="s",
+    ),
+    Panel(
+        "lines",
+        "Event loop's idle share",
+        "Share of the time in which the loop waited for work. Normal: above 0.5; near 0 it is the "
+        "bottleneck.",
+        (_by_node("raftnode_poll_idle_ratio"),),
+        width=8,
+        unit="percentunit",
+    ),
+    Panel(
+        "lines",
+        "Queues",
+        "Events that wait for the core, and writes without an outcome. Normal: a few; above 4096 "
+        "events peers' requests are dropped.",
+        (
+            _by_node("raftnode_event_queue", "events, node {{node_id}}"),
+            _by_node("raftnode_appends_pending", "writes, node {{node_id}}"),
+        ),
+        width=8,
+    ),
+)
+
+API = (
+    Panel(
+        "lines",
+        "Requests per second",
+        "Of the HTTP API, by route. Normal: as clients ask; probes and scrapes are a few a minute.",
+        (_rate("raftnode_http_request_seconds_count", "path", "{{path}}"),),
+        width=8,
+        unit="reqps",
+    ),
+    Panel(
+        "lines",
+        "Refusals and errors per second",
+        "Answers that are not 2xx, by status. Normal: some 421 (not the leader) when leadership "
+        "moves; 429 and 503 ask clients to wait; 5xx else are faults.",
+        (
+            _rate(
+                "raftnode_http_request_seconds_count",
+                "status",
+                "{{status}}",
+                ', status!~"2.."',
+            ),
+        ),
+        width=8,
+        unit="reqps",
+    ),
+    Panel(
+        "lines",
+        "Time of writes",
+        "From a request's head to its answer, of writes only. Normal: the commit latency and a "
+        "little more.",
+        quantiles("raftnode_http_request_seconds", f'{N}, method=~"PUT|POST|DELETE"', "", ""),
+        width=8,
+        unit="s",
+    ),
+)
+
+PEERS = (
+    Panel(
+        "lines",
+        "Fetches per second, by peer",
+        "Fetches that reached this node: only a leader gets many. Normal: each follower fetches "
+        "some ten times a second, more under writes.",
+        (_rate("raftnode_peer_fetches_total", "node_id, peer_id", "{{peer_id}} at {{node_id}}"),),
+        width=8,
+        unit="reqps",
+    ),
+    Panel(
+        "lines",
+        "Records fetched per second",
+        "What followers and observers take in. Normal: each takes in what is written.",
+        (_rate("raftnode_fetched_records_total", "node_id", "node {{node_id}}"),),
+        width=8,
+        unit="rec/s",
+    ),
+    Panel(
+        "lines",
+        "Requests to peers without an answer",
+        "By why. Normal: none. `unreachable`: it does not listen; `timed_out`: a slow or cut "
+        "network.",
+        (
+            _rate(
+                "raftnode_peer_request_failures_total",
+                "peer_id, reason",
+                "{{reason}}, to {{peer_id}}",
+            ),
+        ),
+        width=8,
+        unit="reqps",
+    ),
+)
+
+DISK = (
+    Panel(
+        "lines",
+        "Fsync",
+        "How long the log's fdatasync takes, over the nodes chosen. Normal: below 10 ms on an SSD.",
+        quantiles("raftnode_fsync_seconds", N, "", ""),
+        width=8,
+        unit="s",
+    ),
+    Panel(
+        "lines",
+        "Log end, durable end, high watermark",
+        "Offsets. Normal: close together; a durable end that stays behind is a disk that does "
+        "not fsync.",
+        (
+            _by_node("raftnode_log_end_offset", "end, node {{node_id}}"),
+            _by_node("raftnode_durable_end_offset", "durable, node {{node_id}}"),
+            _by_node("raftnode_high_watermark", "committed, node {{node_id}}"),
+        ),
+        width=8,
+    ),
+    Panel(
+        "lines",
+        "Free disk and the reserve",
+        "Bytes. Below the reserve a leader hands over and writes are refused. Normal: far above.",
+        (
+            _by_node("raftnode_disk_free_bytes", "free, node {{node_id}}"),
+            Query(f"max(raftnode_disk_reserve_bytes{{{N}}})", "reserve"),
+        ),
+        width=8,
+        unit="bytes",
+    ),
+    Panel(
+        "lines",
+        "Records since the snapshot",
+        "What a start has to read again. Normal: a saw-tooth; it falls at each snapshot.",
+        (
+            Query(
+                f"max by (node_id) (raftnode_high_watermark{{{N}}} - "
+                f"raftnode_snapshot_end_offset{{{N}}})",
+                "node {{node_id}}",
+            ),
+        ),
+        width=8,
+    ),
+    Panel(
+        "lines",
+        "Log size",
+        "Bytes of the segments. Normal: grows with writes until the log is trimmed.",
+        (_by_node("raftnode_log_size_bytes"),),
+        width=8,
+        unit="bytes",
+    ),
+    Panel(
+        "lines",
+        "Segments",
+        "Files that the log is in. Normal: one more for each gibibyte, or each week.",
+        (_by_node("raftnode_log_segments"),),
+        width=8,
+    ),
+)
+
+PROCESS = (
+    Panel(
+        "lines",
+        "Memory",
+        "Resident bytes. Normal: some 100 MB and the key-value store; a steady rise is a leak.",
+        (_by_node("process_resident_memory_bytes"),),
+        width=8,
+        unit="bytes",
+    ),
+    Panel(
+        "lines",
+        "File descriptors",
+        "Share of those allowed that are open. Normal: below 0.2; clients are turned away before "
+        "it is 1.",
+        (
+            Query(
+                f"max by (node_id) (process_open_fds{{{N}}} / process_max_fds{{{N}}})",
+                "node {{node_id}}",
+            ),
+        ),
+        width=8,
+        unit="percentunit",
+    ),
+    Panel(
+        "lines",
+        "CPU",
+        "Seconds of CPU in a second. Normal: below 0.5; the loop has one CPU, fsyncs another.",
+        (_rate("process_cpu_seconds_total", "node_id", "node {{node_id}}"),),
+        width=8,
+    ),
+)
+
+NODE = Dashboard(
+    "kraftquorum-node",
+    "kraftquorum / Node",
+    "The nodes of one quorum: loop, API, peers, disk, process.",
+    (NAMESPACE, ONE_QUORUM, NODES),
+    (
+        ("State", STATE),
+        ("Event loop", LOOP),
+        ("API", API),
+        ("Peers", PEERS),
+        ("Disk", DISK),
+        ("Process", PROCESS),
+    ),
+    (
+        Annotation(
+            "Node started",
+            f"changes(process_start_time_seconds{{{N}}}[15s]) > 0",
+            "node {{node_id}} started",
+            BLUE,
+        ),
+        Annotation(
+            "Leader changed",
+            f"changes(quorum:raftnode_epoch:max{{{N.partition(', node_id')[0]}}}[15s]) > 0",
+            "a new epoch",
+            YELLOW,
+        ),
+    ),
+)

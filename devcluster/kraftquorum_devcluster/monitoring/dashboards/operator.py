@@ -1,0 +1,244 @@
+"""What the operator does for all quorums, and how it is itself."""
+
+from __future__ import annotations
+
+from .parts import (
+    GREEN,
+    MANY_QUORUMS,
+    NAMESPACES,
+    ORANGE,
+    PRESENT,
+    QUORUMS,
+    RED,
+    Annotation,
+    Dashboard,
+    Means,
+    Panel,
+    Query,
+    operation_lanes,
+    quantiles,
+)
+
+S = QUORUMS
+BAD = "Degraded|QuorumLost|FormationBlocked|VolumeFromCopy|PodsBlocked|Failing|Paused"
+_SELF = "on (instance, job) group_left () (kraftquorum_operator_info * 0 + 1)"
+
+STATE = (
+    Panel(
+        "figure",
+        "Active operators",
+        "Operators that hold the Lease. Normal: 1. At 0 nobody repairs.",
+        (Query("sum(kraftquorum_operator_active)"),),
+        width=4,
+        height=5,
+        limits=((None, RED), (1, GREEN), (2, RED)),
+    ),
+    Panel(
+        "figure",
+        "Quorums",
+        "Quorums that are looked at, and those that are ready. Normal: the same.",
+        (
+            Query(f"count(kraftquorum_voters_wanted{{{S}}})", "all"),
+            Query(f'sum(kraftquorum_condition{{{S}, condition="Ready"}})', "ready"),
+        ),
+        width=4,
+        height=5,
+    ),
+    Panel(
+        "lanes",
+        "Is the operator active?",
+        "By process. Normal: one lane is active; another on standby is grey.",
+        (Query("max by (instance) (kraftquorum_operator_active)", "{{instance}}"),),
+        width=16,
+        height=5,
+        values={1: Means("active", GREEN), 0: Means("standby", "text")},
+    ),
+    Panel(
+        "lines",
+        "Quorums by condition",
+        "How many quorums have each condition. Normal: all are Ready and Available; the rest "
+        "are 0 but for the minutes of a change.",
+        (Query(f"sum by (condition) (kraftquorum_condition{{{S}}})", "{{condition}}"),),
+        width=12,
+    ),
+    Panel(
+        "lines",
+        "Voters: wanted and in force",
+        "spec.voters and the voters of the leader's set. Normal: the same; they differ while the "
+        "operator changes one at a time.",
+        (
+            Query(f"max by (quorum) (kraftquorum_voters_wanted{{{S}}})", "{{quorum}}: wanted"),
+            Query(f"max by (quorum) (kraftquorum_voters{{{S}}})", "{{quorum}}: in force"),
+        ),
+        width=12,
+    ),
+)
+
+WORK = (
+    Panel(
+        "lanes",
+        "Operations under way, by step",
+        "A lane for each step. Normal: empty; minutes in a lane, not hours.",
+        operation_lanes(S, "{{quorum}}, "),
+        width=24,
+        height=9,
+        values=PRESENT,
+    ),
+    Panel(
+        "lanes",
+        "Guards that block",
+        "What holds the operator back, by quorum. Normal: empty, or short stretches.",
+        (
+            Query(
+                f"max by (quorum, guard) (kraftquorum_blocked{{{S}}})",
+                "{{quorum}}, {{guard}}",
+            ),
+        ),
+        width=24,
+        height=7,
+        values={1: Means("", ORANGE)},
+    ),
+    Panel(
+        "bars",
+        "Actions",
+        "What was done, in half a minute. Normal: none while nothing is to be done.",
+        (
+            Query(
+                "sum by (action) "
+                f'(increase(kraftquorum_actions_total{{{S}, result="done"}}[30s])) > 0',
+                "{{action}}",
+            ),
+        ),
+        width=12,
+    ),
+    Panel(
+        "lines",
+        "Conditions that are not well",
+        "Quorums with a condition that asks for attention. Normal: 0; Degraded during repairs.",
+        (
+            Query(
+                f'sum by (condition) (kraftquorum_condition{{{S}, condition=~"{BAD}"}})',
+                "{{condition}}",
+            ),
+        ),
+        width=12,
+    ),
+)
+
+LOOKS = (
+    Panel(
+        "lines",
+        "Time of a look",
+        "Observe, decide, act. Normal: below a second; an AddVoter waits for its commit.",
+        quantiles("kraftquorum_reconcile_seconds", S, "", ""),
+        width=8,
+        unit="s",
+    ),
+    Panel(
+        "lines",
+        "Looks per second, by what came of them",
+        "Normal: done, one in ten seconds for each quorum; waits are one a second. Errors are 0.",
+        (
+            Query(
+                f"sum by (result) (rate(kraftquorum_reconciles_total{{{S}}}[$__rate_interval]))",
+                "{{result}}",
+            ),
+        ),
+        width=8,
+    ),
+    Panel(
+        "lines",
+        "Since the last look",
+        "Seconds, by quorum. Normal: below eleven.",
+        (
+            Query(
+                f"time() - max by (quorum) (kraftquorum_last_reconcile_timestamp_seconds{{{S}}})",
+                "{{quorum}}",
+            ),
+        ),
+        width=8,
+        unit="s",
+    ),
+)
+
+REQUESTS = (
+    Panel(
+        "lines",
+        "Requests to the API server",
+        "By verb and status. Normal: reads, some PATCH; 409 is a race that is tried again; 403 "
+        "and 5xx are faults.",
+        (
+            Query(
+                "sum by (request, result) (rate(kraftquorum_api_requests_total"
+                '{server="kubernetes"}[$__rate_interval]))',
+                "{{request}} {{result}}",
+            ),
+        ),
+        width=8,
+        unit="reqps",
+    ),
+    Panel(
+        "lines",
+        "Requests to nodes",
+        "By what was asked and what came of it. Normal: done; unreachable while a node is away.",
+        (
+            Query(
+                "sum by (request, result) (rate(kraftquorum_api_requests_total"
+                '{server="node"}[$__rate_interval]))',
+                "{{request}} {{result}}",
+            ),
+        ),
+        width=8,
+        unit="reqps",
+    ),
+    Panel(
+        "lines",
+        "Time of requests, 99th percentile",
+        "Of both. Normal: below 100 ms; add_voter and remove_voter wait for a commit.",
+        (
+            Query(
+                "histogram_quantile(0.99, sum by (server, request, le) "
+                "(rate(kraftquorum_api_request_seconds_bucket[$__rate_interval])))",
+                "{{server}} {{request}}",
+            ),
+        ),
+        width=8,
+        unit="s",
+    ),
+    Panel(
+        "lines",
+        "Memory of the operator",
+        "Resident bytes. Normal: some 150 MB; a steady rise is a leak.",
+        (Query(f"process_resident_memory_bytes * {_SELF}", "{{instance}}"),),
+        width=12,
+        unit="bytes",
+    ),
+    Panel(
+        "lines",
+        "CPU of the operator",
+        "Seconds of CPU in a second. Normal: below 0.1 for a few quorums.",
+        (
+            Query(
+                f"rate(process_cpu_seconds_total[$__rate_interval]) * {_SELF}",
+                "{{instance}}",
+            ),
+        ),
+        width=12,
+    ),
+)
+
+OPERATOR = Dashboard(
+    "kraftquorum-operator",
+    "kraftquorum / Operator",
+    "What the operator does, what holds it back, and how it is itself.",
+    (NAMESPACES, MANY_QUORUMS),
+    (("State", STATE), ("Work", WORK), ("Looks", LOOKS), ("Requests and process", REQUESTS)),
+    (
+        Annotation(
+            "Disk lost",
+            f"max by (quorum) (kraftquorum_voters_storage_gone{{{S}}}) > 0",
+            "a disk of {{quorum}} is gone",
+            RED,
+        ),
+    ),
+)

@@ -1,0 +1,32 @@
+"""Prometheus' own tool takes the rules, and each alert fires when it should and only then."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kraftquorum_devcluster.monitoring.generate import ROOT, RULES
+from kraftquorum_devcluster.monitoring.programs import ensure
+
+pytestmark = pytest.mark.prometheus
+
+CASES = Path(__file__).with_name("alerts.yaml")
+
+
+def promtool(*arguments: str) -> str:
+    done = subprocess.run(
+        [str(ensure("promtool")), *arguments], capture_output=True, text=True, check=False
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    return said
+
+
+def test_promtool_takes_the_rules() -> None:
+    assert "SUCCESS" in promtool("check", "rules", str(ROOT / RULES))
+
+
+def test_each_alert_fires_when_it_should_and_only_then() -> None:
+    assert "SUCCESS" in promtool("test", "rules", str(CASES))

@@ -147,6 +147,22 @@ class NodeMetrics:
             "poll_idle_ratio", "Share of the last second that the event loop waited; 0 to 1."
         )
         self.incarnation = gauge("incarnation", "How many times this storage was started.")
+        self.disk_low = gauge(
+            "disk_low", "1 while less than the reserve is free: a leader hands over (S30)."
+        )
+        self.storage_damaged = gauge(
+            "storage_damaged", "Damaged places that the last scrub found; 0: none."
+        )
+        self.scrub_progress_ratio = gauge(
+            "scrub_progress_ratio", "How much of the log and its snapshots this pass has read."
+        )
+        self.scrub_last_pass_timestamp_seconds = gauge(
+            "scrub_last_pass_timestamp_seconds",
+            "When the last pass ended, Unix time; 0: none has since the start.",
+        )
+        self.scrub_last_pass_seconds = gauge(
+            "scrub_last_pass_seconds", "Seconds that the last pass took."
+        )
         self.snapshot_end_offset = gauge(
             "snapshot_end_offset",
             "One past the last record that the newest snapshot covers; 0: none.",
@@ -199,6 +215,17 @@ class NodeMetrics:
             registry=registry,
         )
         self._peers: set[int] = set()
+        self.scrub_read_bytes = Counter(
+            "raftnode_scrub_read_bytes", "Bytes that the scrub has read.", registry=registry
+        )
+        self.scrub_passes = Counter(
+            "raftnode_scrub_passes", "Passes that the scrub has finished.", registry=registry
+        )
+        self.scrub_corrupt_batches = Counter(
+            "raftnode_scrub_corrupt_batches",
+            "Damaged batches, snapshots and files that the scrub has found, each once.",
+            registry=registry,
+        )
         self.fetched_records = Counter(
             "raftnode_fetched_records", "Records fetched from a leader.", registry=registry
         )

@@ -114,6 +114,20 @@ class VoterRecord(ApiModel):
     epoch: int
 
 
+class StorageInfo(ApiModel):
+    """What a node knows of its disk."""
+
+    free_bytes: int | None = None
+    """None: not looked yet, or a node of an earlier version."""
+    size_bytes: int | None = None
+    low: bool = False
+    """Less than `disk_reserve_bytes` is free: a leader hands over, or refuses writes (S30)."""
+    damage: tuple[str, ...] = ()
+    """What the last scrub found damaged, the first of it. The node goes on; replace it."""
+    scrubbed_ms: int | None = None
+    """When the last scrub ended, Unix time; None: none has since the start."""
+
+
 class NodeInfo(ApiModel):
     """`GET /v1/node`: what this node knows of itself, with no other node asked."""
 
@@ -139,6 +153,7 @@ class NodeInfo(ApiModel):
     caught_up: bool
     """Attached to a leader and at most a fetch time-out behind: what readiness means."""
     version: str
+    storage: StorageInfo = StorageInfo()
 
 
 class ReplicaProgress(Replica):

@@ -29,6 +29,7 @@ from raftnode.errors import ConfigurationError, StorageStaleError
 from raftnode.hosts import HostsFile
 from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
+from raftnode.runtime.disk_state import DiskState
 from raftnode.runtime.driver import Driver, Parts
 from raftnode.runtime.flusher import Flusher
 from raftnode.runtime.gatekeeper import Gatekeeper
@@ -39,6 +40,7 @@ from raftnode.runtime.leadermetrics import LeaderCollector, view_of
 from raftnode.runtime.peering import Peering
 from raftnode.runtime.process import descriptors_for_clients, raise_file_limit
 from raftnode.runtime.recovery import recover
+from raftnode.runtime.scrubbing import Scrubber
 from raftnode.runtime.service import Service
 from raftnode.runtime.snapshotting import (
     SnapshotLimits,
@@ -185,6 +187,25 @@ async def running_node(
         last=loaded,
         free_bytes=lambda: free_bytes_of(settings.log_dir),
     )
+    disk = DiskState()
+    scrubber = Scrubber(
+        directory.log_directory,
+        disk,
+        metrics,
+        bytes_per_second=settings.scrub_bytes_per_second,
+        interval_ms=settings.scrub_interval_ms,
+        in_use=lambda: log.active_path,
+    )
+
+    def on_space(low: bool) -> None:  # noqa: FBT001
+        disk.low = low
+        metrics.disk_low.set(low)
+        driver.post(DiskSpaceChanged(low))
+
+    def on_usage(free_bytes: int, size_bytes: int) -> None:
+        disk.usage(free_bytes, size_bytes)
+        metrics.disk_usage(free_bytes, size_bytes)
+
     gauges = Gauges(metrics, core.replica, appends, package_version("kraftquorum"))
     peering = Peering(
         driver.post,
@@ -202,6 +223,7 @@ async def running_node(
         applier,
         api_of=peering.api_endpoint_of,
         version=package_version("kraftquorum"),
+        disk=disk,
     )
 
     start_epoch, start_end = core.replica.epoch, log.end_offset
@@ -274,6 +296,7 @@ async def running_node(
         tasks(driver.run(parts), name="driver")
         tasks(applier.run(), name="applier")
         tasks(snapshotter.run(), name="snapshots")
+        tasks(scrubber.run(), name="scrub")
         tasks(greet_voters(peering.pool, lambda: core.replica.log.voters), name="greeting")
         tasks(_refresh(gauges, metrics, driver, log), name="gauges")
         tasks(
@@ -283,8 +306,8 @@ async def running_node(
                 settings.log_dir,
                 interval_ms=settings.storage_check_interval_ms,
                 reserve_bytes=settings.disk_reserve_bytes,
-                on_space=lambda low: driver.post(DiskSpaceChanged(low)),
-                on_usage=metrics.disk_usage,
+                on_space=on_space,
+                on_usage=on_usage,
             ),
             name="storage-watch",
         )
@@ -303,6 +326,7 @@ async def running_node(
         await api_listener.stop()
         await peer_listener.stop()
         await asyncio.to_thread(snapshotter.close)
+        await asyncio.to_thread(scrubber.close)
         await asyncio.to_thread(flusher.stop)
         await asyncio.to_thread(gatekeeper.close)
         driver.close()

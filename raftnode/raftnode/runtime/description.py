@@ -11,6 +11,7 @@ from raftnode.api.model import (
     Replica,
     ReplicaProgress,
     Role,
+    StorageInfo,
     VoterRecord,
 )
 from raftnode.core.config import CoreConfig
@@ -47,6 +48,7 @@ def describe_node(
     api: Endpoint,
     leader_api: Endpoint | None,
     version: str,
+    storage: StorageInfo,
 ) -> NodeInfo:
     """Describe one node from its own core."""
     leader = replica.leader
@@ -68,6 +70,7 @@ def describe_node(
         voters=tuple(Replica.of(key) for key in replica.log.voters),
         caught_up=is_caught_up(replica, replica.config),
         version=version,
+        storage=storage,
     )
 
 

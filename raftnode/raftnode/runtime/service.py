@@ -39,6 +39,7 @@ from raftnode.errors import RequestError
 from raftnode.runtime import clock, description
 from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
+from raftnode.runtime.disk_state import DiskState
 from raftnode.runtime.inquiries import Answer, Inquiries
 from raftnode.statemachine.kv import KeyValueReader
 
@@ -56,6 +57,7 @@ class Service:
         applier: the key-value store and committed reads.
         api_of: where another replica's API listens.
         version: of the program.
+        disk: what is known of it.
     """
 
     def __init__(
@@ -67,8 +69,10 @@ class Service:
         *,
         api_of: Callable[[ReplicaKey], Endpoint | None],
         version: str,
+        disk: DiskState,
     ) -> None:
         self._core = core
+        self._disk = disk
         self._appends = appends
         self._inquiries = inquiries
         self._applier = applier
@@ -107,6 +111,7 @@ class Service:
             api=self.api_endpoint,
             leader_api=self.leader()[1],
             version=self._version,
+            storage=self._disk.info(),
         )
 
     def health(self) -> Health:
@@ -117,7 +122,8 @@ class Service:
         if isinstance(replica.role, Blank):
             return Health(ready=False, reason="blank: waiting for form or join")
         if description.is_caught_up(replica, replica.config):
-            return Health(ready=True, reason=f"caught up with leader {replica.leader}")
+            damage = "; ".join(("", *self._disk.info().damage))
+            return Health(ready=True, reason=f"caught up with leader {replica.leader}{damage}")
         role = description.role_of(replica)
         whom = f"not caught up with leader {replica.leader}" if replica.leader else "no leader"
         return Health(ready=False, reason=f"{role}: {whom}")

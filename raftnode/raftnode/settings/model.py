@@ -232,6 +232,22 @@ class NodeSettings(BaseSettings):
         "votes, epochs and voter changes that must still be written (S30). 0: never.",
     )
 
+    scrub_bytes_per_second: int = Field(
+        default=8 << 20,
+        ge=0,
+        le=1 << 40,
+        description="How fast the log and its snapshots are read again to find rot, bytes a second "
+        "on average. 8 MiB: a log of 10 GB in twenty minutes, a few hundredths of a disk's time. "
+        "0: never.",
+    )
+    scrub_interval_ms: int = Field(
+        default=_DAY_MS,
+        ge=100,
+        le=36_500 * _DAY_MS,
+        description="Milliseconds from the begin of one such reading to the next; the first begins "
+        "a minute after the start. A day: rot is found long before a second disk has the same.",
+    )
+
     # The process.
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least severe level that is logged."

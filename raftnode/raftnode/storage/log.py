@@ -497,6 +497,11 @@ class Log:
                 self._dropped += self._segments
                 self._take_over(found)
 
+    @property
+    def active_path(self) -> Path:
+        """The segment that is being written."""
+        return self._segments[-1].file.path
+
     def check_identity(self) -> None:
         """Check that the active segment's name still leads to the open file (S4).
 

@@ -1,0 +1,42 @@
+"""What the node knows of its disk, for whoever asks: `storage` in `GET /v1/node`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftnode.api.model import StorageInfo
+
+DAMAGE_SHOWN = 5
+
+
+@dataclass(slots=True)
+class DiskState:
+    """Kept current by the watch of the disk and by the scrub.
+
+    Attributes:
+        free_bytes: at the last look; None: not looked yet.
+        size_bytes: of the disk, likewise.
+        low: less than the reserve is free (S30).
+        damage: what the last pass of the scrub found that no start can make again.
+        scrubbed_ms: when the last pass ended, Unix time; None: none has.
+    """
+
+    free_bytes: int | None = None
+    size_bytes: int | None = None
+    low: bool = False
+    damage: tuple[str, ...] = ()
+    scrubbed_ms: int | None = None
+
+    def usage(self, free_bytes: int, size_bytes: int) -> None:
+        """Take the last look at its room."""
+        self.free_bytes, self.size_bytes = free_bytes, size_bytes
+
+    def info(self) -> StorageInfo:
+        """As the API shows it."""
+        return StorageInfo(
+            free_bytes=self.free_bytes,
+            size_bytes=self.size_bytes,
+            low=self.low,
+            damage=self.damage[:DAMAGE_SHOWN],
+            scrubbed_ms=self.scrubbed_ms,
+        )

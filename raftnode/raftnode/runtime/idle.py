@@ -1,0 +1,28 @@
+"""Work that nobody waits for: its thread gets the processor and the disk when nobody else does."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import threading
+
+_IOPRIO_SET = {"x86_64": 251, "aarch64": 30}
+_WHO_PROCESS, _CLASS_IDLE, _CLASS_SHIFT = 1, 3, 13
+_NICE = 19
+
+
+def make_thread_idle() -> None:
+    """Give the calling thread the lowest priorities, as far as the system lets us.
+
+    The disk's priority means something to some I/O schedulers only; to the others the
+    rate limit of the work has to be enough.
+    """
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+    number = _IOPRIO_SET.get(platform.machine())
+    if number is not None:
+        with contextlib.suppress(OSError, AttributeError):
+            libc = ctypes.CDLL(None, use_errno=True)
+            libc.syscall(number, _WHO_PROCESS, 0, _CLASS_IDLE << _CLASS_SHIFT)

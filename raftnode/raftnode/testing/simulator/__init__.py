@@ -10,6 +10,7 @@ Everything random comes from one seed, so every run can be repeated:
 - `faults`: what goes wrong, within a budget that a majority survives;
 - `clients`: writers and an administrator who changes voters;
 - `invariants`: what must hold after each event;
+- `keyvalue`: what clients saw of keys, which must be linearizable;
 - `progress`: what must come to hold once faults end;
 - `world`: puts it together; `run`: one seed, many seeds, the summary.
 """

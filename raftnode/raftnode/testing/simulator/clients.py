@@ -50,21 +50,24 @@ class Writer:
         self.written += 1
         value = b"write-%d" % self.written
         self.outcomes[value] = "open"
+        call = self.world.keyvalue.wrote(self.written, value)
+
+        def ended(outcome: str, last: Offset = NO_OFFSET) -> None:
+            self.world.keyvalue.ended(call, outcome)
+            self._end(value, outcome, last)
 
         def answered(answer: Answer) -> None:
             if isinstance(answer, AppendAccepted):
                 last = answer.last_offset
-                node.writes.append(
-                    PendingWrite(last, lambda outcome: self._end(value, outcome, last))
-                )
+                node.writes.append(PendingWrite(last, lambda outcome: ended(outcome, last)))
             else:
                 unknown = isinstance(answer, Refused) and answer.outcome == "unknown"
-                self._end(value, "unknown" if unknown else "refused")
+                ended("unknown" if unknown else "refused")
 
         node.ask(lambda request_id: AppendRequested(request_id, value, 1), answered)
         return value
 
-    def _end(self, value: bytes, outcome: str, last: Offset = NO_OFFSET) -> None:
+    def _end(self, value: bytes, outcome: str, last: Offset) -> None:
         self.outcomes[value] = outcome
         if outcome == "acknowledged":
             self.world.acknowledged_now(value)
@@ -91,10 +94,14 @@ class Reader:
             self._describe(node, self.world.administrator.completed_end)
 
     def _read_from(self, node: SimNode, required: Offset) -> None:
+        keyvalue, life = self.world.keyvalue, node.life
+        key, call = keyvalue.reads_key(node)
+
         def answered(answer: Answer) -> None:
             if isinstance(answer, Confirmed):
                 self.answered += 1
                 self.world.checker.confirmed(node, answer.high_watermark, required)
+                keyvalue.confirmed(node, life, call, key, answer.high_watermark)
 
         node.ask(lambda request_id: ConfirmRequested(request_id, for_read=True), answered)
 

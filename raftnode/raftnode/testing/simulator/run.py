@@ -134,6 +134,7 @@ def _check_end(world: World, before: int) -> None:
         if node.disk.end != end:
             checker.fail("EventualReplication", f"{node.key} ends at {node.disk.end}, not {end}")
     _check_writes(world)
+    world.keyvalue.judge()
 
 
 def _check_writes(world: World) -> None:

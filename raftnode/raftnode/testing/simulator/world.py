@@ -18,6 +18,7 @@ from raftnode.testing.simulator.clients import Administrator, Reader, Writer
 from raftnode.testing.simulator.disk import SimDisk
 from raftnode.testing.simulator.faults import FaultPlan
 from raftnode.testing.simulator.invariants import Checker
+from raftnode.testing.simulator.keyvalue import KeyValueHistory
 from raftnode.testing.simulator.network import SimNetwork
 from raftnode.testing.simulator.node import SimNode
 from raftnode.testing.simulator.progress import ProgressLog
@@ -73,6 +74,7 @@ class World:
         ]
         listed = VoterSet.of(Voter(node.key) for node in self.nodes[:voters])
         self.latch = Latch(CLUSTER_ID, listed, raft_version)
+        self.keyvalue = KeyValueHistory(self)
         self.writer = Writer(self)
         self.administrator = Administrator(self, self._child())
         self.reader = Reader(self, self._child())

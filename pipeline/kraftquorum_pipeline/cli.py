@@ -14,7 +14,11 @@ from typing import Annotated
 import typer
 
 COMMANDS: dict[str, str] = {
+    "export": "kraftquorum_pipeline.commands.export",
     "audit": "kraftquorum_pipeline.commands.audit",
+    "count": "kraftquorum_pipeline.commands.count",
+    "report": "kraftquorum_pipeline.commands.report",
+    "study": "kraftquorum_pipeline.commands.study",
 }
 """Each command, and the module whose function `run` it is."""
 

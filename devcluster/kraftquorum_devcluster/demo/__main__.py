@@ -47,6 +47,7 @@ def main() -> int:
                 console,
                 began_s=began_s,
                 hold=arguments.hold,
+                spark=not arguments.no_spark,
             )
             return director.direct()
     except KeyboardInterrupt:
@@ -67,6 +68,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--hold", action="store_true", help="leave it running until Ctrl-C")
     parser.add_argument("--short", action="store_true", help="the same steps with less waiting")
+    parser.add_argument("--no-spark", action="store_true", help="leave out the pipeline")
     parser.add_argument("--out", type=Path, help="where to leave everything (build/demo)")
     parser.add_argument("--root", type=Path, default=Path(), help="the repository (here)")
     return parser.parse_args()

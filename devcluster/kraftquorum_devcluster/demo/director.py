@@ -49,15 +49,24 @@ class Director:
         console: Where people look.
         began_s: When the process began, by the monotonic clock.
         hold: Whether to leave everything running until a signal comes.
+        spark: Whether the pipeline is to run on what is left.
     """
 
     def __init__(
-        self, stage: Stage, plan: Plan, console: Console, *, began_s: float, hold: bool
+        self,
+        stage: Stage,
+        plan: Plan,
+        console: Console,
+        *,
+        began_s: float,
+        hold: bool,
+        spark: bool = False,
     ) -> None:
         self._stage = stage
         self._plan = plan
         self._began_s = began_s
         self._hold = hold
+        self._spark = spark
         self._scene = Scene()
         self._view = make_view(console, self._scene, self._clock)
         self._seconds = stage.seconds
@@ -75,7 +84,7 @@ class Director:
             DemoError, DevClusterError: It could not begin, or a step failed.
         """
         stage = self._stage
-        finale = Finale(stage, self._scene, self._view, self._clock)
+        finale = Finale(stage, self._scene, self._view, self._clock, self._spark)
         self._view.tell(f"kraftquorum demo, in {stage.places.shown(stage.places.out)}")
         stage.prepare()
         try:

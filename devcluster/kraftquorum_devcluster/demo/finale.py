@@ -1,12 +1,13 @@
 """After the last step: what is kept, what is written down, what is said at the end."""
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kraftquorum_devcluster.files import remove_tree
 
-from . import keeping, report, timeline
+from . import keeping, pipeline, report, timeline
 from .data import tzdata_version
 from .offline import Agreement, compare_logs, read_log
 from .readback import ReadBack
@@ -46,12 +47,17 @@ class Proof:
 
 @dataclass(slots=True)
 class Finale:
-    """Everything that comes after the script, whether it went well or not."""
+    """Everything that comes after the script, whether it went well or not.
+
+    Attributes:
+        spark: Whether the pipeline is to run on what is left.
+    """
 
     stage: Stage
     scene: Scene
     view: View
     clock: Callable[[], float]
+    spark: bool = False
 
     def save_evidence(self) -> None:
         """Keep what explains a failure and only the living cluster can tell; show its end."""
@@ -74,7 +80,9 @@ class Finale:
         places = self.stage.places
         keeping.keep_data(places.state, places.data)
         keeping.keep_logs(self.stage.cluster, places.logs)
-        keeping.keep_writes(self.scene.record.writes, places.out / "writes.jsonl")
+        zero_s = time.time() - self.clock()
+        keeping.keep_writes(self.scene.record.writes, places.out / "writes.jsonl", zero_s)
+        keeping.keep_events(self.scene.history.faults, places.out / "events.json", zero_s)
         remove_tree(places.state)
 
     def conclude(self, proof: Proof, *, held: bool) -> int:
@@ -91,11 +99,38 @@ class Finale:
         seconds = self.stage.seconds
         if not held:
             seconds["whole_demo"] = self.clock() - seconds.get("build", 0.0)
-        self._write_report(proof, agreement, ok=ok)
         for line in () if held else proof.lines():
             self.view.tell(line)
-        self._tell_end(agreement, ok=ok)
+        self._tell_files(agreement)
+        studied = self._study(proof)
+        ok = ok and studied.ok
+        self._write_report(proof, agreement, studied, ok=ok)
+        self._tell_end(ok=ok)
         return 0 if ok else 1
+
+    def _study(self, proof: Proof) -> pipeline.Outcome:
+        """Let the pipeline look at the files; its time is not the demo's."""
+        why_not = pipeline.reason_to_leave_out() if self.spark else ""
+        if not self.spark or why_not:
+            if why_not:
+                self.view.tell(f"\nThe pipeline is left out: {why_not}.")
+            return pipeline.Outcome(None, ok=True)
+        places = self.stage.places
+        self.view.tell("\nThe pipeline, on the files and the clients' account (Spark, a minute):\n")
+        material = pipeline.Material(
+            data=places.data,
+            writes=places.out / "writes.jsonl",
+            events=places.out / "events.json",
+            committed_end=proof.back.high_watermark,
+            name=self.stage.name,
+        )
+        log = places.logs / "pipeline.log"
+        studied = pipeline.run_pipeline(
+            material, places.out, log, places.pipeline_owner, self.view.tell
+        )
+        if studied.said:
+            self.view.tell(f"\nThe pipeline failed: {studied.said}\nmore in {places.shown(log)}")
+        return studied
 
     def _draw(self) -> None:
         history, record = self.scene.history, self.scene.record
@@ -110,7 +145,9 @@ class Finale:
             end_s,
         )
 
-    def _write_report(self, proof: Proof, agreement: Agreement, *, ok: bool) -> None:
+    def _write_report(
+        self, proof: Proof, agreement: Agreement, studied: pipeline.Outcome, *, ok: bool
+    ) -> None:
         found = report.make_report(
             ok=ok,
             verdict=proof.verdict,
@@ -125,13 +162,14 @@ class Finale:
                 "log_records": len(proof.back.log),
                 "keys": len(proof.back.kv),
                 "leader_kill": proof.leader_kill,
+                **({} if studied.figures is None else {"pipeline": studied.figures}),
             },
         )
         text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
         (self.stage.places.out / "report.json").write_text(text, encoding="utf-8")
 
-    def _tell_end(self, agreement: Agreement, *, ok: bool) -> None:
-        tell, places = self.view.tell, self.stage.places
+    def _tell_files(self, agreement: Agreement) -> None:
+        tell = self.view.tell
         tell("\nTimes:\n")
         for line in report.timing_lines(self.stage.seconds):
             tell(line)
@@ -142,11 +180,15 @@ class Finale:
             if agreement.ok
             else "\nThe replicas' files do not agree:\n  " + "\n  ".join(agreement.differences)
         )
+
+    def _tell_end(self, *, ok: bool) -> None:
+        tell, places = self.view.tell, self.stage.places
         tell("\nEvery promise was kept." if ok else "\nA PROMISE WAS BROKEN: see above.")
-        out = places.shown(places.out)
+        out, page = places.shown(places.out), places.out / "report.html"
         tell("\nLook next at\n")
         for path, what in (
             (f"{out}/timeline.png", "the run as a picture"),
+            *([(f"{out}/report.html", "its history, as the log tells it")] * page.exists()),
             (f"{out}/report.json", "all figures"),
             (f"{out}/data/", "each replica's directory as it ended"),
             (f"{out}/logs/", "what operator and nodes said"),

@@ -1,5 +1,6 @@
 """Puts what is left behind where people look for it: data, logs, the account of the writes."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterable
@@ -8,6 +9,7 @@ from pathlib import Path
 from kraftquorum_devcluster.cluster import DevCluster
 from kraftquorum_devcluster.errors import DevClusterError
 
+from .history import Fault
 from .record import Write
 from .stage import NAMESPACE
 
@@ -55,8 +57,14 @@ def keep_description(cluster: DevCluster, logs: Path) -> str:
     return parts[0]
 
 
-def keep_writes(writes: Iterable[Write], path: Path) -> None:
-    """Write the account down, a write a line; values by their beginning and length."""
+def keep_writes(writes: Iterable[Write], path: Path, zero_s: float) -> None:
+    """Write the account down, a write a line; values by beginning, length and hash.
+
+    Args:
+        writes: The account.
+        path: The file.
+        zero_s: When the demo's time was 0, seconds since 1970.
+    """
     with path.open("w", encoding="utf-8") as file:
         for write in writes:
             line = {
@@ -67,11 +75,27 @@ def keep_writes(writes: Iterable[Write], path: Path) -> None:
                 "value_bytes": len(write.value),
                 "started_s": round(write.started_s, 6),
                 "ended_s": None if write.ended_s is None else round(write.ended_s, 6),
+                "value_sha256": hashlib.sha256(write.value).hexdigest(),
+                "started_ms": _unix_ms(write.started_s, zero_s),
+                "ended_ms": None if write.ended_s is None else _unix_ms(write.ended_s, zero_s),
                 "outcome": write.outcome,
                 "offset": write.offset,
                 "reason": write.reason,
             }
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def keep_events(faults: Iterable[Fault], path: Path, zero_s: float) -> None:
+    """Write down what was done to the quorum, for the pipeline's report."""
+    events = [
+        {"at_ms": round(_unix_ms(one.at_s, zero_s)), "title": one.title, "violent": one.violent}
+        for one in faults
+    ]
+    path.write_text(json.dumps(events, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _unix_ms(at_s: float, zero_s: float) -> float:
+    return round((zero_s + at_s) * 1000, 3)
 
 
 def tail(path: Path, lines: int) -> str:

@@ -27,7 +27,10 @@ from .errors import SetupError
 from .processes import OperatorProcess
 
 NAMESPACE = "default"
-LEFT_BEHIND = ("state", "data", "logs", "report.json", "writes.jsonl", "timeline.png", "env")
+LEFT_BEHIND = (
+    *("state", "data", "logs", "report.json", "writes.jsonl", "timeline.png", "env"),
+    *("events.json", "pipeline", "report.html"),
+)
 _METRICS_PORT = 9180
 _FIRST_ENDPOINTS = 3
 _PROBE_ADDRESS = "127.76.0.1"
@@ -66,6 +69,11 @@ class Places:
     def owner(self) -> str:
         """Mark on the operator's process."""
         return f"{self.out}/operator"
+
+    @property
+    def pipeline_owner(self) -> str:
+        """Mark on the pipeline's processes."""
+        return f"{self.out}/pipeline"
 
     @staticmethod
     def shown(path: Path) -> Path:
@@ -155,6 +163,7 @@ class Stage:
         body = yaml.safe_load(self.places.manifest.read_text(encoding="utf-8"))
         self.name, self.wanted = body["metadata"]["name"], body["spec"]["voters"]
         kill_owned(self.places.owner)
+        kill_owned(self.places.pipeline_owner)
         self.cluster.stop()
         for left in LEFT_BEHIND:
             remove_tree(self.places.out / left)

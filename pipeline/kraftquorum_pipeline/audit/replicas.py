@@ -7,9 +7,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
+from kraftquorum_pipeline.errors import OptionError
 from raftnode.core.state import QuorumState
 from raftnode.core.types import ReplicaKey
-from raftnode.errors import ConfigurationError, RaftnodeError
+from raftnode.errors import RaftnodeError
 from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
 from raftnode.storage.epochs import read_epochs
 from raftnode.storage.files import Files
@@ -83,19 +84,19 @@ def find_replicas(paths: list[Path]) -> list[Replica]:
     """Find the replicas that paths name: data directories, or folders that hold some.
 
     Raises:
-        ConfigurationError: a path holds none, or two replicas have one name.
+        OptionError: a path holds none, or two replicas have one name.
     """
     files = Files()
     roots: list[Path] = []
     for path in paths:
         if not path.is_dir():
-            raise ConfigurationError(f"{path} is no directory; name replicas' data directories")
+            raise OptionError(f"{path} is no directory; name replicas' data directories")
         if _is_replica(path):
             roots.append(path)
             continue
         inner = [one for one in sorted(path.iterdir()) if one.is_dir() and _is_replica(one)]
         if not inner:
-            raise ConfigurationError(
+            raise OptionError(
                 f"{path} is no replica's data directory ({LOG_DIRECTORY} is missing), "
                 "and holds none"
             )
@@ -104,7 +105,7 @@ def find_replicas(paths: list[Path]) -> list[Replica]:
     if len(set(names)) != len(names):
         names = [str(root) for root in roots]
     if len(set(names)) != len(names):
-        raise ConfigurationError("a directory is named twice: " + ", ".join(sorted(names)))
+        raise OptionError("a directory is named twice: " + ", ".join(sorted(names)))
     return [_read(files, name, root) for name, root in zip(names, roots, strict=True)]
 
 

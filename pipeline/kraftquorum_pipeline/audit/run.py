@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kraftquorum_pipeline.errors import SourceError
+from raftnode.errors import RaftnodeError
+
 from .committed import Holding, check_committed, committed_end
 from .continuity import Extent, measure
 from .details import CHUNKS_MAX, read_batches, with_others
@@ -46,8 +49,15 @@ class Audit:
         """Do everything.
 
         Raises:
-            FileOperationError: the disk refuses to read.
+            SourceError: a file cannot be read at all.
         """
+        try:
+            return self._run()
+        except RaftnodeError as error:
+            paths = ", ".join(str(replica.path) for replica in self.replicas)
+            raise SourceError(paths, str(error)) from error
+
+    def _run(self) -> Verdict:
         verdict = self.verdict
         for replica in self.replicas:
             verdict.add(replica.findings)
@@ -275,6 +285,7 @@ class Audit:
         for replica in self.replicas:
             extent = self.extents[replica.name]
             described: dict[str, Any] = {
+                "cluster_id": replica.cluster_id,
                 "replica": None if replica.key is None else str(replica.key),
                 "voter": str(replica.key) in voters,
                 "path": str(replica.path),

@@ -14,9 +14,8 @@ from kraftquorum_pipeline.audit.findings import Verdict
 from kraftquorum_pipeline.audit.render import verdict_lines
 from kraftquorum_pipeline.audit.replicas import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
+from kraftquorum_pipeline.commands.common import Master, reporting, say
 from kraftquorum_pipeline.errors import PipelineExitCode
-
-from .reporting import reporting, say
 
 Paths = Annotated[
     list[Path],
@@ -44,10 +43,7 @@ def run(
         Path | None,
         typer.Option("--json", metavar="FILE", help="Write the verdict as JSON, `-` to print it."),
     ] = None,
-    master: Annotated[
-        str | None,
-        typer.Option(help="Spark's master. Default: the submission's, else this machine."),
-    ] = None,
+    master: Master = None,
     local: Annotated[
         bool, typer.Option("--local", help="Read in this process, without Spark and Java.")
     ] = False,

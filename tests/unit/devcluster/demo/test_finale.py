@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kraftquorum_devcluster.demo import pipeline
 from kraftquorum_devcluster.demo.finale import Finale, Proof
 from kraftquorum_devcluster.demo.history import Act, Span
 from kraftquorum_devcluster.demo.readback import ReadBack
@@ -117,3 +118,29 @@ def test_keeping_moves_data_out_and_removes_the_clusters_state(finale, tmp_path)
     assert (tmp_path / "data" / "demo-3").is_dir()
     assert (tmp_path / "logs" / "cluster" / "etcd.log").read_text() == "hello"
     assert (tmp_path / "writes.jsonl").read_text().count("\n") == 1
+
+
+def test_what_the_pipeline_found_is_part_of_the_report_and_of_the_outcome(
+    finale, tmp_path, monkeypatch
+):
+    figures = {"rows": 2, "missing": 1, "duplicated": 0, "audit": "ok", "seconds": 9.5}
+    outcome = pipeline.Outcome(figures, ok=False)
+    asked = []
+    monkeypatch.setattr(pipeline, "reason_to_leave_out", lambda: "")
+    monkeypatch.setattr(pipeline, "run_pipeline", lambda *given: asked.append(given) or outcome)
+    finale.spark = True
+    assert finale.conclude(proof(acknowledged=2), held=False) == 1
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert (report["ok"], report["pipeline"]) == (False, figures)
+    assert report["seconds"]["whole_demo"] == 12.0  # its time is apart
+    [(material, *_)] = asked
+    assert (material.data, material.committed_end) == (tmp_path / "data", 2)
+
+
+@pytest.mark.parametrize("spark", [True, False])
+def test_a_pipeline_that_is_left_out_changes_nothing(finale, tmp_path, monkeypatch, spark):
+    monkeypatch.setattr(pipeline, "reason_to_leave_out", lambda: "there is no Java")
+    finale.spark = spark
+    assert finale.conclude(proof(acknowledged=2), held=False) == 0
+    assert ("The pipeline is left out: there is no Java." in finale.view.text) == spark
+    assert "pipeline" not in json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))

@@ -1,8 +1,10 @@
 """What is moved to where people look for it."""
 
+import hashlib
 import json
 
-from kraftquorum_devcluster.demo.keeping import keep_data, keep_writes, tail
+from kraftquorum_devcluster.demo.history import Fault
+from kraftquorum_devcluster.demo.keeping import keep_data, keep_events, keep_writes, tail
 from kraftquorum_devcluster.demo.record import Record
 
 
@@ -26,7 +28,7 @@ def test_the_account_is_a_line_for_each_write(tmp_path):
     record.acknowledge(record.begin("load0", "Europe/Berlin", b"TZif2\x00\xff", 1.0), 7, 1.25)
     record.lose_sight(record.begin("w0", None, b"w0 0000001 noise", 2.0), "cut", 2.5)
     path = tmp_path / "writes.jsonl"
-    keep_writes(record.writes, path)
+    keep_writes(record.writes, path, 1000.0)
     first, second = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     assert (first["key"], first["offset"], first["outcome"]) == (
         "Europe/Berlin",
@@ -34,6 +36,17 @@ def test_the_account_is_a_line_for_each_write(tmp_path):
         "acknowledged",
     )
     assert (second["key"], second["outcome"], second["reason"]) == (None, "unknown", "cut")
+    # As the pipeline reads it: times since 1970, and what identifies a value.
+    assert (first["started_ms"], first["ended_ms"]) == (1_001_000.0, 1_001_250.0)
+    assert first["value_sha256"] == hashlib.sha256(b"TZif2\x00\xff").hexdigest()
+
+
+def test_what_was_done_is_kept_with_its_time_of_day(tmp_path):
+    path = tmp_path / "events.json"
+    keep_events([Fault(1.5, "disk wiped", violent=True)], path, 1000.0)
+    assert json.loads(path.read_text()) == [
+        {"at_ms": 1_001_500, "title": "disk wiped", "violent": True}
+    ]
 
 
 def test_the_end_of_a_file_that_is_not_there_is_empty(tmp_path):

@@ -1,0 +1,69 @@
+"""`kraftquorum-pipeline count`: an export against a client's own account of its writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
+
+from kraftquorum_pipeline.commands.common import AsJson, Master, print_json, reporting
+from kraftquorum_pipeline.errors import OptionError, PipelineExitCode
+from kraftquorum_pipeline.jobs.count import Counted, count
+from kraftquorum_pipeline.report.gather import clusters, read_export
+from kraftquorum_pipeline.session import spark_session
+
+
+def run(
+    export: Annotated[
+        str, typer.Argument(metavar="EXPORT", help="The directory that `export` wrote to.")
+    ],
+    writes: Annotated[
+        Path, typer.Option(help="The account: a JSON object a line (docs/howto/audit.md).")
+    ],
+    *,
+    cluster_id: Annotated[
+        str | None, typer.Option(help="Which cluster, where the export holds several.")
+    ] = None,
+    master: Master = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count what is missing and what is there twice.
+
+    The account must be of the only client that wrote. Ends with 8 if anything is missing or
+    there twice.
+    """
+    with reporting():
+        session = spark_session("kraftquorum count", master=master)
+        try:
+            table = read_export(session, export)
+            there = clusters(table)
+            chosen = cluster_id or there[0]
+            if chosen not in there or (cluster_id is None and len(there) > 1):
+                raise OptionError(f"--cluster-id: {export} holds {', '.join(there)}; name one")
+            counted = count(session, table.where(F.col("cluster_id") == chosen), writes)
+        finally:
+            session.stop()
+    if as_json:
+        print_json(counted.as_json())
+    else:
+        for line in count_lines(counted):
+            typer.echo(line)
+    raise typer.Exit(int(PipelineExitCode.OK if counted.ok else PipelineExitCode.DIVERGED))
+
+
+def count_lines(counted: Counted) -> list[str]:
+    """For people."""
+    head = (
+        f"{counted.rows} rows, {counted.records} of them clients' records; "
+        f"{counted.acknowledged} acknowledged writes in the account"
+    )
+    return [
+        head,
+        f"  {counted.missing:>8}  missing",
+        f"  {counted.duplicated:>8}  there twice",
+        f"  {counted.unexpected:>8}  that nobody wrote",
+        f"  {counted.unknown_found:>8}  of unknown outcome that turned out to be there",
+        *(f"    missing: {example}" for example in counted.examples),
+    ]

@@ -1,0 +1,150 @@
+"""`kraftquorum-pipeline report`: the history of quorums as one page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from pyspark.sql import SparkSession
+
+from kraftquorum_pipeline.commands.common import Master, reporting, say
+from kraftquorum_pipeline.errors import OptionError
+from kraftquorum_pipeline.report.gather import Sources, clusters, gather, read_export
+from kraftquorum_pipeline.report.page import render
+from kraftquorum_pipeline.session import spark_session
+
+_ONE = "[CLUSTER=]FILE"
+
+
+def run(
+    exports: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="EXPORT…",
+            help="Directories that `export` wrote to: all quorums in them, a section each.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", help="The page.")],
+    *,
+    title: Annotated[str, typer.Option(help="Of the page.")] = "History of Raft quorums",
+    name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CLUSTER=NAME", help="What a quorum is called.", show_default=False),
+    ] = None,
+    audit: Annotated[
+        list[str] | None,
+        typer.Option(metavar=_ONE, help="What `audit --json` wrote.", show_default=False),
+    ] = None,
+    writes: Annotated[
+        list[str] | None,
+        typer.Option(metavar=_ONE, help="A client's account, for the latency.", show_default=False),
+    ] = None,
+    events: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar=_ONE,
+            help="What was done to the quorum: a JSON list of `at_ms`, `title`, `violent`.",
+            show_default=False,
+        ),
+    ] = None,
+    master: Master = None,
+) -> None:
+    """Draw writes, latency, leaders, voters, repairs and sizes into one HTML page.
+
+    The page has everything in it and loads nothing. CLUSTER= may be left out where there is
+    one quorum.
+    """
+    with reporting():
+        session = spark_session("kraftquorum report", master=master)
+        try:
+            sources = {
+                "name": name or [],
+                "audit": audit or [],
+                "writes": writes or [],
+                "events": events or [],
+            }
+            write_report(session, exports, output, title=title, given=sources)
+        finally:
+            session.stop()
+    typer.echo(str(output))
+
+
+def write_report(
+    session: SparkSession,
+    exports: Sequence[str],
+    output: Path,
+    *,
+    title: str,
+    given: Mapping[str, Sequence[str]],
+    count: dict[str, Any] | None = None,
+) -> None:
+    """Write the page.
+
+    Args:
+        session: Spark's.
+        exports: directories of exports.
+        output: the page.
+        title: of it.
+        given: `name`, `audit`, `writes` and `events` as `[CLUSTER=]value`.
+        count: what `count` found of the only quorum.
+
+    Raises:
+        OptionError: a file is not what it should be, or of a cluster that is not there.
+    """
+    tables = [read_export(session, export) for export in exports]
+    found = [(table, cluster) for table in tables for cluster in clusters(table)]
+    there = [cluster for _, cluster in found]
+    values = {kind: _by_cluster(kind, texts, there) for kind, texts in given.items()}
+    quorums = []
+    for table, cluster in found:
+        say(f"gathering the figures of {values['name'].get(cluster, cluster)}")
+        sources = Sources(
+            values["name"].get(cluster),
+            _read_json(values["audit"].get(cluster)),
+            count,
+            _path(values["writes"].get(cluster)),
+            _path(values["events"].get(cluster)),
+        )
+        quorums.append(gather(session, table, cluster, sources))
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    page = render(quorums, title=title, made=made, version=version("kraftquorum"))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(page, encoding="utf-8")
+
+
+def _by_cluster(kind: str, texts: Sequence[str], there: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        cluster, equals, value = text.partition("=")
+        if equals and cluster in there:
+            found[cluster] = value
+        elif len(there) == 1 and not (equals and kind == "name"):
+            found[there[0]] = text
+        else:
+            raise OptionError(
+                f"--{kind} {text!r}: begin with the cluster's id and `=`; there are "
+                f"{', '.join(there) or 'none'}"
+            )
+    return found
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def _read_json(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        found = json.loads(Path(text).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise OptionError(f"{text} is no verdict of an audit: {error}") from None
+    if not isinstance(found, dict) or "verdict" not in found:
+        raise OptionError(f"{text} is no verdict of an audit")
+    return cast("dict[str, Any]", found)

@@ -1,0 +1,152 @@
+"""`kraftquorum-pipeline study`: everything about one quorum, in one Spark session."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pyspark.sql import SparkSession
+
+from kraftquorum_pipeline.audit.findings import Verdict
+from kraftquorum_pipeline.audit.render import verdict_lines
+from kraftquorum_pipeline.audit.replicas import find_replicas
+from kraftquorum_pipeline.audit.run import Audit
+from kraftquorum_pipeline.audit.spark import SparkEngine
+from kraftquorum_pipeline.commands.common import Master, reporting, say
+from kraftquorum_pipeline.commands.count import count_lines
+from kraftquorum_pipeline.commands.report import write_report
+from kraftquorum_pipeline.errors import PipelineExitCode
+from kraftquorum_pipeline.jobs.count import Counted, count
+from kraftquorum_pipeline.jobs.export import export
+from kraftquorum_pipeline.report.gather import read_export
+from kraftquorum_pipeline.session import spark_session
+
+
+def run(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH", help="A directory that holds the data directories of all replicas."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", help="Where everything goes.")],
+    *,
+    name: Annotated[str, typer.Option(help="Of the quorum, for people.")] = "quorum",
+    committed_end: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="OFFSET", help="As for `audit`."),
+    ] = None,
+    writes: Annotated[
+        Path | None, typer.Option(help="The client's account, as for `count`.")
+    ] = None,
+    events: Annotated[
+        Path | None, typer.Option(help="What was done to the quorum, as for `report`.")
+    ] = None,
+    master: Master = None,
+) -> None:
+    """Export the log, make its history, audit the replicas, count, and draw the report.
+
+    Leaves `log/`, `history/`, `audit.json`, `report.html` and `summary.json`. Ends with 8 if
+    the replicas do not agree or a write is missing or there twice.
+    """
+    with reporting():
+        study = Study(path, output, name, committed_end, writes, events)
+        summary = study.run(master)
+    typer.echo(f"\n{output / 'report.html'}")
+    raise typer.Exit(int(PipelineExitCode.OK if summary["ok"] else PipelineExitCode.DIVERGED))
+
+
+@dataclass(slots=True)
+class Study:
+    """One run over one quorum."""
+
+    path: Path
+    output: Path
+    name: str
+    committed_end: int | None
+    writes: Path | None
+    events: Path | None
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+    def run(self, master: str | None = None) -> dict[str, Any]:
+        """Do everything; returns the summary, which also stands in `summary.json`.
+
+        Raises:
+            PipelineError: as the jobs say.
+        """
+        self.output.mkdir(parents=True, exist_ok=True)
+        say("starting Spark")
+        with self._timed("start"):
+            session = spark_session("kraftquorum study", master=master)
+        try:
+            return self._run(session)
+        finally:
+            session.stop()
+
+    def _run(self, session: SparkSession) -> dict[str, Any]:
+        log = str((self.output / "log").absolute())
+        say(f"exporting the log of {self.path}")
+        with self._timed("export"):
+            export(session, {"path": str(self.path.absolute())}, log)
+        table = read_export(session, log)
+        verdict = self._audit(session)
+        counted: Counted | None = None
+        if self.writes is not None:
+            say(f"counting the export against {self.writes}")
+            with self._timed("count"):
+                counted = count(session, table, self.writes)
+            for line in count_lines(counted):
+                typer.echo(line)
+        self._report(session, log, counted)
+        summary = {
+            "ok": verdict.word == "ok" and (counted is None or counted.ok),
+            "rows": table.count() if counted is None else counted.rows,
+            **({} if counted is None else counted.as_json()),
+            "audit": verdict.word,
+            "findings": sum(verdict.counts.values()),
+            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+        }
+        _write_json(self.output / "summary.json", summary)
+        return summary
+
+    def _audit(self, session: SparkSession) -> Verdict:
+        with self._timed("audit"):
+            engine = SparkEngine(session)
+            verdict = Audit(find_replicas([self.path]), engine, self.committed_end, say).run()
+        _write_json(self.output / "audit.json", verdict.as_json())
+        for line in verdict_lines(verdict):
+            typer.echo(line)
+        return verdict
+
+    def _report(self, session: SparkSession, log: str, counted: Counted | None) -> None:
+        given = {
+            "name": [self.name],
+            "audit": [str(self.output / "audit.json")],
+            "writes": [] if self.writes is None else [str(self.writes)],
+            "events": [] if self.events is None else [str(self.events)],
+        }
+        with self._timed("report"):
+            write_report(
+                session,
+                [log],
+                self.output / "report.html",
+                title=f"The history of {self.name}",
+                given=given,
+                count=None if counted is None else counted.as_json(),
+            )
+
+    @contextmanager
+    def _timed(self, job: str) -> Generator[None]:
+        began = time.monotonic()
+        yield
+        self.seconds[job] = time.monotonic() - began
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

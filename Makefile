@@ -43,14 +43,18 @@ $(SPARK_READY): $(READY) requirements/pipeline.txt
 
 venv: $(READY) ## Install the locked dependencies into .venv
 
-demo: $(READY) ## Show the whole promise on this machine (HOLD=1 leaves it running, SHORT=1 is quicker)
-	@$(BIN)/python -m kraftquorum_devcluster.demo $(if $(HOLD),--hold) $(if $(SHORT),--short)
+# The demo's end needs Spark, which needs Java; without it the demo says so and leaves it out.
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,$(shell command -v java))
+DEMO_SPARK := $(if $(filter 0,$(SPARK)),,$(if $(JAVA),$(SPARK_READY)))
+
+demo: $(READY) $(DEMO_SPARK) ## Show the whole promise on this machine (HOLD=1 leaves it running, SHORT=1 is quicker, SPARK=0 leaves out the pipeline)
+	@$(BIN)/python -m kraftquorum_devcluster.demo $(if $(HOLD),--hold) $(if $(SHORT),--short) $(if $(filter 0,$(SPARK)),--no-spark)
 
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
 	@$(BIN)/devcluster build
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka and not spark and not prometheus" -q
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not extended and not chart and not image and not prometheus" -q
-	@$(MAKE) --no-print-directory demo SHORT=1
+	@$(MAKE) --no-print-directory demo SHORT=1 SPARK=0
 
 extended: $(READY) ## Run the longer tests on clusters of the process node: rolls, restores, bad clusters, contract
 	@$(BIN)/devcluster build

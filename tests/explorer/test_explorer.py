@@ -9,13 +9,14 @@ import pytest
 from raftnode.core import changing, election, leading
 from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
+from raftnode.core.roles import Prospective, Unattached
 from raftnode.core.types import Epoch, Offset
 from raftnode.testing.explorer.bounds import PRESETS, Bounds
 from raftnode.testing.explorer.local import Volume
 from raftnode.testing.explorer.search import Search, explore
-from raftnode.testing.explorer.snapshot import copied, frozen
+from raftnode.testing.explorer.snapshot import NOW_MS, copied, copy_of, frozen
 from raftnode.testing.explorer.trace import label, replay
-from raftnode.testing.explorer.world import World
+from raftnode.testing.explorer.world import State, World
 from raftnode.testing.mutation import taken_out
 
 
@@ -204,3 +205,30 @@ def test_a_crash_may_leave_any_part_of_what_was_not_synced():
     left = [volume.log for volume in truncated.after_crash()]
     assert left == [(first,), (first, second, third), (first, other)]
     assert all(volume.durable == volume.log for volume in truncated.after_crash())
+
+
+@pytest.mark.rule("S31")
+def test_a_called_observer_stands_and_is_released_again():
+    """An observer's election timer fires only while it is called; and the call may end."""
+    world = World(Bounds(voters=2, replacement=True, joined=True, elections=3))
+    state, observer = world.first(), 2
+    assert "2 election" not in labels(world, state)
+    core = copy_of(world.local(state, observer).core)
+    core.replica.called_until_ms = NOW_MS + 1000
+    called = world.locals.intern(observer, world.local(state, observer).volume, core)
+    state = state._replace(locals=(*state.locals[:observer], called.number))
+    stands = next(a for a in world.actions(state) if label(world, state, a) == "2 election")
+    state = world.apply(state, stands)
+    assert isinstance(world.local(state, observer).replica.role, Prospective)
+    released = "2 election and nobody calls it any more"
+    assert {"2 election", released} <= labels(world, state)
+    # It has given up asking; its next timer finds that nobody needs it any more.
+    for wanted in ("2 election", released):
+        chosen = next(a for a in world.actions(state) if label(world, state, a) == wanted)
+        state = world.apply(state, chosen)
+    assert isinstance(world.local(state, observer).replica.role, Unattached)
+    assert "2 election" not in labels(world, state)
+
+
+def labels(world: World, state: State) -> set[str]:
+    return {label(world, state, action) for action in world.actions(state)}

@@ -115,6 +115,8 @@ def abstract_time(replica: Replica) -> None:
     Also what is only counted to choose a wait, and when things were, for reports.
     """
     replica.log.truncations = 0  # a flush is one step here, so no truncation comes between
+    if replica.called_until_ms:
+        replica.called_until_ms = _later(replica.called_until_ms)
     role = replica.role
     match role:
         case Unattached() | Resigned() | Follower():
@@ -156,6 +158,12 @@ def due_election(replica: Replica) -> None:
                 role.retry_at_ms = NOW_MS
         case _:
             pass
+
+
+def due_election_released(replica: Replica) -> None:
+    """The same, and nobody has called this replica for too long (S31)."""
+    replica.called_until_ms = 0
+    due_election(replica)
 
 
 def due_fetch(replica: Replica) -> None:

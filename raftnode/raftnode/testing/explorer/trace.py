@@ -38,6 +38,8 @@ def label(world: World, state: State, action: Action) -> str:
             return f"{who} {action.detail}"
         case "unanswered" if action.variant:
             return f"{who} {action.variant} to {action.detail}"
+        case "election" if action.variant == "released":
+            return f"{who} and nobody calls it any more"
         case _:
             return who
 

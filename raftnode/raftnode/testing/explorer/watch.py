@@ -17,7 +17,7 @@ from raftnode.core.effects import (
     PersistQuorumState,
 )
 from raftnode.core.raft import RaftCore
-from raftnode.core.records import Batch
+from raftnode.core.records import Batch, RaftVersion
 from raftnode.core.types import Epoch, ReplicaKey
 from raftnode.testing.explorer.local import Local, Step, carry_out
 from raftnode.testing.simulator.disk import SimDisk
@@ -44,7 +44,11 @@ def checker_of(
     locals_: list[Local], acting: Local, leaders: Leaders, committed: tuple[Batch, ...]
 ) -> Checker:
     """A checker that has watched a run up to a world, as far as it matters from there."""
-    checker = Checker(leaders=dict(leaders), committed_log=list(committed))
+    checker = Checker(
+        leaders=dict(leaders),
+        committed_log=list(committed),
+        raft_version=_raft_version(committed),
+    )
     for local in locals_:
         checker.flushed[local.key] = {id(batch) for batch in local.volume.durable}
         _learn(checker, local.volume.log)
@@ -58,6 +62,17 @@ def checker_of(
         replica = acting.core.replica
         checker.marks[(acting.key, LIFE)] = (replica.high_watermark, replica.applicable)
     return checker
+
+
+def _raft_version(committed: tuple[Batch, ...]) -> int:
+    """What the last committed record of it says."""
+    versions = [
+        control.version
+        for batch in committed
+        for control in batch.control
+        if isinstance(control, RaftVersion)
+    ]
+    return versions[-1] if versions else 0
 
 
 def _learn(checker: Checker, log: tuple[Batch, ...]) -> None:

@@ -53,6 +53,7 @@ from raftnode.testing.explorer.snapshot import (
     NOW_MS,
     due_begins,
     due_election,
+    due_election_released,
     due_fetch,
     leader_not_fresh,
     majority_silent,
@@ -237,6 +238,8 @@ class World:
             yield from self._leader_actions(state, local, role, left)
         elif left["elections"] and self._may_stand(local) and _may(self.bounds.standing, index):
             yield Action("election", index)
+            if replica.is_called and isinstance(role, Prospective):
+                yield Action("election", index, variant="released")
         if left["crashes"] and _may(self.bounds.crashing, index):
             for at in range(len(local.volume.after_crash())):
                 yield Action("crash", index, at)
@@ -245,7 +248,7 @@ class World:
         replica = local.replica
         match replica.role:
             case Unattached() | Follower() | Resigned():
-                return replica.may_stand
+                return replica.may_stand or replica.is_called
             case Prospective() | Candidate():
                 return True
             case _:
@@ -380,7 +383,8 @@ class World:
             case "flush":
                 return Stimulus(LogFlushed(replica.log.end, 0), flush=True)
             case "election":
-                return Stimulus(TICK, due_election)
+                released = action.variant == "released"
+                return Stimulus(TICK, due_election_released if released else due_election)
             case "resign":
                 return Stimulus(TICK, majority_silent)
             case "fetch":

@@ -14,6 +14,7 @@ from raftnode.core.records import (
     LeaderChange,
     RaftVersion,
     RemoveVoter,
+    TargetVoters,
 )
 from raftnode.core.types import ReplicaKey, format_directory_id
 
@@ -63,6 +64,8 @@ def control_fields(control: ControlRecord) -> dict[str, object]:
             return {"version": control.version}
         case FormationCompleted():
             return {}
+        case TargetVoters(voters):
+            return {"target_voters": [_replica(voter.key) for voter in voters]}
         case _:
             assert_never(control)
 

@@ -91,6 +91,13 @@ ERRORS: dict[str, ErrorKind] = {
         "The deadline passed while the change waited for a guard (the message names it); its "
         "record was not appended and never will be.",
     ),
+    # Reassignment (P33 to P35, S15).
+    "REASSIGNMENT_PENDING": ErrorKind(
+        409, "The leader is reassigning the voters; replace that target or take it back first."
+    ),
+    "AMBIGUOUS_VOTER": ErrorKind(
+        409, "A target's id is that of two replicas, or stands in the target twice."
+    ),
     # raft.version (P54, P56).
     "UNSUPPORTED_VERSION": ErrorKind(
         409,

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
+from raftnode.core.events import Target
 from raftnode.core.types import (
     Endpoint,
     NodeId,
@@ -182,6 +183,17 @@ class PendingChange(ApiModel):
     waiting_for: str
 
 
+class ReassignmentInfo(ApiModel):
+    """A reassignment under way: the leader goes towards `target_voters` step by step (P34)."""
+
+    record: VoterRecord
+    """The record that the target comes from."""
+    committed: bool
+    """Whether the target is for good, until it is reached, replaced or taken back."""
+    waiting_for: str
+    """What the next step waits for; empty: nothing."""
+
+
 class QuorumInfo(ApiModel):
     """`GET /v1/quorum`: DescribeQuorum, answered by the leader (P26, S11)."""
 
@@ -197,6 +209,11 @@ class QuorumInfo(ApiModel):
     voter_record_committed: bool
     observers: tuple[ReplicaProgress, ...]
     pending_change: PendingChange | None
+    target_voters: tuple[ReplicaProgress, ...] = ()
+    """What a reassignment is to lead to; empty: there is none (P34)."""
+    reassignment: ReassignmentInfo | None = None
+    assignment_record: VoterRecord | None = None
+    """The newest record of who votes or is to vote: a reassignment's `expected`."""
     raft_version: int = 2
     """The version in force: 0 static voters, 1 fixed ids, 2 any voters (P54)."""
     raft_version_committed: bool = True
@@ -256,6 +273,49 @@ class VoterChanged(ApiModel):
 
     voter_record: VoterRecord
     voters: tuple[Replica, ...]
+
+
+class TargetSpec(ApiModel):
+    """A replica of a reassignment's target."""
+
+    node_id: NodeIdNumber
+    directory_id: DirectoryIdText | None = None
+    """None: the only replica of that id that votes or fetches; it is pinned at once (S15)."""
+    endpoint: EndpointText | None = None
+    """Where it listens for its peers; None: as it said."""
+
+    @property
+    def target(self) -> Target:
+        """The target that this names."""
+        return Target(
+            NodeId(self.node_id),
+            parse_directory_id(self.directory_id) if self.directory_id else None,
+            Endpoint.parse(self.endpoint) if self.endpoint else None,
+        )
+
+
+class ReassignRequest(ApiModel):
+    """`POST /v1/quorum/reassignment`: the voters that are to be (P33), by compare-and-set (S11)."""
+
+    targets: tuple[TargetSpec, ...] = Field(min_length=1, max_length=9)
+    expected: VoterRecord
+    """`assignment_record` of the quorum as it was when the target was decided on."""
+    timeout_ms: TimeoutMs = 10_000
+
+
+class CancelReassignmentRequest(ApiModel):
+    """`POST /v1/quorum/reassignment/cancel`: leave the voters as they are now (P35)."""
+
+    expected: VoterRecord | None = None
+    """None: whatever the target is."""
+    timeout_ms: TimeoutMs = 10_000
+
+
+class ReassignmentAccepted(ApiModel):
+    """The target is committed; the leader goes on in the background. Watch `target_voters`."""
+
+    target_voters: tuple[Replica, ...]
+    """With their UUIDs; empty: reached already, or taken back."""
 
 
 class UpgradeRequest(ApiModel):

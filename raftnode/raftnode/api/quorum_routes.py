@@ -7,11 +7,14 @@ from aiohttp import web
 from raftnode.api.http import Route, json_response, read_json, read_query
 from raftnode.api.model import (
     AddVoterRequest,
+    CancelReassignmentRequest,
     FormRequest,
     JoinRequest,
     NodeInfo,
     QuorumInfo,
     RaftVersionInfo,
+    ReassignmentAccepted,
+    ReassignRequest,
     RemoveVoterRequest,
     ResignRequest,
     UpgradeRequest,
@@ -49,6 +52,14 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
     async def remove_voter(request: web.Request) -> web.StreamResponse:
         body = await read_json(request, RemoveVoterRequest, max_bytes=_BODY_MAX_BYTES)
         return json_response(await service.remove_voter(body))
+
+    async def reassign(request: web.Request) -> web.StreamResponse:
+        body = await read_json(request, ReassignRequest, max_bytes=_BODY_MAX_BYTES)
+        return json_response(await service.reassign(body))
+
+    async def cancel_reassignment(request: web.Request) -> web.StreamResponse:
+        body = await read_json(request, CancelReassignmentRequest, max_bytes=_BODY_MAX_BYTES)
+        return json_response(await service.reassign(body))
 
     async def upgrade(request: web.Request) -> web.StreamResponse:
         body = await read_json(request, UpgradeRequest, max_bytes=_BODY_MAX_BYTES)
@@ -91,6 +102,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
                 "NOT_AN_OBSERVER",
                 "UNSUPPORTED_VERSION",
                 "NOT_CONFIGURED",
+                "REASSIGNMENT_PENDING",
             ),
         ),
         Route(
@@ -107,7 +119,34 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
                 "LAST_VOTER",
                 "UNSUPPORTED_VERSION",
                 "LAST_OF_ITS_ID",
+                "REASSIGNMENT_PENDING",
             ),
+        ),
+        Route(
+            "POST",
+            "/v1/quorum/reassignment",
+            reassign,
+            "reassign",
+            "Ask for other voters; answers once the target is committed, and the leader goes "
+            "towards it step by step (P33, P34).",
+            json_body=ReassignRequest,
+            response=ReassignmentAccepted,
+            errors=(
+                *_CHANGE_ERRORS,
+                "UNSUPPORTED_VERSION",
+                "NOT_AN_OBSERVER",
+                "AMBIGUOUS_VOTER",
+            ),
+        ),
+        Route(
+            "POST",
+            "/v1/quorum/reassignment/cancel",
+            cancel_reassignment,
+            "cancelReassignment",
+            "Take a reassignment back: the voters stay as they are now (P35).",
+            json_body=CancelReassignmentRequest,
+            response=ReassignmentAccepted,
+            errors=(*_CHANGE_ERRORS, "UNSUPPORTED_VERSION"),
         ),
         Route(
             "POST",

@@ -21,11 +21,14 @@ from typing import Protocol
 from raftnode.api.model import (
     AddVoterRequest,
     Appended,
+    CancelReassignmentRequest,
     FormRequest,
     JoinRequest,
     NodeInfo,
     QuorumInfo,
     RaftVersionInfo,
+    ReassignmentAccepted,
+    ReassignRequest,
     RemoveVoterRequest,
     ResignRequest,
     UpgradeRequest,
@@ -153,6 +156,17 @@ class NodeService(Protocol):
         Raises:
             RequestError: NOT_LEADER, STALE_VOTER_RECORD, VOTER_ALREADY_REMOVED,
                 LAST_VOTER, TOO_MANY_CHANGES, WAITING; TIMED_OUT, LEADERSHIP_LOST.
+        """
+        ...
+
+    async def reassign(
+        self, request: ReassignRequest | CancelReassignmentRequest
+    ) -> ReassignmentAccepted:
+        """Set or take back a reassignment's target, until committed; the same one is joined.
+
+        Raises:
+            RequestError: NOT_LEADER, STALE_VOTER_RECORD, UNSUPPORTED_VERSION, NOT_AN_OBSERVER,
+                AMBIGUOUS_VOTER, TOO_MANY_CHANGES, WAITING; TIMED_OUT, LEADERSHIP_LOST.
         """
         ...
 

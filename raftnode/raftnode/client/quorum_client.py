@@ -17,6 +17,7 @@ from raftnode.api.model import (
     AddVoterRequest,
     Appended,
     AppendRequest,
+    CancelReassignmentRequest,
     FormRequest,
     JoinRequest,
     KeyList,
@@ -25,9 +26,12 @@ from raftnode.api.model import (
     QuorumInfo,
     RaftVersionInfo,
     ReadResult,
+    ReassignmentAccepted,
+    ReassignRequest,
     RemoveVoterRequest,
     Replica,
     ResignRequest,
+    TargetSpec,
     UpgradeRequest,
     VoterChanged,
     VoterRecord,
@@ -201,6 +205,40 @@ class QuorumClient:
         )
         call = post("/v1/quorum/voters/remove", request)
         return decode_write(await self._asker.ask(call, total_ms, leader=True), VoterChanged)
+
+    async def reassign(
+        self,
+        targets: Sequence[TargetSpec],
+        expected: VoterRecord,
+        *,
+        timeout_ms: int | None = None,
+    ) -> ReassignmentAccepted:
+        """Set the voters that are to be (P33); the steps go on after this has answered.
+
+        Raises:
+            NotDoneError, OutcomeUnknownError: as they say.
+        """
+        total_ms = self._asker.total_ms(timeout_ms)
+        request = ReassignRequest(
+            targets=tuple(targets), expected=expected, timeout_ms=answer_within_ms(total_ms)
+        )
+        call = post("/v1/quorum/reassignment", request)
+        return decode_write(
+            await self._asker.ask(call, total_ms, leader=True), ReassignmentAccepted
+        )
+
+    async def cancel_reassignment(self, *, timeout_ms: int | None = None) -> ReassignmentAccepted:
+        """Leave the voters as they are now (P35); no error when there is nothing to take back.
+
+        Raises:
+            NotDoneError, OutcomeUnknownError: as they say.
+        """
+        total_ms = self._asker.total_ms(timeout_ms)
+        request = CancelReassignmentRequest(timeout_ms=answer_within_ms(total_ms))
+        call = post("/v1/quorum/reassignment/cancel", request)
+        return decode_write(
+            await self._asker.ask(call, total_ms, leader=True), ReassignmentAccepted
+        )
 
     async def upgrade(self, raft_version: int, *, timeout_ms: int | None = None) -> RaftVersionInfo:
         """Finalise a raft.version (P56); a version that is final already is no error.

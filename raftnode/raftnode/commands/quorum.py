@@ -10,8 +10,10 @@ import typer
 
 from raftnode.api.model import (
     QuorumInfo,
+    ReassignmentAccepted,
     Replica,
     ReplicaProgress,
+    TargetSpec,
     VoterChanged,
     VoterRecord,
     VoterSpec,
@@ -156,6 +158,53 @@ def remove_voter(
 
 
 @app.command()
+def reassign(
+    *,
+    targets: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID[-UUID],…",
+            help="The voters that are to be. Without a UUID: the only replica of that id.",
+        ),
+    ] = None,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Leave the voters as they are now.")
+    ] = False,
+    expected: Expected = None,
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
+    hosts_file: HostsFile = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    as_json: AsJson = False,
+) -> None:
+    """Set the voters that are to be; the leader adds and removes one at a time.
+
+    Answers once the target is committed. Watch `describe --status` until it tells no
+    TargetVoters any more. A new target replaces one that is not reached.
+    """
+    if (targets is None) != cancel:
+        raise usage("reassign: give one of --targets and --cancel")
+    specs = _targets(targets) if targets is not None else ()
+    given = _expected(expected)
+
+    async def work(client: QuorumClient) -> ReassignmentAccepted:
+        if cancel:
+            return await client.cancel_reassignment()
+        before = given or (await client.describe_quorum(confirmed=True)).assignment_record
+        if before is None:
+            raise usage("reassign: the node is older than reassignment")
+        return await client.reassign(specs, before)
+
+    accepted = ask(bootstrap_server, hosts_file, timeout_ms, work)
+    if as_json:
+        print_json(accepted.model_dump(mode="json"))
+    elif accepted.target_voters:
+        voters = ", ".join(str(one.key) for one in accepted.target_voters)
+        typer.echo(f"committed; the voters are to be: {voters}")
+    else:
+        typer.echo("committed; nothing is left to be done")
+
+
+@app.command()
 def upgrade(
     *,
     raft_version: Annotated[
@@ -185,6 +234,7 @@ def status_fields(info: QuorumInfo) -> list[tuple[str, object]]:
     lag_times = [
         -1 if one.last_caught_up_age_ms is None else one.last_caught_up_age_ms for one in followers
     ]
+    targets = [("TargetVoters", _ids(info.target_voters))] if info.target_voters else []
     return [
         ("ClusterId", info.cluster_id),
         ("LeaderId", info.leader.node_id),
@@ -195,6 +245,7 @@ def status_fields(info: QuorumInfo) -> list[tuple[str, object]]:
         ("CurrentVoters", _ids(info.voters)),
         ("CouldBeVoters", _ids(info.observers)),
         ("CurrentObservers", _ids(info.observers)),
+        *targets,
     ]
 
 
@@ -244,6 +295,21 @@ def _replica(replica_id: int, replica_uuid: str) -> Replica:
         return Replica(node_id=replica_id, directory_id=directory_id)
     except ValueError as error:
         raise usage(f"--replica-uuid: {error}") from None
+
+
+def _targets(text: str) -> tuple[TargetSpec, ...]:
+    """Read `id,id-uuid,…`."""
+    found: list[TargetSpec] = []
+    for part in (part.strip() for part in text.split(",")):
+        try:
+            if part.isdecimal():
+                found.append(TargetSpec(node_id=int(part)))
+            else:
+                one = Replica.of(ReplicaKey.parse(part))
+                found.append(TargetSpec(node_id=one.node_id, directory_id=one.directory_id))
+        except ValueError:
+            raise usage(f"--targets: {part!r}; expected ID or ID-UUID") from None
+    return tuple(found)
 
 
 def _expected(text: str | None) -> VoterRecord | None:

@@ -128,7 +128,13 @@ def _create(files: Files, path: Path, output: Path, end: Offset) -> SnapshotFile
                 epoch, last_ms = Epoch(record.epoch), record.timestamp_ms
     if store.next_offset < end:
         raise ConfigurationError(f"--end-offset: the log ends at offset {store.next_offset}")
-    head = SnapshotHead(index.voters, index.raft_version, index.formation_completed, last_ms)
+    head = SnapshotHead(
+        index.voters,
+        index.raft_version,
+        index.formation_completed,
+        last_ms,
+        index.target_voters,
+    )
     entries = (
         StateRecord(key, entry.value, entry.offset, entry.epoch)
         for key in store.scan()
@@ -164,6 +170,7 @@ def _show(path: Path, found: SnapshotFile, *, as_json: bool) -> None:
         "records": found.records,
         "bytes": found.size,
         "voters": [str(key) for key in found.head.voters],
+        "target_voters": [str(key) for key in found.head.target_voters],
         "raft_version": found.head.raft_version,
         "formation_completed": found.head.formation_completed,
         "last_timestamp_ms": found.head.last_timestamp_ms,

@@ -75,7 +75,22 @@ def _refusal(replica: Replica, role: Leader, change: PendingChange) -> tuple[Ref
 
 
 def _ruled_out(replica: Replica, change: PendingChange) -> tuple[Refusal, str] | None:
-    return _without_effect(replica, change) or why_not(replica.log, change)
+    return (
+        _without_effect(replica, change)
+        or why_not(replica.log, change)
+        or _crosses_target(replica, change)
+    )
+
+
+def _crosses_target(replica: Replica, change: PendingChange) -> tuple[Refusal, str] | None:
+    """While a reassignment is under way only the leader takes steps (P34)."""
+    target = replica.log.target_voters
+    if not target or not (change.request_ids or change.key in target):
+        return None
+    return (
+        Refusal.REASSIGNMENT_PENDING,
+        f"the voters are being reassigned to {target}; replace that target or take it back",
+    )
 
 
 def _without_effect(replica: Replica, change: PendingChange) -> tuple[Refusal, str] | None:
@@ -136,7 +151,7 @@ def advance(replica: Replica, role: Leader) -> None:
         else:
             change.waiting_for = obstacle(replica, role, change) or ""
             if not change.waiting_for:
-                _append(replica, role, change)
+                append(replica, role, change)
     _time_out_appended(replica, role)
 
 
@@ -173,7 +188,8 @@ def caught_up_voters(replica: Replica, role: Leader, voters: VoterSet) -> list[R
     return [key for key in voters if key != replica.key and _caught_up(replica, role, key)]
 
 
-def _append(replica: Replica, role: Leader, change: PendingChange) -> None:
+def append(replica: Replica, role: Leader, change: PendingChange) -> None:
+    """Append the record of a change that nothing holds back any more; it is in force now."""
     record = AddVoter(change.voter) if change.kind == "add" else RemoveVoter(change.key)
     change.appended = replica.append_control(record).base_offset
     change.waiting_for = "a majority of the new voters to commit it"

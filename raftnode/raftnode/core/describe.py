@@ -40,6 +40,11 @@ class QuorumDescription:
     voter_record_committed: bool
     observers: tuple[ReplicaDescription, ...]
     pending_change: PendingChange | None
+    target_voters: tuple[ReplicaDescription, ...]
+    target_record: VoterRecordId
+    target_committed: bool
+    assignment_record: VoterRecordId
+    step_waits_for: str
     formation_completed: bool
     epoch_committed: bool
     raft_version: int
@@ -72,6 +77,14 @@ def describe(replica: Replica) -> QuorumDescription | None:
         voter_record_committed=log.voter_record.offset < replica.high_watermark,
         observers=tuple(_other(replica, role, key) for key in observers),
         pending_change=next(iter(appended or role.changes), None),
+        target_voters=tuple(
+            _self(replica) if key == replica.key else _other(replica, role, key)
+            for key in log.target_voters
+        ),
+        target_record=log.target_record,
+        target_committed=log.target_record.offset < replica.high_watermark,
+        assignment_record=log.assignment_record,
+        step_waits_for=role.step_waits_for if log.target_voters else "",
         formation_completed=log.formation_completed,
         epoch_committed=leading.epoch_committed(replica, role),
         raft_version=log.raft_version,

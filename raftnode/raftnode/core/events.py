@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 
 from raftnode.core.messages import Request, Response
 from raftnode.core.state import Latch
-from raftnode.core.types import Offset, ReplicaKey, Voter, VoterRecordId
+from raftnode.core.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VoterRecordId
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,29 @@ class RemoveVoterRequested:
     request_id: int
     key: ReplicaKey
     expected: VoterRecordId
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One replica of a target set; without a UUID the leader pins the only one of that id (S15)."""
+
+    node_id: NodeId
+    directory_id: uuid.UUID | None = None
+    endpoint: Endpoint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentRequested:
+    """Make these the voters, step by step; none: leave them as they are now (P33, P35).
+
+    Answered by Done once the target itself is committed, or by Refused. `expected` is
+    `LogIndex.assignment_record` as the caller saw it (S11); only taking back needs none.
+    """
+
+    request_id: int
+    targets: tuple[Target, ...]
+    expected: VoterRecordId | None
     deadline_ms: int
 
 
@@ -156,6 +180,7 @@ Event = (
     | AddVoterRequested
     | RemoveVoterRequested
     | UpgradeRequested
+    | ReassignmentRequested
     | ConfirmRequested
     | ResignRequested
     | RequestAbandoned

@@ -20,6 +20,7 @@ from raftnode.core.records import (
     LeaderChange,
     RaftVersion,
     RemoveVoter,
+    TargetVoters,
 )
 from raftnode.core.types import (
     BASE_VOTER_RECORD,
@@ -64,6 +65,8 @@ class LogIndex:
     history: list[VoterSetAt] = field(init=False)
     raft_versions: list[tuple[Offset, int]] = field(default_factory=list[tuple[Offset, int]])
     formation_completed_at: Offset = NO_OFFSET
+    targets: list[VoterSetAt] = field(default_factory=list[VoterSetAt])
+    """Reassignments asked for, one after the other; an empty set ends one (P33-P35)."""
     base_raft_version: int = RAFT_VERSION
     """The latch's version: what the first leader writes, unless it is 0."""
     snapshot: LogPosition | None = None
@@ -126,6 +129,26 @@ class LogIndex:
     def has_voter_record(self) -> bool:
         """Whether the log itself holds the voters, rather than the latch alone."""
         return self.voter_record != BASE_VOTER_RECORD
+
+    @property
+    def target_voters(self) -> VoterSet:
+        """What a reassignment is to lead to, committed or not; empty: there is none (P34)."""
+        return self.targets[-1].voters if self.targets else VoterSet()
+
+    @property
+    def target_record(self) -> VoterRecordId:
+        """The record that the target comes from; the base's if there is none."""
+        return self.targets[-1].record if self.targets else BASE_VOTER_RECORD
+
+    @property
+    def assignment_record(self) -> VoterRecordId:
+        """The newest record of who votes or is to vote: what a reassignment is compared with."""
+        return max(self.voter_record, self.target_record)
+
+    def target_at(self, end: Offset) -> VoterSet:
+        """The target of the log without what follows from `end` on: a snapshot's (S15)."""
+        before = [at.voters for at in self.targets if at.record.offset < end]
+        return before[-1] if before else VoterSet()
 
     @property
     def last_epoch(self) -> Epoch:
@@ -245,6 +268,9 @@ class LogIndex:
                 case FormationCompleted():
                     if not self.formation_completed:
                         self.formation_completed_at = offset
+                case TargetVoters(target):
+                    where = VoterRecordId(offset, batch.epoch)
+                    self.targets.append(VoterSetAt(where, VoterSet.of(target)))
                 case LeaderChange():
                     pass
         if record is not None:
@@ -259,6 +285,8 @@ class LogIndex:
             self.epochs.pop()
         while len(self.history) > 1 and self.history[-1].record.offset >= end:
             self.history.pop()
+        while self.targets and self.targets[-1].record.offset >= end:
+            self.targets.pop()
         while self.raft_versions and self.raft_versions[-1][0] >= end:
             self.raft_versions.pop()
         if self.formation_completed_at >= end:

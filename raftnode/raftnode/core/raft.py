@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from typing import assert_never
 
-from raftnode.core import changing, election, following, leading, versioning
+from raftnode.core import changing, election, following, leading, reassigning, versioning
 from raftnode.core.config import CoreConfig
 from raftnode.core.describe import QuorumDescription, describe
 from raftnode.core.effects import (
@@ -31,6 +31,7 @@ from raftnode.core.events import (
     Event,
     LatchReceived,
     LogFlushed,
+    ReassignmentRequested,
     RemoveVoterRequested,
     RequestAbandoned,
     RequestFailed,
@@ -162,6 +163,7 @@ class RaftCore:
                 default=None,
             ),
             role.upgrade.deadline_ms if role.upgrade else None,
+            role.target.deadline_ms if role.target else None,
         ]
 
     def _dispatch(self, event: Event) -> None:
@@ -187,6 +189,8 @@ class RaftCore:
                 changing.handle_remove(replica, event)
             case UpgradeRequested():
                 versioning.handle_upgrade(replica, event)
+            case ReassignmentRequested():
+                reassigning.handle_reassignment(replica, event)
             case ConfirmRequested():
                 leading.handle_confirm(replica, event)
             case ResignRequested():
@@ -194,6 +198,7 @@ class RaftCore:
             case RequestAbandoned():
                 changing.abandon(replica, event.request_id)
                 versioning.abandon(replica, event.request_id)
+                reassigning.abandon(replica, event.request_id)
             case LatchReceived() | ClusterJoined():
                 self._join(event)
             case DiskSpaceChanged():
@@ -341,6 +346,9 @@ class RaftCore:
         if replica.role is not role:
             return
         versioning.advance(replica, role)
+        reassigning.advance(replica, role)
+        if replica.role is not role:
+            return
         if (
             replica.disk_low
             and replica.now_ms >= role.hand_over_at_ms

@@ -51,7 +51,19 @@ class FormationCompleted:
     """All voters hold the formation batch: client writes may begin, for ever (P52, S19)."""
 
 
-ControlRecord = LeaderChange | AddVoter | RemoveVoter | RaftVersion | FormationCompleted
+@dataclass(frozen=True, slots=True)
+class TargetVoters:
+    """KIP-642's target: the leader is to make these the voters; none: no more (P33-P35, S15).
+
+    Each is pinned to its UUID. The steps towards it are AddVoter and RemoveVoter records.
+    """
+
+    voters: tuple[Voter, ...]
+
+
+ControlRecord = (
+    LeaderChange | AddVoter | RemoveVoter | RaftVersion | FormationCompleted | TargetVoters
+)
 
 
 @dataclass(frozen=True, slots=True)

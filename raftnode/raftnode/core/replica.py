@@ -59,6 +59,8 @@ class Replica:
     stopping: bool = False
     called_until_ms: int = 0
     """Until then it stands though it is no voter: somebody could not win without it (S31)."""
+    handed_over_at_ms: int | None = None
+    """When it last handed leadership over because a reassignment removes it (P34)."""
     halted: bool = False
     now_ms: int = 0
     effects: list[Effect] = field(default_factory=list[Effect])
@@ -256,8 +258,9 @@ class Replica:
     def _answer_all_waiting(self, role: Leader) -> None:
         for confirmation in role.confirmations:
             self.refuse(confirmation.request_id, Refusal.NOT_LEADER, "leadership was lost")
-        waiting = [*role.changes, role.upgrade] if role.upgrade else role.changes
-        for change in waiting:
+        for change in (*role.changes, role.upgrade, role.target):
+            if change is None:
+                continue
             for request_id in sorted(change.request_ids):
                 if change.appended is None:
                     self.refuse(request_id, Refusal.NOT_LEADER, "leadership was lost")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from raftnode.core.messages import FetchRequest
 from raftnode.core.progress import Progress
 from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
-from raftnode.core.voter_change import PendingChange, PendingUpgrade
+from raftnode.core.voter_change import PendingChange, PendingTarget, PendingUpgrade
 
 
 @dataclass(slots=True)
@@ -118,6 +118,9 @@ class Leader:
     confirmations: list[Confirmation] = field(default_factory=list[Confirmation])
     changes: list[PendingChange] = field(default_factory=list[PendingChange])
     upgrade: PendingUpgrade | None = None
+    target: PendingTarget | None = None
+    step_waits_for: str = ""
+    """Why the next step of a reassignment is not made yet; shown by DescribeQuorum."""
     hand_over_at_ms: int = 0
     """Not before this does it hand over for want of disk space (S30): a leader that was elected
     without space is likely the best there is, and a hand-over in circles would fill all disks."""

@@ -104,7 +104,7 @@ def obstacle(replica: Replica, role: Leader, version: int) -> str | None:
 
 def _append(replica: Replica, role: Leader, pending: PendingUpgrade) -> None:
     records: list[ControlRecord] = [RaftVersion(pending.version)]
-    if not replica.log.has_voter_record:
+    if not replica.log.raft_version:
         records.extend(AddVoter(voter) for voter in replica.log.voters.voters)
     pending.appended = replica.append_control(*records).base_offset
     pending.waiting_for = "a majority of the voters to commit it"

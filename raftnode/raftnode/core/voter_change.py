@@ -41,6 +41,18 @@ class PendingChange:
 
 
 @dataclass(slots=True)
+class PendingTarget:
+    """A reassignment's target between its request and its commit (P33)."""
+
+    target: VoterSet
+    expected: VoterRecordId | None
+    deadline_ms: int
+    request_ids: set[int] = field(default_factory=set[int])
+    appended: Offset | None = None
+    waiting_for: str = ""
+
+
+@dataclass(slots=True)
 class PendingUpgrade:
     """A higher raft.version between its request and its commit (P54, P56)."""
 

@@ -8,6 +8,7 @@ from raftnode.api.model import (
     NodeInfo,
     PendingChange,
     QuorumInfo,
+    ReassignmentInfo,
     Replica,
     ReplicaProgress,
     Role,
@@ -91,6 +92,9 @@ def describe_quorum(
         voter_record_committed=description.voter_record_committed,
         observers=tuple(_progress(found, end) for found in description.observers),
         pending_change=_pending(description.pending_change),
+        target_voters=tuple(_progress(found, end) for found in description.target_voters),
+        reassignment=_reassignment(description),
+        assignment_record=voter_record(description.assignment_record),
         raft_version=description.raft_version,
         raft_version_committed=description.raft_version_committed,
         formation_completed=description.formation_completed,
@@ -102,6 +106,16 @@ def describe_quorum(
 def voter_record(record: VoterRecordId) -> VoterRecord:
     """The compare-and-set value of a voter set."""
     return VoterRecord(offset=record.offset, epoch=record.epoch)
+
+
+def _reassignment(description: QuorumDescription) -> ReassignmentInfo | None:
+    if not description.target_voters:
+        return None
+    return ReassignmentInfo(
+        record=voter_record(description.target_record),
+        committed=description.target_committed,
+        waiting_for=description.step_waits_for,
+    )
 
 
 def _progress(found: ReplicaDescription, end: int) -> ReplicaProgress:

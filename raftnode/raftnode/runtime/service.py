@@ -9,16 +9,20 @@ from raftnode.api.errors import not_leader, refusal
 from raftnode.api.model import (
     AddVoterRequest,
     Appended,
+    CancelReassignmentRequest,
     FormRequest,
     JoinRequest,
     NodeInfo,
     QuorumInfo,
     RaftVersionInfo,
+    ReassignmentAccepted,
+    ReassignRequest,
     RemoveVoterRequest,
     Replica,
     ResignRequest,
     UpgradeRequest,
     VoterChanged,
+    VoterRecord,
 )
 from raftnode.api.service import CommittedRecords, Health, NewRecord
 from raftnode.core.effects import Confirmed, VoterChangeCompleted
@@ -27,6 +31,7 @@ from raftnode.core.events import (
     ClusterJoined,
     ConfirmRequested,
     LatchReceived,
+    ReassignmentRequested,
     RemoveVoterRequested,
     ResignRequested,
     UpgradeRequested,
@@ -151,7 +156,7 @@ class Service:
     async def add_voter(self, request: AddVoterRequest) -> VoterChanged:
         """AddVoter, until committed (P28)."""
         deadline = clock.now_ms() + request.timeout_ms
-        voter, expected = request.voter.voter, _record_id(request)
+        voter, expected = request.voter.voter, _record_id(request.expected)
         replaces = request.replaces.key if request.replaces else None
         return await self._change(
             lambda request_id: AddVoterRequested(request_id, voter, expected, deadline, replaces),
@@ -161,7 +166,7 @@ class Service:
     async def remove_voter(self, request: RemoveVoterRequest) -> VoterChanged:
         """RemoveVoter, until committed (P30)."""
         deadline = clock.now_ms() + request.timeout_ms
-        key, expected = request.voter.key, _record_id(request)
+        key, expected = request.voter.key, _record_id(request.expected)
         return await self._change(
             lambda request_id: RemoveVoterRequested(request_id, key, expected, deadline),
             request.timeout_ms,
@@ -180,6 +185,23 @@ class Service:
             voter_record=description.voter_record(answer.voter_record),
             voters=tuple(Replica.of(key) for key in answer.voters),
         )
+
+    async def reassign(
+        self, request: ReassignRequest | CancelReassignmentRequest
+    ) -> ReassignmentAccepted:
+        """Set or take back a reassignment's target, until committed (P33, P35)."""
+        self._refuse_blank()
+        deadline = clock.now_ms() + request.timeout_ms
+        specs = request.targets if isinstance(request, ReassignRequest) else ()
+        targets = tuple(spec.target for spec in specs)
+        expected = _record_id(request.expected) if request.expected else None
+        await self._ask(
+            lambda request_id: ReassignmentRequested(request_id, targets, expected, deadline),
+            request.timeout_ms + 2000,
+            "TIMED_OUT",
+        )
+        pinned = self._core.replica.log.target_voters
+        return ReassignmentAccepted(target_voters=tuple(Replica.of(key) for key in pinned))
 
     async def upgrade(self, request: UpgradeRequest) -> RaftVersionInfo:
         """Finalise a raft.version, until committed (P56)."""
@@ -259,6 +281,7 @@ class Service:
             | RemoveVoterRequested
             | ResignRequested
             | UpgradeRequested
+            | ReassignmentRequested
             | LatchReceived
             | ClusterJoined,
         ],
@@ -274,5 +297,5 @@ class Service:
             raise refusal("NODE_BLANK", "this node has no cluster id yet; form or join it first")
 
 
-def _record_id(request: AddVoterRequest | RemoveVoterRequest) -> VoterRecordId:
-    return VoterRecordId(Offset(request.expected.offset), Epoch(request.expected.epoch))
+def _record_id(record: VoterRecord) -> VoterRecordId:
+    return VoterRecordId(Offset(record.offset), Epoch(record.epoch))

@@ -239,9 +239,10 @@ class Snapshotter:
         versions = [version for offset, version in index.raft_versions if offset < end]
         head = SnapshotHead(
             index.committed_voters(end).voters,
-            versions[-1] if versions else 0,
+            max(versions, default=0),
             NO_OFFSET < index.formation_completed_at < end,
             self._applier.last_timestamp_ms,
+            index.target_at(end),
         )
         return SnapshotId(end, index.epoch_at(Offset(end - 1))), head
 

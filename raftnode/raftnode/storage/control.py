@@ -21,6 +21,7 @@ from raftnode.core.records import (
     LeaderChange,
     RaftVersion,
     RemoveVoter,
+    TargetVoters,
 )
 from raftnode.core.types import Endpoint, NodeId, ReplicaKey, Voter
 from raftnode.errors import DecodeError
@@ -38,6 +39,7 @@ RAFT_VERSION = 1000
 ADD_VOTER = 1001
 REMOVE_VOTER = 1002
 FORMATION_COMPLETED = 1003
+TARGET_VOTERS = 1004
 
 NO_DIRECTORY_ID = uuid.UUID(int=0)
 """Kafka's null UUID: a replica that has not said which storage it has."""
@@ -60,15 +62,16 @@ def encode_control_record(record: ControlRecord) -> tuple[bytes, bytes]:
             kind = RAFT_VERSION
             value = int16(_OUR_VERSION) + int16(record.version) + _NO_TAGS
         case AddVoter():
-            endpoint = record.voter.endpoint
-            tags = {} if endpoint is None else {_ENDPOINT_TAG: _encode_endpoint(endpoint)}
-            kind = ADD_VOTER
-            value = int16(_OUR_VERSION) + _encode_key(record.voter.key) + tagged_fields(tags)
+            kind, value = ADD_VOTER, int16(_OUR_VERSION) + _encode_voter(record.voter)
         case RemoveVoter():
             kind = REMOVE_VOTER
             value = int16(_OUR_VERSION) + _encode_key(record.key) + _NO_TAGS
         case FormationCompleted():
             kind, value = FORMATION_COMPLETED, int16(_OUR_VERSION) + _NO_TAGS
+        case TargetVoters(voters):
+            count = uvarint(len(voters) + 1)
+            value = b"".join((int16(_OUR_VERSION), count, *map(_encode_voter, voters), _NO_TAGS))
+            kind = TARGET_VOTERS
         case _:
             assert_never(record)
     return int16(_KEY_VERSION) + int16(kind), value
@@ -104,6 +107,12 @@ def decode_control_record(key: bytes | None, value: bytes | None) -> ControlReco
 
 def _encode_key(key: ReplicaKey) -> bytes:
     return int32(key.node_id) + key.directory_id.bytes
+
+
+def _encode_voter(voter: Voter) -> bytes:
+    endpoint = voter.endpoint
+    tags = {} if endpoint is None else {_ENDPOINT_TAG: _encode_endpoint(endpoint)}
+    return _encode_key(voter.key) + tagged_fields(tags)
 
 
 def _encode_endpoint(endpoint: Endpoint) -> bytes:
@@ -179,17 +188,33 @@ def _decode_raft_version(reader: Reader, version: int) -> RaftVersion:
 
 def _decode_add_voter(reader: Reader, version: int) -> AddVoter:
     key = _decode_key(reader)
-    data = reader.tagged_fields().get(_ENDPOINT_TAG) if version <= _OUR_VERSION else None
+    tags = reader.tagged_fields() if version <= _OUR_VERSION else {}
+    return AddVoter(Voter(key, _tagged_endpoint(reader, tags)))
+
+
+def _decode_target_voters(reader: Reader, version: int) -> TargetVoters:
+    voters: list[Voter] = []
+    for _ in range(reader.compact_array_length()):
+        key = _decode_key(reader)
+        voters.append(Voter(key, _tagged_endpoint(reader, reader.tagged_fields())))
+    if len({voter.key for voter in voters}) < len(voters):
+        raise reader.error("a voter twice")
+    _skip_tags(reader, version)
+    return TargetVoters(tuple(voters))
+
+
+def _tagged_endpoint(reader: Reader, tags: dict[int, bytes]) -> Endpoint | None:
+    data = tags.get(_ENDPOINT_TAG)
     if data is None:
-        return AddVoter(Voter(key))
+        return None
     inner = Reader(data, 0, len(data), "endpoint of a voter")
     host, port = inner.compact_string(), inner.uint16()
     inner.tagged_fields()
-    if not host or not port:
-        raise inner.error(f"endpoint {host!r}:{port}")
     if inner.position != inner.end:
         raise inner.error("bytes left over")
-    return AddVoter(Voter(key, Endpoint(host, port)))
+    if not host or not port:
+        raise reader.error(f"endpoint {host!r}:{port}")
+    return Endpoint(host, port)
 
 
 def _decode_remove_voter(reader: Reader, version: int) -> RemoveVoter:
@@ -214,4 +239,5 @@ _DECODERS = {
     ADD_VOTER: _decode_add_voter,
     REMOVE_VOTER: _decode_remove_voter,
     FORMATION_COMPLETED: _decode_formation_completed,
+    TARGET_VOTERS: _decode_target_voters,
 }

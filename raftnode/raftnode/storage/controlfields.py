@@ -16,6 +16,7 @@ from raftnode.core.records import (
     LeaderChange,
     RaftVersion,
     RemoveVoter,
+    TargetVoters,
 )
 from raftnode.core.types import ReplicaKey, format_directory_id
 from raftnode.errors import DecodeError
@@ -75,6 +76,8 @@ def _own_fields(record: ControlRecord) -> Fields:
             return {"raft_version": version}
         case FormationCompleted():
             return {}
+        case TargetVoters(voters):
+            return {"target_voters": [str(voter.key) for voter in voters]}
         case _:
             assert_never(record)
 

@@ -25,7 +25,13 @@ from typing import NamedTuple
 import crc32c
 
 from raftnode.core.log_head import LogHead
-from raftnode.core.records import AddVoter, ControlRecord, FormationCompleted, RaftVersion
+from raftnode.core.records import (
+    AddVoter,
+    ControlRecord,
+    FormationCompleted,
+    RaftVersion,
+    TargetVoters,
+)
 from raftnode.core.types import (
     BASE_VOTER_RECORD,
     FIRST_OFFSET,
@@ -131,6 +137,8 @@ class SnapshotHead:
     formation_completed: bool = False
     last_timestamp_ms: int = -1
     """Timestamp of the last record that it covers; -1: not known."""
+    target_voters: VoterSet = field(default_factory=VoterSet)
+    """Of a reassignment that is not finished; empty: there is none (S15)."""
     voter_record: VoterRecordId = BASE_VOTER_RECORD
     """The record that the voters come from; the base's: a file of an earlier program."""
 
@@ -279,6 +287,8 @@ def _quorum(head: SnapshotHead) -> Iterator[ControlRecord]:
         yield AddVoter(voter)
     if head.formation_completed:
         yield FormationCompleted()
+    if head.target_voters:
+        yield TargetVoters(head.target_voters.voters)
 
 
 def _header(snapshot_id: SnapshotId, head: SnapshotHead) -> tuple[bytes, bytes]:
@@ -460,6 +470,7 @@ class _Content:
             versions[-1] if versions else 0,
             any(isinstance(record, FormationCompleted) for record in control),
             self.timestamp_ms,
+            VoterSet.of(v for one in control if isinstance(one, TargetVoters) for v in one.voters),
             voter_record=self.voter_record,
         )
         return SnapshotFile(self.snapshot_id, head, self.data, size, self.made_ms)

@@ -18,11 +18,14 @@ from raftnode.api.errors import not_leader, refusal
 from raftnode.api.model import (
     AddVoterRequest,
     Appended,
+    CancelReassignmentRequest,
     FormRequest,
     JoinRequest,
     NodeInfo,
     QuorumInfo,
     RaftVersionInfo,
+    ReassignmentAccepted,
+    ReassignRequest,
     RemoveVoterRequest,
     Replica,
     ReplicaProgress,
@@ -244,6 +247,19 @@ class MemoryService:
         self._change_voters(RemoveVoter(key))
         self._observers.setdefault(key, None)
         return self._voter_changed()
+
+    async def reassign(
+        self, request: ReassignRequest | CancelReassignmentRequest
+    ) -> ReassignmentAccepted:
+        """See `NodeService`; there is nobody to take the steps, so nothing is ever reassigned."""
+        self._check_leading()
+        if isinstance(request, CancelReassignmentRequest):
+            return ReassignmentAccepted(target_voters=())
+        self._check_expected(request.expected)
+        for spec in request.targets:
+            if all(key.node_id != spec.node_id for key in (*self._voters, *self._observers)):
+                raise refusal("NOT_AN_OBSERVER", f"{spec.node_id} does not fetch from here")
+        return ReassignmentAccepted(target_voters=tuple(Replica.of(key) for key in self._voters))
 
     async def upgrade(self, request: UpgradeRequest) -> RaftVersionInfo:
         """See `NodeService`; it is at the newest version always."""

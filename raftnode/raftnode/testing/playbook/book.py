@@ -14,16 +14,18 @@ from raftnode.core.events import (
     DiskSpaceChanged,
     Event,
     LatchReceived,
+    ReassignmentRequested,
     RemoveVoterRequested,
     RequestAbandoned,
     ResignRequested,
+    Target,
     TimePassed,
     UpgradeRequested,
 )
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.roles import Follower, Resigned, Unattached
 from raftnode.core.state import Latch
-from raftnode.core.types import Voter, VoterRecordId, VoterSet
+from raftnode.core.types import NodeId, Voter, VoterRecordId, VoterSet
 from raftnode.testing.playbook.message import key_of, name_of
 from raftnode.testing.playbook.seat import Seat
 from raftnode.testing.playbook.table import Answer, Table
@@ -246,6 +248,30 @@ class Playbook(Table):
             name,
             lambda request_id: RemoveVoterRequested(
                 request_id, key_of(voter), record, self.now_ms + within_ms
+            ),
+        )
+
+    def reassign(
+        self,
+        name: str,
+        *targets: str,
+        expected: VoterRecordId | None = None,
+        within_ms: int = 5000,
+    ) -> int:
+        """Ask for other voters, by names or by bare node ids such as `#4`; none: take it back."""
+        record = expected or self.seats[name].replica.log.assignment_record
+
+        def target(text: str) -> Target:
+            if text.startswith("#"):
+                return Target(NodeId(int(text[1:])))
+            key = key_of(text)
+            return Target(key.node_id, key.directory_id)
+
+        wanted = tuple(target(text) for text in targets)
+        return self.ask(
+            name,
+            lambda request_id: ReassignmentRequested(
+                request_id, wanted, record if wanted else expected, self.now_ms + within_ms
             ),
         )
 

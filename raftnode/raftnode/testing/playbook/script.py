@@ -131,6 +131,7 @@ class _Runner:
             "append": lambda words: book.append(words[0], words[1].encode()),
             "add": self._add,
             "remove": lambda words: book.remove(words[0], words[1]),
+            "reassign": lambda words: book.reassign(words[0], *words[1:]),
             "upgrade": lambda words: book.upgrade(words[0], int(words[1])),
             "confirm": lambda words: book.confirm(words[0]),
             "transfer": lambda words: book.transfer(*words),

@@ -17,9 +17,11 @@ from raftnode.core.events import (
     AddVoterRequested,
     AppendRequested,
     ConfirmRequested,
+    ReassignmentRequested,
     RemoveVoterRequested,
     RequestAbandoned,
     ResignRequested,
+    Target,
     UpgradeRequested,
 )
 from raftnode.core.records import RAFT_VERSION
@@ -125,11 +127,13 @@ class Administrator:
     voters_max: int = 5
     changes: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
-            ("add", "remove", "hand_over", "given_up", "upgrade"), 0
+            ("add", "remove", "hand_over", "given_up", "upgrade", "reassign", "take_back"), 0
         )
     )
     completed_end: Offset = FIRST_OFFSET
     """One past the last voter record that was reported as committed."""
+    reassigns: random.Random | None = None
+    """Chooses targets, in worlds in which voters are reassigned."""
 
     def act(self) -> None:
         """Ask some believed leader for one sensible change."""
@@ -137,6 +141,8 @@ class Administrator:
         if not leaders or self.world.calm:
             return
         node = self.rng.choice(leaders)
+        if self.reassigns is not None and self._reassign(node, self.reassigns):
+            return
         assert node.core is not None
         replica = node.core.replica
         if not isinstance(replica.role, Leader):
@@ -194,6 +200,38 @@ class Administrator:
             lambda request_id: RemoveVoterRequested(request_id, key, expected, deadline),
             lambda answer: self._count("remove", answer),
         )
+
+    def _reassign(self, node: SimNode, rng: random.Random) -> bool:
+        """Set, replace or take back a target at times, and always once a disk of it is lost."""
+        assert node.core is not None
+        replica = node.core.replica
+        target, role = replica.log.target_voters, replica.role
+        if not isinstance(role, Leader):
+            return False
+        hopeless = any(self.world.is_lost(key) for key in target)
+        if not hopeless and rng.random() > (0.15 if target else 0.4):
+            return bool(target)
+        choice: list[ReplicaKey] = []
+        if not hopeless and rng.random() < 0.8:
+            known = dict.fromkeys([*replica.log.voters, *role.progress])
+            well = [k for k in known if self.world.is_live(k) and not self.world.is_lost(k)]
+            by_id = list({key.node_id: key for key in well}.values())
+            choice = rng.sample(by_id, rng.randint(0, min(len(by_id), self.voters_max)))
+        wanted = VoterSet.of(Voter(key) for key in choice)
+        if choice and not self.world.faults.may_reassign(replica.log.voters, wanted):
+            return False
+        targets = tuple(
+            Target(key.node_id, key.directory_id if rng.random() < 0.7 else None) for key in choice
+        )
+        expected = replica.log.assignment_record
+        deadline = self.world.now_ms + rng.randint(50, 5000)
+        node.ask(
+            lambda request_id: ReassignmentRequested(
+                request_id, targets, expected if targets else None, deadline
+            ),
+            lambda answer: self._count("reassign" if targets else "take_back", answer),
+        )
+        return True
 
     def _upgrade(self, node: SimNode) -> None:
         """Ask for any version, a lower one too: that must be refused."""

@@ -7,12 +7,15 @@ majority of disks that were never lost; past that, data is gone by definition.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from raftnode.core.events import DiskSpaceChanged
+from raftnode.core.reassigning import differences
 from raftnode.core.records import Batch
 from raftnode.core.roles import Leader
 from raftnode.core.types import ReplicaKey, VoterSet
@@ -241,7 +244,25 @@ class FaultPlan:
         return all(
             sum(voter in lost for voter in voters) <= len(voters) - voters.majority
             for voters in self._sets_in_force()
-        )
+        ) and all(keeps_majorities(*way, lost) for way in self._reassignments())
+
+    def may_reassign(self, voters: VoterSet, target: VoterSet) -> bool:
+        """Whether every set on the way keeps a majority of disks that were never lost.
+
+        A replica that is as good as lost, such as one whose node has got another disk, may
+        still look well: no rule can keep an administrator from leaning on it.
+        """
+        return keeps_majorities(voters, target, self.world.lost)
+
+    def _reassignments(self) -> Iterator[tuple[VoterSet, VoterSet]]:
+        """From where to where a leader with some replica's log may go on."""
+        for node in self.world.everybody:
+            index = node.core.replica.log if node.core else node.disk.index()
+            if index.target_voters:
+                yield index.voters, index.target_voters
+            role = node.core.replica.role if node.core else None
+            if isinstance(role, Leader) and role.target and role.target.target:
+                yield index.voters, role.target.target
 
     def _sets_in_force(self) -> list[VoterSet]:
         """Every set that some replica may yet decide with, and the committed one."""
@@ -255,6 +276,43 @@ class FaultPlan:
             if isinstance(role, Leader):  # what it may append next
                 sets.extend(change.applied_to(index.voters) for change in role.changes)
         return sets
+
+
+def keeps_majorities(voters: VoterSet, target: VoterSet, lost: set[ReplicaKey]) -> bool:
+    """Whether every set that a reassignment may pass through has a majority that is not lost."""
+    coming, going = differences(voters, target)
+    return _keeps_majorities(
+        len(voters),
+        sum(key in lost for key in voters),
+        (
+            sum(voter.key in lost for voter in coming),
+            sum(voter.key not in lost for voter in coming),
+        ),
+        (
+            sum(voter.key in lost for voter in going),
+            sum(voter.key not in lost for voter in going),
+        ),
+    )
+
+
+@functools.cache
+def _keeps_majorities(
+    size: int, lost: int, coming: tuple[int, int], going: tuple[int, int]
+) -> bool:
+    """Of a set's size and its lost ones; `coming` and `going` are those lost and those well."""
+    if lost > size - (size // 2 + 1):
+        return False
+    adds = sum(coming) >= sum(going)
+    rest = coming if adds else going
+    for kind in (0, 1):
+        if not rest[kind]:
+            continue
+        left = (rest[0] - (kind == 0), rest[1] - (kind == 1))
+        step = 1 if adds else -1
+        ways = (left, going) if adds else (coming, left)
+        if not _keeps_majorities(size + step, lost + (step if kind == 0 else 0), *ways):
+            return False
+    return True
 
 
 def _holds(disk: SimDisk, last: list[Batch]) -> bool:

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from raftnode.core.effects import Halt, HaltReason
-from raftnode.core.records import AddVoter, Batch, RaftVersion, RemoveVoter
+from raftnode.core.records import (
+    RAFT_VERSION,
+    AddVoter,
+    Batch,
+    RaftVersion,
+    RemoveVoter,
+    TargetVoters,
+)
 from raftnode.core.roles import Leader, Resigned
 from raftnode.core.state import QuorumState
 from raftnode.core.types import NO_EPOCH, Epoch, Offset, ReplicaKey, VoterRecordId, VoterSet
@@ -76,6 +83,9 @@ class Checker:
     overdue: dict[ReplicaKey, int] = field(default_factory=dict[ReplicaKey, int])
     raft_version: int = 0
     """What is committed."""
+    target: VoterSet = field(default_factory=VoterSet)
+    """Of a committed reassignment that is not finished; else empty."""
+    targets: int = 0
     checks: int = 0
 
     def fail(self, name: str, detail: str) -> None:
@@ -180,8 +190,14 @@ class Checker:
                     self.raft_version = version
                 case AddVoter(voter):
                     changes.add(voter.key)
+                    if self.target and voter.key not in self.target:
+                        self.fail("StepsTowardsTarget", f"{batch} on the way to {self.target}")
                 case RemoveVoter(key):
                     changes.add(key)
+                    if key in self.target:
+                        self.fail("StepsTowardsTarget", f"{batch} on the way to {self.target}")
+                case TargetVoters(target):
+                    self._check_target(batch, VoterSet.of(target))
                 case _:
                     pass
         if changes and self.raft_version == 0:
@@ -191,6 +207,15 @@ class Checker:
             ids = {key.node_id for key in before}
             if {key.node_id for key in _applied(before, batch)} != ids:
                 self.fail("VersionRules", f"{batch} changes the ids {ids} at raft.version 1")
+
+    def _check_target(self, batch: Batch, target: VoterSet) -> None:
+        """TargetPinned: one replica of each id, and only where sets may be arbitrary (S15)."""
+        if self.raft_version < RAFT_VERSION:
+            self.fail("VersionRules", f"{batch} reassigns at raft.version {self.raft_version}")
+        if len({key.node_id for key in target}) < len(target):
+            self.fail("TargetPinned", f"{batch} has an id twice")
+        self.target = target
+        self.targets += 1
 
     def _voters_of(self, log: list[Batch]) -> VoterSet:
         return self.voters_after[id(log[-1])] if log else VoterSet()

@@ -10,6 +10,7 @@ from raftnode.core.records import RAFT_VERSION
 from raftnode.core.roles import Follower, Leader
 from raftnode.testing.simulator import progress
 from raftnode.testing.simulator.invariants import InvariantError
+from raftnode.testing.simulator.node import SimNode
 from raftnode.testing.simulator.world import World
 
 FAULTY_MS = 40_000
@@ -133,8 +134,21 @@ def _check_end(world: World, before: int) -> None:
             checker.fail("EventualAttachment", f"{node.key} does not follow {leader.key}: {role}")
         if node.disk.end != end:
             checker.fail("EventualReplication", f"{node.key} ends at {node.disk.end}, not {end}")
+    _check_target(world, leader)
     _check_writes(world)
     world.keyvalue.judge()
+
+
+def _check_target(world: World, leader: SimNode) -> None:
+    """A target whose members are all well is reached, however often leaders changed (P34)."""
+    assert leader.core is not None
+    target, role = leader.core.replica.log.target_voters, leader.core.replica.role
+    well = all(world.is_live(key) and not world.is_lost(key) for key in target)
+    if target and well and isinstance(role, Leader):
+        voters = leader.core.replica.log.voters
+        world.checker.fail(
+            "EventualReassignment", f"{voters} to {target} waits for {role.step_waits_for!r}"
+        )
 
 
 def _check_writes(world: World) -> None:

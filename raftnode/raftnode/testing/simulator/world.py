@@ -77,6 +77,8 @@ class World:
         self.keyvalue = KeyValueHistory(self)
         self.writer = Writer(self)
         self.administrator = Administrator(self, self._child())
+        if seed % 4 == 3:
+            self.administrator.reassigns = random.Random(seed)
         self.reader = Reader(self, self._child())
         self.faults = FaultPlan(self, self._child())
 

@@ -1,0 +1,244 @@
+"""Reassignment: from the voters that are to those that are asked for (P33-P37, S15; KIP-642).
+
+The target is a record of the log, so whoever leads goes on where another stopped. The way
+is a series of single changes, each with all the guards of `changing` and each committed
+before the next: an addition while as many are to come as are to go, else a removal, and the
+leader itself last. A leader that is alone left to be removed hands over instead, to a voter
+of the target, which then removes it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from raftnode.core import changing, leading
+from raftnode.core.effects import Done, Refusal, Refused
+from raftnode.core.events import ReassignmentRequested, Target
+from raftnode.core.records import TargetVoters
+from raftnode.core.replica import Replica
+from raftnode.core.roles import Leader
+from raftnode.core.types import ReplicaKey, Voter, VoterSet
+from raftnode.core.voter_change import PendingChange, PendingTarget
+
+NEEDS_RAFT_VERSION = 2
+"""Before it ids are fixed, so there is no other set to go to (P54)."""
+
+
+# -- the target (P33, P35) ---------------------------------------------------------------
+
+
+def handle_reassignment(replica: Replica, event: ReassignmentRequested) -> None:
+    """Take a target in, or refuse it."""
+    role = replica.role
+    if not isinstance(role, Leader):
+        replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
+        return
+    if replica.log.raft_version < NEEDS_RAFT_VERSION:
+        message = f"the quorum is at raft.version {replica.log.raft_version}; upgrade it to 2 first"
+        replica.refuse(event.request_id, Refusal.UNSUPPORTED_VERSION, message)
+        return
+    target = _pinned(replica, role, event.targets)
+    if isinstance(target, Refused):
+        replica.refuse(event.request_id, target.refusal, target.message)
+        return
+    refusal = _take_in(replica, role, event, target)
+    if refusal is not None:
+        replica.refuse(event.request_id, *refusal)
+        return
+    advance(replica, role)
+
+
+def _take_in(
+    replica: Replica, role: Leader, event: ReassignmentRequested, target: VoterSet
+) -> tuple[Refusal, str] | None:
+    log, pending = replica.log, role.target
+    if pending is not None:
+        if set(pending.target) != set(target):
+            return Refusal.TOO_MANY_CHANGES, f"another target waits already: {pending.target}"
+        pending.deadline_ms = max(pending.deadline_ms, event.deadline_ms)
+        pending.request_ids.add(event.request_id)
+        return None
+    pending = PendingTarget(target, event.expected, event.deadline_ms, {event.request_id})
+    if set(log.target_voters) == set(target):
+        # It is the target already (or there is none to take back): committed is done.
+        pending.appended = log.target_record.offset
+    elif not log.target_voters and set(log.voters) == set(target):
+        pending.appended = log.assignment_record.offset
+    elif (stale := _stale(replica, pending)) is not None:
+        return stale
+    role.target = pending
+    return None
+
+
+def _pinned(replica: Replica, role: Leader, targets: tuple[Target, ...]) -> VoterSet | Refused:
+    """Give each target its UUID, now and for good: a later disk of its id is another (S15)."""
+    voters: list[Voter] = []
+    for target in targets:
+        known = [*replica.log.voters]
+        known += [key for key, p in role.progress.items() if p.last_fetch_ms is not None]
+        keys = {
+            key
+            for key in known
+            if key.node_id == target.node_id
+            and target.directory_id in {None, key.directory_id}
+            and (key == replica.key or key not in role.progress or not role.progress[key].fenced)
+        }
+        if len(keys) > 1:
+            told = ", ".join(sorted(map(str, keys)))
+            message = f"{target.node_id} is one of {told}: name its directory id"
+            return Refused(0, Refusal.AMBIGUOUS_VOTER, message)
+        if not keys:
+            message = f"{target.node_id}: no such voter, and no such replica fetches from here"
+            return Refused(0, Refusal.NOT_AN_OBSERVER, message)
+        voters.append(_voter(replica, role, keys.pop(), target))
+    if len({voter.key.node_id for voter in voters}) < len(voters):
+        return Refused(0, Refusal.AMBIGUOUS_VOTER, "a node id is in the target twice")
+    return VoterSet.of(voters)
+
+
+def _voter(replica: Replica, role: Leader, key: ReplicaKey, target: Target) -> Voter:
+    known = replica.log.voters.endpoint_of(key)
+    progress = role.progress.get(key)
+    return Voter(key, target.endpoint or known or (progress.endpoint if progress else None))
+
+
+def _stale(replica: Replica, pending: PendingTarget) -> tuple[Refusal, str] | None:
+    now = replica.log.assignment_record
+    taken_back = pending.expected is None and not pending.target
+    if taken_back or pending.expected == now:
+        return None
+    message = (
+        f"the voters or their target changed since they were read: the newest record is at "
+        f"offset {now.offset} of epoch {now.epoch}; describe the quorum and decide again"
+    )
+    return Refusal.STALE_VOTER_RECORD, message
+
+
+def abandon(replica: Replica, request_id: int) -> None:
+    """Nobody waits for this request any more; a target not in the log is given up (S24)."""
+    role = replica.role
+    if not isinstance(role, Leader) or role.target is None:
+        return
+    role.target.request_ids.discard(request_id)
+    if not role.target.request_ids and role.target.appended is None:
+        role.target = None
+
+
+# -- going on ----------------------------------------------------------------------------
+
+
+def advance(replica: Replica, role: Leader) -> None:
+    """Append or finish a target that was asked for, and make the next step towards it."""
+    if role.target is not None:
+        _advance_target(replica, role, role.target)
+    if replica.log.target_voters:
+        role.step_waits_for = _step(replica, role) or ""
+
+
+def _advance_target(replica: Replica, role: Leader, pending: PendingTarget) -> None:
+    if pending.appended is not None and pending.appended < replica.high_watermark:
+        for request_id in sorted(pending.request_ids):
+            replica.emit(Done(request_id))
+        role.target = None
+    elif pending.appended is None and (stale := _stale(replica, pending)) is not None:
+        for request_id in sorted(pending.request_ids):
+            replica.refuse(request_id, *stale)
+        role.target = None
+    elif replica.now_ms >= pending.deadline_ms:
+        _give_up(replica, pending)
+        role.target = None
+    elif pending.appended is None:
+        pending.waiting_for = _not_settled(replica, role) or ""
+        if not pending.waiting_for:
+            record = TargetVoters(pending.target.voters)
+            pending.appended = replica.append_control(record).base_offset
+            pending.waiting_for = "a majority of the voters to commit it"
+            replica.fact("target_appended", target=str(pending.target), offset=pending.appended)
+            leading.answer_parked(replica, role)
+
+
+def _give_up(replica: Replica, pending: PendingTarget) -> None:
+    for request_id in sorted(pending.request_ids):
+        if pending.appended is None:
+            message = f"not begun in time; it waited for: {pending.waiting_for}"
+            replica.refuse(request_id, Refusal.WAITING, message)
+        else:
+            message = f"the record at offset {pending.appended} is not committed yet"
+            replica.emit(Refused(request_id, Refusal.TIMED_OUT, message, "unknown"))
+
+
+def _not_settled(replica: Replica, role: Leader) -> str | None:
+    """What must be committed before any record of who votes or is to vote is appended."""
+    log = replica.log
+    newest = max(log.assignment_record.offset, log.raft_version_record)
+    if newest >= replica.high_watermark:
+        return "the last change of the voters, their target or the version to be committed"
+    if not leading.epoch_committed(replica, role):
+        return "an entry of the leader's own epoch to be committed"  # P34: KIP-642 lacks it
+    return None
+
+
+def _step(replica: Replica, role: Leader) -> str | None:
+    """Make the next step, or say what it waits for."""
+    log = replica.log
+    if role.changes:
+        return "the voter change under way to be committed"
+    if (reason := _not_settled(replica, role)) is not None:
+        return reason
+    if not replica.is_voter:
+        return "a leader that is a voter"  # it is about to resign
+    coming, going = differences(log.voters, log.target_voters)
+    if not coming and not going:
+        replica.fact("reassignment_completed", voters=str(log.voters))
+        replica.append_control(TargetVoters(()))
+        leading.answer_parked(replica, role)
+        return None
+    if len(coming) >= len(going):
+        return _first_that_may(replica, role, [_change(replica, "add", v) for v in coming])
+    others = [voter for voter in going if voter.key != replica.key]
+    if not others:
+        return _hand_over(replica, role)
+    # Those that are gone anyway first: the sets on the way keep more that are well.
+    able = changing.caught_up_voters(replica, role, log.voters)
+    others.sort(key=lambda voter: (voter.key in able, voter.key))
+    return _first_that_may(replica, role, [_change(replica, "remove", v) for v in others])
+
+
+def differences(voters: VoterSet, target: VoterSet) -> tuple[tuple[Voter, ...], tuple[Voter, ...]]:
+    """Who is to come and who is to go, in the order of their keys."""
+    coming = tuple(voter for voter in target.voters if voter.key not in voters)
+    going = tuple(voter for voter in voters.voters if voter.key not in target)
+    return coming, going
+
+
+def _change(replica: Replica, kind: Literal["add", "remove"], voter: Voter) -> PendingChange:
+    # Nobody waits for it, so no deadline ends it.
+    return PendingChange(kind, voter, replica.log.voter_record, replica.now_ms)
+
+
+def _first_that_may(replica: Replica, role: Leader, changes: list[PendingChange]) -> str | None:
+    """Append the first change that nothing holds back; else what holds each of them back."""
+    reasons: list[str] = []
+    for change in changes:
+        reason = changing.obstacle(replica, role, change)
+        if reason is None:
+            role.changes.append(change)
+            changing.append(replica, role, change)
+            return change.waiting_for
+        reasons.append(f"{change.kind} {change.key}: {reason}")
+    return "; ".join(reasons)
+
+
+def _hand_over(replica: Replica, role: Leader) -> str | None:
+    """P34: only the leader is left to be removed; its successor removes it."""
+    stay = changing.caught_up_voters(replica, role, replica.log.target_voters)
+    if not stay:
+        return "a caught-up voter of the target to hand leadership over to"
+    last, again = replica.handed_over_at_ms, 2 * replica.config.fetch_timeout_ms
+    if last is not None and replica.now_ms - last < again:
+        return "its turn to hand leadership over again"  # each attempt writes a record
+    replica.handed_over_at_ms = replica.now_ms
+    best = max(stay, key=lambda key: (role.progress[key].acknowledged, key))
+    replica.fact("reassignment_hands_over", preferred=str(best))
+    leading.resign(replica, role, best)
+    return None

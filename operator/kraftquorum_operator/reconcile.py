@@ -30,6 +30,7 @@ from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.failures import Failures, word
 from kraftquorum_operator.lasting import Lasting
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.observe.disks import disk_alarms
 from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
 from kraftquorum_operator.plan.actions import (
@@ -188,7 +189,8 @@ class Reconciler:
         )
         interval_ms = int(self.settings.event_interval_s * 1000)
         events += memory.events.of(decision, now_ms, interval_ms)
-        events += memory.events.of_troubles(seen.troubles, now_ms, interval_ms)
+        troubles = (*seen.troubles, *disk_alarms(seen))
+        events += memory.events.of_troubles(troubles, now_ms, interval_ms)
         self._log(decision, memory, bound)
         match decision:
             case Done():

@@ -65,6 +65,10 @@ def read_node(info: NodeInfo) -> Node:
         voters=tuple(_replica(voter) for voter in info.voters),
         caught_up=info.caught_up,
         peer_endpoint=info.peer_endpoint,
+        damage=info.storage.damage,
+        disk_low=info.storage.low,
+        free_bytes=info.storage.free_bytes,
+        size_bytes=info.storage.size_bytes,
     )
 
 

@@ -15,6 +15,7 @@ from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
 from kraftquorum_operator.observe.copies import distrust
+from kraftquorum_operator.observe.disks import distrust_damaged
 from kraftquorum_operator.observe.kube import (
     now_utc,
     read_budget,
@@ -134,7 +135,7 @@ async def observe(
         outdated = tuple(key for key in outdated if not key.startswith("PodDisruptionBudget/"))
     return Observed(
         spec=spec,
-        seen=distrust(replace(seen, outdated=outdated)),
+        seen=distrust_damaged(distrust(replace(seen, outdated=outdated))),
         owner=owner,
         resource=resource,
         bodies=bodies,

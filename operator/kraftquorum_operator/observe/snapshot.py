@@ -123,6 +123,13 @@ class Node:
     voters: tuple[Replica, ...]
     caught_up: bool
     peer_endpoint: str
+    damage: tuple[str, ...] = ()
+    """What it has found of its own storage that cannot be made again."""
+    disk_low: bool = False
+    """Less than its reserve is free on its disk (S30)."""
+    free_bytes: int | None = None
+    size_bytes: int | None = None
+    """Of its disk; None: not told."""
 
     @property
     def blank(self) -> bool:
@@ -139,6 +146,8 @@ class Progress:
     fenced: bool = False
     copied: bool = False
     """Its volume was put back from a copy (S3): it never counts, see `observe/copies.py`."""
+    damaged: bool = False
+    """Its storage is damaged: it counts for nobody's loss, see `observe/disks.py`."""
     lag: int = 0
     last_fetch_age_ms: int | None = None
     silent_since_ms: int | None = None
@@ -147,7 +156,7 @@ class Progress:
     @property
     def fresh(self) -> bool:
         """Whether it counts towards a majority that can commit now."""
-        return self.caught_up and not self.fenced and not self.copied
+        return self.caught_up and not (self.fenced or self.copied or self.damaged)
 
 
 @dataclass(frozen=True, slots=True, order=True)

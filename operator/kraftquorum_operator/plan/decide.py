@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.copies import distrust
+from kraftquorum_operator.observe.disks import distrust_damaged
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Action, ApplyObjects, Decision, Done, Wait, describe
@@ -58,7 +59,7 @@ def decide(spec: QuorumSpec, seen: Snapshot, now_ms: int) -> Decision:
         seen: what is there, read after the last action.
         now_ms: the operator's monotonic clock, the one that `silent_since_ms` is on.
     """
-    seen = distrust(seen)
+    seen = distrust_damaged(distrust(seen))
     case = Case(spec, seen, now_ms)
     if seen.deleting:
         return delete(case)

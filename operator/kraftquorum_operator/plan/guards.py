@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.copies import why_copied
+from kraftquorum_operator.observe.disks import why_damaged
 from kraftquorum_operator.observe.snapshot import Progress, Quorum, Replica, Snapshot, majority
 from kraftquorum_operator.plan.actions import Wait
 
@@ -296,14 +297,16 @@ def one_voter_change_at_a_time(case: Case) -> str | None:
 def survivors_caught_up(case: Case) -> str | None:
     """Every voter that stays is caught up (S23).
 
-    Those that are themselves lost, or silent for the grace period, are not waited for: whether
-    the rest is enough is `majority_survives_removal`'s and `majority_survives_addition`'s matter.
+    Those that are themselves lost or damaged, or silent for the grace period, are not waited for:
+    whether the rest is enough is the matter of `majority_survives_removal`,
+    `majority_survives_addition` and `majority_survives_loss`.
     """
     late = tuple(
         voter.replica
         for voter in case.survivors
         if voter.replica.node_id < case.spec.voters
         and not voter.fresh
+        and not voter.damaged
         and not case.is_silent(voter)
         and not (case.new is not None and voter.replica.node_id == case.new.node_id)
     )
@@ -418,6 +421,19 @@ def claim_is_the_recorded_one(case: Case) -> str | None:
     node = case.seen.node(case.ordinal)
     why = why_copied(case.seen, node) if node is not None else None
     return f"{why}: its volume was put back from a copy" if why else None
+
+
+@guard
+def storage_undamaged(case: Case) -> str | None:
+    """The replica has found no damage in its storage.
+
+    Rot that its scrub found, while it goes on. Such a voter is not counted in any majority. With
+    policy `Automatic` it is replaced, claim then pod, once all other voters are caught up and are
+    a majority without it; else a person decides. A replica that is no voter yet is not added.
+    """
+    node = case.seen.node(case.ordinal)
+    why = why_damaged(node)
+    return f"storage of {node.replica} is damaged: {why}" if node is not None and why else None
 
 
 @guard

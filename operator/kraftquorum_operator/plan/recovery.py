@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kraftquorum_operator.observe.copies import STALE, unrecorded
+from kraftquorum_operator.observe.disks import CORRUPT
 from kraftquorum_operator.observe.snapshot import Node, Pod, Replica
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
@@ -24,9 +25,9 @@ from kraftquorum_operator.plan.actions import (
     RemoveVoter,
     Wait,
 )
-from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, first_block
+from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, Guard, first_block
 
-REPLACE_ME_RESTARTS = {12: 2, 13: 2, STALE: 2, 10: 3}
+REPLACE_ME_RESTARTS = {CORRUPT: 2, 13: 2, STALE: 2, 10: 3}
 """Exit codes that speak of the disk, and after how many restarts they are believed:
 12 corrupt, 13 identity (the node asks to be replaced), 17 stale (a peer told it that it is an
 old copy, S3), 10 failed write or fsync. A kubelet lets 30 s pass before the third restart, so a
@@ -36,6 +37,8 @@ STUCK_POD_MS = 10_000
 """How long a pod may wait for a claim that is not there before it is made again."""
 
 STORAGE_LOST = "the replica's storage is lost"
+COPIED = "its volume was put back from a copy"
+DAMAGED = "the replica's storage is damaged"
 
 Step = Action | Wait | None
 
@@ -49,7 +52,8 @@ def repair(case: Case) -> Step:
         elif step is not None:
             return step
     # A volume put back from a copy is told before a voter that is just away.
-    grave = [wait for wait in waits if wait.guard == guards.claim_is_the_recorded_one.__name__]
+    told_first = {guards.claim_is_the_recorded_one.__name__, guards.storage_undamaged.__name__}
+    grave = [wait for wait in waits if wait.guard in told_first]
     return next(iter([*grave, *waits]), None)
 
 
@@ -114,8 +118,11 @@ def _replace(case: Case, ordinal: int) -> Step:
             # acknowledged anything, so it comes in as an empty replica does.
             blocked = first_block(_case(case, ordinal, old=None), guards.confirmed_voters_required)
             return blocked or JoinNode(node.replica, quorum.cluster_id)
-        if any(voter.copied for voter in quorum.voters_of(ordinal)):
-            return _copied_voter(case, node.replica)
+        voters = quorum.voters_of(ordinal)
+        if any(voter.copied for voter in voters):
+            return _spare(case, node.replica, guards.claim_is_the_recorded_one, COPIED)
+        if any(voter.damaged for voter in voters):
+            return _spare(case, node.replica, guards.storage_undamaged, DAMAGED)
         pod = case.seen.pod(ordinal)
         return (_outdated(case, pod) if pod is not None else None) or first_block(
             _case(case, ordinal, old=None), guards.node_catches_up
@@ -124,14 +131,14 @@ def _replace(case: Case, ordinal: int) -> Step:
     return wait or admit(case, ordinal, replaces=dead[0])
 
 
-def _copied_voter(case: Case, old: Replica) -> Action | Wait | None:
-    """A voter whose volume was put back from a copy (S3): replaced as one with a damaged disk.
+def _spare(case: Case, old: Replica, wrong: Guard, reason: str) -> Action | Wait | None:
+    """A voter that answers, but on storage that is not to be relied on, as a guard tells.
 
-    It answers, so nothing but the record on its claim speaks against it. Were that a mistake,
-    no data is lost: it goes only while all others have what is committed.
+    A volume that was put back from a copy (S3), or one that its own scrub found damaged. Were
+    that a mistake, no data is lost: it goes only while all others have what is committed.
     """
     subject = _case(case, old.node_id, old=old)
-    copied = first_block(subject, guards.claim_is_the_recorded_one)
+    told = first_block(subject, wrong)
     blocked = first_block(
         subject,
         guards.deletion_policy_allows,
@@ -139,11 +146,11 @@ def _copied_voter(case: Case, old: Replica) -> Action | Wait | None:
         guards.survivors_caught_up,
         guards.majority_survives_loss,
     )
-    if blocked is not None and copied is not None:
-        return Wait(copied.guard, f"{copied.why}; not replaced, {blocked.guard}: {blocked.why}")
+    if blocked is not None and told is not None:
+        return Wait(told.guard, f"{told.why}; not replaced, {blocked.guard}: {blocked.why}")
     if case.seen.quorum is not None and case.seen.quorum.leader == old:
         return move_leadership(subject)
-    return _wipe(case, old.node_id, "its volume was put back from a copy") or copied
+    return _wipe(case, old.node_id, reason) or told
 
 
 def admit(case: Case, ordinal: int, *, replaces: Replica | None) -> Action | Wait:
@@ -181,6 +188,7 @@ def admit(case: Case, ordinal: int, *, replaces: Replica | None) -> Action | Wai
     wait = first_block(
         subject,
         guards.claim_is_the_recorded_one,
+        guards.storage_undamaged,
         *VOTER_CHANGE,
         guards.survivors_caught_up,
         guards.majority_survives_addition,
@@ -231,8 +239,9 @@ def _silent_voter(case: Case, ordinal: int) -> Step:
         guards.survivors_caught_up,
         guards.majority_survives_loss,
     )
-    stale = pod is not None and pod.exit_code == STALE
-    reason = "the replica's storage is an old copy (S3)" if stale else STORAGE_LOST
+    reasons = {STALE: "the replica's storage is an old copy (S3)", CORRUPT: DAMAGED}
+    code = None if pod is None else pod.exit_code
+    reason = STORAGE_LOST if code is None else reasons.get(code, STORAGE_LOST)
     return blocked or _wipe(case, ordinal, reason) or waiting
 
 

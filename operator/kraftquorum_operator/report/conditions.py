@@ -8,6 +8,7 @@ from typing import Literal
 
 from kraftquorum_operator.model.status import Condition
 from kraftquorum_operator.observe.copies import STALE, copied_voters, why_copied
+from kraftquorum_operator.observe.disks import damaged_storage, low_disks
 from kraftquorum_operator.observe.snapshot import Snapshot, majority
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath, describe
 
@@ -53,6 +54,10 @@ def _available(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
         return False, "NotConfirmed", "the leader is not confirmed by a majority"
     if not quorum.formation_completed:
         return False, "Forming", "not all first voters have the first records yet"
+    leader = seen.node(quorum.leader.node_id)
+    if leader is not None and leader.replica == quorum.leader and leader.disk_low:
+        told = next(map(str, low_disks(seen)), "")
+        return False, "DiskLow", f"leader {quorum.leader} refuses writes: {told}"
     return True, "LeaderConfirmed", f"{quorum.leader} leads in epoch {quorum.epoch}"
 
 
@@ -111,6 +116,24 @@ def _volume_from_copy(seen: Snapshot, wanted: int, decision: Decision) -> Answer
     return True, camel("claim_is_the_recorded_one"), reasons
 
 
+def _storage_damaged(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """A replica's storage is damaged, as its scrub or its start found; see `VolumeFromCopy` too."""
+    del wanted, decision
+    found = damaged_storage(seen)
+    if not found:
+        return False, "NotDamaged", "no replica has found damage in its storage"
+    return True, found[0].reason, "; ".join(map(str, found))
+
+
+def _disk_low(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """A replica's disk is full or nearly so; the message names pod, claim and volume."""
+    del wanted, decision
+    found = low_disks(seen)
+    if not found:
+        return False, "RoomEnough", "every replica that answers has more room than its reserve"
+    return True, found[0].reason, "; ".join(map(str, found))
+
+
 def _pods_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     """A pod or a claim cannot start; the reason and the message are Kubernetes' own."""
     del wanted, decision
@@ -135,7 +158,14 @@ def _paused(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     return False, "NotSet", "spec.pause is not set"
 
 
-ALARMS = frozenset({"claim_is_the_recorded_one", "objects_written", "kubernetes_version_supported"})
+ALARMS = frozenset(
+    {
+        "claim_is_the_recorded_one",
+        "storage_undamaged",
+        "objects_written",
+        "kubernetes_version_supported",
+    }
+)
 """Guards that are told at once, as warnings, whether or not a person has to do something."""
 
 NEEDS_PERSON = frozenset(
@@ -160,6 +190,8 @@ CONDITIONS: dict[str, Callable[[Snapshot, int, Decision], Answer]] = {
     "QuorumLost": _quorum_lost,
     "FormationBlocked": _formation_blocked,
     "VolumeFromCopy": _volume_from_copy,
+    "StorageDamaged": _storage_damaged,
+    "DiskLow": _disk_low,
     "PodsBlocked": _pods_blocked,
     "Failing": _failing,
     "Paused": _paused,

@@ -122,7 +122,7 @@ def _replacement(seen: Snapshot, node_id: int) -> str | None:
         return _joining(seen, node_id)
     if node is None and _is_disk_lost(seen, node_id, voter.replica):
         return "EmptyDisk"
-    return "EmptyDisk" if voter.copied else None
+    return "EmptyDisk" if voter.copied or voter.damaged else None
 
 
 def _is_disk_lost(seen: Snapshot, node_id: int, voter: Replica) -> bool:

@@ -27,6 +27,8 @@ TOLD: dict[str, tuple[str, str]] = {
     "QuorumLost": ("The quorum is lost", "The quorum is no longer lost"),
     "FormationBlocked": ("The quorum cannot be formed", "The quorum can be formed"),
     "VolumeFromCopy": ("A volume was put back from a copy", "No volume is a copy any more"),
+    "StorageDamaged": ("Damage was found in a replica's storage", "No storage is damaged any more"),
+    "DiskLow": ("A disk is full or nearly so", "All disks have room again"),
     "PodsBlocked": ("Cannot start", "All pods and claims can start again"),
     "Failing": ("What the operator asks for is not done", "What the operator asks for is done"),
 }

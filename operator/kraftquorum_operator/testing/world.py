@@ -68,6 +68,8 @@ class World:
     records: dict[int, ClaimRecord] = field(default_factory=dict[int, ClaimRecord])
     copied: set[Replica] = field(default_factory=set[Replica])
     """Replicas whose volume was put back from a copy: nothing may lean on them (S3)."""
+    rotten: set[Replica] = field(default_factory=set[Replica])
+    """Replicas whose scrub has found damage, while they go on."""
     revision: int = 1
     """Of the StatefulSet's template."""
     bad_revisions: set[int] = field(default_factory=set[int])
@@ -99,6 +101,11 @@ class World:
         """Whether a majority of the voters in force is alive."""
         alive = sum(1 for voter in self.voters if self.is_alive(voter))
         return bool(self.voters) and alive >= majority(len(self.voters))
+
+    @property
+    def distrusted(self) -> set[Replica]:
+        """Replicas that no loss of another may lean on."""
+        return self.copied | self.rotten
 
     @property
     def is_changing(self) -> bool:
@@ -307,6 +314,7 @@ class World:
             voters=tuple(self.voters) if disk.log_end else disk.base,
             caught_up=self.is_fresh(replica),
             peer_endpoint=f"demo-{ordinal}:9093",
+            damage=("a segment is rotten",) if replica in self.rotten else (),
         )
 
     def _progress(self, replica: Replica) -> Progress:
@@ -448,7 +456,9 @@ class World:
             return
         assert late or self.budget_counted <= self._labelled(), "S22: a stale budget"
         survivors = [voter for voter in self.voters if voter != action.replica]
-        fresh = sum(1 for voter in survivors if self.is_fresh(voter) and voter not in self.copied)
+        fresh = sum(
+            1 for voter in survivors if self.is_fresh(voter) and voter not in self.distrusted
+        )
         assert late or fresh >= majority(len(survivors)), "S23: survivors are no majority"
         self._change(survivors)
 
@@ -469,7 +479,7 @@ class World:
         if disk is None or disk.claim_uid != action.uid:
             return
         replica = Replica(ordinal, disk.directory_id or "")
-        if replica not in self.copied:
+        if replica not in self.distrusted:
             fresh = replica in self.voters and self.is_fresh(replica)
             assert late or not fresh, "a well disk"
             returns = replica in self.voters and not disk.corrupt
@@ -497,7 +507,7 @@ class World:
         others = sum(
             1
             for voter in self.voters
-            if voter != replica and voter not in self.copied and self.is_fresh(voter)
+            if voter != replica and voter not in self.distrusted and self.is_fresh(voter)
         )
         assert others >= majority(len(self.voters)), "no majority left"
 
@@ -506,7 +516,7 @@ class World:
         disk = self.disks.get(ordinal)
         replica = Replica(ordinal, disk.directory_id or "") if disk else None
         outdated = runner.revision != self.revision and disk is not None and not disk.terminating
-        if late or not outdated or replica in self.copied or replica not in self.voters:
+        if late or not outdated or replica in self.distrusted or replica not in self.voters:
             return
         if self.is_fresh(replica):
             assert replica != self.leader or len(self.voters) == 1, "the leader was not moved"
@@ -553,6 +563,12 @@ class World:
         if disk is not None:
             disk.corrupt = True
             self.crash(ordinal)
+
+    def rot(self, ordinal: int) -> None:
+        """The scrub finds damage; the process goes on."""
+        disk = self.disks.get(ordinal)
+        if disk is not None and disk.directory_id is not None:
+            self.rotten.add(Replica(ordinal, disk.directory_id))
 
     def mislabel(self, ordinal: int) -> None:
         """Somebody puts the voter label on a pod or takes it off."""

@@ -125,6 +125,7 @@ CASES: dict[str, tuple[Snapshot, QuorumSpec]] = {
         spec(),
     ),
     "claim_is_the_recorded_one": (with_claim(healthy(), replace(claim(2), record=COPIED)), MANUAL),
+    "storage_undamaged": (with_node(healthy(), replace(node(2), damage=("rot",))), MANUAL),
     "claim_bound_and_unshared": (
         with_claim(replacing(voter(1), voter(2)), replace(claim(0), shared=True)),
         spec(),

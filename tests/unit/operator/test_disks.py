@@ -1,0 +1,180 @@
+"""Damaged storage and full disks: what is said of them, and who is replaced for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.model.status import Condition
+from kraftquorum_operator.observe.disks import damaged_voters, disk_alarms, distrust_damaged
+from kraftquorum_operator.observe.snapshot import Snapshot
+from kraftquorum_operator.plan import actions as act
+from kraftquorum_operator.plan.actions import Done, Wait
+from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance
+from kraftquorum_operator.report.events import EventLog
+from kraftquorum_operator.testing.snapshots import (
+    NOW_MS,
+    healthy,
+    node,
+    pod,
+    replica,
+    spec,
+    voter,
+    with_node,
+    with_pod,
+    with_quorum,
+    without_node,
+)
+from kraftquorum_operator.testing.world import World
+
+SPEC = spec(voters=3)
+ROT = "00000000000000000000.log at byte 61 (offset 4): checksum"
+VOLUME = "pod demo-2, claim data-demo-2, volume volume-2"
+
+
+def rotten(ordinal: int = 2, seen: Snapshot | None = None) -> Snapshot:
+    return with_node(seen or healthy(), replace(node(ordinal), damage=(ROT,)))
+
+
+def full(ordinal: int = 2) -> Snapshot:
+    room = {"free_bytes": 12 << 20, "size_bytes": 1024 << 20}
+    return with_node(healthy(), replace(node(ordinal), disk_low=True, **room))
+
+
+def ended(code: int, detail: str) -> Snapshot:
+    gone = replace(pod(2), ready=False, exit_code=code, restarts=2, detail=detail)
+    return with_pod(without_node(healthy(), 2), gone)
+
+
+def condition(seen: Snapshot, name: str, wanted: QuorumSpec = SPEC) -> Condition:
+    stamp = Stamp("2026-01-01T00:00:00Z", 1)
+    decision = decide(wanted, seen, NOW_MS)
+    return {one.type: one for one in conditions(seen, 3, decision, (), stamp)}[name]
+
+
+# -- damage --------------------------------------------------------------------------
+
+
+def test_a_voter_with_damaged_storage_is_replaced_claim_first() -> None:
+    seen = rotten()
+    assert damaged_voters(seen) == (replica(2),)
+    reason = "the replica's storage is damaged"
+    assert decide(SPEC, seen, NOW_MS) == act.DeleteClaim("data-demo-2", "claim-2", reason)
+
+
+def test_it_counts_for_nobodys_loss() -> None:
+    assert fault_tolerance(distrust_damaged(rotten())) == 0
+    # 1 is silent, 2 is damaged: with 1's disk given up, nobody but 0 would be whole.
+    voters = (voter(0), voter(1, silent_ms=60_000), voter(2))
+    seen = with_quorum(without_node(rotten(), 1), voters=voters)
+    assert isinstance(decide(SPEC, seen, NOW_MS), Wait)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen", "held_by"),
+    [
+        (spec(replacement={"policy": "Manual"}), rotten(), "deletion_policy_allows"),
+        (SPEC, with_quorum(rotten(), confirmed=False), "confirmed_voters_required"),
+        (SPEC, rotten(1, rotten(2)), "majority_survives_loss"),
+        (spec(voters=1), rotten(0, healthy(1)), "majority_survives_loss"),
+    ],
+)
+def test_it_is_kept_where_it_cannot_be_spared(
+    wanted: QuorumSpec, seen: Snapshot, held_by: str
+) -> None:
+    decision = decide(wanted, seen, NOW_MS)
+    assert isinstance(decision, Wait)
+    assert decision.guard == "storage_undamaged"
+    assert held_by in decision.why
+    assert ROT in decision.why
+
+
+def test_a_leader_with_damaged_storage_hands_over_first() -> None:
+    assert decide(SPEC, rotten(0), NOW_MS) == act.MoveLeadership(replica(0), replica(1))
+
+
+def test_a_replica_with_damaged_storage_becomes_no_voter() -> None:
+    observer = replace(voter(3), silent_since_ms=NOW_MS)
+    seen = with_quorum(healthy(3, replicas=4), observers=(observer,))
+    assert isinstance(decide(spec(voters=4), seen, NOW_MS), act.AddVoter)
+    decision = decide(spec(voters=4), rotten(3, seen), NOW_MS)
+    assert isinstance(decision, Wait)
+    assert decision.guard == "storage_undamaged"
+
+
+def test_a_node_that_ended_for_damage_is_replaced_by_the_same_path() -> None:
+    seen = ended(12, "ended with 12: STORAGE_CORRUPT rot")
+    voters = (voter(0), voter(1), voter(2, silent_ms=60_000))
+    decision = decide(SPEC, with_quorum(seen, voters=voters), NOW_MS)
+    reason = "the replica's storage is damaged"
+    assert decision == act.DeleteClaim("data-demo-2", "claim-2", reason)
+
+
+@pytest.mark.parametrize("seen", [rotten(), ended(12, f"ended with 12: STORAGE_CORRUPT {ROT}")])
+def test_the_condition_names_pod_claim_volume_and_place(seen: Snapshot) -> None:
+    found = condition(seen, "StorageDamaged")
+    assert (found.status, found.reason) == ("True", "StorageDamaged")
+    assert VOLUME in found.message
+    assert ROT in found.message
+    assert condition(healthy(), "StorageDamaged").status == "False"
+
+
+def test_the_model_replaces_rotten_disks_one_by_one() -> None:
+    """The model asserts that nothing leans on them meanwhile, and that nothing is lost."""
+    world = World(spec(voters=5))
+    for _ in range(80):
+        world.step()
+        world.tick()
+    before = list(world.voters)
+    for ordinal in (1, 3):
+        world.rot(ordinal)
+    decision = None
+    for _ in range(600):
+        decision = world.step()
+        world.tick()
+    assert isinstance(decision, Done)
+    assert [voter.node_id for voter in world.voters] == [0, 1, 2, 3, 4]
+    assert {v.node_id for v in before if v not in world.voters} == {1, 3}
+
+
+# -- room ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seen", [full(), ended(16, "ended with 16: STORAGE_FULL no space")])
+def test_a_low_disk_is_told_by_pod_claim_and_volume(seen: Snapshot) -> None:
+    found = condition(seen, "DiskLow")
+    assert (found.status, found.reason) == ("True", "DiskLow")
+    assert VOLUME in found.message
+    assert condition(healthy(), "DiskLow").status == "False"
+
+
+def test_it_says_how_much_is_free() -> None:
+    assert "12 of 1024 MiB are free" in condition(full(), "DiskLow").message
+
+
+def test_a_low_disk_replaces_nobody() -> None:
+    assert isinstance(decide(SPEC, full(), NOW_MS), Done)
+
+
+def test_where_the_leader_refuses_writes_the_quorum_is_not_available() -> None:
+    assert condition(full(2), "Available").status == "True"
+    found = condition(full(0), "Available")
+    assert (found.status, found.reason) == ("False", "DiskLow")
+    assert "leader 0-a0 refuses writes" in found.message
+    assert "volume-0" in found.message
+
+
+def test_both_are_told_as_warnings_once_in_an_interval() -> None:
+    seen = rotten(1, full(2))
+    log = EventLog()
+    events = log.of_troubles(disk_alarms(seen), 0, 60_000)
+    assert [(one.type, one.reason) for one in events] == [
+        ("Warning", "StorageDamaged"),
+        ("Warning", "DiskLow"),
+    ]
+    assert "volume-1" in events[0].message
+    assert "volume-2" in events[1].message
+    assert not log.of_troubles(disk_alarms(seen), 59_000, 60_000)

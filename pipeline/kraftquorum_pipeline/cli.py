@@ -15,7 +15,10 @@ import typer
 
 COMMANDS: dict[str, str] = {
     "export": "kraftquorum_pipeline.commands.export",
+    "history": "kraftquorum_pipeline.commands.history",
     "audit": "kraftquorum_pipeline.commands.audit",
+    "compact": "kraftquorum_pipeline.commands.compact",
+    "restore-check": "kraftquorum_pipeline.commands.restore_check",
     "count": "kraftquorum_pipeline.commands.count",
     "report": "kraftquorum_pipeline.commands.report",
     "study": "kraftquorum_pipeline.commands.study",

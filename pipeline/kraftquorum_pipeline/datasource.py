@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -25,10 +25,20 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType, _parse_datatype_string
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from kraftquorum_pipeline.errors import ClusterIdError, DivergedError, OptionError
-from kraftquorum_pipeline.schema import spark_schema
+from kraftquorum_pipeline.schema import TIMESTAMP, log_schema
 from kraftquorum_pipeline.source.files import FileLog
 from kraftquorum_pipeline.source.log import LogSource, LogState, Part
 from kraftquorum_pipeline.source.nodes import NodeLog
@@ -62,10 +72,11 @@ class KraftQuorumDataSource(DataSource):
     def _parsed(self) -> Options:
         return parse_options({name: str(value) for name, value in self.options.items()})
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """The columns; keys and values are strings where the options say so."""
         options = self._parsed()
-        return spark_schema(key_text=options.key_text, value_text=options.value_text)
+        arrow = log_schema(key_text=options.key_text, value_text=options.value_text)
+        return StructType([_spark_field(field) for field in arrow])
 
     def reader(self, schema: StructType) -> LogReader:
         """Read a batch."""
@@ -79,14 +90,34 @@ class KraftQuorumDataSource(DataSource):
         return LogStreamReader(options)
 
     def _checked(self, schema: StructType) -> Options:
-        wanted = _parse_datatype_string(self.schema())
-        told = [(field.name, field.dataType) for field in schema.fields]
-        if told != [(field.name, field.dataType) for field in cast("StructType", wanted).fields]:
+        wanted = self.schema()
+        if schema.simpleString() != wanted.simpleString():
             raise OptionError(
                 f"the schema is {schema.simpleString()}, and the source's columns are "
                 f"{wanted.simpleString()}; leave it out, and see keyFormat and valueFormat"
             )
         return self._parsed()
+
+
+_SCALARS: dict[pa.DataType, DataType] = {
+    pa.string(): StringType(),
+    pa.binary(): BinaryType(),
+    pa.int32(): IntegerType(),
+    pa.int64(): LongType(),
+    TIMESTAMP: TimestampType(),
+}
+
+
+def _spark_field(field: pa.Field) -> StructField:
+    return StructField(field.name, _spark_type(field.type), field.nullable)
+
+
+def _spark_type(kind: pa.DataType) -> DataType:
+    if pa.types.is_list(kind):
+        return ArrayType(_spark_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return StructType([_spark_field(kind.field(at)) for at in range(kind.num_fields)])
+    return _SCALARS[kind]
 
 
 class LogPartition(InputPartition):

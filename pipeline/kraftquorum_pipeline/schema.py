@@ -1,4 +1,4 @@
-"""The columns of the data source `kraftquorum`, once for Arrow and once for Spark.
+"""The columns of the data source `kraftquorum`, as Arrow has them; Spark's are made from these.
 
 Offsets and epochs are the log's. A row's `kind` says what else is filled:
 
@@ -64,14 +64,4 @@ def log_schema(*, key_text: bool = False, value_text: bool = False) -> pa.Schema
             pa.field("control", pa.string()),
             pa.field("fields", pa.string()),
         ]
-    )
-
-
-def spark_schema(*, key_text: bool = False, value_text: bool = False) -> str:
-    """The same as a schema string of Spark's."""
-    key, value = ("string" if text else "binary" for text in (key_text, value_text))
-    return (
-        "cluster_id string, offset bigint not null, epoch int not null, timestamp timestamp, "
-        f"kind string not null, key {key}, value {value}, "
-        "headers array<struct<name: string not null, value: binary>>, control string, fields string"
     )

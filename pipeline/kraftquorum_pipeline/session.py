@@ -28,6 +28,9 @@ _ALWAYS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # A Python worker has to come up within this; on a busy machine 15 s are short.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 _LOCAL = {
     "spark.driver.memory": "1g",
@@ -88,9 +91,9 @@ def spark_session(
         builder = builder.master(chosen)
         if chosen.startswith("local"):
             wanted |= _LOCAL
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for key, value in {**wanted, **(settings or {})}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
     register(session)
     return session

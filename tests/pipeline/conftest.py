@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from raftnode.api.model import Replica, VoterSpec
-from raftnode.client.errors import NotDoneError, OutcomeUnknownError
+from raftnode.testing.clientrecord import ClientRecord
 from raftnode.testing.localquorum import LocalQuorum, eventually
 
 HERE = importlib.util.find_spec("pyspark") is not None
@@ -43,57 +43,21 @@ def spark():
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def run_async():
+    return in_loop
+
+
+@pytest.fixture
+def live_quorum(tmp_path):
+    """Makes a quorum of three nodes, each with an address of its own."""
+    return LocalQuorum(tmp_path, 3, network_of(2), SETTINGS)
+
+
 def in_loop(work):
     """Run a coroutine function to its end, and leave the loop that pytest-asyncio knows alone."""
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         return runner.run(work())
-
-
-@dataclass
-class Record:
-    """What a client knows of its own writes."""
-
-    acknowledged: dict[str, tuple[int, bytes]] = field(default_factory=dict)
-    unknown: dict[str, bytes] = field(default_factory=dict)
-
-    async def write(self, quorum: LocalQuorum, first: int, count: int, many: int = 16) -> None:
-        """Put numbered keys, some at a time; each ends acknowledged, unknown or not written."""
-        gate = asyncio.Semaphore(many)
-
-        async def one(number: int) -> None:
-            # Lengths on both sides of what one varint byte and an Arrow view hold.
-            key, value = f"key-{number}", f"{number}:".encode() + b"v" * (number % 300)
-            async with gate:
-                while True:
-                    try:
-                        done = await quorum.client.put(key, value, timeout_ms=15_000)
-                    except OutcomeUnknownError:
-                        self.unknown[key] = value
-                    except NotDoneError:
-                        continue
-                    else:
-                        self.acknowledged[key] = (done.base_offset, value)
-                    return
-
-        await asyncio.gather(*(one(number) for number in range(first, first + count)))
-
-    def check(self, rows) -> None:
-        """All that was acknowledged is in the rows once, at its offset; what is unknown at most once.
-
-        Rows are (offset, key, value) of kind `data`.
-        """
-        found: dict[str, list[tuple[int, bytes]]] = {}
-        for offset, key, value in rows:
-            if key is not None:
-                found.setdefault(bytes(key).decode(), []).append((offset, bytes(value)))
-        missing = {key for key in self.acknowledged if key not in found}
-        assert missing == set()
-        assert {key: found[key] for key in self.acknowledged} == {
-            key: [place] for key, place in self.acknowledged.items()
-        }
-        for key, value in self.unknown.items():
-            assert [one for _, one in found.get(key, [])] in ([], [value])
-        assert set(found) <= {*self.acknowledged, *self.unknown}
 
 
 SETTINGS = {
@@ -115,7 +79,7 @@ class Recorded:
     """The directories of a quorum that has stopped, and what its client knows."""
 
     root: Path
-    record: Record
+    record: ClientRecord
     epochs: int
 
     def node(self, number: int) -> Path:
@@ -126,7 +90,7 @@ class Recorded:
 def recorded(tmp_path_factory) -> Recorded:
     """Three voters, many segments, elections, a fourth voter that came and one that went."""
     root = tmp_path_factory.mktemp("recorded")
-    record = Record()
+    record = ClientRecord()
 
     async def work() -> int:
         async with LocalQuorum(root, 4, network_of(1), SETTINGS) as quorum:

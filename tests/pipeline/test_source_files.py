@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -21,6 +22,7 @@ from kraftquorum_pipeline.source.decode import Collector
 from kraftquorum_pipeline.source.files import FileLog
 from kraftquorum_pipeline.source.options import parse_options
 from kraftquorum_pipeline.source.rows import Shape
+from kraftquorum_pipeline.testing import quorum_history, write_quorum
 from raftnode.core.types import Epoch, Offset
 from raftnode.storage.batch import Record, encode_data_batch, iter_records, read_header, stamp
 from raftnode.storage.files import Files
@@ -269,3 +271,41 @@ def test_a_corrupt_batch_is_named_and_left_out_only_when_asked(recorded, tmp_pat
 def test_options_that_cannot_work_are_named(given, message):
     with pytest.raises(OptionError, match=message):
         FileLog(parse_options(given)).look()
+
+
+def test_a_trimmed_log_begins_with_the_state_and_goes_on_with_the_log(tmp_path):
+    history = quorum_history()
+    nodes = write_quorum(tmp_path / "nodes", history)
+    whole = table({"path": tmp_path / "nodes"}).to_pylist()
+    [end] = history.states
+    for node in nodes:
+        segments = sorted((node / "__cluster_metadata-0").glob("*.log"))
+        for segment, following in pairwise(segments):
+            if int(following.stem) <= end:
+                segment.unlink()
+    log = FileLog(parse_options({"path": str(tmp_path / "nodes")}))
+    state = log.look()
+    assert 0 < state.start <= state.state_end == end
+    rows = table({"path": tmp_path / "nodes"}).to_pylist()
+    kept = [row for row in rows if row["kind"] == "state"]
+    assert {(row["key"], row["value"], row["offset"]) for row in kept} == {
+        (one.key, one.value, one.offset) for one in history.states[end]
+    }
+    assert [row for row in rows if row["kind"] != "state"] == whole[end:]
+    assert all(row["kind"] == "state" for row in rows[: len(kept)])
+
+
+def test_a_damaged_snapshot_is_named(tmp_path):
+    history = quorum_history()
+    for node in write_quorum(tmp_path / "nodes", history):
+        inner = node / "__cluster_metadata-0"
+        [snapshot] = inner.glob("*.checkpoint")
+        data = bytearray(snapshot.read_bytes())
+        data[len(data) // 2] ^= 1
+        snapshot.write_bytes(data)
+        segments = sorted(inner.glob("*.log"))
+        for segment, following in pairwise(segments):
+            if int(following.stem) <= int(snapshot.name[:20]):
+                segment.unlink()
+    with pytest.raises(CorruptError, match=r"\.checkpoint at offset 0: .*checksum"):
+        table({"path": tmp_path / "nodes"})

@@ -23,8 +23,9 @@ class Target:
         self.table = f"{root}/cluster_id={cluster_id}"
         self.checkpoint = f"{root}/_checkpoint/{cluster_id}"
         self._temporary = f"{root}/_unfinished/{cluster_id}"
-        self._jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - the one way to Hadoop's files
-        self._conf: Any = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        context: Any = session.sparkContext
+        self._jvm = context._jvm  # noqa: SLF001 - the one way to Hadoop's file systems
+        self._conf = context._jsc.hadoopConfiguration()  # noqa: SLF001
 
     def prepare(self) -> None:
         """Clear away what a killed run left unfinished.

@@ -104,7 +104,7 @@ class FileLog:
     def _replicas(self) -> list[Replica]:
         try:
             replicas = find_replicas([self._path])
-        except ConfigurationError as error:
+        except (ConfigurationError, OptionError) as error:
             raise OptionError(f"path: {error}") from None
         sound = [one for one in replicas if not one.findings]
         if not sound or (len(sound) < len(replicas) and not self._options.skip_corrupt):

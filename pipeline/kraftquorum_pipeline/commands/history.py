@@ -1,0 +1,126 @@
+"""`kraftquorum-pipeline history`: a quorum's life as tables."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from kraftquorum_pipeline.commands.common import (
+    AsJson,
+    BootstrapServer,
+    Conf,
+    LogPath,
+    Master,
+    SourceOption,
+    pairs,
+    print_json,
+    reporting,
+    say,
+    source_options,
+)
+from kraftquorum_pipeline.datasource import NAME
+from kraftquorum_pipeline.errors import OptionError
+from kraftquorum_pipeline.jobs.history import FAULTS, no_faults, write_history
+from kraftquorum_pipeline.session import spark_session
+
+
+def run(
+    output: Annotated[
+        str, typer.Option("--output", help="Directory of the tables; what is in them is replaced.")
+    ],
+    *,
+    tables: Annotated[
+        str | None,
+        typer.Option("--tables", help="Read what `export` wrote there, of one quorum or of many."),
+    ] = None,
+    path: LogPath = None,
+    bootstrap_server: BootstrapServer = None,
+    option: SourceOption = None,
+    faults: Annotated[
+        Path | None,
+        typer.Option(
+            "--faults",
+            help="When nodes were found broken: a JSON object a line with node_id and at (ISO "
+            "8601 with its offset).",
+            show_default=False,
+        ),
+    ] = None,
+    master: Master = None,
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write elections, leadership, voter changes, repairs, unavailability and changes of keys.
+
+    Each table is a directory of Parquet under the output. Prints how many rows each has, and
+    with --json the tables themselves, save the changes of keys. May be run again: the tables
+    are then those of the log as it is.
+    """
+    with reporting():
+        options = {} if tables else source_options(path, bootstrap_server, option)
+        known = _faults(faults)
+        session = spark_session(
+            "kraftquorum history", master=master, settings=pairs("--conf", conf)
+        )
+        try:
+            if tables is None:
+                rows = session.read.format(NAME).options(**options).load()
+            else:
+                rows = session.read.option("mergeSchema", "false").parquet(tables)
+            told = session.createDataFrame(known, FAULTS) if known else no_faults(session)
+            found = write_history(session, rows, told, output, say)
+        finally:
+            session.stop()
+        _print(found, output, as_json=as_json)
+
+
+def _faults(path: Path | None) -> list[tuple[int, datetime]]:
+    """The faults in a file.
+
+    Raises:
+        OptionError: naming the line that is none.
+    """
+    if path is None:
+        return []
+    found: list[tuple[int, datetime]] = []
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise OptionError(f"--faults {path}: {error.strerror}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            told = msgspec.json.decode(line, type=_Fault)
+        except msgspec.DecodeError as error:
+            raise OptionError(f"--faults {path}, line {number}: {error}") from None
+        found.append((told.node_id, told.at))
+    return found
+
+
+class _Fault(msgspec.Struct):
+    node_id: int
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+def _print(found: dict[str, Any], output: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**found, "output": output})
+        return
+    windows = found["unavailability"]
+    longest = max((row["at_most_s"] or 0 for row in windows), default=0)
+    typer.echo(
+        f"{output}: {len(found['elections'])} elections, {len(found['voter_changes'])} voter "
+        f"changes, {len(found['repairs'])} repairs, at most {longest:.1f} s without a leader, "
+        f"{found['key_changes']} writes of keys"
+    )
+    for row in found["repairs"]:
+        took = row["repair_s"] if row["repair_s"] is not None else row["add_to_remove_s"]
+        since = "detection" if row["repair_s"] is not None else "AddVoter"
+        typer.echo(
+            f"repair of node {row['node_id']}: {row['old_directory_id']} replaced by "
+            f"{row['new_directory_id']}, {took:.1f} s from {since} to RemoveVoter"
+        )

@@ -1,0 +1,279 @@
+"""What the log tells of a quorum's life, as tables. DataFrames in, DataFrames out.
+
+The rows are those of the data source or of an export; several quorums may be in one frame, since
+everything is by `cluster_id`. Times are the clocks of the leaders, which need not agree: a
+duration across an election is never less than 0 here, and as good as those clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
+
+from kraftquorum_pipeline.schema import KIND_CONTROL, KIND_DATA
+
+_REPLICA = "struct<node_id: int, directory_id: string>"
+_FIELDS = (
+    f"leader {_REPLICA}, voters array<{_REPLICA}>, granting_voters array<{_REPLICA}>, "
+    f"voter {_REPLICA}, endpoint string"
+)
+
+TABLES: Mapping[str, str] = {
+    "elections": "Each leader that was elected: epoch, who, by how many of how many voters, and "
+    "`without_leader_s`: since the last record of the epoch before.",
+    "leadership": "Each epoch: its leader, from which record and time to which, and how many "
+    "records and clients' records it wrote.",
+    "voter_changes": "Each AddVoter and RemoveVoter with the number of voters after it.",
+    "repairs": "Each replica that was replaced by another of the same node id: `detected_at` (of "
+    "the faults given, else null), `added_at`, `removed_at` and the times between, seconds.",
+    "unavailability": "Each stretch in which no leader can have acknowledged anything: from the "
+    "last record of an epoch to the first of the next; an upper bound, since nobody need have "
+    "written until then.",
+    "key_changes": "Each write of each key: its number, when, how large, whether a delete, and "
+    "which record it replaced.",
+}
+"""The tables, and what each tells; the reference page is made from it."""
+
+FAULTS = "node_id int, at timestamp"
+"""The columns of the faults that somebody else saw."""
+
+
+def no_faults(session: SparkSession) -> DataFrame:
+    """Faults where nobody told of any."""
+    return session.createDataFrame([], FAULTS)
+
+
+_ORDER = ("offset", "epoch", "until_epoch", "removed_offset")
+_LARGE = "key_changes"
+
+
+def write_history(
+    session: SparkSession,
+    rows: DataFrame,
+    faults: DataFrame,
+    output: str,
+    say: Callable[[str], None] = lambda _line: None,
+) -> dict[str, Any]:
+    """Write each table to a directory of its own; what was in it is replaced.
+
+    Args:
+        session: Spark's.
+        rows: as for `history`.
+        faults: likewise.
+        output: directory of the directories.
+        say: told of each table as it is written.
+
+    Returns:
+        the rows of each table as dictionaries; of `key_changes` how many there are.
+    """
+    found: dict[str, Any] = {}
+    for name, table in history(rows, faults).items():
+        place = f"{output.rstrip('/')}/{name}"
+        table.write.mode("overwrite").parquet(place)
+        written = session.read.parquet(place)
+        if name == _LARGE:
+            count = found[name] = written.count()
+        else:
+            order = next(column for column in _ORDER if column in written.columns)
+            lines = [row.asDict() for row in written.orderBy("cluster_id", order).collect()]
+            found[name], count = lines, len(lines)
+        say(f"{name}: {count} rows")
+    return found
+
+
+def history(rows: DataFrame, faults: DataFrame) -> dict[str, DataFrame]:
+    """The tables of `TABLES` from the rows of logs.
+
+    Args:
+        rows: of the data source; kept in memory or not by whoever calls.
+        faults: when a node was found broken, by `FAULTS`; of one quorum.
+    """
+    # Few rows, from which most tables come: the log is read for them once.
+    control = _control(rows).persist()
+    spans = leadership(rows, control).persist()
+    changes = voter_changes(control)
+    return {
+        "elections": elections(control, spans),
+        "leadership": spans,
+        "voter_changes": changes,
+        "repairs": repairs(changes, faults),
+        "unavailability": unavailability(spans),
+        "key_changes": key_changes(rows),
+    }
+
+
+def _control(rows: DataFrame) -> DataFrame:
+    known = F.col("control").isin("LeaderChange", "AddVoter", "RemoveVoter")
+    return rows.where((F.col("kind") == KIND_CONTROL) & known).select(
+        "cluster_id",
+        "offset",
+        "epoch",
+        F.col("timestamp").alias("at"),
+        "control",
+        F.from_json("fields", _FIELDS).alias("told"),
+    )
+
+
+def leadership(rows: DataFrame, control: DataFrame) -> DataFrame:
+    """Each epoch that wrote a record, with its leader."""
+    epochs = (
+        rows.where(F.col("kind").isin(KIND_DATA, KIND_CONTROL))
+        .groupBy("cluster_id", "epoch")
+        .agg(
+            F.min("offset").alias("first_offset"),
+            F.max("offset").alias("last_offset"),
+            F.min("timestamp").alias("first_at"),
+            F.max("timestamp").alias("last_at"),
+            F.count("*").alias("records"),
+            F.count(F.when(F.col("kind") == KIND_DATA, 1)).alias("data_records"),
+        )
+    )
+    leaders = control.where(F.col("control") == "LeaderChange").select(
+        "cluster_id",
+        "epoch",
+        F.col("told.leader.node_id").alias("leader_id"),
+        F.col("told.leader.directory_id").alias("leader_directory_id"),
+    )
+    before = Window.partitionBy("cluster_id").orderBy("epoch")
+    return epochs.join(leaders, ["cluster_id", "epoch"], "left").select(
+        "cluster_id",
+        "epoch",
+        "leader_id",
+        "leader_directory_id",
+        "first_offset",
+        "last_offset",
+        "first_at",
+        "last_at",
+        _seconds("first_at", "last_at").alias("length_s"),
+        "records",
+        "data_records",
+        F.lag("last_at").over(before).alias("before_at"),
+    )
+
+
+def elections(control: DataFrame, spans: DataFrame) -> DataFrame:
+    """Each LeaderChange."""
+    before = spans.select("cluster_id", "epoch", "before_at")
+    found = control.where(F.col("control") == "LeaderChange")
+    return found.join(before, ["cluster_id", "epoch"], "left").select(
+        "cluster_id",
+        "epoch",
+        "offset",
+        "at",
+        F.col("told.leader.node_id").alias("leader_id"),
+        F.col("told.leader.directory_id").alias("leader_directory_id"),
+        F.size("told.granting_voters").alias("granting_voters"),
+        F.size("told.voters").alias("voters"),
+        _seconds("before_at", "at").alias("without_leader_s"),
+    )
+
+
+def voter_changes(control: DataFrame) -> DataFrame:
+    """Each record that changed the voters. Before a trimmed log's start nothing is counted."""
+    so_far = (
+        Window.partitionBy("cluster_id")
+        .orderBy("offset")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    added = F.col("control") == "AddVoter"
+    return control.where(F.col("control").isin("AddVoter", "RemoveVoter")).select(
+        "cluster_id",
+        "offset",
+        "epoch",
+        "at",
+        F.when(added, "add").otherwise("remove").alias("change"),
+        F.col("told.voter.node_id").alias("node_id"),
+        F.col("told.voter.directory_id").alias("directory_id"),
+        F.sum(F.when(added, 1).otherwise(-1)).over(so_far).alias("voters_after"),
+    )
+
+
+def repairs(changes: DataFrame, faults: DataFrame) -> DataFrame:
+    """Each RemoveVoter with the AddVoter before it that brought another replica of the node."""
+    removed = changes.where(F.col("change") == "remove").select(
+        "cluster_id",
+        "node_id",
+        F.col("directory_id").alias("old_directory_id"),
+        F.col("offset").alias("removed_offset"),
+        F.col("at").alias("removed_at"),
+    )
+    added = changes.where(F.col("change") == "add").select(
+        "cluster_id",
+        "node_id",
+        F.col("directory_id").alias("new_directory_id"),
+        F.col("offset").alias("added_offset"),
+        F.col("at").alias("added_at"),
+    )
+    pairs = removed.join(added, ["cluster_id", "node_id"], "inner").where(
+        (F.col("added_offset") < F.col("removed_offset"))
+        & (F.col("new_directory_id") != F.col("old_directory_id"))
+    )
+    # The newest replica is the one that stays; an older one was itself the old one once.
+    latest = Window.partitionBy("cluster_id", "old_directory_id").orderBy(F.desc("added_offset"))
+    # The old one must have come before the new one: removing the new one again is no repair.
+    came = added.select(
+        "cluster_id",
+        F.col("new_directory_id").alias("old_directory_id"),
+        F.col("added_offset").alias("came_offset"),
+    )
+    found = (
+        pairs.withColumn("place", F.row_number().over(latest))
+        .where(F.col("place") == 1)
+        .join(came, ["cluster_id", "old_directory_id"], "left")
+        .where(F.coalesce(F.col("came_offset"), F.lit(-1)) < F.col("added_offset"))
+    )
+    seen = faults.select(F.col("node_id").alias("fault_id"), F.col("at").alias("fault_at"))
+    of_it = (F.col("fault_id") == F.col("node_id")) & (F.col("fault_at") <= F.col("added_at"))
+    key = ["cluster_id", "node_id", "old_directory_id", "new_directory_id"]
+    times = ["added_offset", "added_at", "removed_offset", "removed_at"]
+    return (
+        found.join(seen, of_it, "left")
+        .groupBy(*key, *times)
+        .agg(F.max("fault_at").alias("detected_at"))
+        .select(
+            *key,
+            "detected_at",
+            *times,
+            _seconds("detected_at", "added_at").alias("detect_to_add_s"),
+            _seconds("added_at", "removed_at").alias("add_to_remove_s"),
+            _seconds("detected_at", "removed_at").alias("repair_s"),
+        )
+    )
+
+
+def unavailability(spans: DataFrame) -> DataFrame:
+    """The stretches between epochs."""
+    return spans.where(F.col("before_at").isNotNull()).select(
+        "cluster_id",
+        F.col("epoch").alias("until_epoch"),
+        F.col("before_at").alias("from_at"),
+        F.col("first_at").alias("until_at"),
+        _seconds("before_at", "first_at").alias("at_most_s"),
+    )
+
+
+def key_changes(rows: DataFrame) -> DataFrame:
+    """Each write of each key, in order."""
+    of_key = Window.partitionBy("cluster_id", "key").orderBy("offset")
+    written = (F.col("kind") == KIND_DATA) & F.col("key").isNotNull()
+    return rows.where(written).select(
+        "cluster_id",
+        "key",
+        F.row_number().over(of_key).alias("version"),
+        "offset",
+        "epoch",
+        F.col("timestamp").alias("at"),
+        F.length("value").alias("value_bytes"),
+        F.col("value").isNull().alias("deleted"),
+        F.lag("offset").over(of_key).alias("replaced_offset"),
+        _seconds(F.lag("timestamp").over(of_key), "timestamp").alias("since_last_s"),
+    )
+
+
+def _seconds(since: Column | str, until: Column | str) -> Column:
+    first, last = (F.col(one) if isinstance(one, str) else one for one in (since, until))
+    length = (F.unix_micros(last) - F.unix_micros(first)) / 1e6
+    return F.when(length.isNotNull(), F.greatest(length, F.lit(0.0)))

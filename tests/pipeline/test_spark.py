@@ -1,0 +1,182 @@
+"""The data source and the export in Spark: counted against the client's own record."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from kraftquorum_pipeline.commands.common import raised
+from kraftquorum_pipeline.errors import PipelineExitCode
+from kraftquorum_pipeline.jobs.export import export
+from raftnode.testing.clientrecord import ClientRecord
+
+PROGRAM = Path(sys.executable).with_name("kraftquorum-pipeline")
+
+
+def exported(target: Path):
+    """All rows under a target, read by a program that knows nothing of Spark."""
+    table = ds.dataset(str(target), format="parquet", partitioning="hive").to_table()
+    return sorted(table.to_pylist(), key=lambda row: row["offset"])
+
+
+def check(target: Path, record: ClientRecord, end: int) -> None:
+    rows = exported(target)
+    assert [row["offset"] for row in rows] == list(range(end))
+    assert {row["cluster_id"] for row in rows} == {"TestTestTestTestTestTe"}
+    record.check((row["offset"], row["key"], row["value"]) for row in rows if row["kind"] == "data")
+
+
+def run_export(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [str(PROGRAM), "export", "--master", "local[2]", *arguments],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_spark_reads_what_the_client_knows_in_parallel_parts(spark, recorded):
+    frame = spark.read.format("kraftquorum").option("partitionBytes", "65536")
+    rows = frame.load(str(recorded.root)).select("offset", "key", "value", "kind").collect()
+    recorded.record.check((one.offset, one.key, one.value) for one in rows if one.kind == "data")
+    assert sorted(one.offset for one in rows) == list(range(len(rows)))
+
+
+def test_an_error_of_the_source_reaches_the_user_of_spark_with_its_exit_code(spark, recorded):
+    frame = spark.read.format("kraftquorum").option("clusterId", "Another")
+    with pytest.raises(Exception, match="and not of Another") as caught:
+        frame.load(str(recorded.root)).count()
+    message, code = raised(caught.value)
+    assert code is PipelineExitCode.CLUSTER_ID
+    assert message.startswith(str(recorded.root))
+
+
+def test_a_driver_killed_in_the_middle_of_a_batch_loses_and_repeats_nothing(
+    spark, recorded, tmp_path
+):
+    source = shutil.copytree(recorded.root, tmp_path / "source")
+    target = tmp_path / "target"
+    limit = {"maxOffsetsPerTrigger": "500"}
+    process = run_export(f"--path={source}", f"--output={target}", "-o", "maxOffsetsPerTrigger=500")
+    unfinished = target / "_unfinished" / "TestTestTestTestTestTe" / "batch=000000001"
+    deadline = time.monotonic() + 200
+    while not unfinished.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGKILL)
+    said = process.communicate()[0]
+    assert unfinished.exists(), said
+    done = [one.name for one in (target / "cluster_id=TestTestTestTestTestTe").glob("batch=*")]
+    assert done == ["batch=000000000"], said
+    # What is there are whole batches, for any reader.
+    assert [row["offset"] for row in exported(target)] == list(range(500))
+    summary = export(spark, {"path": str(source), **limit}, str(target))
+    assert (summary.start, summary.end) == (500, summary.log_end)
+    check(target, recorded.record, summary.log_end)
+    again = export(spark, {"path": str(source), **limit}, str(target))
+    assert (again.batches, again.start) == (0, None)
+
+
+def test_batches_without_their_checkpoint_are_not_added_to(spark, recorded, tmp_path):
+    (tmp_path / "cluster_id=TestTestTestTestTestTe" / "batch=000000000").mkdir(parents=True)
+    with pytest.raises(Exception, match=r"holds batches, but .*_checkpoint"):
+        export(spark, {"path": str(recorded.root)}, str(tmp_path))
+
+
+def test_a_live_quorum_is_followed_through_elections_without_loss(
+    spark, tmp_path, live_quorum, run_async
+):
+    record, target = ClientRecord(), tmp_path / "target"
+    queries: list = []
+    failures: list = []
+
+    async def work() -> int:
+        async with live_quorum as quorum:
+            await quorum.form(3)
+            await record.write(quorum, 0, 50)
+            options = {
+                "bootstrapServers": ",".join(str(node.api) for node in quorum.nodes),
+                "partitionOffsets": "100",
+                "timeoutMs": "120000",
+            }
+
+            def follow() -> None:
+                try:
+                    export(
+                        spark,
+                        options,
+                        str(target),
+                        interval_s=0.5,
+                        on_start=lambda query, _summary: queries.append(query),
+                    )
+                except Exception as error:  # noqa: BLE001 - judged by the test below
+                    failures.append(error)
+
+            thread = threading.Thread(target=follow)
+            thread.start()
+            for first in (50, 200, 350):
+                leader = await quorum.leader()
+                writing = asyncio.ensure_future(record.write(quorum, first, 150))  # noqa: TID251
+                await asyncio.sleep(0.5)
+                leader.kill()
+                await writing
+                leader.start()
+                await quorum.wait_running([leader])
+            await quorum.leader()
+            end = (await quorum.describe()).high_watermark
+            deadline = time.monotonic() + 150
+            reached = -1
+            while reached < end and time.monotonic() < deadline and thread.is_alive():
+                await asyncio.sleep(1)
+                rows = exported(target) if target.exists() else []
+                reached = rows[-1]["offset"] + 1 if rows else -1
+            for query in queries:
+                query.stop()
+            thread.join(60)
+            assert failures == []
+            assert reached >= end
+            return reached
+
+    end = run_async(work)
+    check(target, record, end)
+    rows = exported(target)
+    assert sum(row["control"] == "LeaderChange" for row in rows) >= 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "code", "message"),
+    [
+        (["--path=/x"], {"JAVA_HOME": "/nowhere"}, 7, "needs Java 17 .* JAVA_HOME is /nowhere"),
+        ([], {}, 2, "name the log: --path"),
+        (["--path=/x", "-o", "nonsense"], {}, 2, "'nonsense': expected NAME=VALUE"),
+    ],
+)
+def test_a_command_that_cannot_work_says_why_in_one_line(
+    tmp_path, arguments, environment, code, message
+):
+    process = run_export(f"--output={tmp_path}", *arguments, **environment)
+    said = process.communicate()[0]
+    assert process.returncode == code, said
+    [line] = said.splitlines()
+    assert re.search(message, line)
+
+
+def test_a_quorum_that_cannot_be_reached_is_named(tmp_path):
+    process = run_export(
+        f"--output={tmp_path}", "--bootstrap-server=127.60.9.9:9", "-o", "timeoutMs=500"
+    )
+    said = process.communicate()[0]
+    assert process.returncode == PipelineExitCode.UNREACHABLE, said
+    assert "127.60.9.9:9: no node of the quorum answered in time" in said

@@ -8,6 +8,7 @@ READY := $(VENV)/.ready
 PROOF := $(VENV)/.proof
 # Spark is large: installed only by the targets that need it.
 SPARK_READY := $(VENV)/.spark-ready
+BROWSER_READY := $(VENV)/.browser-ready
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -41,6 +42,11 @@ $(SPARK_READY): $(READY) requirements/pipeline.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pipeline.txt
 	@touch $@
 
+$(BROWSER_READY): $(READY) requirements/browser.txt
+	@echo "installing playwright into $(VENV) (about 150 MB)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
+	@touch $@
+
 venv: $(READY) ## Install the locked dependencies into .venv
 
 # The demo's end needs Spark, which needs Java; without it the demo says so and leaves it out.
@@ -52,8 +58,8 @@ demo: $(READY) $(DEMO_SPARK) ## Show the whole promise on this machine (HOLD=1 l
 
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka and not spark and not prometheus" -q
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not extended and not chart and not image and not prometheus" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka and not spark and not page and not prometheus" -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not extended and not chart and not image and not page and not prometheus" -q
 	@$(MAKE) --no-print-directory demo SHORT=1 SPARK=0
 
 extended: $(READY) ## Run the longer tests on clusters of the process node: rolls, restores, bad clusters, contract
@@ -61,7 +67,7 @@ extended: $(READY) ## Run the longer tests on clusters of the process node: roll
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and extended and not prometheus" -q
 
 unit: $(READY) ## Run the tests that need no cluster
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka and not spark and not prometheus" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka and not spark and not page and not prometheus" -q
 
 e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kubelet (root), kind, current
 	@$(BIN)/devcluster build --tools >/dev/null
@@ -101,6 +107,10 @@ kafka: $(READY) ## Let Apache Kafka's tools read our files, and ours Kafka's (ne
 spark: $(SPARK_READY) ## Check and test the pipeline on Spark (needs Java 17; installs PySpark the first time)
 	$(BIN)/basedpyright pipeline
 	$(BIN)/pytest tests/pipeline -m spark -q
+
+page: $(BROWSER_READY) ## Test the status page in headless Chromium (root: apt-get install chromium; SHOTS=docs/images keeps pictures)
+	@$(BIN)/devcluster build
+	$(BIN)/pytest tests/page -m page -q
 
 bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000 10000" (MB) for starts
 	@$(BIN)/python tools/bench_storage.py $(if $(MIB),--mib $(MIB)) $(if $(STARTS),--starts "$(STARTS)")
@@ -166,6 +176,7 @@ lock: $(READY) ## Compute the locked requirements anew
 	$(LOCK) --extra proof --constraints requirements/dev.txt pyproject.toml -o requirements/proof.txt
 	$(LOCK_IMAGE) --extra node pyproject.toml -o requirements/node.txt
 	$(LOCK_IMAGE) --extra operator pyproject.toml -o requirements/operator.txt
+	$(LOCK) --constraints requirements/dev.txt --extra browser pyproject.toml -o requirements/browser.txt
 	$(LOCK_IMAGE) --extra pipeline pyproject.toml -o requirements/pipeline.txt
 	echo hatchling | $(LOCK_IMAGE) - -o requirements/build.txt
 
@@ -175,4 +186,4 @@ image: $(READY) ## Build both images and write them as archives: TAG=… names t
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark crash bench bench-snapshot lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash bench bench-snapshot lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean

@@ -155,12 +155,14 @@ def guard_of(status: QuorumStatus) -> Guard | None:
 
 
 def alarms_of(status: QuorumStatus) -> list[tuple[str, str]]:
-    """Conditions that hold and should not, with their messages."""
+    """Conditions that hold and should not, unless they only repeat the message."""
     return [
         (condition.type, condition.message)
         for name in ALARMING
         for condition in status.conditions
-        if condition.type == name and condition.status == "True"
+        if condition.type == name
+        and condition.status == "True"
+        and not status.message.startswith(condition.message[:900])
     ]
 
 

@@ -44,6 +44,8 @@ RUNBOOKS: dict[Level, str] = {
 }
 """Where to read on, in docs/runbooks/."""
 
+PAUSED = "kraftquorum-paused"
+
 STALE_S = 45.0
 """A look comes every 10 s at most, or as often as `reconcile_idle_s` says: see `judge`."""
 
@@ -54,6 +56,7 @@ class Verdict:
 
     level: Level
     sentence: str
+    paused: bool = False
 
     @property
     def words(self) -> str:
@@ -63,7 +66,7 @@ class Verdict:
     @property
     def runbook(self) -> str | None:
         """Name of the runbook; None where nobody needs one."""
-        return RUNBOOKS.get(self.level)
+        return PAUSED if self.paused else RUNBOOKS.get(self.level)
 
     @property
     def rank(self) -> int:
@@ -122,7 +125,8 @@ def _of_available(status: QuorumStatus, wanted: int, holds: set[str]) -> Verdict
             "Writes work and nothing is lost, but one more failure would stop writes.",
         )
     if status.waiting_for in NEEDS_PERSON or "VolumeFromCopy" in holds:
-        return Verdict("blocked", f"Writes work. {may_fail(tolerance)} {_person(status)}")
+        paused = status.waiting_for == "not_paused"
+        return Verdict("blocked", f"Writes work. {may_fail(tolerance)} {_person(paused)}", paused)
     if tolerance < full:
         return Verdict("weakened", f"Writes work. {may_fail(tolerance)} Wanted are {full}.")
     if holds & {"PodsBlocked", "Failing"}:
@@ -135,8 +139,8 @@ def _of_available(status: QuorumStatus, wanted: int, holds: set[str]) -> Verdict
     return Verdict("safe", f"Writes work. {may_fail(tolerance)}")
 
 
-def _person(status: QuorumStatus) -> str:
-    if status.waiting_for == "not_paused":
+def _person(paused: bool) -> str:  # noqa: FBT001 - private
+    if paused:
         return "It is paused: nothing is repaired until spec.pause is taken away."
     return "It waits for a person."
 

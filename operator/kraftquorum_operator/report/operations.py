@@ -15,6 +15,9 @@ from kraftquorum_operator.model.status import OPERATIONS_MAX, Operation
 from kraftquorum_operator.observe.snapshot import Pod, Replica, Snapshot
 from kraftquorum_operator.plan.recovery import REPLACE_ME_RESTARTS
 
+LOST = 11
+"""A node's exit code when another directory, or none, is where its storage was."""
+
 Kind = Literal["Formation", "Replacement", "Addition", "Removal", "Restart"]
 
 STEPS: dict[Kind, tuple[str, ...]] = {
@@ -40,7 +43,9 @@ def operations(
     """
     known = {(operation.kind, operation.pod): operation for operation in before}
     result: list[Operation] = []
-    for kind, pod, step in _found(spec, seen):
+    found = list(_found(spec, seen))
+    found += _interrupted(seen, before, {pod for _, pod, _ in found})
+    for kind, pod, step in found:
         earlier = known.get((kind, pod))
         same = earlier is not None and earlier.step == step
         result.append(
@@ -59,6 +64,20 @@ def operations(
 
 Found = tuple[Kind, str, str]
 """Kind, pod and step."""
+
+
+def _interrupted(seen: Snapshot, before: Sequence[Operation], found: set[str]) -> Iterator[Found]:
+    """Replacements whose replica is away for a moment, as when its new storage is probed.
+
+    Nothing tells them from a voter that is only away but that they were under way.
+    """
+    for operation in before:
+        if operation.kind != "Replacement" or operation.pod in found or seen.quorum is None:
+            continue
+        node_id = names.ordinal_of(operation.pod, seen.name)
+        voters = seen.quorum.voters_of(node_id) if node_id is not None else ()
+        if node_id is not None and seen.node(node_id) is None and voters and not voters[0].fresh:
+            yield "Replacement", operation.pod, operation.step
 
 
 def _found(spec: QuorumSpec, seen: Snapshot) -> Iterator[Found]:
@@ -133,7 +152,7 @@ def _is_disk_lost(seen: Snapshot, node_id: int, voter: Replica) -> bool:
         record = seen.statefulset.record(node_id)
         if record is not None and record.directory_id == voter.directory_id:
             return True  # a new claim in the place of the one that was recorded
-    return pod is not None and pod.exit_code in REPLACE_ME_RESTARTS
+    return pod is not None and pod.exit_code in {*REPLACE_ME_RESTARTS, LOST}
 
 
 def _is_outdated(seen: Snapshot, pod: Pod | None) -> bool:

@@ -80,7 +80,8 @@ def _action(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
     action = now.current_action
     if action is None or action == before.current_action or not action.startswith(ACTIONS):
         return
-    yield "Repair" if action.startswith("DeleteClaim") else "Change", action
+    kind: Kind = "Repair" if action.startswith("DeleteClaim") else "Change"
+    yield kind, f"The operator takes action: {action}"
 
 
 def _replicas(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
@@ -104,7 +105,9 @@ def _replicas(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
             and node.directory_id != earlier.directory_id
             and node.directory_id not in known
         ):
-            yield "Change", f"{node.pod} has an empty disk, storage UUID {node.directory_id}"
+            found = f"{node.pod} has an empty disk, storage UUID {node.directory_id}"
+            if found not in {entry.message for entry in before.timeline}:
+                yield "Change", found
 
 
 def _silent(node: ReplicaStatus) -> bool:
@@ -145,6 +148,8 @@ def _voters(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
         yield kind, f"Voter {node_id} removed, storage UUID {uuid}"
     if (before.leader, before.epoch) != (now.leader, now.epoch):
         return  # a new leader has to hear from everybody first
+    if {c.status for c in before.conditions if c.type == "Available"} != {"True"}:
+        return  # so has the first one
     late = {(v.node_id, v.directory_id) for v in before.voters if not v.caught_up}
     for voter in now.voters:
         key = (voter.node_id, voter.directory_id)

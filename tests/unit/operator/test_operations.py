@@ -69,8 +69,9 @@ def test_the_steps_of_a_replacement() -> None:
     assert found(without_claim(without_node(seen, 1), 1)) == [
         ("Replacement", "demo-1", "EmptyDisk")
     ]
-    ended = with_pod(without_node(seen, 1), replace(pod(1), ready=False, exit_code=12))
-    assert found(ended) == [("Replacement", "demo-1", "EmptyDisk")]
+    for code in (11, 12):
+        ended = with_pod(without_node(seen, 1), replace(pod(1), ready=False, exit_code=code))
+        assert found(ended) == [("Replacement", "demo-1", "EmptyDisk")]
     empty = with_node(seen, node(1, "b", blank=True))
     assert found(empty) == [("Replacement", "demo-1", "Join")]
     joined = with_node(seen, node(1, "b"))
@@ -87,6 +88,17 @@ def test_a_new_claim_without_a_record_is_an_empty_disk() -> None:
     assert claim is not None
     fresh = with_claim(seen, replace(claim, uid="claim-new", record=None))
     assert found(fresh) == [("Replacement", "demo-1", "EmptyDisk")]
+
+
+def test_a_replacement_goes_on_while_its_replica_is_restarted() -> None:
+    seen = with_node(healthy(), node(1, "b"))
+    before = operations(spec(), seen, (), EARLIER)
+    lost = replace(healthy(), quorum=quorum([voter(0), voter(1, silent_ms=9), voter(2)]))
+    away = without_node(lost, 1)
+    (still,) = operations(spec(), away, before, NOW)
+    assert (still.kind, still.step, still.since) == ("Replacement", "CatchUp", EARLIER)
+    assert operations(spec(), away, (), NOW) == []
+    assert operations(spec(), healthy(), before, NOW) == []
 
 
 def test_one_voter_more_and_one_less() -> None:

@@ -82,7 +82,7 @@ def test_a_pod_that_the_operator_ended_is_no_fault() -> None:
     action = describe(DeletePod("demo-1", "uid", "its template is outdated"))
     away = without_node(healthy(), 1)
     assert told(WELL, away, action) == [
-        ("Change", action),
+        ("Change", f"The operator takes action: {action}"),
         ("Change", "demo-1 does not answer"),
     ]
     other = describe(DeletePod("demo-2", "uid", "its template is outdated"))
@@ -95,7 +95,7 @@ def test_the_replacement_of_a_disk_is_told_by_its_outcome() -> None:
     empty = with_node(healthy(), node(1, "b"))
     one = status(empty, WELL, 1, claim)
     assert [(e.kind, e.message) for e in one.timeline[1:3]] == [
-        ("Repair", claim),
+        ("Repair", f"The operator takes action: {claim}"),
         ("Change", f"demo-1 has an empty disk, storage UUID {new.directory_id}"),
     ]
     both = replace(empty, quorum=quorum([voter(0), voter(1), voter(1, "b"), voter(2)]))
@@ -104,6 +104,20 @@ def test_the_replacement_of_a_disk_is_told_by_its_outcome() -> None:
     assert ("Repair", f"Voter 1 removed, storage UUID {old.directory_id}") in told(
         status(both, one), last
     )
+
+
+def test_an_empty_disk_is_told_once_though_its_replica_is_restarted() -> None:
+    empty = with_node(healthy(), node(1, "b"))
+    one = status(empty, WELL, 1)
+    assert one.timeline[-1].message.startswith("demo-1 has an empty disk")
+    away = status(without_node(empty, 1), one, 2)
+    assert not [m for _, m in told(away, empty) if "empty disk" in m]
+
+
+def test_voters_that_catch_up_for_the_first_time_are_no_repair() -> None:
+    seen = replace(healthy(), quorum=quorum([voter(0), voter(1, silent_ms=1), voter(2)]))
+    forming = status(with_quorum(seen, formation_completed=False), None)
+    assert "Voter 1 is caught up again" not in [m for _, m in told(forming, healthy())]
 
 
 def test_scaling_is_a_change_and_no_repair() -> None:

@@ -34,15 +34,44 @@ function change(old, fresh) {
   changeChildren(old, fresh);
 }
 
+/** The most of these numbers that stand in rising order, as indexes. */
+function rising(numbers) {
+  const best = [];
+  numbers.forEach((number, i) => {
+    let before = -1;
+    for (let j = 0; j < i; j++) {
+      if (numbers[j] < number && (before < 0 || best[j].length > best[before].length)) before = j;
+    }
+    best.push({ before, length: before < 0 ? 1 : best[before].length + 1 });
+  });
+  let at = best.reduce((most, one, i) => (most < 0 || one.length > best[most].length ? i : most), -1);
+  const found = new Set();
+  for (; at >= 0; at = best[at].before) found.add(at);
+  return found;
+}
+
+/** As few children as can be are moved: one that is moved loses its focus and selection. */
 function changeChildren(old, fresh) {
   const named = new Map();
   for (const child of old.children) if (child.id) named.set(key(child), child);
+  const children = [...old.children];
+  const kept = [...fresh.children].map((one) => one.id && named.get(key(one))).filter(Boolean);
+  const stay = rising(kept.map((one) => children.indexOf(one)));
+  kept.forEach((one, i) => stay.has(i) || one.remove());
   let at = old.firstChild;
+  const drop = () => {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  };
   for (const wanted of [...fresh.childNodes]) {
     const same = wanted.id ? named.get(key(wanted)) : null;
     if (same) {
-      if (same === at) at = at.nextSibling;
-      else old.insertBefore(same, at);
+      if (same.parentNode !== old) old.insertBefore(same, at);
+      else {
+        while (at !== same) drop();
+        at = at.nextSibling;
+      }
       change(same, wanted);
     } else if (!wanted.id && at && !at.id && key(at) === key(wanted)) {
       change(at, wanted);
@@ -51,11 +80,7 @@ function changeChildren(old, fresh) {
       old.insertBefore(document.adoptNode(wanted), at);
     }
   }
-  while (at) {
-    const next = at.nextSibling;
-    at.remove();
-    at = next;
-  }
+  while (at) drop();
 }
 
 async function refresh() {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +29,7 @@ class Extent:
         size: bytes of all segments.
         batches: whole ones.
             tail_bytes: of an unfinished end.
-        segments: (first offset, one past the last, path), in order.
+        segments: (first offset, up to where it is whole, path), in order.
     """
 
     name: str
@@ -82,7 +82,10 @@ def measure(replica: Replica, rows: Iterable[Row]) -> tuple[Extent, list[Finding
                 extent.epochs.append((row.offset, row.epoch))
         ends += (row for row in here if row.kind == "end")
         last_epoch = ends[-1].epoch if ends and ends[-1].path == piece.path else last_epoch
-    _measure(extent, ends)
+    damaged: dict[str, int] = {}
+    for one in found:
+        damaged.setdefault(one.place.file, one.place.offset)
+    _measure(extent, ends, damaged)
     breaks = [one.place.offset for one in found if one.check is not Check.EPOCHS]
     joints = _joints(replica, ends, frozenset(breaks))
     found += joints
@@ -94,7 +97,7 @@ def measure(replica: Replica, rows: Iterable[Row]) -> tuple[Extent, list[Finding
     return extent, found
 
 
-def _measure(extent: Extent, ends: Sequence[Row]) -> None:
+def _measure(extent: Extent, ends: Sequence[Row], damaged: Mapping[str, int]) -> None:
     if not ends:
         return
     first = ends[0]
@@ -103,7 +106,11 @@ def _measure(extent: Extent, ends: Sequence[Row]) -> None:
     extent.batches = sum(row.batches for row in ends)
     extent.records = sum(row.records for row in ends)
     extent.size = sum(row.size for row in ends)
-    extent.segments = [(row.offset, row.end_offset, row.path) for row in ends if row.offset >= 0]
+    extent.segments = [
+        (row.offset, min(row.end_offset, damaged.get(row.path, row.end_offset)), row.path)
+        for row in ends
+        if row.offset >= 0
+    ]
 
 
 def _joints(replica: Replica, ends: Sequence[Row], broken: frozenset[int]) -> list[Finding]:

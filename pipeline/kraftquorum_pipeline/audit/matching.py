@@ -63,7 +63,7 @@ class Matching:
     """The outcome.
 
     Attributes:
-        agreed_ends: up to where each replica has the reference's log.
+        agreed_ends: up to where each replica has the reference's log, damage apart.
         stale: replica → (first offset, how the ends differ) of a lawful stale end.
     """
 
@@ -82,7 +82,7 @@ def compare(batches: Iterable[Batch], extents: Mapping[str, Extent]) -> Matching
     places: dict[int, list[Batch]] = {}
     for batch in batches:
         places.setdefault(batch.base_offset, []).append(batch)
-    result = Matching([], {name: extent.sound_end for name, extent in extents.items()}, {})
+    result = Matching([], {name: extent.end for name, extent in extents.items()}, {})
     for base in sorted(places):
         here = places[base]
         if len({batch.digest for batch in here}) == 1:

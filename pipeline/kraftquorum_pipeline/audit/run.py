@@ -194,7 +194,11 @@ class Audit:
             self.verdict.add([Finding(Check.SNAPSHOTS, place, reason, (log,))])
         for name, extent in self.extents.items():
             epoch = extent.epoch_at(one.end_offset - 1)
-            if one.end_offset <= self.ends[name] and epoch not in {-1, one.epoch}:
+            sound = one.end_offset <= min(self.ends[name], extent.sound_end)
+            if sound and epoch not in {
+                -1,
+                one.epoch,
+            }:
                 reason = f"it is of epoch {one.epoch}, the log there of epoch {epoch}"
                 log = Place(one.end_offset - 1, name, name, -1, f"epoch {epoch}")
                 self.verdict.add([Finding(Check.SNAPSHOTS, place, reason, (log,))])

@@ -62,6 +62,14 @@ _ENTRIES = pa.schema(
         ("digest_lo", pa.int64()),
     ]
 )
+_VALUES = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("offset", pa.int64()),
+        ("epoch", pa.int32()),
+    ]
+)
 _SPARK_TYPES = {
     pa.string(): "string",
     pa.int64(): "bigint",
@@ -151,6 +159,18 @@ class SparkEngine:
             for one in found
         ]
 
+    def state(self, stretches: Sequence[Stretch], base: str | None) -> DataFrame:
+        """Each key with its newest value: `key`, `value`, `offset`, `epoch`; no deleted ones."""
+        records = self._spread("values of stretch", stretches)
+        if base is not None:
+            records = records.unionByName(self._spread("values of snapshot", [base]))
+        newest = records.groupBy("key").agg(
+            F.max(F.struct("offset", "epoch", "value")).alias("last")
+        )
+        return newest.select("key", "last.value", "last.offset", "last.epoch").where(
+            "value is not null"
+        )
+
     # -- helpers --------------------------------------------------------------------
 
     def _entries(self, stretches: Sequence[Stretch], base: str | None) -> DataFrame:
@@ -228,6 +248,8 @@ _READERS: dict[str, tuple[Callable[[Any], Iterable[tuple[Any, ...]]], pa.Schema]
     "segment": (_scan, _ROWS),
     "stretch": (_stretch_entries, _ENTRIES),
     "snapshot": (_state_entries, _ENTRIES),
+    "values of stretch": (lambda one: read_stretch(Stretch(*one)), _VALUES),
+    "values of snapshot": (lambda one: read_state(str(one)), _VALUES),
 }
 
 

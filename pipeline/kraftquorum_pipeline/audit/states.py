@@ -186,7 +186,7 @@ def cover(
     while offset < end:
         best: Stretch | None = None
         for name, extent in extents.items():
-            limit = min(ends.get(name, 0), extent.sound_end)
+            limit = ends.get(name, 0)
             for base, stop, path in extent.segments:
                 until = min(stop, limit, end)
                 if base <= offset < until and (best is None or until > best.until):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from .model import QuorumFigures, Span
+from .model import LatencyBin, QuorumFigures, Span
 from .svg import Drawing, Scale, bytes_text, count_text, seconds_text, ticks, time_ticks
 
 _WIDTH, _LEFT, _RIGHT = 960.0, 206.0, 22.0
@@ -18,6 +18,7 @@ _ROW, _TOP, _BOTTOM = 30.0, 40.0, 34.0
 _PLOT = 190.0
 _LABEL_WIDTH = 74.0
 _MARK_NEAR = 17.0
+_GAP_TOLD_S = 0.5
 
 
 def _times(quorum: QuorumFigures) -> tuple[int, int]:
@@ -200,6 +201,10 @@ def writes(quorum: QuorumFigures, name: str) -> str:
         drawing.add("path", d=_path(points) + "Z", cls="rate-area")
         drawing.add("path", d=_path(points), cls="rate")
     _marks(drawing, quorum, x, _TOP + _PLOT)
+    for gap in quorum.gaps:
+        if gap.seconds >= _GAP_TOLD_S:
+            middle = (x(gap.from_ms) + x(gap.until_ms)) / 2
+            drawing.text(middle, _TOP + 14, f"{gap.seconds:.1f} s", "gap-text", "middle")
     return drawing.render()
 
 
@@ -215,15 +220,30 @@ def latency(quorum: QuorumFigures, name: str) -> str:
         name,
     )
     x, y = _plot(drawing, quorum, high, lambda value: f"{count_text(value)} ms")
-    half = quorum.bin_ms / 2
-    for cls, values in (
-        ("high", [(x(one.at_ms + half), y(one.high_ms)) for one in quorum.latency]),
-        ("median", [(x(one.at_ms + half), y(one.median_ms)) for one in quorum.latency]),
-    ):
-        if values:
-            drawing.add("path", d=_path(values), cls=cls)
+    for run in _runs(quorum.latency, quorum.bin_ms):
+        places = [x(one.at_ms + quorum.bin_ms / 2) for one in run]
+        for cls, heights in (
+            ("high", [y(one.high_ms) for one in run]),
+            ("median", [y(one.median_ms) for one in run]),
+        ):
+            points = list(zip(places, heights, strict=True))
+            if len(points) == 1:
+                drawing.add("circle", cx=points[0][0], cy=points[0][1], r=2, cls=f"dot {cls}")
+            else:
+                drawing.add("path", d=_path(points), cls=cls)
     _marks(drawing, quorum, x, _TOP + _PLOT)
     return drawing.render()
+
+
+def _runs(bins: Sequence[LatencyBin], width_ms: int) -> list[list[LatencyBin]]:
+    """Bins that follow each other: no line is drawn across a time without writes."""
+    runs: list[list[LatencyBin]] = []
+    for one in bins:
+        if runs and one.at_ms - runs[-1][-1].at_ms == width_ms:
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    return runs
 
 
 def size(quorum: QuorumFigures, name: str) -> str:

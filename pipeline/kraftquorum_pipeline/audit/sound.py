@@ -1,0 +1,89 @@
+"""The sound log of a quorum, put together from the files of its replicas.
+
+What `compact` and `restore-check` begin with: which stretches of which replicas, and which
+snapshot before them, make up the log to an offset. Nothing damaged is ever used, and nothing
+that the replicas do not agree on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kraftquorum_pipeline.errors import CorruptError, OptionError
+
+from .engine import Engine
+from .findings import Check, Verdict
+from .replicas import find_replicas
+from .run import Audit
+from .states import Stretch, cover
+
+
+@dataclass(frozen=True, slots=True)
+class SoundLog:
+    """The log up to an offset.
+
+    Attributes:
+        stretches: in order of offset.
+        base: the snapshot that they begin at; None: at offset 0.
+        end: one past the last offset.
+        verdict: of the audit that found this.
+    """
+
+    stretches: tuple[Stretch, ...]
+    base: str | None
+    end: int
+    verdict: Verdict
+
+
+def sound_log(
+    paths: Sequence[Path],
+    engine: Engine,
+    end: int | None = None,
+    say: Callable[[str], None] = lambda _text: None,
+) -> SoundLog:
+    """Audit the replicas and choose what the log up to an offset is read from.
+
+    Args:
+        paths: of replicas.
+        engine: who reads.
+        end: one past the last offset; None: all that is committed, as far as the files prove it.
+        say: told what is being done.
+
+    Raises:
+        OptionError: nothing is committed up to there.
+        CorruptError: no sound log leads there, or the replicas have two.
+    """
+    audit = Audit(find_replicas(list(paths)), engine, say=say)
+    verdict = audit.run()
+    wanted = verdict.committed_end if end is None else end
+    source = ", ".join(map(str, paths))
+    if wanted > verdict.committed_end:
+        raise OptionError(
+            f"{source}: offset {wanted} is past {verdict.committed_end}, up to where the files "
+            "prove the log to be committed"
+        )
+    forked = [
+        one
+        for one in verdict.findings
+        if one.check in {Check.LOG_MATCHING, Check.COMMITTED_PREFIX} and one.place.offset < wanted
+    ]
+    if forked:
+        raise CorruptError(source, forked[0].reason, forked[0].place.offset)
+    broken = {one.place.file for one in verdict.findings if one.check is Check.SNAPSHOTS}
+    snapshots = sorted(
+        (
+            (stop, path)
+            for replica in audit.replicas
+            for stop, _, path in replica.snapshots
+            if stop <= wanted and path not in broken
+        ),
+        reverse=True,
+    )
+    for start, path in [*snapshots, (0, None)]:
+        stretches = cover(audit.extents, audit.ends, start, wanted)
+        if stretches is not None:
+            return SoundLog(tuple(stretches), path, wanted, verdict)
+    first = verdict.findings[0].place.offset if verdict.findings else None
+    raise CorruptError(source, f"no sound log leads to offset {wanted}", first)

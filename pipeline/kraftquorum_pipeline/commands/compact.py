@@ -1,0 +1,53 @@
+"""`kraftquorum-pipeline compact`: the key-value state at an offset, as Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kraftquorum_pipeline.audit.sound import sound_log
+from kraftquorum_pipeline.audit.spark import SparkEngine
+from kraftquorum_pipeline.commands.common import AsJson, Master, print_json, reporting, say
+from kraftquorum_pipeline.session import spark_session
+
+
+def run(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH…",
+            help="Replicas' data directories, or directories that hold some.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[str, typer.Option("--output", help="Directory of the table; made anew.")],
+    *,
+    offset: Annotated[
+        int | None,
+        typer.Option(min=0, help="State at this offset. Default: all that is committed."),
+    ] = None,
+    master: Master = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write each key with its newest value below an offset: `key`, `value`, `offset`, `epoch`.
+
+    The log is put together from whichever replicas are sound; where it was trimmed, from a
+    snapshot on. Nothing that was not certainly committed is taken.
+    """
+    with reporting():
+        session = spark_session("kraftquorum compact", master=master)
+        try:
+            engine = SparkEngine(session)
+            log = sound_log(paths, engine, offset, say)
+            say(f"writing the state at offset {log.end}")
+            state = engine.state(log.stretches, log.base)
+            state.write.mode("overwrite").parquet(output)
+            keys = session.read.parquet(output).count()
+        finally:
+            session.stop()
+    if as_json:
+        print_json({"offset": log.end, "keys": keys, "base": log.base, "output": output})
+    else:
+        typer.echo(f"{output}: {keys} keys at offset {log.end}")

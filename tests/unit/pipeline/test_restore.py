@@ -1,0 +1,121 @@
+"""The state that files bring back, and holding it against a quorum that goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraftquorum_pipeline.audit.engine import LocalEngine
+from kraftquorum_pipeline.audit.sound import sound_log
+from kraftquorum_pipeline.errors import CorruptError, OptionError
+from kraftquorum_pipeline.jobs.restore import Held, Living, Written, compare, state_of
+from kraftquorum_pipeline.testing import batches_in, flip, quorum_history, segments
+from raftnode.storage.batch import Record, encode_data_batch, stamp
+
+
+def state(paths: list[Path], end: int | None = None):
+    log = sound_log(paths, LocalEngine(), end)
+    return log, state_of(log)
+
+
+def expected() -> dict[bytes, Held]:
+    return {
+        key: Held.of(record.offset, record.value) for key, record in quorum_history().state.items()
+    }
+
+
+def test_the_state_is_that_of_the_log(quorum: list[Path]):
+    log, found = state(quorum)
+    assert found == expected()
+    assert log.base.endswith(".checkpoint")  # from the snapshot on, which is quicker
+
+
+def test_the_state_at_an_earlier_offset(quorum: list[Path]):
+    history = quorum_history()
+    [end] = history.states
+    _, found = state(quorum, end - 1)
+    _, later = state(quorum, end)
+    assert later == {one.key: Held.of(one.offset, one.value) for one in history.states[end]}
+    assert found != later
+
+
+def test_a_damaged_replica_is_made_good_by_the_others(quorum: list[Path]):
+    for number, path in enumerate(quorum):
+        (next(path.rglob("*.checkpoint"))).unlink()
+        segment = segments(path)[2 + 2 * number]
+        flip(segment, batches_in(segment)[3][0] + 70)
+    log, found = state(quorum)
+    assert found == expected()
+    assert len({one.replica for one in log.stretches}) > 1
+    assert log.base is None
+
+
+def test_a_hole_in_every_replica_is_an_error_that_names_the_offset(quorum: list[Path]):
+    for path in quorum:
+        (next(path.rglob("*.checkpoint"))).unlink()
+        segment = segments(path)[3]
+        position, header = batches_in(segment)[2]
+        flip(segment, position + 70)
+    with pytest.raises(CorruptError, match="no sound log leads to offset") as caught:
+        state(quorum, int(header.base_offset) + 4)
+    assert caught.value.offset == header.base_offset
+
+
+def test_two_histories_are_an_error(quorum: list[Path]):
+    segment = segments(quorum[1])[3]
+    position, header = batches_in(segment)[2]
+    body = encode_data_batch([Record(b"k", b"v")] * header.record_count, header.base_timestamp_ms)
+    data = segment.read_bytes()
+    forged = stamp(body, header.base_offset, header.epoch)
+    segment.write_bytes(data[:position] + forged + data[position + header.size :])
+    with pytest.raises(CorruptError, match="has other bytes here"):
+        state(quorum)
+
+
+def test_an_offset_that_is_not_committed_is_refused(quorum: list[Path]):
+    with pytest.raises(OptionError, match="offset 100000 is past"):
+        state(quorum, 100_000)
+
+
+# -- against a living quorum --------------------------------------------------------------
+
+OLD, NEW, NEWER = Held(5, b"a"), Held(12, b"b"), Held(22, b"c")
+
+
+def living(listed: dict[bytes, Held], *records: Written, began: int = 20, ended: int = 30):
+    return Living("cluster", records, listed, began, ended)
+
+
+def test_the_same_is_fine():
+    result = compare({b"k": OLD}, 10, living({b"k": OLD}))
+    assert (result.ok, result.keys, result.listed, result.changed) == (True, 1, 1, 0)
+
+
+def test_what_was_written_since_is_taken_into_account():
+    assert compare({b"k": OLD}, 10, living({b"k": NEW}, Written(12, b"k", NEW))).ok
+    assert compare({}, 10, living({b"k": NEW}, Written(12, b"k", NEW))).ok
+    assert compare({b"k": OLD}, 10, living({}, Written(12, b"k", None))).ok
+
+
+@pytest.mark.parametrize("listed", [{b"k": NEW}, {b"k": NEWER}])
+def test_during_the_listing_a_key_may_be_seen_before_or_after_a_write(listed):
+    records = Written(12, b"k", NEW), Written(22, b"k", NEWER)
+    assert compare({b"k": OLD}, 10, living(listed, *records)).ok
+
+
+@pytest.mark.parametrize(
+    ("listed", "records", "said"),
+    [
+        ({}, (), "key 'k' is not there, not what offset 5 wrote"),
+        ({b"k": Held(5, b"z")}, (), "key 'k' is what offset 5 wrote"),
+        ({b"k": OLD}, (Written(12, b"k", NEW),), "what offset 5 wrote, not what offset 12 wrote"),
+        ({b"k": OLD, b"x": OLD}, (), "key 'x' is what offset 5 wrote, not not there"),
+        ({b"k": OLD}, (Written(12, b"k", None),), "what offset 5 wrote, not not there"),
+    ],
+    ids=["lost", "other value", "older than it may be", "made up", "deleted and there"],
+)
+def test_what_does_not_fit_is_told(listed, records, said):
+    result = compare({b"k": OLD}, 10, living(listed, *records))
+    assert not result.ok
+    assert said in result.differences[0]

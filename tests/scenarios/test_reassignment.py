@@ -404,3 +404,18 @@ def test_differences_are_in_the_order_of_keys():
     assert [voter.key.node_id for voter in coming] == [4, 5]
     assert [voter.key.node_id for voter in going] == [1, 2]
     assert Target(NodeId(1)).directory_id is None
+
+
+@pytest.mark.rule("P33", "P28")
+def test_target_waits_for_an_entry_of_the_leaders_own_epoch():
+    """Taking that guard out of `reassigning._not_settled` makes this fail."""
+    book = with_observers("4")
+    book["1"].flushes = book["3"].flushes = False
+    book.elect("2")
+    assert book["2"].high_watermark <= book["2"].replica.role.epoch_start
+    request = book.reassign("2", "1", "2")
+    assert not book["2"].replica.log.target_voters
+    assert "own epoch" in book["2"].replica.role.target.waiting_for
+    book["1"].flushes = book["3"].flushes = True
+    book.run(3000)
+    assert book.answer(request) == Done(request)

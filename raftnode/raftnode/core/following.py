@@ -147,7 +147,7 @@ def handle_fetch_response(
         return
     if response.epoch < replica.epoch:
         _try_later(replica, fetching)
-    elif response.error != ErrorCode.NONE:
+    elif response.error not in {ErrorCode.NONE, ErrorCode.NOT_FOLLOWER}:
         _learn_leader(replica, fetching, source, response)
     elif response.leader == source:
         _take(replica, request, response)
@@ -201,6 +201,11 @@ def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> N
         role = replica.role
         if not isinstance(role, Follower):
             return
+    if response.error == ErrorCode.NOT_FOLLOWER:
+        # Whoever has less than that is refused by the voters of the new set (P8), so it can do
+        # nothing by standing; S7 is about removals that are not committed.
+        replica.removed_below = max(replica.removed_below, response.high_watermark)
+        replica.fact("told_of_removal", below=response.high_watermark)
     role.heard_at_ms = replica.now_ms
     role.election_at_ms = replica.election_deadline()
     role.leader_endpoint = response.leader_endpoint or role.leader_endpoint

@@ -202,11 +202,23 @@ def answer_parked(replica: Replica, role: Leader) -> None:
             replica.emit(
                 ServeFetch(
                     fetch.request_id,
-                    _response(replica, role, ErrorCode.NONE),
+                    _response(replica, role, _membership(replica, key, request)),
                     request.fetch_offset,
                     min(request.max_bytes, replica.config.fetch_max_bytes),
                 )
             )
+
+
+def _membership(replica: Replica, key: ReplicaKey, request: FetchRequest) -> ErrorCode:
+    """Tell a removed voter so, until the removal is in its own log (P36, S17).
+
+    The error comes with the records: without them it would never get there.
+    """
+    if key in replica.log.voters:
+        return ErrorCode.NONE
+    removal = replica.log.removal_of(key)
+    told = request.fetch_offset <= removal < replica.high_watermark
+    return ErrorCode.NOT_FOLLOWER if told else ErrorCode.NONE
 
 
 def _response(

@@ -8,6 +8,7 @@ one, goes on from the snapshot's head.
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ from raftnode.core.types import (
     Epoch,
     LogPosition,
     Offset,
+    ReplicaKey,
     VoterRecordId,
     VoterSet,
 )
@@ -185,6 +187,14 @@ class LogIndex:
     def voter_sets_since(self, high_watermark: Offset) -> list[VoterSetAt]:
         """The newest committed set and every later one."""
         return self.history[self._committed_at(high_watermark) :]
+
+    def removal_of(self, key: ReplicaKey) -> Offset:
+        """Where the record stands that a replica is no voter since; -1: it is one, or never was."""
+        last = NO_OFFSET
+        for before, after in itertools.pairwise(self.history):
+            if key in before.voters and key not in after.voters:
+                last = after.record.offset
+        return NO_OFFSET if key in self.voters else last
 
     def _committed_at(self, high_watermark: Offset) -> int:
         below = bisect.bisect_left(self.history, high_watermark, key=lambda at: at.record.offset)

@@ -47,6 +47,8 @@ class ErrorCode(enum.IntEnum):
     NOT_VOTER = 1001
     FENCED_REPLICA = 1002
     """S3: this replica fetches below what it had acknowledged; its storage went back in time."""
+    NOT_FOLLOWER = 1003
+    """P36, S17: a voter in its own log, whose removal is committed; the records come along."""
 
 
 @dataclass(frozen=True, slots=True)

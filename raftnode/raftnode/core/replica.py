@@ -59,6 +59,8 @@ class Replica:
     stopping: bool = False
     called_until_ms: int = 0
     """Until then it stands though it is no voter: somebody could not win without it (S31)."""
+    removed_below: Offset = FIRST_OFFSET
+    """Its leader said that its removal is committed and stands below here (P36)."""
     handed_over_at_ms: int | None = None
     """When it last handed leadership over because a reassignment removes it (P34)."""
     halted: bool = False
@@ -96,7 +98,7 @@ class Replica:
         committed, for its log may be the only one that can win. Others stand only
         when they are called (S31).
         """
-        if not self.log.voters or self.stopping:
+        if not self.log.voters or self.stopping or self.log.end < self.removed_below:
             return False
         return self.may_be_voter(self.key)
 

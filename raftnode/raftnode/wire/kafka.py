@@ -35,6 +35,7 @@ LISTENER = "CONTROLLER"
 CODES_WITHOUT_NUMBER = {
     ErrorCode.NOT_VOTER: KafkaError.inconsistent_voter_set,
     ErrorCode.FENCED_REPLICA: KafkaError.invalid_request,
+    ErrorCode.NOT_FOLLOWER: KafkaError.not_leader_or_follower,
 }
 """Codes of ours and what stands in the body in their place; the extension has the truth."""
 

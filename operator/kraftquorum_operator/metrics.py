@@ -8,8 +8,9 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.model.status import Operation
 from kraftquorum_operator.observe.copies import copied_voters
-from kraftquorum_operator.observe.snapshot import Snapshot
+from kraftquorum_operator.observe.snapshot import Quorum, Replica, Snapshot
 from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait, beneath
 from kraftquorum_operator.report.conditions import CONDITIONS, QUORUM_LOST, fault_tolerance
 from kraftquorum_operator.report.operations import operations
@@ -67,7 +68,10 @@ class Metrics:
             "kraftquorum_voters_wanted", "spec.voters.", QUORUM, registry=registry
         )
         self.voters = Gauge(
-            "kraftquorum_voters", "Voters in force, by (id, UUID).", QUORUM, registry=registry
+            "kraftquorum_voters",
+            "Voters in force, by (id, UUID); no series while no leader answers.",
+            QUORUM,
+            registry=registry,
         )
         self.voters_caught_up = Gauge(
             "kraftquorum_voters_caught_up", "Voters that are caught up.", QUORUM, registry=registry
@@ -158,6 +162,7 @@ class Metrics:
         )
         self._guards: dict[tuple[str, str], str] = {}
         self._steps: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._under_way: dict[tuple[str, str], list[Operation]] = {}
         self._begun: set[tuple[str, str]] = set()
 
     def observe(self, seen: Snapshot, spec: QuorumSpec, decision: Decision, now_s: float) -> None:
@@ -168,9 +173,7 @@ class Metrics:
             self._begin(key)
         self.last_reconcile.labels(*key).set(now_s)
         self.voters_wanted.labels(*key).set(wanted)
-        self.voters.labels(*key).set(len(quorum.voters) if quorum else 0)
-        fresh = sum(1 for voter in quorum.voters if voter.fresh) if quorum else 0
-        self.voters_caught_up.labels(*key).set(fresh)
+        self._observe_voters(key, quorum)
         self.fault_tolerance.labels(*key).set(fault_tolerance(seen))
         self.voters_copied.labels(*key).set(len(copied_voters(seen)))
         if quorum is not None:
@@ -205,6 +208,16 @@ class Metrics:
         for action in ACTIONS:
             self.actions.labels(*key, action, "done")
 
+    def _observe_voters(self, key: tuple[str, str], quorum: Quorum | None) -> None:
+        """Without a leader's answer there is no number: 0 would be one."""
+        if quorum is None:
+            labels = {"namespace": key[0], "quorum": key[1]}
+            self.voters.remove_by_labels(labels)
+            self.voters_caught_up.remove_by_labels(labels)
+            return
+        self.voters.labels(*key).set(len(quorum.voters))
+        self.voters_caught_up.labels(*key).set(sum(voter.fresh for voter in quorum.voters))
+
     def _observe_storage(self, key: tuple[str, str], seen: Snapshot, wanted: int) -> None:
         voters = seen.quorum.replicas if seen.quorum else seen.known_voters()
         ids = Tally(replica.node_id for replica in voters)
@@ -212,12 +225,15 @@ class Metrics:
         extra = sum(count - (node_id < wanted) for node_id, count in ids.items())
         self.voters_unlike_spec.labels(*key).set(len(missing) + extra)
         self.replacements_open.labels(*key).set(sum(count > 1 for count in ids.values()))
-        self.storage_gone.labels(*key).set(sum(map(seen.is_storage_gone, voters)))
+        gone = sum(seen.is_storage_gone(one) or _has_successor(seen, one) for one in voters)
+        self.storage_gone.labels(*key).set(gone)
         failing = sum(pod.exit_code in DISK_EXITS and not pod.ready for pod in seen.pods)
         self.storage_failing.labels(*key).set(failing)
 
     def _observe_operations(self, key: tuple[str, str], spec: QuorumSpec, seen: Snapshot) -> None:
-        steps = Tally((one.kind, one.step) for one in operations(spec, seen, (), ""))
+        found = operations(spec, seen, self._under_way.get(key, ()), "")
+        self._under_way[key] = found
+        steps = Tally((one.kind, one.step) for one in found)
         for gone in self._steps.get(key, set()) - set(steps):
             self.operations.remove(*key, *gone)
         self._steps[key] = set(steps)
@@ -274,6 +290,7 @@ class Metrics:
     def _hide(self, key: tuple[str, str]) -> None:
         self._guards.pop(key, None)
         self._steps.pop(key, None)
+        self._under_way.pop(key, None)
         labels = {"namespace": key[0], "quorum": key[1]}
         for metric in (
             self.blocked,
@@ -293,3 +310,16 @@ class Metrics:
             self.last_reconcile,
         ):
             metric.remove_by_labels(labels)
+
+
+def _has_successor(seen: Snapshot, voter: Replica) -> bool:
+    """Whether the leader knows the node id of a voter that is away with another storage.
+
+    While the new storage is probed nobody answers at all, and the old one is no less gone.
+    """
+    quorum = seen.quorum
+    if quorum is None or any(one.fresh for one in quorum.voters_of(voter.node_id)):
+        return False
+    return any(
+        one.replica.node_id == voter.node_id and one.replica != voter for one in quorum.observers
+    )

@@ -222,6 +222,15 @@ max {BY_QUORUM} (kraftquorum_voters_storage_gone) > 0
         "A node ended because of its disk, or its storage is lost, and it is not replaced yet.",
     ),
     Alert(
+        "KraftquorumScrubFoundRot",
+        "warning",
+        "max by (namespace, quorum, node_id) (raftnode_storage_damaged) > 0",
+        "1m",
+        f"{NODE} has rot on its disk",
+        "The scrub read {{ $value }} damaged places in the log or a snapshot. Nothing that is "
+        "committed is lost while a majority has it; this replica has to be replaced.",
+    ),
+    Alert(
         "KraftquorumSnapshotTooOld",
         "warning",
         """

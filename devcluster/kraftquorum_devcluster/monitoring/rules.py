@@ -66,6 +66,10 @@ RECORDINGS: tuple[Recording, ...] = (
     ),
     Recording("quorum:raftnode_epoch:max", f"max {BY_QUORUM} (raftnode_current_epoch)"),
     Recording("quorum:raftnode_high_watermark:max", f"max {BY_QUORUM} (raftnode_high_watermark)"),
+    Recording(
+        "quorum:raftnode_voter_record_offset:max",
+        f"max {BY_QUORUM} (raftnode_voter_record_offset)",
+    ),
     Recording("quorum:raftnode_voters:max", f"max {BY_QUORUM} (raftnode_voters)"),
     Recording("quorum:raftnode_fault_tolerance:min", f"min {BY_QUORUM} (raftnode_fault_tolerance)"),
     Recording(

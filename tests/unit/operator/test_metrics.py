@@ -82,6 +82,26 @@ def test_an_exit_code_of_the_disk_is_a_failing_disk_until_the_pod_is_ready(
     assert shown(with_pod(healthy(), ready))("pods_storage_failing") == 0
 
 
+def test_a_lost_storage_is_lost_also_while_its_replacement_is_probed() -> None:
+    away = without_node(healthy(), 2)
+    silent = [voter(0), voter(1), voter(2, silent_ms=60_000)]
+    probed = replace(away, quorum=quorum(silent, observers=[voter(2, "b", silent_ms=10)]))
+    assert shown(probed)("voters_storage_gone") == 1
+    assert shown(replace(away, quorum=quorum(silent)))("voters_storage_gone") == 0
+    well = replace(
+        healthy(), quorum=quorum([voter(n) for n in range(3)], observers=[voter(2, "b")])
+    )
+    assert shown(well)("voters_storage_gone") == 0
+
+
+def test_without_a_leader_there_is_no_number_of_voters() -> None:
+    metrics = Metrics()
+    metrics.observe(healthy(), THREE, Done("x"), 0)
+    metrics.observe(replace(healthy(), quorum=None), THREE, Done("x"), 0)
+    assert metrics.registry.get_sample_value("kraftquorum_voters", KEY) is None
+    assert metrics.registry.get_sample_value("kraftquorum_voters_wanted", KEY) == 3
+
+
 def test_an_operation_has_one_step_at_a_time_and_then_none() -> None:
     metrics = Metrics()
 

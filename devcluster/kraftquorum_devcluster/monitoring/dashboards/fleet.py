@@ -89,7 +89,7 @@ NOW = (
             "C": "Voters",
             "D": "Wanted",
             "E": "Worst lag, records",
-            "F": "Fullest disk, free",
+            "F": "Fullest disk, free share",
         },
         sort="Safe?",
     ),

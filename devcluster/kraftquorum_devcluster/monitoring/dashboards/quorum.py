@@ -43,17 +43,12 @@ ROLES = (
     )
     + ")"
 )
-REPLICAS = (
-    f'max by (peer_id, peer_directory_id) (raftnode_peer_caught_up{{{Q}, peer_role="voter"}}) + 2 '
-    "or "
-    f'max by (peer_id, peer_directory_id) (raftnode_peer_caught_up{{{Q}, peer_role="observer"}})'
+_ONE = "max by (node, peer_directory_id)"
+_SEEN = (
+    f'label_replace(raftnode_peer_caught_up{{{Q}, peer_role="%s"}}, '
+    '"node", "$1", "peer_id", "(.*)")'
 )
-
-
-def _done(action: str) -> str:
-    """Where the operator has just done something."""
-    selector = f'{Q}, action="{action}", result="done"'
-    return f"sum(increase(kraftquorum_actions_total{{{selector}}}[15s])) > 0"
+REPLICAS = f"{_ONE} ({_SEEN % 'voter'}) + 2 or {_ONE} ({_SEEN % 'observer'})"
 
 
 ANSWERS = (
@@ -127,7 +122,7 @@ STORY = (
         "Replicas by node id and storage UUID",
         "The leader's view: one lane for each storage. Normal: a green lane for each voter. A lost "
         "disk turns its lane red and ends it; the lane of a new UUID begins with the same id.",
-        (Query(REPLICAS, "{{peer_id}} {{peer_directory_id}}"),),
+        (Query(REPLICAS, "{{node}} {{peer_directory_id}}"),),
         width=24,
         height=7,
         values={
@@ -244,11 +239,15 @@ REPLICATION = (
         width=8,
     ),
     Panel(
-        "bars",
+        "lines",
         "Voter changes",
-        "AddVoter and RemoveVoter that the operator had committed, in half a minute. Normal: none, "
-        "or pairs: a replacement is one of each.",
+        "Voter records in the log and the operator's requests, in half a minute. Normal: none, or "
+        "two records for one AddVoter: the leader removes the lost one itself.",
         (
+            Query(
+                f"changes(quorum:raftnode_voter_record_offset:max{{{Q}}}[30s])",
+                "voter records",
+            ),
             Query(
                 "sum by (action) (increase(kraftquorum_actions_total{"
                 f'{Q}, action=~"AddVoter|RemoveVoter", result="done"}}[30s]))',
@@ -353,8 +352,12 @@ QUORUM = Dashboard(
             "a replica's disk fails or is gone",
             RED,
         ),
-        Annotation("Voter added", _done("AddVoter"), "AddVoter", GREEN),
-        Annotation("Voter removed", _done("RemoveVoter"), "RemoveVoter", BLUE),
+        Annotation(
+            "Voters changed",
+            f"changes(quorum:raftnode_voter_record_offset:max{{{Q}}}[15s]) > 0",
+            "a voter record: somebody was added or removed",
+            BLUE,
+        ),
         Annotation(
             "Election",
             f"changes(quorum:raftnode_epoch:max{{{Q}}}[15s]) > 0",

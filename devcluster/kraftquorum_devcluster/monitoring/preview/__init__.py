@@ -1,0 +1,1 @@
+"""Pictures of the dashboards, drawn from the series of a real run, for those without Grafana."""

@@ -1,0 +1,122 @@
+"""A quorum's hard day on a real Prometheus: every panel, rule and annotation has what it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from kraftquorum_devcluster.monitoring import check, scenario
+from kraftquorum_devcluster.monitoring.preview.__main__ import draw, window
+from kraftquorum_devcluster.monitoring.preview.collect import Record, collect
+from kraftquorum_devcluster.monitoring.preview.data import onsets
+from kraftquorum_devcluster.monitoring.prometheus import Prometheus, Series
+from kraftquorum_devcluster.monitoring.rules import SAFE
+from kraftquorum_devcluster.monitoring.scenario import Course
+
+pytestmark = [pytest.mark.prometheus, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@dataclass
+class Day:
+    problems: list[str] = field(default_factory=list)
+    provoked: list[str] = field(default_factory=list)
+    critical: list[Series] = field(default_factory=list)
+    targets: list[dict[str, str]] = field(default_factory=list)
+    record: Record | None = None
+
+
+async def provoked(prometheus: Prometheus, course: Course) -> list[str]:
+    """What is found in three things that are wrong."""
+    known = await prometheus.names()
+    found: list[str] = []
+    for expression in (
+        "sum(raftnode_no_such_metric)",
+        "sum by (raftnode_epoch",
+        "raftnode_current_epoch < -5",
+    ):
+        found += await check._of(prometheus, course, known, "test", [expression])
+    return found
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Day:
+    seen = Day()
+
+    async def judge(prometheus: Prometheus, course: Course) -> None:
+        seen.problems = await check.problems(prometheus, course)
+        seen.provoked = await provoked(prometheus, course)
+        seen.critical = await prometheus.over(
+            'ALERTS{alertstate="firing", severity="critical"}', course.began_s, course.ended_s
+        )
+        seen.targets = [one["labels"] for one in await prometheus.targets()]
+        seen.record = await collect(prometheus, course)
+
+    out: Path = tmp_path_factory.mktemp("day")
+    scenario.run(out, judge, Console(soft_wrap=True))
+    return seen
+
+
+def test_every_expression_has_a_value_and_no_error(day: Day) -> None:
+    assert day.problems == []
+
+
+def test_what_is_wrong_would_have_been_found(day: Day) -> None:
+    unknown, broken, empty = day.provoked
+    assert "nobody has the metric raftnode_no_such_metric" in unknown
+    assert "parse error" in broken
+    assert "stayed empty" in empty
+
+
+def test_what_the_operator_mends_by_itself_wakes_nobody(day: Day) -> None:
+    assert day.critical == []
+
+
+def test_nodes_have_the_labels_that_rules_and_dashboards_ask_for(day: Day) -> None:
+    nodes = [one for one in day.targets if one["job"] == "kraftquorum-nodes"]
+    assert len(nodes) == 3
+    assert {one["node_id"] for one in nodes} == {"0", "1", "2"}
+    assert {(one["namespace"], one["quorum"]) for one in nodes} == {("default", "demo")}
+
+
+def test_the_quorum_dashboard_alone_tells_of_the_lost_disk(day: Day) -> None:
+    """When the disk died, what the operator did, and when the quorum was safe again."""
+    record = day.record
+    assert record is not None
+    course = record.course
+    board = check.boards()["kraftquorum-quorum"]
+    shown = window("kraftquorum-quorum", course)
+    by_title = {
+        panel["title"]: record.answers["kraftquorum-quorum"][str(panel["id"])]
+        for panel in check.panels(board)
+    }
+    died_s = next(at for title, at in course.faults if "disk of the follower" in title)
+
+    lost = onsets(record.marks["kraftquorum-quorum"]["Disk lost"], shown)
+    assert lost
+    assert 0 <= lost[0] - died_s <= 15
+
+    panel = next(p for p in check.panels(board) if p["title"] == "What the operator does")
+    steps = {
+        target["legendFormat"]
+        for target in panel["targets"]
+        for series in by_title[panel["title"]][target["refId"]]
+        if any(died_s <= at <= shown[1] for at, _ in series.points)
+    }
+    assert {"Replacement 3: CatchUp", "Replacement 4: AddVoter"} <= steps
+
+    [level] = by_title["Was it safe?"]["A"]
+    after = [(at, value) for at, value in level.points if died_s <= at <= shown[1]]
+    unsafe = [at for at, value in after if value < SAFE]
+    assert unsafe
+    assert after[-1][1] == SAFE
+    assert max(unsafe) < shown[1]
+
+
+def test_the_pictures_can_be_drawn(day: Day, tmp_path: Path) -> None:
+    assert day.record is not None
+    made = draw(day.record, tmp_path)
+    assert {path.stem for path in made} == {"fleet", "quorum", "node", "operator"}
+    assert all(20_000 < path.stat().st_size < 400_000 for path in made)

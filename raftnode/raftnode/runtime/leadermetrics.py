@@ -23,6 +23,9 @@ PEER_LABELS = ("peer_id", "peer_directory_id", "peer_role")
 OBSERVERS_MAX = 32
 """Observers that are shown, those heard from last first. Voters are at most nine."""
 
+OBSERVER_GONE_MS = 15_000
+"""One that has not fetched for so long observes no more: a removed replica, or a lost disk."""
+
 
 View = tuple[QuorumDescription, int]
 """What a leader knows, and for how many milliseconds it has led."""
@@ -97,7 +100,8 @@ def _shown(described: QuorumDescription) -> Iterator[tuple[ReplicaDescription, s
     for voter in described.voters:
         yield voter, "voter"
     observers: Sequence[ReplicaDescription] = sorted(
-        described.observers, key=lambda one: (one.last_fetch_age_ms or 0, one.key)
+        (one for one in described.observers if (one.last_fetch_age_ms or 0) < OBSERVER_GONE_MS),
+        key=lambda one: (one.last_fetch_age_ms or 0, one.key),
     )
     for observer in observers[:OBSERVERS_MAX]:
         yield observer, "observer"

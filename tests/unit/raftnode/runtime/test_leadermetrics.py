@@ -102,6 +102,15 @@ def test_a_voter_never_heard_from_is_as_old_as_the_leader_s_epoch(registry):
     assert value("raftnode_peer_caught_up", labels(THIRD)) == 0
 
 
+def test_an_observer_that_fetches_no_more_is_not_shown(registry):
+    replica = make(Leader(Epoch(5), 0, progress={OBSERVER: fresh(1_000)}), now_ms=10_000)
+    LeaderCollector(lambda: view_of(replica), registry)
+    age = "raftnode_peer_fetch_age_seconds"
+    assert registry.get_sample_value(age, labels(OBSERVER, "observer")) == 9
+    replica.now_ms = 16_000
+    assert registry.get_sample_value(age, labels(OBSERVER, "observer")) is None
+
+
 def test_so_many_observers_are_shown_and_no_more(registry, monkeypatch):
     monkeypatch.setattr(leadermetrics, "OBSERVERS_MAX", 1)
     late = ReplicaKey(NodeId(5), uuid.UUID(int=5))

@@ -118,6 +118,9 @@ bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000
 crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes)
 	@$(BIN)/python -m raftnode.testing.crash --points $(POINTS)
 
+bench-spark: $(SPARK_READY) ## Measure the export in Spark beside one process: MB="10 1000" sets the logs' sizes
+	@$(BIN)/python tools/bench_spark.py $(if $(MB),--mb "$(MB)")
+
 bench-snapshot: $(READY) ## Measure how long writes wait while a snapshot of MIB=n is made
 	@$(BIN)/python tools/bench_snapshot.py $(if $(MIB),--mib $(MIB))
 
@@ -155,6 +158,7 @@ reference: $(READY) ## Write docs/reference/ from the code
 	@$(BIN)/python tools/generate_reference.py
 	@$(BIN)/python tools/generate_kip_map.py
 	@$(BIN)/python -m kraftquorum_operator.reference docs/reference/
+	@test ! -e $(SPARK_READY) || $(BIN)/python -m kraftquorum_pipeline.reference docs/reference/
 
 dashboards: $(READY) ## Write the chart's rules and dashboards, and the list of alerts, from the code
 	@$(BIN)/python -m kraftquorum_devcluster.monitoring.generate
@@ -186,4 +190,4 @@ image: $(READY) ## Build both images and write them as archives: TAG=… names t
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash bench bench-snapshot lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash bench bench-snapshot bench-spark lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean

@@ -34,7 +34,7 @@ MIB = 1 << 20
 
 def generate(root: Path, total_bytes: int, batch_bytes: int, records: int) -> None:
     """Write a log through the node's own storage and stop it cleanly."""
-    root.mkdir()
+    root.mkdir(exist_ok=True)
     directory = DataDirectory.open(root, NodeId(1))
     log = directory.open_log()
     own = directory.key

@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "/tests/pipeline/" in str(item.path):
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.timeout(300))
+            item.add_marker(pytest.mark.timeout(900))
             # Py4J leaves its sockets to the end of the process.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(

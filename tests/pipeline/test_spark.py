@@ -72,7 +72,7 @@ def test_a_driver_killed_in_the_middle_of_a_batch_loses_and_repeats_nothing(
     limit = {"maxOffsetsPerTrigger": "500"}
     process = run_export(f"--path={source}", f"--output={target}", "-o", "maxOffsetsPerTrigger=500")
     unfinished = target / "_unfinished" / "TestTestTestTestTestTe" / "batch=000000001"
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 500
     while not unfinished.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)
     os.killpg(process.pid, signal.SIGKILL)
@@ -136,7 +136,7 @@ def test_a_live_quorum_is_followed_through_elections_without_loss(
                 await quorum.wait_running([leader])
             await quorum.leader()
             end = (await quorum.describe()).high_watermark
-            deadline = time.monotonic() + 150
+            deadline = time.monotonic() + 400
             reached = -1
             while reached < end and time.monotonic() < deadline and thread.is_alive():
                 await asyncio.sleep(1)
@@ -158,7 +158,7 @@ def test_a_live_quorum_is_followed_through_elections_without_loss(
 @pytest.mark.parametrize(
     ("arguments", "environment", "code", "message"),
     [
-        (["--path=/x"], {"JAVA_HOME": "/nowhere"}, 7, "needs Java 17 .* JAVA_HOME is /nowhere"),
+        (["--path=/x"], {"JAVA_HOME": "/nowhere"}, 7, "needs Java 17 .*JAVA_HOME is /nowhere"),
         ([], {}, 2, "name the log: --path"),
         (["--path=/x", "-o", "nonsense"], {}, 2, "'nonsense': expected NAME=VALUE"),
     ],

@@ -1,0 +1,183 @@
+"""Measure the export in Spark against one process that does the same without it.
+
+`make bench-spark` runs it; MB="10 1000" sets the sizes of the log. Both read the same files with
+the same decoder, check every checksum and write Parquet; the one process has neither Spark's
+start nor its processes in between. Wall time says what a person waits; processor time of the
+whole tree of processes is told beside it, since it does not change with what else the machine
+does. Memory is the peak of the driver's JVM, and of all Python processes together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from bench_storage import generate
+
+from kraftquorum_pipeline.source.files import FileLog
+from kraftquorum_pipeline.source.options import parse_options
+from raftnode.core.state import Latch
+from raftnode.core.types import NodeId, ReplicaKey, Voter, VoterSet
+from raftnode.storage.directory import format_storage
+from raftnode.storage.identity import random_directory_id
+
+MB = 1_000_000
+BATCH_BYTES, BATCH_RECORDS = 16 << 10, 100
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Cost:
+    """What a run took."""
+
+    rows: int = 0
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    java_mb: float = 0.0
+    python_mb: float = 0.0
+    seen: dict[int, float] = field(default_factory=dict[int, float])
+    python: dict[int, float] = field(default_factory=dict[int, float])
+
+    def look(self, root: int) -> None:
+        """Take in the processes below one, as they are now."""
+        now_mb = 0.0
+        for pid in tree(root):
+            try:
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                status = Path(f"/proc/{pid}/status").read_text()
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+            except OSError:
+                continue
+            self.seen[pid] = (int(fields[11]) + int(fields[12])) / _TICK
+            sizes = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+            resident = int(sizes.get("VmRSS", "0 kB").split()[0]) / 1000
+            if name == "java":
+                self.java_mb = max(self.java_mb, resident)
+            else:
+                now_mb += resident
+        self.python_mb = max(self.python_mb, now_mb)
+        self.cpu_s = sum(self.seen.values())
+
+
+def tree(root: int) -> Iterator[int]:
+    """A process and all below it."""
+    yield root
+    try:
+        for task in Path(f"/proc/{root}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                yield from tree(int(child))
+    except OSError:
+        return
+
+
+def measured(command: list[str], cores: int) -> Cost:
+    """Run a command that prints JSON with `rows` on so many cores."""
+    some = sorted(os.sched_getaffinity(0))[:cores]
+    pinned = ["taskset", "-c", ",".join(map(str, some)), *command]
+    cost = Cost()
+    began = time.monotonic()
+    process = subprocess.Popen(pinned, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None:
+        cost.look(process.pid)
+        time.sleep(0.1)
+    cost.wall_s = time.monotonic() - began
+    output, said = process.communicate()
+    if process.returncode:
+        sys.exit(f"{' '.join(command)}: {said[-3000:]}")
+    rows = json.loads(output.splitlines()[-1])["rows"]
+    cost.rows = sum(rows.values()) if isinstance(rows, dict) else rows
+    return cost
+
+
+def alone(path: str, output: str) -> None:
+    """The same work in this process."""
+    log = FileLog(parse_options({"path": path}))
+    state = log.look()
+    rows = 0
+    for number, part in enumerate(log.parts(0, state.end)):
+        writer = None
+        for batch in part.read():
+            if writer is None:
+                writer = pq.ParquetWriter(f"{output}/{number:05d}.parquet", batch.schema)
+            writer.write_batch(batch)
+            rows += batch.num_rows
+        if writer is not None:
+            writer.close()
+    print(json.dumps({"rows": rows}))
+
+
+def make(root: Path, size_mb: int) -> None:
+    """A voter's directory with that much in it, through the node's own storage."""
+    directory_id = random_directory_id()
+    key = ReplicaKey(NodeId(1), directory_id)
+    root.mkdir()
+    latch = Latch("BenchBenchBenchBenchBe", VoterSet.of([Voter(key)]))
+    format_storage(root, NodeId(1), directory_id=directory_id, latch=latch)
+    generate(root, size_mb * MB, BATCH_BYTES, BATCH_RECORDS)
+
+
+def run(sizes: list[int], scratch: Path) -> None:
+    """Print a line for each way and size."""
+    program = str(Path(sys.executable).with_name("kraftquorum-pipeline"))
+    print(f"load of the machine at the start: {os.getloadavg()[0]:.1f}")
+    head = (
+        "MB",
+        "way",
+        "cores",
+        "rows",
+        "wall s",
+        "MB/s",
+        "rows/s",
+        "CPU s",
+        "JVM MB",
+        "Python MB",
+    )
+    print(" ".join(f"{one:>10}" for one in head))
+    for size in sizes:
+        source = scratch / f"log-{size}"
+        make(source, size)
+        for way in ("alone", "spark"):
+            for cores in (1,) if way == "alone" else (1, 2):
+                output = scratch / "output"
+                shutil.rmtree(output, ignore_errors=True)
+                output.mkdir()
+                if way == "alone":
+                    command = [sys.executable, __file__, "--alone", str(source), str(output)]
+                else:
+                    where = [f"--path={source}", f"--output={output}", f"--master=local[{cores}]"]
+                    command = [program, "export", *where, "-o", "upTo=end", "--json"]
+                cost = measured(command, cores)
+                cells = (
+                    *(size, way, cores, cost.rows, f"{cost.wall_s:.1f}"),
+                    *(f"{size / cost.wall_s:.1f}", f"{cost.rows / cost.wall_s:.0f}"),
+                    *(f"{cost.cpu_s:.1f}", f"{cost.java_mb:.0f}", f"{cost.python_mb:.0f}"),
+                )
+                print(" ".join(f"{cell:>10}" for cell in cells), flush=True)
+        shutil.rmtree(source)
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mb", default="10 1000")
+    parser.add_argument("--alone", nargs=2, metavar=("PATH", "OUTPUT"))
+    given = parser.parse_args()
+    if given.alone:
+        alone(*given.alone)
+        return
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as scratch:
+        run([int(one) for one in given.mb.split()], Path(scratch))
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,7 @@ import random
 import uuid
 
 from raftnode.core.config import CoreConfig
-from raftnode.core.describe import describe
+from raftnode.core.describe import ReplicaDescription, describe
 from raftnode.core.log_index import LogIndex
 from raftnode.core.progress import Progress
 from raftnode.core.records import AddVoter, Batch
@@ -97,3 +97,31 @@ def test_a_set_that_is_in_force_may_not_be_committed_yet():
     assert described is not None
     assert described.voter_record_committed is True
     assert set(described.committed_voters) == {ONE, TWO, THREE}
+
+
+def test_everything_that_a_leader_knows_is_told():
+    replica = leading(
+        _2=Progress(last_fetch_ms=9_900, acknowledged=Offset(1), incarnation=4, fenced=True),
+        _3=Progress(last_fetch_ms=9_000, acknowledged=Offset(0), incarnation=2),
+    )
+    replica.endpoint, replica.incarnation = HERE, 7
+    for offset, control in enumerate([(AddVoter(Voter(ONE)),), (), ()]):
+        replica.log.append(Batch(Offset(offset), Offset(offset), Epoch(5), b"", control))
+    replica.log.durable_end = Offset(2)
+    replica.high_watermark = Offset(1)
+    described = describe(replica)
+    assert described is not None
+    assert (described.leader, described.epoch) == (ONE, 5)
+    assert (described.high_watermark, described.log_end) == (1, 3)
+    assert described.formation_completed is False
+    assert described.epoch_committed is True
+    assert described.pending_change is None
+    assert described.raft_version == replica.log.raft_version
+    assert described.raft_version_committed is (replica.log.raft_version_record < 1)
+    own, other = described.voters
+    assert own == ReplicaDescription(
+        ONE, HERE, Offset(2), 0, 0, caught_up=True, fenced=False, incarnation=7
+    )
+    assert (other.acknowledged, other.fenced, other.incarnation) == (1, True, 4)
+    [observer] = described.observers
+    assert (observer.acknowledged, observer.fenced, observer.incarnation) == (0, False, 2)

@@ -60,3 +60,22 @@ def test_replica_that_never_fetched_and_a_fenced_one_are_not_caught_up():
     fetched(progress, 10, 10, 0)
     progress.fenced = True
     assert not progress.is_caught_up(0, 2000, 1000)
+
+
+def test_boundaries_of_being_caught_up():
+    """A round that takes exactly the limit is short enough; one unit more is not."""
+    progress = Progress()
+    fetched(progress, 10, 10, 500)
+    assert progress.last_caught_up_ms == 500
+    fetched(progress, 10, 11, 600)
+    assert progress.last_caught_up_ms == 500, "the end has moved on"
+    fetched(progress, 11, 11, 1600)
+    assert progress.round_ms == 1000
+    assert progress.is_caught_up(1600, 2000, 1000)
+    assert not progress.is_caught_up(1600, 2000, 999)
+    fetched(progress, 11, 20, 1700)
+    assert progress.round_started_ms is not None
+    limit = progress.round_started_ms + 1000
+    assert progress.is_caught_up(limit, 2000, 1000)
+    behind = progress.acknowledged < progress.round_target
+    assert progress.is_caught_up(limit + 1, 2000, 1000) is not behind

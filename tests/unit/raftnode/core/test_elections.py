@@ -1,0 +1,134 @@
+"""Elections in their details: what a candidate believes, tells, and when it tries again."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftnode.core.effects import Effect, SendRequest
+from raftnode.core.events import RequestReceived, ResponseReceived, ShutdownRequested
+from raftnode.core.messages import (
+    EndQuorumEpochRequest,
+    ErrorCode,
+    Request,
+    VoteRequest,
+    VoteResponse,
+)
+from raftnode.core.roles import Candidate, Follower, Prospective, Unattached
+from raftnode.core.types import Epoch, LogPosition, Offset, ReplicaKey
+from raftnode.testing.playbook import Playbook, key_of
+
+
+def candidate(*names: str) -> Playbook:
+    """`2` asks for real votes in epoch 2, and nothing of it has arrived; 1 led and is away."""
+    book = Playbook.formed(*names)
+    book.isolate("1")
+    for seat in names[1:]:
+        role = book[seat].replica.role
+        assert isinstance(role, Follower)
+        assert role.heard_at_ms is not None
+        book.now_ms = max(book.now_ms, role.heard_at_ms + book.config.fetch_timeout_ms)
+    book.impatient("2")
+    book.deliver("pre-vote")
+    book.deliver("pre-vote-answer")
+    assert isinstance(book["2"].replica.role, Candidate)
+    return book
+
+
+def told(book: Playbook, answer: VoteResponse) -> None:
+    """3 answers the candidate's request."""
+    asked = VoteRequest(
+        Epoch(2), key_of("2"), key_of("3"), book["2"].replica.log.position, pre_vote=False
+    )
+    book.give("2", ResponseReceived(key_of("3"), asked, answer))
+
+
+def ends(effects: list[Effect]) -> list[tuple[ReplicaKey | None, Request]]:
+    """Who is told that the epoch is given up; Fetches do not matter here."""
+    return [
+        (one.target, one.request)
+        for one in effects
+        if isinstance(one, SendRequest) and isinstance(one.request, EndQuorumEpochRequest)
+    ]
+
+
+@pytest.mark.rule("P11")
+@pytest.mark.parametrize("leader", [None, key_of("2"), key_of("3")], ids=str)
+def test_answer_of_a_higher_epoch_ends_the_election(leader: ReplicaKey | None):
+    """It follows a leader that is named, but never itself."""
+    book = candidate("1", "2", "3")
+    told(book, VoteResponse(ErrorCode.FENCED_LEADER_EPOCH, Epoch(9), leader, granted=False))
+    replica = book["2"].replica
+    assert replica.epoch == 9
+    assert replica.leader == (leader if leader == key_of("3") else None)
+    role = replica.role
+    assert isinstance(role, Follower if leader == key_of("3") else Unattached)
+    if isinstance(role, Unattached):
+        assert role.election_at_ms == replica.first_election_deadline()
+
+
+@pytest.mark.rule("P17", "S17")
+def test_stopping_candidate_tells_each_other_voter_once_and_names_all_as_successors():
+    book = candidate("1", "2", "3", "4")
+    effects = book.give("2", ShutdownRequested())
+    sent = ends(effects)
+    others = tuple(key_of(name) for name in ("1", "3", "4"))
+    assert sent == [
+        (voter, EndQuorumEpochRequest(Epoch(2), None, voter, others)) for voter in others
+    ]
+    assert isinstance(book["2"].replica.role, Unattached)
+
+
+@pytest.mark.rule("P17")
+def test_stopping_prospective_says_nothing():
+    book = Playbook.formed("1", "2", "3")
+    book.isolate("1")
+    book.stand("2")
+    assert isinstance(book["2"].replica.role, Prospective)
+    effects = book.give("2", ShutdownRequested())
+    assert ends(effects) == []
+
+
+@pytest.mark.rule("P11", "P40")
+def test_candidate_that_cannot_win_waits_and_then_asks_for_pre_votes_again():
+    book = candidate("1", "2", "3")
+    before = book.now_ms
+    replica = book["2"].replica
+    for voter in ("1", "3"):
+        asked = VoteRequest(
+            Epoch(2), key_of("2"), key_of(voter), replica.log.position, pre_vote=False
+        )
+        denied = VoteResponse(ErrorCode.NONE, Epoch(2), None, granted=False)
+        book.give("2", ResponseReceived(key_of(voter), asked, denied))
+    role = replica.role
+    assert isinstance(role, Prospective)
+    assert role.retries == 1
+    assert role.retry_at_ms == role.gives_up_at_ms
+    assert before < role.retry_at_ms <= before + book.config.election_backoff_max_ms
+    assert replica.epoch == 2
+    deadline = book["2"].core.next_deadline_ms()
+    assert deadline is not None
+    assert deadline <= role.retry_at_ms
+
+
+@pytest.mark.rule("P8")
+def test_refused_candidate_of_a_higher_epoch_does_not_delay_the_refuser():
+    """A longer log stands when it would have stood; who has no such time waits anew."""
+    book = candidate("1", "2", "3")
+    short = LogPosition(Epoch(1), Offset(1))
+
+    def ask(name: str, epoch: int) -> None:
+        request = VoteRequest(Epoch(epoch), key_of("1"), key_of(name), short, pre_vote=False)
+        book.give(name, RequestReceived(book.number(), key_of("1"), request))
+
+    before = book["3"].replica.role
+    assert isinstance(before, Unattached | Follower)
+    later = book.now_ms + 345
+    before.election_at_ms = later
+    ask("3", 7)
+    after = book["3"].replica.role
+    assert isinstance(after, Unattached)
+    assert (book["3"].replica.epoch, after.election_at_ms) == (7, later)
+    ask("2", 7)
+    replica = book["2"].replica
+    assert isinstance(replica.role, Unattached)
+    assert replica.role.election_at_ms == replica.first_election_deadline()

@@ -1,0 +1,113 @@
+"""What clients and administrators are told when something cannot be done, and by which request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from raftnode.core.effects import AppendAccepted, Done, Refusal, Refused
+from raftnode.testing.playbook import Playbook
+
+ASKING: dict[str, Callable[[Playbook, str], int]] = {
+    "append": lambda book, name: book.append(name, b"data"),
+    "confirm": lambda book, name: book.confirm(name),
+    "add": lambda book, name: book.add(name, "4"),
+    "remove": lambda book, name: book.remove(name, "3"),
+    "transfer": lambda book, name: book.transfer(name),
+    "upgrade": lambda book, name: book.upgrade(name, 2),
+}
+
+
+def refused(book: Playbook, request_id: int) -> Refused:
+    answer = book.answer(request_id)
+    assert isinstance(answer, Refused), answer
+    assert answer.request_id == request_id
+    assert answer.message
+    return answer
+
+
+@pytest.mark.parametrize("what", ASKING)
+def test_who_does_not_lead_says_so_to_the_one_who_asked(what: str):
+    book = Playbook.formed("1", "2", "3")
+    answer = refused(book, ASKING[what](book, "2"))
+    assert answer.refusal is Refusal.NOT_LEADER
+    assert answer.message == "this replica is not the leader"
+    assert answer.outcome == "not_done"
+
+
+@pytest.mark.parametrize(
+    ("what", "refusal", "outcome"),
+    [
+        ("confirm", Refusal.NOT_LEADER, "not_done"),
+        ("add", Refusal.LEADERSHIP_LOST, "unknown"),
+    ],
+)
+def test_who_waits_for_a_leader_is_told_that_it_leads_no_more(
+    what: str, refusal: Refusal, outcome: str
+):
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    book.isolate("1")
+    request = ASKING[what](book, "1")
+    assert book.answer(request) is None
+    book.run(6000)
+    answer = refused(book, request)
+    assert (answer.refusal, answer.outcome) == (refusal, outcome)
+    assert answer.message.startswith("leadership was lost")
+
+
+def test_full_disk_is_named():
+    book = Playbook.formed("1")
+    book.disk_space("1", low=True)
+    answer = refused(book, book.append("1", b"data"))
+    assert answer.refusal is Refusal.STORAGE_FULL
+    assert answer.message == "the leader's disk is full"
+    book.disk_space("1", low=False)
+    assert isinstance(book.answer(book.append("1", b"data")), AppendAccepted)
+
+
+def test_leadership_is_handed_to_no_voter_that_could_not_take_it():
+    book = Playbook.formed("1", "2", "3")
+    book.isolate("2", "3")
+    book.run(book.config.leader_timeout_ms - 100)
+    assert book["1"].role == "leader"
+    for wanted in ("2", None):
+        answer = refused(book, book.transfer("1", wanted))
+        assert answer.refusal is Refusal.WAITING
+        assert "cannot take over now; caught up are: none" in answer.message
+        assert book["1"].role == "leader"
+
+
+def test_leadership_is_handed_to_the_one_that_is_caught_up_only():
+    book = Playbook.formed("1", "2", "3")
+    book.isolate("3")
+    book.run(book.config.leader_timeout_ms - 100)
+    answer = refused(book, book.transfer("1", "3"))
+    assert str(book["2"].key) in answer.message
+    assert str(book["3"].key) in answer.message
+    request = book.transfer("1", "2")
+    assert book.answer(request) == Done(request)
+    assert book["1"].role == "resigned"
+
+
+def test_second_upgrade_to_another_version_is_refused_while_one_waits():
+    book = Playbook.formed("1", "2", "3", raft_version=0)
+    book.isolate("3")
+    book.run(book.config.fetch_timeout_ms)
+    first = book.upgrade("1", 1)
+    assert book.answer(first) is None
+    answer = refused(book, book.upgrade("1", 2))
+    assert answer.refusal is Refusal.TOO_MANY_CHANGES
+    assert answer.message == "an upgrade to raft.version 1 waits already"
+    same = book.upgrade("1", 1)
+    assert book.answer(same) is None, "an identical request shares the wait"
+
+
+def test_unknown_raft_version_is_refused_by_name():
+    book = Playbook.formed("1", "2", "3")
+    for version in (-1, 3):
+        answer = refused(book, book.upgrade("1", version))
+        assert answer.refusal is Refusal.UNSUPPORTED_VERSION
+        assert answer.message == f"this program knows raft.version 0 to 2, not {version}"

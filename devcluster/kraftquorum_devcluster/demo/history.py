@@ -54,11 +54,16 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that the demo did to the quorum, or asked of it: a line in the picture."""
+    """Something that the demo did to the quorum, or asked of it: a line in the picture.
+
+    Attributes:
+        lost: Whose disk was destroyed; None: nobody's.
+    """
 
     at_s: float
     title: str
     violent: bool
+    lost: Seat | None = None
 
 
 @dataclass(slots=True)

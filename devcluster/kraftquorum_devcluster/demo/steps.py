@@ -213,7 +213,8 @@ class Play:
         pid = await asyncio.to_thread(self.stage.pid, seat.node_id)
         began_s = self.clock()
         deleted = wipe(self.stage.volume(seat.node_id))
-        self._note(f"disk of the {whose} {seat} wiped, {deleted} entries deleted", violent=True)
+        wiped = f"disk of the {whose} {seat} wiped, {deleted} entries deleted"
+        self._note(wiped, violent=True, lost=seat)
         if pid is not None:
             await self._await_end(pid, seat)
             self.view.say(f"node {seat.node_id} stopped {self.clock() - began_s:.1f} s after it")
@@ -293,6 +294,6 @@ class Play:
     async def _linger(self) -> None:
         await asyncio.sleep(self.plan.linger_s)
 
-    def _note(self, text: str, *, violent: bool) -> None:
-        self.scene.history.faults.append(Fault(self.clock(), text, violent))
+    def _note(self, text: str, *, violent: bool, lost: Seat | None = None) -> None:
+        self.scene.history.faults.append(Fault(self.clock(), text, violent, lost))
         self.view.say(f"!! {text}" if violent else text)

@@ -49,7 +49,8 @@ def run(
         list[str] | None,
         typer.Option(
             metavar=_ONE,
-            help="What was done to the quorum: a JSON list of `at_ms`, `title`, `violent`.",
+            help="What was done to the quorum: a JSON list of objects with `at_ms`, `title`, and "
+            "where it fits, `violent` and `lost_replica`.",
             show_default=False,
         ),
     ] = None,

@@ -7,11 +7,12 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from kraftquorum_pipeline.audit.findings import Verdict
 from kraftquorum_pipeline.audit.render import verdict_lines
@@ -24,7 +25,8 @@ from kraftquorum_pipeline.commands.report import write_report
 from kraftquorum_pipeline.errors import PipelineExitCode
 from kraftquorum_pipeline.jobs.count import Counted, count
 from kraftquorum_pipeline.jobs.export import export
-from kraftquorum_pipeline.report.gather import read_export
+from kraftquorum_pipeline.jobs.history import FAULTS, no_faults, write_history
+from kraftquorum_pipeline.report.gather import read_events, read_export
 from kraftquorum_pipeline.session import spark_session
 
 
@@ -73,6 +75,7 @@ class Study:
     writes: Path | None
     events: Path | None
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    tables: dict[str, int] = field(default_factory=dict[str, int])
 
     def run(self, master: str | None = None) -> dict[str, Any]:
         """Do everything; returns the summary, which also stands in `summary.json`.
@@ -95,6 +98,7 @@ class Study:
         with self._timed("export"):
             export(session, {"path": str(self.path.absolute())}, log)
         table = read_export(session, log)
+        self._history(session, table)
         verdict = self._audit(session)
         counted: Counted | None = None
         if self.writes is not None:
@@ -108,12 +112,28 @@ class Study:
             "ok": verdict.word == "ok" and (counted is None or counted.ok),
             "rows": table.count() if counted is None else counted.rows,
             **({} if counted is None else counted.as_json()),
+            "history": self.tables,
             "audit": verdict.word,
             "findings": sum(verdict.counts.values()),
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
         }
         _write_json(self.output / "summary.json", summary)
         return summary
+
+    def _history(self, session: SparkSession, table: DataFrame) -> None:
+        """Tables of elections, leadership, voter changes, repairs and the rest."""
+        events = [] if self.events is None else read_events(self.events)
+        faults = [
+            (int(one.lost_replica.partition("-")[0]), datetime.fromtimestamp(one.at_ms / 1000, UTC))
+            for one in events
+            if one.lost_replica
+        ]
+        told = session.createDataFrame(faults, FAULTS) if faults else no_faults(session)
+        with self._timed("history"):
+            found = write_history(session, table, told, str(self.output / "history"), say)
+        rows = {name: one if isinstance(one, int) else len(one) for name, one in found.items()}
+        self.tables = rows
+        typer.echo("history: " + ", ".join(f"{count} {name}" for name, count in rows.items()))
 
     def _audit(self, session: SparkSession) -> Verdict:
         with self._timed("audit"):

@@ -96,14 +96,9 @@ def find_repairs(changes: Sequence[Change], events: Sequence[Event] = ()) -> lis
 
 def _lost(events: Sequence[Event], replica: str, added_ms: int) -> int | None:
     """When somebody wrote down that this replica's disk was destroyed."""
-    disk = replica.partition("-")[2][:8]
     times = [
         event.at_ms
         for event in events
-        if event.violent
-        and disk
-        and disk in event.title
-        and "disk" in event.title
-        and 0 <= added_ms - event.at_ms <= _LOST_BEFORE_MS
+        if event.lost_replica == replica and 0 <= added_ms - event.at_ms <= _LOST_BEFORE_MS
     ]
     return max(times, default=None)

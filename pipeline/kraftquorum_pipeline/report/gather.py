@@ -101,7 +101,7 @@ def bin_width_ms(span_ms: int) -> int:
 
 
 def read_events(path: Path) -> list[Event]:
-    """What was done to a quorum: a JSON list of `at_ms`, `title` and `violent`.
+    """What was done to a quorum: a JSON list of objects (docs/howto/audit.md).
 
     Raises:
         OptionError: it cannot be read, or is something else.
@@ -109,7 +109,13 @@ def read_events(path: Path) -> list[Event]:
     try:
         found = cast("list[dict[str, Any]]", json.loads(path.read_text(encoding="utf-8")))
         events = [
-            Event(int(one["at_ms"]), str(one["title"]), bool(one.get("violent"))) for one in found
+            Event(
+                int(one["at_ms"]),
+                str(one["title"]),
+                bool(one.get("violent")),
+                str(one.get("lost_replica") or ""),
+            )
+            for one in found
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OptionError(f"{path} is no list of events: {error}") from None

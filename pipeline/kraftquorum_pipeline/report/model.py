@@ -72,11 +72,16 @@ class Gap(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that was done to the quorum from outside."""
+    """Something that was done to the quorum from outside.
+
+    Attributes:
+        lost_replica: `<id>-<uuid>` of the replica whose disk was lost; "": none.
+    """
 
     at_ms: int
     title: str
     violent: bool = False
+    lost_replica: str = ""
 
 
 @dataclass(slots=True)

@@ -48,7 +48,7 @@ def quorum() -> QuorumFigures:
     made.latency = [LatencyBin(one.at_ms, 3.0, 9.0, 20.0) for one in made.bins]
     made.events = [
         Event(4000, "scale to 5"),
-        Event(5000, "disk of the follower 1 (BBBBBBBB…) wiped", violent=True),
+        Event(5000, "disk of the follower wiped", violent=True, lost_replica=B),
         Event(5050, "SIGKILL of the leader 0 (AAAAAAAA…)", violent=True),
     ]
     follow(made, ROWS)
@@ -90,11 +90,11 @@ def test_a_repair_that_is_not_finished_is_shown_as_such():
 @pytest.mark.parametrize(
     "event",
     [
-        Event(5000, "disk of the follower 1 (BBBBBBBB…) wiped", violent=False),
-        Event(5000, "disk of the leader 0 (AAAAAAAA…) wiped", violent=True),
-        Event(9500, "disk of the follower 1 (BBBBBBBB…) wiped", violent=True),
+        Event(5000, "wiped"),
+        Event(5000, "wiped", lost_replica=A),
+        Event(9500, "wiped", lost_replica=B),
     ],
-    ids=["only asked for", "another disk", "later"],
+    ids=["no disk", "another disk", "later"],
 )
 def test_the_time_of_loss_is_that_of_this_disk(event):
     changes = [Change(1, 1, 1, "AddVoter", B), Change(9000, 3, 1, "AddVoter", B2)]

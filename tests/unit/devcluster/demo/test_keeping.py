@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-from kraftquorum_devcluster.demo.history import Fault
+from kraftquorum_devcluster.demo.history import Fault, Seat
 from kraftquorum_devcluster.demo.keeping import keep_data, keep_events, keep_writes, tail
 from kraftquorum_devcluster.demo.record import Record
 
@@ -43,10 +43,22 @@ def test_the_account_is_a_line_for_each_write(tmp_path):
 
 def test_what_was_done_is_kept_with_its_time_of_day(tmp_path):
     path = tmp_path / "events.json"
-    keep_events([Fault(1.5, "disk wiped", violent=True)], path, 1000.0)
-    assert json.loads(path.read_text()) == [
-        {"at_ms": 1_001_500, "title": "disk wiped", "violent": True}
-    ]
+    keep_events(
+        [
+            Fault(1.5, "disk wiped", violent=True, lost=Seat(2, "uuid")),
+            Fault(2.0, "scale", violent=False),
+        ],
+        path,
+        1000.0,
+    )
+    first, second = json.loads(path.read_text())
+    assert first == {
+        "at_ms": 1_001_500,
+        "title": "disk wiped",
+        "violent": True,
+        "lost_replica": "2-uuid",
+    }
+    assert (second["violent"], second["lost_replica"]) == (False, None)
 
 
 def test_the_end_of_a_file_that_is_not_there_is_empty(tmp_path):

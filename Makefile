@@ -121,6 +121,9 @@ crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n
 bench-spark: $(SPARK_READY) ## Measure the export in Spark beside one process: MB="10 1000" sets the logs' sizes
 	@$(BIN)/python tools/bench_spark.py $(if $(MB),--mb "$(MB)")
 
+faults: $(READY) ## Run a node on real file systems that fail: full, read-only, failing syncs (root)
+	KRAFTQUORUM_DISKS=1 $(BIN)/pytest tests/node/test_real_disks.py -q -rs
+
 bench-snapshot: $(READY) ## Measure how long writes wait while a snapshot of MIB=n is made
 	@$(BIN)/python tools/bench_snapshot.py $(if $(MIB),--mib $(MIB))
 
@@ -190,4 +193,4 @@ image: $(READY) ## Build both images and write them as archives: TAG=… names t
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash bench bench-snapshot bench-spark lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash faults bench bench-snapshot bench-spark lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean

@@ -1,0 +1,239 @@
+"""A node on real file systems that fail in the kernel's own way; `make faults` runs these.
+
+Each needs root for its mounts; those of the device mapper need a kernel that has it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from raftnode.errors import ExitCode
+from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
+
+from .test_ends import end_of
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif("KRAFTQUORUM_DISKS" not in os.environ, reason="long: run by `make faults`"),
+]
+
+TOOLS = ("mount", "umount", "mkfs.ext4", "losetup")
+
+
+def run(*words: str) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@dataclass
+class Disk:
+    """An ext4 on a loop device, its file in a tmpfs of its own."""
+
+    root: Path
+    undo: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    device: str = ""
+
+    @property
+    def memory(self) -> Path:
+        return self.root / "memory"
+
+    @property
+    def image(self) -> Path:
+        return self.memory / "image"
+
+    @property
+    def directory(self) -> Path:
+        return self.root / "node-0"
+
+    def make(self, size_mb: int = 128, memory_mb: int = 256) -> None:
+        for path in (self.memory, self.directory):
+            path.mkdir()
+        self.do(
+            ("mount", "-t", "tmpfs", "-o", f"size={memory_mb}m", "tmpfs", str(self.memory)),
+            ("umount", "-l", str(self.memory)),
+        )
+        run("truncate", "-s", f"{size_mb}M", str(self.image))
+        self.device = run("losetup", "--find", "--show", str(self.image))
+        self.undo.append(("losetup", "-d", self.device))
+
+    def mount(self, device: str = "") -> None:
+        run("mkfs.ext4", "-q", "-E", "lazy_itable_init=1,nodiscard", device or self.device)
+        self.do(
+            ("mount", device or self.device, str(self.directory)),
+            ("umount", "-l", str(self.directory)),
+        )
+
+    def do(self, words: tuple[str, ...], undo: tuple[str, ...]) -> None:
+        run(*words)
+        self.undo.append(undo)
+
+    def close(self) -> None:
+        for words in reversed(self.undo):
+            subprocess.run(words, check=False, capture_output=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    if os.geteuid() or not all(map(shutil.which, TOOLS)):
+        pytest.skip("needs root, and " + ", ".join(TOOLS))
+    made = Disk(tmp_path)
+    try:
+        made.make()
+        yield made
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"may not: {' '.join(error.cmd)}: {error.stderr.strip()}")
+    finally:
+        made.close()
+
+
+@pytest.fixture
+async def one(disk: Disk, network: str):
+    """A quorum of one on that disk, which the test mounts."""
+    settings = {"RAFTNODE_DISK_RESERVE_BYTES": "0"}
+    async with LocalQuorum(disk.root, 1, network, settings) as quorum:
+        yield quorum
+
+
+async def write(quorum: LocalQuorum, count: int = 20) -> int:
+    for number in range(count):
+        await quorum.client.put(f"key-{number}", b"%d" % number * 200)
+    return count
+
+
+async def write_until_it_ends(quorum: LocalQuorum, node: LocalNode) -> int:
+    """Write on; how many more writes were acknowledged."""
+    kept = 0
+    assert node.process is not None
+    while node.process.poll() is None:
+        with suppress(Exception):
+            await quorum.client.put(f"more-{kept}", bytes(200_000), timeout_ms=2000)
+            kept += 1
+        if kept > 5000:
+            break
+    return kept
+
+
+async def check(quorum: LocalQuorum, count: int, more: int) -> None:
+    for name in [*(f"key-{n}" for n in range(count)), *(f"more-{n}" for n in range(more))]:
+        assert await quorum.client.get(name) is not None, f"{name} was acknowledged"
+
+
+async def test_a_file_system_that_is_remounted_read_only_ends_the_node(disk: Disk, one) -> None:
+    disk.mount()
+    await one.form(1)
+    [node] = one.nodes
+    count = await write(one)
+    # As the kernel does after an error of the file system, whoever writes meanwhile.
+    run("mount", "-o", "remount,abort", str(disk.directory))
+    more = await write_until_it_ends(one, node)
+    code, message = await end_of(node)
+    assert code == ExitCode.STORAGE_FAILED
+    assert "Read-only" in message or "Input/output" in message
+    node.start()
+    code, _ = await end_of(node)
+    assert code == ExitCode.STORAGE_FAILED, "and at each start again"
+    run("umount", str(disk.directory))
+    run("mount", disk.device, str(disk.directory))
+    node.start()
+    await one.leader()
+    await check(one, count, more)
+
+
+async def test_a_sync_that_fails_ends_the_node_and_is_not_tried_again(disk: Disk, one) -> None:
+    """The device has less room than it says: writing back fails after the write was taken."""
+    disk.mount()
+    await one.form(1)
+    [node] = one.nodes
+    count = await write(one)
+    filler = disk.memory / "filler"
+    with filler.open("wb") as file, suppress(OSError):
+        while True:
+            file.write(bytes(1 << 20))
+    more = await write_until_it_ends(one, node)
+    code, message = await end_of(node)
+    # ENOSPC out of a sync, though the file system has room: the loop device says why.
+    assert code in {ExitCode.STORAGE_FAILED, ExitCode.STORAGE_FULL}
+    assert "sync of" in message or "Read-only" in message, message
+    assert node.output().count("node_ended") == 1
+    filler.unlink()
+    run("umount", str(disk.directory))
+    run("mount", disk.device, str(disk.directory))
+    node.start()
+    await one.leader()
+    await check(one, count, more)
+
+
+@pytest.mark.parametrize("target", ["error", "flakey"])
+async def test_a_device_that_fails_under_the_file_system(disk: Disk, one, target: str) -> None:
+    if shutil.which("dmsetup") is None:
+        pytest.skip("needs dmsetup")
+    if target not in run("sh", "-c", "dmsetup targets || true"):
+        pytest.skip(f"this kernel has no device-mapper target {target}")
+    sectors = run("blockdev", "--getsz", disk.device)
+    name = f"kraftquorum-{os.getpid()}"
+    good = f"0 {sectors} linear {disk.device} 0"
+    disk.do(("dmsetup", "create", name, "--table", good), ("dmsetup", "remove", "-f", name))
+    disk.mount(f"/dev/mapper/{name}")
+    await one.form(1)
+    [node] = one.nodes
+    count = await write(one)
+    bad = {
+        "error": f"0 {sectors} error",
+        "flakey": f"0 {sectors} flakey {disk.device} 0 0 3600 1 error_writes",
+    }
+    run("dmsetup", "suspend", "--nolockfs", name)
+    run("dmsetup", "load", name, "--table", bad[target])
+    run("dmsetup", "resume", name)
+    more = await write_until_it_ends(one, node)
+    code, _ = await end_of(node)
+    assert code == ExitCode.STORAGE_FAILED
+    run("umount", "-l", str(disk.directory))
+    run("dmsetup", "suspend", "--nolockfs", name)
+    run("dmsetup", "load", name, "--table", good)
+    run("dmsetup", "resume", name)
+    run("mount", f"/dev/mapper/{name}", str(disk.directory))
+    node.start()
+    await one.leader()
+    await check(one, count, more)
+
+
+async def test_a_full_file_system_is_refused_before_it_is_full_and_goes_on_by_itself(
+    disk: Disk, network: str
+) -> None:
+    """S30 on a quorum of one: writes are refused, reads answered, and it resumes."""
+    disk.mount()
+    settings = {"RAFTNODE_DISK_RESERVE_BYTES": str(24 << 20)}
+    async with LocalQuorum(disk.root, 1, network, settings) as quorum:
+        await quorum.form(1)
+        [node] = quorum.nodes
+        count = await write(quorum)
+        filler = disk.directory.joinpath("lost+found") / "filler"
+        free = shutil.disk_usage(disk.directory).free
+        filler.write_bytes(bytes(free - (20 << 20)))
+
+        async def refused() -> bool | None:
+            try:
+                await quorum.client.put("full", b"x", timeout_ms=1000)
+            except Exception as error:  # noqa: BLE001 - looked at here
+                return "STORAGE_FULL" in f"{error!r} {error}" or None
+            return None
+
+        await eventually(refused, within_s=20, what="a refusal")
+        assert (await quorum.info(node)).storage.low
+        await check(quorum, count, 0)
+        filler.unlink()
+
+        async def written() -> bool:
+            await quorum.client.put("room", b"again", timeout_ms=1000)
+            return True
+
+        await eventually(written, within_s=20, what="a write once there is room")
+        assert node.process is not None
+        assert node.process.poll() is None

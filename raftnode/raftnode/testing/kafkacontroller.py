@@ -1,0 +1,164 @@
+"""One Apache Kafka controller that leads a quorum of one, asked over its own TCP protocol.
+
+Vote and Fetch go out as our peers encode them. Needs Java and Kafka's jars (`make kafka`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import struct
+import subprocess
+import time
+import uuid
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kio.schema.describe_quorum.v2 import request as describe_request
+from kio.schema.describe_quorum.v2 import response as describe_response
+from kio.schema.fetch.v17 import response as fetch_response
+from kio.schema.vote.v2 import response as vote_response
+from kio.serial import entity_reader
+
+from raftnode.core.messages import FetchRequest, VoteRequest
+from raftnode.core.types import parse_directory_id
+from raftnode.wire import fetch, kafka, vote
+
+NODE_ID = 7
+"""The controller's."""
+
+
+@dataclass(slots=True)
+class Controller:
+    """A formatted controller, stopped or running.
+
+    Attributes:
+        command: what runs it.
+        root: holds its `data`, and what it prints.
+        port: where it listens on this machine.
+        cluster_id: what it was formatted with.
+    """
+
+    command: list[str]
+    root: Path
+    port: int
+    cluster_id: str
+    connection: socket.socket | None = None
+    correlation_id: int = 0
+    outputs: list[Path] = field(default_factory=list[Path])
+
+    @property
+    def log(self) -> Path:
+        """Where its log is."""
+        return self.root / "data" / "__cluster_metadata-0"
+
+    @property
+    def directory_id(self) -> uuid.UUID:
+        """The UUID of its storage."""
+        text = (self.root / "data" / "meta.properties").read_text()
+        found = re.search(r"^directory\.id=(\S+)", text, re.MULTILINE)
+        assert found is not None
+        return parse_directory_id(found[1])
+
+    def epochs(self) -> list[tuple[int, int]]:
+        """Each epoch and its first offset."""
+        lines = (self.log / "leader-epoch-checkpoint").read_text().splitlines()[2:]
+        return [(int(epoch), int(start)) for epoch, start in map(str.split, lines)]
+
+    @contextlib.contextmanager
+    def running(self) -> Generator[Controller]:
+        """Run it until the end of the block; it leads at the beginning."""
+        output = self.root / f"controller-{len(self.outputs)}.out"
+        self.outputs.append(output)
+        with output.open("wb") as out:
+            process = subprocess.Popen(self.command, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            self._connect(process, output)
+            yield self
+        finally:
+            if self.connection is not None:
+                self.connection.close()
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _connect(self, process: subprocess.Popen[bytes], output: Path) -> None:
+        """Until it leads and has written what a start writes."""
+        deadline = time.monotonic() + 240
+        before = -1
+        while time.monotonic() < deadline:
+            assert process.poll() is None, output.read_text()[-2000:]
+            try:
+                self.connection = socket.create_connection(("127.0.0.1", self.port), 20)
+                found = self.describe()
+            except OSError:
+                time.sleep(0.5)
+                continue
+            end = found.current_voters[0].log_end_offset if found.current_voters else -1
+            if found.leader_id == NODE_ID and found.high_watermark == end == before:
+                return
+            before = end
+            self.connection.close()
+            time.sleep(2)
+        raise AssertionError(f"it does not lead: {output.read_text()[-2000:]}")
+
+    def ask(self, api_key: int, version: int, body: bytes) -> bytes:
+        """One request and its answer, header included: it has 5 bytes."""
+        assert self.connection is not None
+        self.correlation_id += 1
+        head = struct.pack(">hhih", api_key, version, self.correlation_id, -1) + b"\0"
+        self.connection.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
+        (size,) = struct.unpack(">i", self._read(4))
+        answer = self._read(size)
+        assert struct.unpack_from(">i", answer) == (self.correlation_id,)
+        assert answer[4:5] == b"\0"
+        return answer
+
+    def _read(self, size: int) -> bytes:
+        assert self.connection is not None
+        read = b""
+        while len(read) < size:
+            piece = self.connection.recv(size - len(read))
+            if not piece:
+                raise ConnectionResetError("the controller hung up")
+            read += piece
+        return read
+
+    def describe(self) -> Any:
+        """What DescribeQuorum says of the log's partition."""
+        partition = describe_request.PartitionData(partition_index=kafka.PARTITION)
+        topic = describe_request.TopicData(topic_name=kafka.TOPIC, partitions=(partition,))
+        body = kafka.writer_of(describe_request.DescribeQuorumRequest)(
+            describe_request.DescribeQuorumRequest(topics=(topic,))
+        )
+        read = entity_reader(describe_response.DescribeQuorumResponse)
+        return read(self.ask(55, 2, body), 5)[0].topics[0].partitions[0]
+
+    def vote(self, request: VoteRequest, cluster_id: str | None = None) -> tuple[Any, ...]:
+        """Error, leader, epoch, whether it was granted."""
+        body = vote.encode_request(request, cluster_id or self.cluster_id).data
+        answer = entity_reader(vote_response.VoteResponse)(self.ask(52, 2, body), 5)[0]
+        if not answer.topics:
+            return (int(answer.error_code), -1, -1, False)
+        (partition,) = answer.topics[0].partitions
+        error = int(answer.error_code) or int(partition.error_code)
+        return (error, partition.leader_id, partition.leader_epoch, partition.vote_granted)
+
+    def fetch(self, request: FetchRequest, cluster_id: str | None = None) -> tuple[Any, ...]:
+        """Error, leader, epoch, where the logs diverge or None."""
+        body = fetch.encode_request(request, cluster_id or self.cluster_id).data
+        answer = entity_reader(fetch_response.FetchResponse)(self.ask(1, 17, body), 5)[0]
+        if not answer.responses:
+            return (int(answer.error_code), -1, -1, None)
+        (partition,) = answer.responses[0].partitions
+        error = int(answer.error_code) or int(partition.error_code)
+        diverging = (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
+        leader = partition.current_leader
+        place = None if diverging == (-1, -1) else diverging
+        return (error, leader.leader_id, leader.leader_epoch, place)

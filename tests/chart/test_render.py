@@ -345,3 +345,30 @@ def test_kubectl_renders_the_kustomize_base() -> None:
     found = {(one["kind"], one["metadata"]["name"]) for one in objects}
     assert found == helm_objects | {("Namespace", chart.NAMESPACE)}
     assert "helm" not in done.stdout.lower()
+
+
+def test_alerts_lead_to_the_runbooks_of_the_place_that_was_given() -> None:
+    for arguments, place in (
+        (["--set=monitoring.prometheusRule.enabled=true"], "https://github.com/kraftquorum/"),
+        (CASES["everything"], "https://wiki.example/runbooks/kraftquorum-"),
+    ):
+        [rule] = of_kind(chart.render(*arguments), "PrometheusRule")
+        groups = {group["name"]: group["rules"] for group in rule["spec"]["groups"]}
+        alerts = groups["kraftquorum.alerts"]
+        assert len(alerts) > 20
+        assert all(one["annotations"]["runbook_url"].startswith(place) for one in alerts)
+        assert all("{{ $labels" in one["annotations"]["summary"] for one in alerts[:3])
+
+
+def test_each_dashboard_is_a_config_map_as_it_is_in_its_file() -> None:
+    found = {
+        name: text
+        for one in of_kind(chart.render(*CASES["everything"]), "ConfigMap")
+        if one["metadata"].get("labels", {}).get("grafana_dashboard") == "1"
+        for name, text in one["data"].items()
+    }
+    files = {path.name: path for path in (chart.CHART / "dashboards").glob("*.json")}
+    assert set(found) == set(files)
+    assert len(files) == 4
+    for name, path in files.items():
+        assert json.loads(found[name]) == json.loads(path.read_text())

@@ -5,10 +5,20 @@ import pytest
 from raftnode.core import changing
 from raftnode.core.effects import Done, Refusal, Refused, VoterChangeCompleted
 from raftnode.core.events import Target
+from raftnode.core.log_head import LogHead
 from raftnode.core.log_index import LogIndex
 from raftnode.core.reassigning import differences
 from raftnode.core.records import AddVoter, Batch, RemoveVoter, TargetVoters
-from raftnode.core.types import FIRST_OFFSET, Epoch, NodeId, Offset, Voter, VoterSet
+from raftnode.core.types import (
+    FIRST_OFFSET,
+    Epoch,
+    LogPosition,
+    NodeId,
+    Offset,
+    Voter,
+    VoterRecordId,
+    VoterSet,
+)
 from raftnode.testing.playbook import Playbook, key_of
 
 
@@ -397,6 +407,25 @@ def test_target_below_an_offset_is_what_a_snapshot_there_carries():
     assert at == [set(), set(voters_of("1", "2")), set(voters_of("3")), set()]
     log.truncate(FIRST_OFFSET)
     assert not log.target_voters
+
+
+@pytest.mark.rule("S15")
+def test_log_that_begins_with_a_snapshot_goes_on_towards_its_target():
+    """Taking `targets` out of `LogIndex._begin_with` or `trim` makes this fail."""
+    target, voters = voters_of("2", "3"), voters_of("1", "2")
+    position, record = LogPosition(Epoch(2), Offset(9)), VoterRecordId(Offset(4), Epoch(1))
+    log = LogIndex()
+    log.install(LogHead(position, voters, record, 2, formation_completed=True))
+    assert not log.target_voters
+    log.install(LogHead(position, voters, record, 2, True, target))
+    assert log.target_voters == target
+    assert log.target_record == log.assignment_record == VoterRecordId(Offset(8), Epoch(2))
+    for offset, wanted in ((9, ()), (10, target.voters), (11, ())):
+        log.append(Batch(Offset(offset), Offset(offset), Epoch(2), b"", (TargetVoters(wanted),)))
+    log.snapshot = LogPosition(Epoch(2), Offset(11))
+    log.trim(Offset(11))
+    assert [at.record.offset for at in log.targets] == [10, 11]
+    assert log.target_at(Offset(11)) == target
 
 
 def test_differences_are_in_the_order_of_keys():

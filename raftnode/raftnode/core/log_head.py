@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from raftnode.core.types import LogPosition, VoterRecordId, VoterSet
 
@@ -18,6 +18,7 @@ class LogHead:
             so it is the same on whoever has the log and whoever has the snapshot.
         raft_version: 0 before any record of it.
         formation_completed: whether client writes may follow (P52).
+        target_voters: of a reassignment that is not finished; empty: there is none (S15).
     """
 
     position: LogPosition
@@ -25,3 +26,4 @@ class LogHead:
     voter_record: VoterRecordId
     raft_version: int
     formation_completed: bool
+    target_voters: VoterSet = field(default_factory=VoterSet)

@@ -310,6 +310,8 @@ class LogIndex:
         del self.epochs[: max(bisect.bisect_left(self.epochs, start, key=_start) - 1, 0)]
         passed = bisect.bisect_left(self.history, start, key=lambda at: at.record.offset)
         del self.history[: max(passed - 1, 0)]
+        passed = bisect.bisect_left(self.targets, start, key=lambda at: at.record.offset)
+        del self.targets[: max(passed - 1, 0)]
         del self.raft_versions[: max(bisect.bisect_left(self.raft_versions, (start,)) - 1, 0)]
 
     def install(self, head: LogHead) -> None:
@@ -325,6 +327,8 @@ class LogIndex:
         self.history = [VoterSetAt(head.voter_record, head.voters)]
         self.raft_versions = [(last, head.raft_version)] if head.raft_version else []
         self.formation_completed_at = last if head.formation_completed else NO_OFFSET
+        record = VoterRecordId(last, head.position.epoch)
+        self.targets = [VoterSetAt(record, head.target_voters)] if head.target_voters else []
 
     def set_base(self, voters: VoterSet, raft_version: int = RAFT_VERSION) -> None:
         """Put the latched voters under an empty log."""

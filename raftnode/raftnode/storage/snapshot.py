@@ -182,6 +182,7 @@ class SnapshotFile:
             head.voter_record,
             head.raft_version,
             head.formation_completed,
+            head.target_voters,
         )
 
 

@@ -21,6 +21,7 @@ from raftnode.core.types import (
     Offset,
     ReplicaKey,
     Voter,
+    VoterRecordId,
     VoterSet,
     format_directory_id,
 )
@@ -70,13 +71,22 @@ def test_target_is_shown_by_name():
 @pytest.mark.parametrize("target", [VoterSet(), VoterSet.of([ONE, TWO])], ids=len)
 def test_snapshot_carries_a_pending_target(tmp_path: Path, target: VoterSet):
     """S15. Writing no TargetVoters in `snapshot._quorum` makes this fail."""
-    head = SnapshotHead(VoterSet.of([ONE]), 2, formation_completed=True, target_voters=target)
+    head = SnapshotHead(
+        VoterSet.of([ONE]),
+        2,
+        formation_completed=True,
+        target_voters=target,
+        voter_record=VoterRecordId(Offset(4), Epoch(1)),
+    )
     made = SnapshotId(Offset(9), Epoch(3))
     write_snapshot(Files(), tmp_path, made, head, (), now_ms=5)
     reader = SnapshotReader(Files(), tmp_path / made.file_name)
     assert list(reader.records()) == []
     assert reader.found is not None
     assert reader.found.head == head
+    began = reader.found.log_head
+    assert began is not None
+    assert began.target_voters == target
 
 
 def test_request_names_replicas_with_or_without_their_storage():

@@ -11,51 +11,12 @@ Longer than most modules: it is one table, and a rule is found in one place.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.copies import why_copied
 from kraftquorum_operator.observe.disks import why_damaged
-from kraftquorum_operator.observe.snapshot import Progress, Quorum, Replica, Snapshot, majority
+from kraftquorum_operator.observe.snapshot import Replica, Snapshot, majority
 from kraftquorum_operator.plan.actions import Wait
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What a guard judges: the observation and who is to be added, removed or deleted."""
-
-    spec: QuorumSpec
-    seen: Snapshot
-    now_ms: int
-    ordinal: int = -1
-    new: Replica | None = None
-    """The replica that is to become a voter."""
-    old: Replica | None = None
-    """The replica that is to leave the set, or whose storage is to be given up."""
-    replicas: int = 0
-    """The StatefulSet's replicas that are wanted."""
-
-    @property
-    def quorum(self) -> Quorum | None:
-        """The leader's answer."""
-        return self.seen.quorum
-
-    @property
-    def survivors(self) -> tuple[Progress, ...]:
-        """The voters that stay when `old` goes."""
-        voters = self.quorum.voters if self.quorum else ()
-        return tuple(voter for voter in voters if voter.replica != self.old)
-
-    @property
-    def grace_ms(self) -> int:
-        """How long a replica must be silent to count as lost."""
-        return self.spec.replacement.grace_period_seconds * 1000
-
-    def is_silent(self, voter: Progress) -> bool:
-        """Whether a voter has been silent for the whole grace period."""
-        since = voter.silent_since_ms
-        return since is not None and self.now_ms - since >= self.grace_ms
-
+from kraftquorum_operator.plan.case import Case
 
 KUBERNETES_MIN = (1, 29)
 """As in the chart."""

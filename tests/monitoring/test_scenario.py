@@ -34,7 +34,7 @@ async def provoked(prometheus: Prometheus, course: Course) -> list[str]:
     found: list[str] = []
     for expression in (
         "sum(raftnode_no_such_metric)",
-        "sum by (raftnode_epoch",
+        "raftnode_current_epoch +",
         "raftnode_current_epoch < -5",
     ):
         found += await check._of(prometheus, course, known, "test", [expression])

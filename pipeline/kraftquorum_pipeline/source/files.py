@@ -145,7 +145,7 @@ class FileLog:
         found = committed_end(list(logs.values()), len(voters))
         if found is not None:
             return max(found, covered)
-        if not voters or covered:
+        if covered or not _durable(newest):
             return covered
         raise OptionError(
             f"{self._path}: of {len(voters)} voters the directories of {len(logs)} are here, which "

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kraftquorum_pipeline.audit.replicas import Replica
-from raftnode.core.records import AddVoter, ControlRecord, RemoveVoter
+from raftnode.core.records import AddVoter, ControlRecord, LeaderChange, RemoveVoter
 from raftnode.core.types import FIRST_OFFSET, Offset, ReplicaKey
 from raftnode.errors import StorageCorruptError
 from raftnode.storage import controlindex
@@ -39,6 +39,10 @@ def _fold(voters: set[ReplicaKey], record: ControlRecord) -> None:
             voters.add(voter.key)
         case RemoveVoter(key):
             voters.discard(key)
+        case LeaderChange(voters=named) if named:
+            # What it says is in force; with static voters (raft.version 0) nothing else tells.
+            voters.clear()
+            voters.update(named)
         case _:
             pass
 

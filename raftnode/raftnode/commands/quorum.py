@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from raftnode.api.model import (
+    NodeInfo,
     QuorumInfo,
     ReassignmentAccepted,
     Replica,
@@ -205,6 +206,49 @@ def reassign(
 
 
 @app.command()
+def transfer(
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID[-UUID]",
+            help="The voter that is to lead; refused unless it is caught up. Default: the leader "
+            "chooses.",
+        ),
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
+    hosts_file: HostsFile = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    as_json: AsJson = False,
+) -> None:
+    """Make the leader hand leadership over; its successor is told to stand at once."""
+    wanted = _targets(to, "--to") if to is not None else ()
+    if len(wanted) > 1:
+        raise usage(f"--to: {to!r}; expected one ID or ID-UUID")
+
+    async def work(client: QuorumClient) -> NodeInfo:
+        preferred = await _voter(client, wanted[0]) if wanted else None
+        return await client.resign(preferred=preferred)
+
+    left = ask(bootstrap_server, hosts_file, timeout_ms, work)
+    if as_json:
+        print_json(left.model_dump(mode="json"))
+    else:
+        typer.echo(f"{left.node_id}-{left.directory_id} handed leadership over")
+
+
+async def _voter(client: QuorumClient, wanted: TargetSpec) -> Replica:
+    """The voter that an id names; the leader judges whether it can take over."""
+    if wanted.directory_id is not None:
+        return Replica(node_id=wanted.node_id, directory_id=wanted.directory_id)
+    info = await client.describe_quorum()
+    found = [one for one in info.voters if one.node_id == wanted.node_id]
+    if len(found) != 1:
+        raise usage(f"--to: {wanted.node_id} is {len(found)} of the voters; give its UUID too")
+    return Replica(node_id=found[0].node_id, directory_id=found[0].directory_id)
+
+
+@app.command()
 def upgrade(
     *,
     raft_version: Annotated[
@@ -297,7 +341,7 @@ def _replica(replica_id: int, replica_uuid: str) -> Replica:
         raise usage(f"--replica-uuid: {error}") from None
 
 
-def _targets(text: str) -> tuple[TargetSpec, ...]:
+def _targets(text: str, flag: str = "--targets") -> tuple[TargetSpec, ...]:
     """Read `id,id-uuid,…`."""
     found: list[TargetSpec] = []
     for part in (part.strip() for part in text.split(",")):
@@ -308,7 +352,7 @@ def _targets(text: str) -> tuple[TargetSpec, ...]:
                 one = Replica.of(ReplicaKey.parse(part))
                 found.append(TargetSpec(node_id=one.node_id, directory_id=one.directory_id))
         except ValueError:
-            raise usage(f"--targets: {part!r}; expected ID or ID-UUID") from None
+            raise usage(f"{flag}: {part!r}; expected ID or ID-UUID") from None
     return tuple(found)
 
 

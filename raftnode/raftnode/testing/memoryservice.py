@@ -177,6 +177,7 @@ class MemoryService:
                 if key not in self._voters
             ),
             pending_change=None,
+            assignment_record=self._voter_record_out(),
             formation_completed=True,
             epoch_committed=True,
             confirmed=confirmed,

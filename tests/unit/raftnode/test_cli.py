@@ -294,3 +294,33 @@ def test_node_starts_without_hypothesis(tmp_path: Path):
     gone = str(tmp_path / "gone")
     modules = ("kio", "hypothesis.strategies")
     assert imported(start("run", "--node-id", "1", "--log-dir", gone), *modules)[-1] == "['kio']"
+
+
+def test_leadership_is_transferred_by_name(node: Node):
+    own = node.service.key
+    before = node.service.describe_node().epoch
+    for to in ((), ("--to", str(own.node_id)), ("--to", str(own))):
+        done = ask(node, "metadata-quorum", "transfer", *to)
+        assert done.stdout == f"{own} handed leadership over\n"
+    assert node.service.describe_node().epoch == before + 3
+    for wrong, says in (("7", "7 is 0 of the voters"), ("1,2", "expected one"), ("x", "ID-UUID")):
+        refused = ask(node, "metadata-quorum", "transfer", "--to", wrong)
+        assert refused.exit_code == ExitCode.USAGE
+        assert says in refused.stderr
+
+
+@pytest.mark.rule("P33", "P35", "P56")
+def test_voters_are_reassigned_and_versions_raised(node: Node):
+    node.service.observe_replica(OTHER)
+    own = node.service.key
+    accepted = ask(node, "metadata-quorum", "reassign", "--targets", "1", "--expected", "3:1")
+    assert accepted.exit_code == CommandExitCode.REFUSED
+    assert "STALE_VOTER_RECORD" in accepted.stderr
+    for form in ((), ("--json",)):
+        accepted = ask(node, "metadata-quorum", "reassign", "--targets", "1", *form)
+        assert accepted.exit_code == 0, accepted.stderr
+        assert format_directory_id(own.directory_id) in accepted.stdout
+    assert "nothing is left" in ask(node, "metadata-quorum", "reassign", "--cancel").stdout
+    assert "is final" in ask(node, "metadata-quorum", "upgrade", "--raft-version", "2").stdout
+    lower = ask(node, "metadata-quorum", "upgrade", "--raft-version", "0", "--json")
+    assert "VERSION_NOT_LOWERED" in lower.stderr

@@ -58,16 +58,16 @@ demo: $(READY) $(DEMO_SPARK) ## Show the whole promise on this machine (HOLD=1 l
 
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka and not spark and not page and not prometheus" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not extended and not chart and not e2e and not image and not kafka and not spark and not page and not prometheus" -q
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not extended and not chart and not image and not page and not prometheus" -q
 	@$(MAKE) --no-print-directory demo SHORT=1 SPARK=0
 
-extended: $(READY) ## Run the longer tests on clusters of the process node: rolls, restores, bad clusters, contract
+extended: $(READY) ## Run the longer tests on clusters of the process node and on quorums: rolls, restores, bad clusters, contract
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and extended and not prometheus" -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "extended and not prometheus" -q
 
 unit: $(READY) ## Run the tests that need no cluster
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not chart and not e2e and not image and not kafka and not spark and not page and not prometheus" -q
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not extended and not chart and not e2e and not image and not kafka and not spark and not page and not prometheus" -q
 
 e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kubelet (root), kind, current
 	@$(BIN)/devcluster build --tools >/dev/null

@@ -63,6 +63,18 @@ def alive(found: dict[str, dict[str, str]]) -> list[str]:
     ]
 
 
+def chosen(modules: list[str]) -> list[str]:
+    """What to try of some modules: what no earlier run has decided; none given: of all."""
+    known = outcomes()
+    names: list[str] = []
+    for module in modules:
+        if module in known:
+            names += [name for name, status in known[module].items() if status == "not checked"]
+        else:
+            names.append(f"raftnode.core.{module}.*")
+    return names
+
+
 def report(found: dict[str, dict[str, str]]) -> float:
     """Print the score of each module, write the survivors; returns the whole score."""
     lines = ["| module | mutants | noticed | survived | no test | not tried | score |"]
@@ -105,7 +117,7 @@ def main() -> int:
     if args.again:
         mutate(alive(outcomes()), args.jobs)
     elif not args.report:
-        mutate([f"raftnode.core.{module}.*" for module in args.modules], args.jobs)
+        mutate(chosen(args.modules), args.jobs)
     return 0 if report(outcomes()) >= SCORE_MIN else 1
 
 

@@ -20,6 +20,13 @@ from raftnode.testing.localquorum import LocalQuorum, eventually
 HERE = importlib.util.find_spec("pyspark") is not None
 collect_ignore_glob = [] if HERE else ["test_*.py"]
 
+QUICK = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""For little data: what Spark compiles would not be used often enough to pay."""
+
 
 def pytest_collection_modifyitems(items):
     for item in items:
@@ -37,10 +44,15 @@ def pytest_collection_modifyitems(items):
 def spark():
     from kraftquorum_pipeline.session import spark_session  # noqa: PLC0415 - may be missing
 
-    quick = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
-    session = spark_session("tests", master="local[2]", settings=quick)
+    session = spark_session("tests", master="local[2]", settings=QUICK)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def quick_conf():
+    """The same as flags of a command."""
+    return [f"--conf={name}={value}" for name, value in QUICK.items()]
 
 
 @pytest.fixture(scope="session")

@@ -65,12 +65,14 @@ def test_an_error_of_the_source_reaches_the_user_of_spark_with_its_exit_code(spa
 
 
 def test_a_driver_killed_in_the_middle_of_a_batch_loses_and_repeats_nothing(
-    spark, recorded, tmp_path
+    spark, recorded, tmp_path, quick_conf
 ):
     source = shutil.copytree(recorded.root, tmp_path / "source")
     target = tmp_path / "target"
     limit = {"maxOffsetsPerTrigger": "500"}
-    process = run_export(f"--path={source}", f"--output={target}", "-o", "maxOffsetsPerTrigger=500")
+    process = run_export(
+        f"--path={source}", f"--output={target}", "-o", "maxOffsetsPerTrigger=500", *quick_conf
+    )
     unfinished = target / "_unfinished" / "TestTestTestTestTestTe" / "batch=000000001"
     deadline = time.monotonic() + 500
     while not unfinished.exists() and process.poll() is None and time.monotonic() < deadline:
@@ -85,8 +87,20 @@ def test_a_driver_killed_in_the_middle_of_a_batch_loses_and_repeats_nothing(
     summary = export(spark, {"path": str(source), **limit}, str(target))
     assert (summary.start, summary.end) == (500, summary.log_end)
     check(target, recorded.record, summary.log_end)
-    again = export(spark, {"path": str(source), **limit}, str(target))
-    assert (again.batches, again.start) == (0, None)
+    # As if killed after the move, before Spark noted it: found in its place and left alone.
+    commits = target / "_checkpoint" / "TestTestTestTestTestTe" / "commits"
+    newest = max(
+        (one for one in commits.iterdir() if one.name.isdigit()), key=lambda p: int(p.name)
+    )
+    newest.unlink()
+    commits.joinpath(f".{newest.name}.crc").unlink(missing_ok=True)
+    seen: list = []
+    options = {"path": str(source), **limit}
+    export(spark, options, str(target), on_batch=lambda done, _summary: seen.append(done))
+    assert [(done.batch, done.again) for done in seen] == [(int(newest.name), True)]
+    check(target, recorded.record, summary.log_end)
+    nothing = export(spark, options, str(target))
+    assert (nothing.batches, nothing.start) == (0, None)
 
 
 def test_batches_without_their_checkpoint_are_not_added_to(spark, recorded, tmp_path):

@@ -237,3 +237,47 @@ async def test_a_full_file_system_is_refused_before_it_is_full_and_goes_on_by_it
         await eventually(written, within_s=20, what="a write once there is room")
         assert node.process is not None
         assert node.process.poll() is None
+
+
+async def test_a_follower_without_room_goes_on_without_new_records_and_catches_up(
+    tmp_path: Path, network: str
+) -> None:
+    """S30: it neither ends nor loses its place among those who vote and answer."""
+    small = tmp_path / "node-2"
+    small.mkdir()
+    try:
+        run("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(small))
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"may not mount: {error.stderr.strip()}")
+    try:
+        settings = {"RAFTNODE_DISK_RESERVE_BYTES": str(32 << 20)}
+        async with LocalQuorum(tmp_path, 3, network, settings) as quorum:
+            await quorum.form(3)
+            full = quorum.nodes[2]
+            filler = small / "lost+found"
+            filler.write_bytes(bytes(shutil.disk_usage(small).free - (6 << 20)))
+
+            async def others_lead() -> bool | None:
+                info = await quorum.info(full)
+                leads = (await quorum.leader()) is full
+                return (info.storage.low and not leads) or None
+
+            await eventually(others_lead, within_s=20, what="the disk to be low")
+            before = (await quorum.info(full)).log_end_offset
+            for number in range(40):
+                await quorum.client.put(f"key-{number}", bytes(400_000), timeout_ms=10_000)
+            there = await quorum.info(full)
+            assert full.process is not None
+            assert full.process.poll() is None
+            assert there.log_end_offset < before + 40
+            assert there.leader is not None
+            filler.unlink()
+            wanted = (await quorum.describe()).high_watermark
+
+            async def caught_up() -> bool | None:
+                return (await quorum.info(full)).durable_end_offset >= wanted or None
+
+            await eventually(caught_up, within_s=30, what="the follower to catch up")
+            assert full.process.poll() is None
+    finally:
+        run("umount", "-l", str(small))

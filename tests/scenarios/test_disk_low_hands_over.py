@@ -53,3 +53,36 @@ def test_successor_without_disk_space_leaves_it_to_the_next():
     book.disk_space("1", low=True)
     book.run(2000)
     assert book.leaders == ["3"]
+
+
+@pytest.mark.rule("S30")
+def test_a_follower_whose_disk_is_full_takes_no_records_and_catches_up_later():
+    """Taking the `disk_full` branch out of `following._take` makes this fail.
+
+    It goes on voting and following: nobody stands for election, and writes are committed by
+    the others.
+    """
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    epoch, end = book["1"].replica.epoch, book["3"].replica.log.end
+    book.disk_space("3", low=True, full=True)
+    accepted = book.append("1", b"for those with room")
+    book.run(10_000)
+    assert isinstance(book.answer(accepted), AppendAccepted)
+    assert book["1"].replica.high_watermark == book["1"].replica.log.end > end
+    assert book["3"].replica.log.end == end
+    assert (book.leaders, book["1"].replica.epoch) == (["1"], epoch)
+    book.disk_space("3", low=False)
+    book.run(3000)
+    assert book["3"].replica.log.end == book["1"].replica.log.end
+
+
+@pytest.mark.rule("S30")
+def test_a_follower_whose_disk_is_full_still_votes():
+    """What is left of its reserve is for that: without its vote nobody could lead here."""
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    book.disk_space("3", low=True, full=True)
+    book.crash("1")
+    book.run(10_000)
+    assert book.leaders == ["2"]

@@ -160,9 +160,14 @@ class ClusterJoined:
 
 @dataclass(frozen=True, slots=True)
 class DiskSpaceChanged:
-    """The disk's reserve was reached, or is free again (S30)."""
+    """The disk has less free space than its reserve, or has enough again (S30).
+
+    `full`: less than a part of the reserve is left, which is kept for votes and epochs. A
+    follower then takes no more records: it votes, answers and follows, and catches up later.
+    """
 
     low: bool
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)

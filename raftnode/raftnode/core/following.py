@@ -217,8 +217,11 @@ def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> N
     if response.diverging is not None:
         replica.truncate(replica.log.truncation_point(response.diverging))
         return
-    batches = _fitting(replica, response.batches)
-    if batches:
+    batches = () if replica.disk_full else _fitting(replica, response.batches)
+    if response.batches and replica.disk_full:
+        # As if they had been lost on the way (S30); what is left is for votes and epochs.
+        role.fetching.next_at_ms = replica.now_ms + replica.config.retry_backoff_max_ms
+    elif batches:
         replica.append(batches)
     elif response.batches:
         _try_later(replica, role.fetching)  # damaged: asking again at once would spin

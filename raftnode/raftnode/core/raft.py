@@ -202,7 +202,7 @@ class RaftCore:
             case LatchReceived() | ClusterJoined():
                 self._join(event)
             case DiskSpaceChanged():
-                replica.disk_low = event.low
+                replica.disk_low, replica.disk_full = event.low, event.full
             case ShutdownRequested():
                 replica.stopping = True
                 if isinstance(replica.role, Leader):

@@ -56,6 +56,7 @@ class Replica:
     high_watermark: Offset = FIRST_OFFSET
     applicable: Offset = FIRST_OFFSET
     disk_low: bool = False
+    disk_full: bool = False
     stopping: bool = False
     called_until_ms: int = 0
     """Until then it stands though it is no voter: somebody could not win without it (S31)."""

@@ -200,7 +200,11 @@ async def running_node(
     def on_space(low: bool) -> None:  # noqa: FBT001
         disk.low = low
         metrics.disk_low.set(low)
-        driver.post(DiskSpaceChanged(low))
+        driver.post(DiskSpaceChanged(disk.low, disk.full))
+
+    def on_full(full: bool) -> None:  # noqa: FBT001
+        disk.full = full
+        driver.post(DiskSpaceChanged(disk.low, disk.full))
 
     def on_usage(free_bytes: int, size_bytes: int) -> None:
         disk.usage(free_bytes, size_bytes)
@@ -307,6 +311,7 @@ async def running_node(
                 interval_ms=settings.storage_check_interval_ms,
                 reserve_bytes=settings.disk_reserve_bytes,
                 on_space=on_space,
+                on_full=on_full,
                 on_usage=on_usage,
             ),
             name="storage-watch",

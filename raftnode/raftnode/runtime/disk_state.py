@@ -17,6 +17,7 @@ class DiskState:
         free_bytes: at the last look; None: not looked yet.
         size_bytes: of the disk, likewise.
         low: less than the reserve is free (S30).
+        full: less than a quarter of it is: nothing is fetched any more.
         damage: what the last pass of the scrub found that no start can make again.
         scrubbed_ms: when the last pass ended, Unix time; None: none has.
     """
@@ -24,6 +25,7 @@ class DiskState:
     free_bytes: int | None = None
     size_bytes: int | None = None
     low: bool = False
+    full: bool = False
     damage: tuple[str, ...] = ()
     scrubbed_ms: int | None = None
 
@@ -36,7 +38,7 @@ class DiskState:
         return StorageInfo(
             free_bytes=self.free_bytes,
             size_bytes=self.size_bytes,
-            low=self.low,
+            low=self.low or self.full,
             damage=self.damage[:DAMAGE_SHOWN],
             scrubbed_ms=self.scrubbed_ms,
         )

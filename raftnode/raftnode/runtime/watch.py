@@ -21,6 +21,7 @@ async def watch_storage(
     interval_ms: int,
     reserve_bytes: int,
     on_space: Callable[[bool], None],
+    on_full: Callable[[bool], None] = lambda _full: None,
     on_usage: Callable[[int, int], None] = lambda _free, _size: None,
 ) -> None:
     """Check for ever; a failure ends the task, and with it the process.
@@ -32,23 +33,27 @@ async def watch_storage(
         interval_ms: between two checks.
         reserve_bytes: less than this free is low; it is well again at twice as much.
         on_space: told when low begins (True) and ends (False).
+        on_full: told likewise when less than a quarter of the reserve is free, until it is half.
         on_usage: told the disk's free bytes and its size at each look.
 
     Raises:
         StorageLostError: the directory is not the one that was opened.
     """
-    low = False
+    low = full = False
     loop = asyncio.get_running_loop()
     # A thread of its own: in the common pool it would wait for names that are being resolved.
     thread = ThreadPoolExecutor(1, thread_name_prefix="storage-watch")
     try:
         while True:
-            await asyncio.sleep(interval_ms / 1000)
+            await asyncio.sleep((interval_ms / 4 if low else interval_ms) / 1000)
             free, size = await loop.run_in_executor(thread, _check, directory, log, path)
             on_usage(free, size)
             if free < reserve_bytes if not low else free > 2 * reserve_bytes:
                 low = not low
                 on_space(low)
+            if free < reserve_bytes // 4 if not full else free > reserve_bytes // 2:
+                full = not full
+                on_full(full)
     finally:
         thread.shutdown(wait=False)
 

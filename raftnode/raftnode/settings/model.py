@@ -228,8 +228,9 @@ class NodeSettings(BaseSettings):
         ge=0,
         le=1 << 40,
         description="Free bytes on the disk below which a leader hands leadership over and, where "
-        "it cannot, refuses writes with STORAGE_FULL; twice as much ends that. Room for the "
-        "votes, epochs and voter changes that must still be written (S30). 0: never.",
+        "it cannot, refuses writes with STORAGE_FULL; twice as much ends that. Below a quarter a "
+        "follower takes no more records, until half is free. Room for the votes, epochs and voter "
+        "changes that must still be written (S30). 0: never.",
     )
 
     scrub_bytes_per_second: int = Field(

@@ -295,9 +295,9 @@ class Playbook(Table):
         key = key_of(preferred) if preferred else None
         return self.ask(name, lambda request_id: ResignRequested(request_id, key))
 
-    def disk_space(self, name: str, *, low: bool) -> None:
+    def disk_space(self, name: str, *, low: bool, full: bool = False) -> None:
         """Fill a disk, or free it."""
-        self.give(name, DiskSpaceChanged(low))
+        self.give(name, DiskSpaceChanged(low, full))
 
     def answer(self, request_id: int) -> Answer | None:
         """The last answer to a request; None: it waits."""

@@ -40,7 +40,7 @@ class Watched:
             return SimpleNamespace(f_bavail=10**9, f_blocks=10**9, f_frsize=1)
         return SimpleNamespace(f_bavail=free, f_blocks=1000, f_frsize=1)
 
-    async def run(self, reserve_bytes: int = 100) -> None:
+    async def run(self, reserve_bytes: int = 100, on_full=lambda _: None) -> None:
         await watch_storage(
             self.directory,
             self.log,
@@ -48,6 +48,7 @@ class Watched:
             interval_ms=1,
             reserve_bytes=reserve_bytes,
             on_space=self.told.append,
+            on_full=on_full,
             on_usage=lambda free, size: self.usage.append((free, size)),
         )
 
@@ -65,6 +66,16 @@ async def test_low_begins_below_the_reserve_and_ends_above_twice_as_much(watched
     await asyncio.gather(task, return_exceptions=True)
     assert watched.told == [True, False, True]
     assert watched.usage[:3] == [(100, 1000), (99, 1000), (50, 1000)]
+
+
+async def test_full_begins_below_a_quarter_of_the_reserve_and_ends_above_half(watched):
+    watched.free = iter([99, 25, 24, 30, 50, 51, 300])
+    full = []
+    task = watched.loop.create_task(watched.run(on_full=full.append))
+    await watched.done.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert full == [True, False]
 
 
 async def test_a_reserve_of_nothing_is_never_low(watched):

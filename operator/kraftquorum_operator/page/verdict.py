@@ -116,9 +116,19 @@ def _of_status(status: QuorumStatus, wanted: int) -> Verdict:
     return _of_available(status, wanted, holds)
 
 
+def tolerance_of(status: QuorumStatus) -> int:
+    """How many voters may fail: of those that are caught up and also answer for themselves.
+
+    A leader counts a voter for seconds after it was last heard from; a person should not.
+    """
+    answers = {(node.node_id, node.directory_id) for node in status.nodes}
+    well = sum(v.caught_up and (v.node_id, v.directory_id) in answers for v in status.voters)
+    return max(0, min(status.fault_tolerance, well - majority(len(status.voters))))
+
+
 def _of_available(status: QuorumStatus, wanted: int, holds: set[str]) -> Verdict:
     full = wanted - majority(wanted) if wanted else 0
-    tolerance = status.fault_tolerance
+    tolerance = tolerance_of(status)
     if tolerance == 0 and full > 0:
         return Verdict(
             "at-risk",

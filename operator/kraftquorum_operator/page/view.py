@@ -14,7 +14,7 @@ from pydantic import Field
 from kraftquorum_operator.board import Seen
 from kraftquorum_operator.model.status import QuorumStatus, StatusModel
 from kraftquorum_operator.observe.snapshot import majority
-from kraftquorum_operator.page.verdict import GOOD, STALE_S, Level, judge
+from kraftquorum_operator.page.verdict import GOOD, STALE_S, Level, judge, tolerance_of
 
 FORMAT = "kraftquorum.io/status-page/v1"
 
@@ -47,6 +47,8 @@ class QuorumView(StatusModel):
     """Name of the runbook in docs/runbooks/; unset: nobody needs one."""
     voters_wanted: int
     """`spec.voters`."""
+    tolerance: int = 0
+    """How many voters may fail now."""
     tolerance_wanted: int
     """How many voters may fail when all is well."""
     seen_at: str
@@ -104,6 +106,7 @@ def page_view(
             sentence=verdict.sentence,
             runbook=verdict.runbook,
             voters_wanted=seen.voters,
+            tolerance=tolerance_of(seen.status) if seen.status else 0,
             tolerance_wanted=seen.voters - majority(seen.voters) if seen.voters else 0,
             seen_at=stamp(seen.at_s),
             source="observed" if seen.own else "reported",

@@ -47,6 +47,8 @@ def operations(
     found += _interrupted(seen, before, {pod for _, pod, _ in found})
     for kind, pod, step in found:
         earlier = known.get((kind, pod))
+        if step == "EmptyDisk" and earlier is not None and _is_restarting(seen, pod):
+            step = earlier.step  # noqa: PLW2901 - it was further than what can be seen now
         same = earlier is not None and earlier.step == step
         result.append(
             Operation(
@@ -78,6 +80,14 @@ def _interrupted(seen: Snapshot, before: Sequence[Operation], found: set[str]) -
         voters = seen.quorum.voters_of(node_id) if node_id is not None else ()
         if node_id is not None and seen.node(node_id) is None and voters and not voters[0].fresh:
             yield "Replacement", operation.pod, operation.step
+
+
+def _is_restarting(seen: Snapshot, pod: str) -> bool:
+    """Whether a replica is away on a claim that is well: its last end says nothing new then."""
+    node_id = names.ordinal_of(pod, seen.name)
+    claim = seen.claim(node_id) if node_id is not None else None
+    well = claim is not None and claim.phase == "Bound" and not claim.terminating
+    return well and node_id is not None and seen.node(node_id) is None
 
 
 def _found(spec: QuorumSpec, seen: Snapshot) -> Iterator[Found]:

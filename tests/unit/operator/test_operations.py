@@ -101,6 +101,16 @@ def test_a_replacement_goes_on_while_its_replica_is_restarted() -> None:
     assert operations(spec(), healthy(), before, NOW) == []
 
 
+def test_a_replacement_does_not_step_back_while_its_replica_is_restarted() -> None:
+    before = operations(spec(), with_node(healthy(), node(1, "b")), (), EARLIER)
+    lost = replace(healthy(), quorum=quorum([voter(0), voter(1, silent_ms=9), voter(2)]))
+    away = with_pod(without_node(lost, 1), replace(pod(1), ready=False, exit_code=12))
+    (still,) = operations(spec(), away, before, NOW)
+    assert (still.step, still.number) == ("CatchUp", 3)
+    (again,) = operations(spec(), without_claim(away, 1), before, NOW)
+    assert (again.step, again.number) == ("EmptyDisk", 1)
+
+
 def test_one_voter_more_and_one_less() -> None:
     grown = replace(healthy(3, replicas=4))
     assert found(without_node(grown, 3), 4) == [("Addition", "demo-3", "StartPod")]

@@ -19,9 +19,11 @@ from kraftquorum_operator.testing.snapshots import (
     NOW_MS,
     blank,
     healthy,
+    node,
     quorum,
     spec,
     voter,
+    with_node,
     with_quorum,
     without_node,
 )
@@ -65,6 +67,17 @@ def test_a_dead_voter_of_five_weakens_and_of_three_is_a_risk() -> None:
     assert "1 voter may fail" in verdict.sentence
     assert "Wanted are 2" in verdict.sentence
     assert level(status(one_away(3))) == "at-risk"
+
+
+def test_a_voter_that_does_not_answer_is_not_counted_though_its_leader_still_does() -> None:
+    told = status(without_node(healthy(), 2))
+    assert (told.fault_tolerance, told.ready_voters) == (1, 3)
+    verdict = judge(shown(told), 1.0)
+    assert verdict.level == "at-risk"
+    view = page_view([shown(told)], OPERATOR, 1.0).quorums[0]
+    assert (view.tolerance, view.tolerance_wanted) == (0, 1)
+    other_disk = status(with_node(healthy(), node(2, "b")))
+    assert judge(shown(other_disk), 1.0).level == "at-risk"
 
 
 def test_without_a_leader_writes_have_stopped_and_nothing_is_called_lost() -> None:

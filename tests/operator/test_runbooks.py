@@ -1,0 +1,170 @@
+"""Every command of the runbooks, run on a quorum: what reads is run, what changes is tried.
+
+Changes are sent with `--dry-run=server`: the API server checks all of it and keeps nothing.
+`kubectl exec POD -- raftnode …` needs a real kubelet, so the program is run here and asks the
+same replica. What is about the operator's Deployment is compared with what the chart makes.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from kraftquorum_devcluster.errors import CommandError
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.extended,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+CHANGES = {"delete", "patch", "scale", "cordon", "apply"}
+API_PORT = 9080
+
+
+def found() -> list[str]:
+    """Each command once, as it is written."""
+    lines: dict[str, None] = {}
+    for path in sorted((ROOT / "docs" / "runbooks").glob("*.md")):
+        for block in re.findall(
+            r"^ *```sh\n(.*?)^ *```$", path.read_text(), re.MULTILINE | re.DOTALL
+        ):
+            lines |= {line.strip(): None for line in block.splitlines() if "kubectl" in line}
+    return list(lines)
+
+
+class Reader:
+    """A person who has set the variables and types the commands."""
+
+    def __init__(self, krq, ordinal: int, uuid: str, node: str) -> None:
+        self.krq = krq
+        self.values = {
+            "N": krq.namespace,
+            "Q": "demo",
+            "I": str(ordinal),
+            "UUID": uuid,
+            "NODE": node,
+        }
+        self.ran: list[str] = []
+        self.left: list[str] = []
+
+    def type(self, line: str) -> None:
+        words = [
+            re.sub(r"\$([A-Z]+)", lambda match: self.values[match[1]], word)
+            for word in shlex.split(line)
+        ][1:]
+        told = words[words.index("-n") + 1] if "-n" in words else ""
+        if told == "kraftquorum-system" or words[0] == "port-forward":
+            self.left.append(line)
+        elif words[0] == "exec":
+            self.exec(words)
+        elif "--raw" in words:
+            self.raw(words[words.index("--raw") + 1])
+        else:
+            if words[0] in CHANGES:
+                words.append("--dry-run=server")
+            # The process node's logs know no times, and its volumes cannot grow.
+            words = [word for word in words if not word.startswith("--since")]
+            try:
+                self.krq.cluster.kubectl(*words)
+            except CommandError as error:
+                grows = words[:2] == ["patch", "pvc"]
+                if not grows or "must support resize" not in str(error):
+                    raise
+        self.ran.append(line)
+
+    def address(self, pod: str) -> str:
+        return str(self.krq.get("pods", pod)["status"]["podIP"])
+
+    def exec(self, words: list[str]) -> None:
+        pod, inner = words[3], words[words.index("--") + 1 :]
+        assert inner[0] == "raftnode"
+        if inner[1] == "metadata-quorum":
+            inner += ["--bootstrap-server", f"{self.address(pod)}:{API_PORT}"]
+            inner += ["--hosts-file", str(self.krq.cluster.hosts_file)]
+            if inner[2] == "remove-voter":  # said to be no voter: nothing is done, all is parsed
+                inner[inner.index("--replica-uuid") + 1] = "AAAAAAAAAAAAAAAAAAAAAQ"
+        else:
+            folder = self.krq.cluster.volume_dir(self.krq.namespace, f"data-{pod}")
+            inner = [str(folder) if word == "/var/lib/raftnode" else word for word in inner]
+        done = subprocess.run(
+            [BIN / inner[0], *inner[1:]], capture_output=True, text=True, timeout=60, check=False
+        )
+        expected = {3} if "remove-voter" in inner else {0}
+        assert done.returncode in expected, f"{inner}: {done.returncode} {done.stderr}"
+        assert (done.stdout + done.stderr).strip()
+
+    def raw(self, path: str) -> None:
+        match = re.fullmatch(r"/api/v1/namespaces/([^/]+)/pods/([^/:]+):9080/proxy(/metrics)", path)
+        assert match, path
+        assert match[1] == self.krq.namespace
+        url = f"http://{self.address(match[2])}:{API_PORT}{match[3]}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            assert b"raftnode_fsync_seconds" in answer.read()
+
+
+def test_every_command_of_the_runbooks_runs(krq, operators) -> None:
+    operators.start()
+    krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
+    krq.ready(3)
+    ordinal = (krq.leader() + 1) % 3
+    node = krq.get("pods", f"demo-{ordinal}")["spec"]["nodeName"]
+    reader = Reader(krq, ordinal, dict(krq.voters())[ordinal], node)
+    lines = found()
+    assert len(lines) > 30
+    wrong = []
+    for line in lines:
+        try:
+            reader.type(line)
+        except (AssertionError, CommandError) as error:
+            wrong.append(f"{line}\n    {error}")
+    assert not wrong, "\n".join(wrong)
+    assert len(reader.ran) - len(reader.left) > 25
+    # Nothing of it has changed anything.
+    assert krq.is_ready(3)
+    assert not krq.get("krq")["spec"]["pause"]
+    assert krq.get("pvc", f"data-demo-{ordinal}")["metadata"].get("deletionTimestamp") is None
+
+
+def test_a_disk_is_replaced_as_the_runbook_says(krq, operators, writing) -> None:
+    """docs/runbooks/kraftquorum-disk-failing.md, with policy `Manual`."""
+    operators.start()
+    krq.apply(
+        voters=3,
+        replacement={"gracePeriodSeconds": 2, "policy": "Manual"},
+    )
+    krq.ready(3)
+    writing.start()
+    ordinal = (krq.leader() + 1) % 3
+    old = dict(krq.voters())[ordinal]
+    krq.break_disk(ordinal)
+    krq.until(
+        "left to a person",
+        lambda: krq.status().get("waitingFor") == "deletion_policy_allows",
+        120,
+    )
+    text = (ROOT / "docs" / "runbooks" / "kraftquorum-disk-failing.md").read_text()
+    block = text.split("`deletion_policy_allows`")[1].split("```")[1]
+    typed = [line.strip() for line in block.splitlines() if "kubectl" in line]
+    assert [line.split()[1:3] for line in typed] == [["delete", "pvc"], ["delete", "pod"]]
+    values = {"N": krq.namespace, "Q": "demo", "I": str(ordinal)}
+    for line in typed:
+        words = shlex.split(re.sub(r"\$([A-Z]+)", lambda match: values[match[1]], line))
+        krq.cluster.kubectl(*words[1:])
+        time.sleep(0.5)
+    krq.replaced(ordinal, old, timeout_s=120)
+    messages = [entry["message"] for entry in krq.status()["timeline"]]
+    assert any(message.startswith(f"Voter {ordinal} added") for message in messages)
+    assert any(message.startswith(f"Voter {ordinal} removed") for message in messages)
+    assert messages[-1].startswith("All is well")
+    writing.finish()

@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 
-from raftnode.core import changing, election, following, leading
+from raftnode.core import (
+    changing,
+    election,
+    following,
+    leading,
+    reassigning,
+    version_rules,
+    versioning,
+)
 from raftnode.core.log_index import LogIndex
 from raftnode.core.peer_memory import PeerMemory
 from raftnode.core.replica import Replica
@@ -125,6 +133,27 @@ MUTANTS = [
         election._back_off,
         "replica.now_ms + replica.backoff(role.retries)",
         "10**12",
+    ),
+    Mutant(
+        "P54-lets-any-id-in-at-version-1",
+        version_rules.why_not,
+        'if change.kind == "add" and not known:',
+        "if False:",
+        seed=12,
+    ),
+    Mutant(
+        "P54-lowers-the-version",
+        versioning.handle_upgrade,
+        "if event.version < log.raft_version:",
+        "if False:",
+        seed=12,
+    ),
+    Mutant(
+        "P34-ends-no-reassignment",
+        reassigning._step,
+        "replica.append_control(TargetVoters(()))",
+        "pass",
+        seed=3,
     ),
 ]
 

@@ -36,6 +36,6 @@ def test_seeds_meet_every_fault_and_change():
         "twice",
         "disk_space",
     }
-    for change in ("add", "remove", "hand_over", "given_up"):
+    for change in ("add", "remove", "hand_over", "given_up", "upgrade", "reassign", "take_back"):
         assert any(outcome.changes[change] for outcome in outcomes), change
     assert any(outcome.reads for outcome in outcomes)

@@ -106,7 +106,10 @@ async def problems(prometheus: Prometheus, course: Course) -> list[str]:
         for panel in panels(board):
             where = f"{name}, panel {panel['title']!r}"
             asked = [one.expression for one in targets(panel, course)]
-            found += await _of(prometheus, course, known, where, asked)
+            # Not every lane is there every day; of all else every line and column is.
+            groups = [asked] if panel["type"] == "state-timeline" else [[one] for one in asked]
+            for group in groups:
+                found += await _of(prometheus, course, known, where, group)
         for one in board.get("annotations", {}).get("list", []):
             where = f"{name}, annotation {one['name']!r}"
             found += await _of(prometheus, course, known, where, [filled(one["expr"], course)])

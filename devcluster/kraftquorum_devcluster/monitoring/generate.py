@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from kraftquorum_devcluster.monitoring.alerts import ALERTS
+from kraftquorum_devcluster.monitoring.alerts import ALERTS, kebab
 from kraftquorum_devcluster.monitoring.dashboards import DASHBOARDS
 from kraftquorum_devcluster.monitoring.dashboards.grafana import dashboard_json
 from kraftquorum_devcluster.monitoring.rules import RECORDINGS, rules_file
@@ -17,8 +17,8 @@ BOARDS = Path("charts/kraftquorum/dashboards")
 PAGE = Path("docs/reference/alerts.md")
 INTRODUCTION = (
     "`critical` wakes somebody, `warning` has time until the morning. How to get them: "
-    "[monitoring](../howto/monitoring.md). An alert's annotation `runbook_url` leads to what to "
-    "do.\n"
+    "[monitoring](../howto/monitoring.md). Each leads to its runbook, as does its annotation "
+    "`runbook_url`.\n"
 )
 OURS = ("charts/kraftquorum/rules/*.yaml", "charts/kraftquorum/dashboards/*.json")
 """Where every file is one that is made here."""
@@ -38,7 +38,8 @@ def alerts_page() -> str:
         INTRODUCTION,
         "| Alert | Severity | After | Meaning |\n|---|---|---|---|",
         *(
-            f"| `{alert.name}` | {alert.severity} | {alert.lasts} | {_plain(alert.description)} |"
+            f"| [{alert.name}](../runbooks/{kebab(alert.name)}.md) | {alert.severity} "
+            f"| {alert.lasts} | {_plain(alert.description)} |"
             for alert in ALERTS
         ),
         "\n## When they fire\n",

@@ -27,8 +27,8 @@ SECTIONS_MAX = 25
 ROWS_MAX = 1000
 """So many are listed; the JSON has all."""
 
-ALARMING = ("QuorumLost", "FormationBlocked", "VolumeFromCopy", "PodsBlocked", "Failing", "Paused")
-"""Conditions that are shown while they hold."""
+SHOWN_OTHERWISE = frozenset({"Ready", "Available", "Progressing", "Degraded"})
+"""Conditions that the verdict and the facts tell; the others are shown while they hold."""
 
 STEP_WORDS = {
     "StartPods": "Start pods",
@@ -158,9 +158,8 @@ def alarms_of(status: QuorumStatus) -> list[tuple[str, str]]:
     """Conditions that hold and should not, unless they only repeat the message."""
     return [
         (condition.type, condition.message)
-        for name in ALARMING
         for condition in status.conditions
-        if condition.type == name
+        if condition.type not in SHOWN_OTHERWISE
         and condition.status == "True"
         and not status.message.startswith(condition.message[:900])
     ]

@@ -44,6 +44,9 @@ RUNBOOKS: dict[Level, str] = {
 }
 """Where to read on, in docs/runbooks/."""
 
+TROUBLES = frozenset({"PodsBlocked", "Failing", "StorageDamaged", "DiskLow"})
+"""Conditions that weaken a quorum though as many voters may fail as could."""
+
 PAUSED = "kraftquorum-paused"
 
 STALE_S = 45.0
@@ -139,10 +142,9 @@ def _of_available(status: QuorumStatus, wanted: int, holds: set[str]) -> Verdict
         return Verdict("blocked", f"Writes work. {may_fail(tolerance)} {_person(paused)}", paused)
     if tolerance < full:
         return Verdict("weakened", f"Writes work. {may_fail(tolerance)} Wanted are {full}.")
-    if holds & {"PodsBlocked", "Failing"}:
+    if holds & TROUBLES:
         return Verdict(
-            "weakened",
-            f"Writes work. {may_fail(tolerance)} Something cannot start or is not done.",
+            "weakened", f"Writes work. {may_fail(tolerance)} Something is wrong: see below."
         )
     if "Ready" not in holds:
         return Verdict("changing", f"Writes work. {may_fail(tolerance)}")

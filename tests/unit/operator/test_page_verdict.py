@@ -9,11 +9,11 @@ import pytest
 from kraftquorum_operator.board import Seen
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.snapshot import Snapshot, Trouble
-from kraftquorum_operator.page.verdict import LEVELS, STALE_S, ago, judge
+from kraftquorum_operator.page.verdict import LEVELS, STALE_S, TROUBLES, ago, judge
 from kraftquorum_operator.page.view import OperatorView, page_view
 from kraftquorum_operator.plan.actions import Decision, Wait
 from kraftquorum_operator.plan.decide import decide
-from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.testing.snapshots import (
     NOW_MS,
@@ -104,6 +104,12 @@ def test_a_pod_that_cannot_start_is_not_safe_though_all_voters_are_well() -> Non
     trouble = Trouble(3, "pod demo-3", "ImagePullBackOff", "no such image")
     assert level(status(replace(healthy(), troubles=(trouble,)))) == "weakened"
     assert level(status(replace(healthy(), failure=("Forbidden", "403")))) == "weakened"
+
+
+def test_every_condition_weighs_in_the_verdict_or_is_known_not_to() -> None:
+    graver = {"QuorumLost", "FormationBlocked", "Available", "VolumeFromCopy", "Paused"}
+    counted = {"Ready", "Progressing", "Degraded"}
+    assert set(CONDITIONS) == TROUBLES | graver | counted
 
 
 def test_forming_is_neither_safe_nor_bad() -> None:

@@ -15,10 +15,10 @@ from kraftquorum_operator.model.status import (
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import DeleteClaim, DeletePod, Done, Wait, describe
 from kraftquorum_operator.plan.decide import decide
-from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
 from kraftquorum_operator.report.failing import failing_status
 from kraftquorum_operator.report.status import build_status
-from kraftquorum_operator.report.timeline import appended
+from kraftquorum_operator.report.timeline import TOLD, appended
 from kraftquorum_operator.testing.snapshots import (
     NOW_MS,
     healthy,
@@ -161,6 +161,11 @@ def test_conditions_that_turn_are_told_once() -> None:
     assert ("Repair", "The quorum is no longer lost") in [
         (e.kind, e.message) for e in done.timeline
     ]
+
+
+def test_every_condition_is_told_or_is_known_not_to_be() -> None:
+    elsewhere = {"Ready", "Paused", "Available", "Progressing", "Degraded"}
+    assert set(CONDITIONS) == set(TOLD) | elsewhere
 
 
 def test_it_goes_on_from_the_resource_whoever_wrote_it() -> None:

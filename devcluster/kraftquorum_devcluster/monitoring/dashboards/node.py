@@ -227,9 +227,13 @@ DISK = (
     ),
     Panel(
         "lines",
-        "Segments",
-        "Files that the log is in. Normal: one more for each gibibyte, or each week.",
-        (_by_node("raftnode_log_segments"),),
+        "Scrub: read, and damaged",
+        "How much of the log and its snapshots the scrub's pass has read (1: all), and damaged "
+        "places that it found. Normal: nothing damaged; one pass a day.",
+        (
+            _by_node("raftnode_scrub_progress_ratio", "read, node {{node_id}}"),
+            _by_node("raftnode_storage_damaged", "damaged, node {{node_id}}"),
+        ),
         width=8,
     ),
 )

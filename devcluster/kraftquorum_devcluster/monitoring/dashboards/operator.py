@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kraftquorum_operator.report.conditions import CONDITIONS
+
 from .parts import (
     GREEN,
     MANY_QUORUMS,
@@ -20,7 +22,7 @@ from .parts import (
 )
 
 S = QUORUMS
-BAD = "Degraded|QuorumLost|FormationBlocked|VolumeFromCopy|PodsBlocked|Failing|Paused"
+BAD = "|".join(name for name in CONDITIONS if name not in {"Ready", "Available", "Progressing"})
 _SELF = "on (instance, job) group_left () (kraftquorum_operator_info * 0 + 1)"
 
 STATE = (
@@ -236,8 +238,9 @@ OPERATOR = Dashboard(
     (
         Annotation(
             "Disk lost",
-            f"max by (quorum) (kraftquorum_voters_storage_gone{{{S}}}) > 0",
-            "a disk of {{quorum}} is gone",
+            f"max by (quorum) (kraftquorum_voters_storage_gone{{{S}}} + "
+            f"kraftquorum_pods_storage_failing{{{S}}}) > 0",
+            "a disk of {{quorum}} fails or is gone",
             RED,
         ),
     ),

@@ -286,7 +286,7 @@ REPLICATION = (
             "peer_role": "Role",
             "A": "Caught up",
             "B": "Lag",
-            "C": "Seconds since its fetch",
+            "C": "Fetched, s ago",
         },
         sort="Node",
     ),

@@ -285,7 +285,7 @@ class Painter:
                 if name in words and row.get(name) in words[name]:
                     text, color = words[name][row[name]]
                 y = top + 32 + (place + 1) * line_px
-                self._text(x, y, text, color=color, fontsize=8)
+                self._text(x, y, text, color=color, fontsize=7.5)
 
     # -- time --------------------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
 """Rot in what was durable: the node ends, keeps its files, and no later start hides it."""
 
+import signal
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from raftnode.errors import ExitCode
@@ -35,6 +37,35 @@ async def stopped_follower(quorum: LocalQuorum) -> LocalNode:
     await eventually(caught_up, within_s=10, what="the follower")
     follower.stop()
     return follower
+
+
+async def test_a_node_that_refuses_says_so_where_health_is_asked_for(quorum):
+    await quorum.form(1)
+    node = quorum.nodes[0]
+    node.stop()
+    node.environment["RAFTNODE_DAMAGE_TOLD_MS"] = "60000"
+    rot(node.directory / LOG / "quorum-state", b"leaderEpoch")
+    node.start()
+
+    async def told() -> tuple[int, dict[str, str]] | None:
+        url = f"http://{node.api}/healthz/ready"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return answer.status, await answer.json()
+
+    status, body = await eventually(told, within_s=20, what="an answer")
+    assert (status, body["error"]) == (503, "NOT_READY")
+    assert "must be replaced" in body["message"]
+    assert "quorum-state" in body["message"]
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"http://{node.api}/healthz/live") as answer:
+            assert answer.status == 200
+        async with session.get(f"http://{node.api}/metrics") as answer:
+            assert "raftnode_storage_damaged 1.0" in await answer.text()
+        async with session.get(f"http://{node.api}/v1/log?offset=0") as answer:
+            assert answer.status == 503
+    node.signal(signal.SIGTERM)
+    code, _ = await end_of(node)
+    assert code == ExitCode.STORAGE_CORRUPT
 
 
 async def test_a_rotten_record_ends_the_node_for_good_and_the_rest_goes_on(quorum):

@@ -18,6 +18,7 @@ from raftnode.errors import (
 )
 from raftnode.runtime.assembly import Running, running_node
 from raftnode.runtime.process import StopSignals, write_termination_message
+from raftnode.runtime.refusing import tell_damage
 from raftnode.runtime.tasks import Tasks
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
@@ -59,7 +60,13 @@ def _outcome(settings: NodeSettings, signals: StopSignals) -> tuple[ExitCode, st
 async def _run(settings: NodeSettings, signals: StopSignals) -> None:
     node = Node(settings)
     signals.connect(node.request_stop)
-    await node.run()
+    try:
+        await node.run()
+    except StorageCorruptError as error:
+        stop = asyncio.Event()
+        signals.connect(stop.set)
+        await tell_damage(settings, str(error), stop)
+        raise
 
 
 class Node:

@@ -249,6 +249,15 @@ class NodeSettings(BaseSettings):
         "a minute after the start. A day: rot is found long before a second disk has the same.",
     )
 
+    damage_told_ms: int = Field(
+        default=3000,
+        ge=0,
+        le=600_000,
+        description="Milliseconds for which a node whose storage is damaged answers its health "
+        "endpoints before it ends with STORAGE_CORRUPT: alive, not ready, and why. 0: it ends at "
+        "once.",
+    )
+
     # The process.
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least severe level that is logged."

@@ -1,0 +1,71 @@
+"""A node that may not go on for its storage's sake says so where health is asked for, then ends.
+
+Nobody is served: the storage is closed and set aside. The exit code and the termination message
+say the same, but only to whoever looks at the container; a probe, a scrape or a person with curl
+gets an answer here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from raftnode.api.errors import refusal
+from raftnode.api.http import error_response, json_response
+from raftnode.api.metrics import NodeMetrics
+from raftnode.api.model import HealthInfo
+from raftnode.api.server import ApiServer
+
+if TYPE_CHECKING:
+    from raftnode.settings import NodeSettings
+
+_log = structlog.get_logger("raftnode")
+
+
+async def tell_damage(settings: NodeSettings, why: str, stop: asyncio.Event) -> None:
+    """Answer for `damage_told_ms`, or until told to stop: alive, not ready, and why."""
+    if not settings.damage_told_ms:
+        return
+    listener = ApiServer(_make_app(why), shutdown_grace_ms=100)
+    try:
+        await listener.start(settings.api_listen)
+    except OSError as problem:
+        _log.warning("damage_not_told", problem=str(problem))
+        return
+    try:
+        async with asyncio.timeout(settings.damage_told_ms / 1000):
+            await stop.wait()
+    except TimeoutError:
+        pass
+    finally:
+        await listener.stop()
+
+
+def _make_app(why: str) -> web.Application:
+    registry = CollectorRegistry()
+    NodeMetrics(registry).storage_damaged.set(1)
+    reason = f"the storage is damaged, this replica must be replaced: {why}"
+
+    async def live(_request: web.Request) -> web.StreamResponse:
+        return json_response(HealthInfo(status="alive", reason=reason))
+
+    async def metrics(request: web.Request) -> web.StreamResponse:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+    @web.middleware
+    async def refuse_the_rest(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if isinstance(request.match_info.http_exception, web.HTTPException):
+            return error_response(refusal("NOT_READY", reason))
+        return await handler(request)
+
+    app = web.Application(middlewares=[refuse_the_rest])
+    app.router.add_get("/healthz/live", live)
+    app.router.add_get("/metrics", metrics)
+    return app

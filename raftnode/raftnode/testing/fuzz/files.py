@@ -17,7 +17,7 @@ from raftnode.core.records import AddVoter, ControlRecord, LeaderChange, RaftVer
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import DecodeError, StorageCorruptError, StorageIdentityError
-from raftnode.storage import checkpoints, controlindex, epochs, incarnation
+from raftnode.storage import checkpoints, controlindex, epochs, incarnation, installing
 from raftnode.storage.batch import (
     HEADER_BYTES,
     Record,
@@ -237,6 +237,9 @@ _META_BLANK = (
 _SNAPSHOT = snapshot_seed()
 _read_snapshot = read_as(SNAPSHOT.file_name, snapshot)
 _read_incarnation = read_as("incarnation", incarnation.read_incarnation)
+_read_install = read_as(
+    installing.MARKER_FILE, lambda files, path: installing.read_marker(files, path.parent)
+)
 _read_places = read_as(
     controlindex.FILE_NAME,
     lambda files, path: controlindex.read_control_places(files, path, Offset(9)),
@@ -320,6 +323,20 @@ TARGETS = (
         _CORRUPT,
         (b"0\n1\n__cluster_metadata 0 123\n",),
         ("storage.checkpoints.read_recovery_point",),
+    ),
+    Target(
+        "log-start",
+        read_as(checkpoints.LOG_START_FILE, checkpoints.read_log_start),
+        _CORRUPT,
+        (b"0\n1\n__cluster_metadata 0 40\n",),
+        ("storage.checkpoints.read_log_start",),
+    ),
+    Target(
+        "snapshot-install",
+        lambda data: _read_install(with_seal(data)),
+        _CORRUPT,
+        (seal({"version": 1, "end_offset": 40, "epoch": 3}),),
+        ("storage.installing.read_marker",),
     ),
     Target(
         "flushed-offset",

@@ -448,3 +448,27 @@ def test_target_waits_for_an_entry_of_the_leaders_own_epoch():
     book["1"].flushes = book["3"].flushes = True
     book.run(3000)
     assert book.answer(request) == Done(request)
+
+
+@pytest.mark.rule("P34")
+def test_leader_that_is_elected_again_does_not_hand_over_in_circles():
+    """Each attempt writes a record. Taking `handed_over_at_ms` out of `_hand_over` fails this."""
+    book = Playbook.formed("1", "2")
+    book.run(1500)
+    book["1"].replica.handed_over_at_ms = book.now_ms
+    book.reassign("1", "2")
+    book.run(2 * book.config.fetch_timeout_ms - 100)
+    assert book.leaders == ["1"]
+    assert "its turn" in book["1"].replica.role.step_waits_for
+    book.run(3000)
+    assert (book.leaders, book.voters("2")) == (["2"], "{2}")
+
+
+@pytest.mark.rule("P33", "S3")
+def test_replica_that_lost_what_it_acknowledged_is_no_target():
+    """Taking `fenced` out of `reassigning._pinned` makes this fail."""
+    book = with_observers("4")
+    book["1"].replica.role.progress[key_of("4")].fenced = True
+    for target in ("4", "#4"):
+        refused = book.reassign("1", "1", "2", target)
+        assert refusal_of(book, refused) is Refusal.NOT_AN_OBSERVER

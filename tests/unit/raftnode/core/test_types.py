@@ -99,3 +99,11 @@ def test_later_epoch_beats_longer_log():
     """P8."""
     assert LogPosition(Epoch(2), Offset(1)) > LogPosition(Epoch(1), Offset(99))
     assert LogPosition(Epoch(2), Offset(2)) > LogPosition(Epoch(2), Offset(1))
+
+
+@pytest.mark.parametrize(
+    "text", ["!!!!!!!!!!!!!!!!!!!!!!", "A" * 21, "A" * 21 + "\n", "AAAAAAAAAAA AAAAAAAAAA"]
+)
+def test_directory_id_of_other_characters_is_refused(text: str):
+    with pytest.raises(ValueError, match="not a directory id"):
+        parse_directory_id(text)

@@ -1,0 +1,129 @@
+"""A replica's own arithmetic: waits, truncation, being called."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from raftnode.core import election
+from raftnode.core.config import CoreConfig
+from raftnode.core.effects import Halt, HaltReason, TruncateLog
+from raftnode.core.log_index import LogIndex
+from raftnode.core.records import AddVoter, Batch
+from raftnode.core.replica import Replica
+from raftnode.core.roles import Prospective, Unattached
+from raftnode.core.state import QuorumState
+from raftnode.core.types import NO_EPOCH, Epoch, Offset, Voter, VoterSet
+from raftnode.testing.playbook import Playbook, key_of
+
+ONE, TWO = key_of("1"), key_of("2")
+
+
+@dataclass
+class Ranges(random.Random):
+    """Remembers what it was asked for; gives the smallest."""
+
+    asked: list[tuple[int, int | None]] = field(default_factory=list)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        self.asked.append((start, stop))
+        return start
+
+
+def replica(**config: int) -> Replica:
+    """Voter 1 of two, with three records of epoch 1, of which one is committed."""
+    log = LogIndex(VoterSet.of([Voter(ONE), Voter(TWO)]))
+    made = Replica(ONE, CoreConfig(**config), Ranges(), log, QuorumState(Epoch(1)), "c")
+    for offset in range(3):
+        log.append(Batch(Offset(offset), Offset(offset), Epoch(1), b"x"))
+    made.high_watermark = Offset(1)
+    made.role = Unattached(10_000)
+    return made
+
+
+@pytest.mark.rule("P40")
+@pytest.mark.parametrize(
+    ("retries", "base", "longest"),
+    [(0, 20, 40), (1, 20, 80), (4, 20, 640), (5, 20, 1000), (9, 0, 1)],
+)
+def test_wait_after_a_lost_election_doubles_up_to_its_bound(retries: int, base: int, longest: int):
+    made = replica(retry_backoff_ms=base)
+    assert made.backoff(retries) == 1
+    assert isinstance(made.rng, Ranges)
+    assert made.rng.asked == [(1, longest + 1)]
+
+
+def test_huge_number_of_lost_elections_makes_no_huge_number():
+    made = replica(retry_backoff_ms=1, election_backoff_max_ms=1 << 40)
+    made.backoff(10_000)
+    assert isinstance(made.rng, Ranges)
+    assert made.rng.asked == [(1, (1 << 16) + 1)]
+
+
+@pytest.mark.rule("P22")
+def test_truncation_says_what_it_did():
+    made = replica()
+    assert made.truncate(Offset(2)) is True
+    assert made.effects == [TruncateLog(Offset(2))]
+    made.effects.clear()
+    assert made.truncate(Offset(0)) is False
+    halt = next(one for one in made.effects if isinstance(one, Halt))
+    assert halt.reason is HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK
+    assert "asked to truncate to 0, below the high watermark 1" in halt.message
+    assert made.log.end == 2
+
+
+@pytest.mark.rule("P32")
+def test_truncation_of_a_voter_record_is_told():
+    made = replica()
+    made.log.append(Batch(Offset(3), Offset(3), Epoch(1), b"", (AddVoter(Voter(key_of("3"))),)))
+    made.truncate(Offset(3))
+    assert [type(one).__name__ for one in made.effects] == ["Fact", "TruncateLog"]
+    made.effects.clear()
+    made.truncate(Offset(2))
+    assert [type(one).__name__ for one in made.effects] == ["TruncateLog"]
+
+
+@pytest.mark.rule("S31")
+def test_a_call_to_stand_ends_when_it_ends():
+    made = replica()
+    made.called_until_ms = 500
+    made.now_ms = 499
+    assert made.is_called
+    made.now_ms = 500
+    assert not made.is_called
+    made.now_ms, made.stopping = 499, True
+    assert not made.is_called
+
+
+@pytest.mark.rule("S31")
+def test_a_call_lasts_two_rounds_of_whoever_cannot_win():
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    observer = book["4"].replica
+    election._be_called(observer, TWO)
+    config = book.config
+    lasts = 2 * (config.election_timeout_ms + config.election_backoff_max_ms)
+    assert observer.called_until_ms == observer.now_ms + lasts
+    role = Prospective(observer.now_ms + 7, 0)
+    observer.role, observer.called_until_ms = role, 0
+    election._be_called(observer, TWO)
+    assert observer.role is role, "an election of an earlier call goes on"
+
+
+@pytest.mark.rule("P22")
+def test_each_truncation_has_a_number_of_its_own():
+    """A flush from before one must not count for the log after it (S10)."""
+    log = replica().log
+    seen = [log.truncations]
+    for end in (2, 1, 0):
+        log.truncate(Offset(end))
+        seen.append(log.truncations)
+    assert seen == sorted(set(seen))
+    assert (log.end, log.last_epoch) == (0, NO_EPOCH)

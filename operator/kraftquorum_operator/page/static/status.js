@@ -15,13 +15,12 @@ function key(node) {
   return node.nodeType === Node.ELEMENT_NODE ? `${node.nodeName}#${node.id}` : node.nodeName;
 }
 
-/** Makes `old` like `fresh`; parts marked data-keep are the script's own. */
+/** Makes `old` like `fresh`, but for what the reader has opened or closed. */
 function change(old, fresh) {
   if (old.nodeType !== Node.ELEMENT_NODE) {
     if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
     return;
   }
-  if (old.hasAttribute("data-keep")) return;
   for (const { name } of [...old.attributes]) {
     if (!fresh.hasAttribute(name) && !(old.nodeName === "DETAILS" && name === "open")) {
       old.removeAttribute(name);

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -97,23 +98,34 @@ def run_pipeline(
         *("--writes", str(material.writes), "--events", str(material.events)),
     ]
     began_s = time.monotonic()
+    expired = threading.Event()
+
+    def end() -> None:
+        expired.set()
+        kill_owned(owner)
+
+    timer = threading.Timer(LIMIT_S, end)
+    timer.start()
     try:
-        with log.open("wb") as errors:
-            done = subprocess.run(
+        with (
+            log.open("wb") as errors,
+            subprocess.Popen(
                 command,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, OWNER_VARIABLE: owner},
-                timeout=LIMIT_S,
-                check=False,
-            )
-        problem = "" if done.returncode in {0, 8} else f"it ended with {done.returncode}"
-        for line in done.stdout.decode("utf-8", "replace").splitlines():
-            tell(f"    {line}")
-    except subprocess.TimeoutExpired:
-        problem = f"it did not end within {LIMIT_S:.0f} s"
+                text=True,
+                errors="replace",
+            ) as process,
+        ):
+            for line in process.stdout or ():
+                tell(f"    {line.rstrip()}")
+        problem = "" if process.returncode in {0, 8} else f"it ended with {process.returncode}"
     finally:
+        timer.cancel()
         kill_owned(owner)
+    if expired.is_set():
+        problem = f"it did not end within {LIMIT_S:.0f} s"
     seconds = time.monotonic() - began_s
     if problem:
         said = f"{problem}\n{keeping.tail(log, _TAIL_LINES)}"

@@ -136,7 +136,7 @@ class Verdict:
         self.findings.sort(key=lambda finding: finding.order)
 
     def as_json(self) -> dict[str, Any]:
-        """For programs; docs/reference/pipeline.md describes it."""
+        """For programs; docs/howto/audit.md says what each check means."""
         return {
             "verdict": self.word,
             "committed_end": self.committed_end,

@@ -115,7 +115,10 @@ class Window:
 
 def digest(data: memoryview) -> tuple[int, int]:
     """128 bits of a hash over a whole batch, base offset and epoch included, as two int64."""
-    value = blake2b(data, digest_size=16).digest()
+    return _halves(blake2b(data, digest_size=16).digest())
+
+
+def _halves(value: bytes) -> tuple[int, int]:
     return (
         int.from_bytes(value[:8], "big", signed=True),
         int.from_bytes(value[8:], "big", signed=True),
@@ -160,6 +163,17 @@ def visit_batches(
 
 
 @dataclass(slots=True)
+class _Sums:
+    """Of the chunk that is being read."""
+
+    digest: int = 0
+    end_offset: int = 0
+    batches: int = 0
+    records: int = 0
+    size: int = 0
+
+
+@dataclass(slots=True)
 class _Scan:
     piece: Piece
     window: Window
@@ -174,6 +188,8 @@ class _Scan:
     watch: Callable[[BatchHeader, int, memoryview], None] | None = None
     known: EpochIndex = field(init=False)
     chunk: Row | None = None
+    chunk_until: int = -1
+    sums: _Sums = field(default_factory=_Sums)
 
     def __post_init__(self) -> None:
         if self.expected < 0:
@@ -318,32 +334,32 @@ class _Scan:
     # -- sums -----------------------------------------------------------------------
 
     def _sum_up(self, header: BatchHeader, data: memoryview) -> Iterator[Row]:
-        hi, lo = digest(data)
-        now, base, end = self.chunk, int(header.base_offset), int(header.end_offset)
-        if now is not None and now.chunk == base // CHUNK:
-            self.chunk = now._replace(
-                end_offset=end,
-                batches=now.batches + 1,
-                records=now.records + header.record_count,
-                size=now.size + header.size,
-                digest_hi=now.digest_hi ^ hi,
-                digest_lo=now.digest_lo ^ lo,
-            )
-            return
-        yield from self._close_chunk()
-        self.chunk = self._row("chunk", self.position, base)._replace(
-            end_offset=end,
-            epoch=int(header.epoch),
-            batches=1,
-            records=header.record_count,
-            size=header.size,
-            digest_hi=hi,
-            digest_lo=lo,
-        )
+        base = header.base_offset
+        if base >= self.chunk_until or self.chunk is None:
+            yield from self._close_chunk()
+            self.chunk_until = (base // CHUNK + 1) * CHUNK
+            row = self._row("chunk", self.position, int(base))
+            self.chunk = row._replace(epoch=int(header.epoch))
+            self.sums = _Sums()
+        sums = self.sums
+        sums.digest ^= int.from_bytes(blake2b(data, digest_size=16).digest(), "big")
+        sums.end_offset = int(header.end_offset)
+        sums.batches += 1
+        sums.records += header.record_count
+        sums.size += header.size
 
     def _close_chunk(self) -> Iterator[Row]:
         if self.chunk is not None:
-            yield self.chunk
+            sums = self.sums
+            hi, lo = _halves(sums.digest.to_bytes(16, "big"))
+            yield self.chunk._replace(
+                end_offset=sums.end_offset,
+                batches=sums.batches,
+                records=sums.records,
+                size=sums.size,
+                digest_hi=hi,
+                digest_lo=lo,
+            )
             self.chunk = None
 
     # -- behind damage --------------------------------------------------------------

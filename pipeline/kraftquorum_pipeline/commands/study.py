@@ -84,7 +84,7 @@ class Study:
             PipelineError: as the jobs say.
         """
         self.output.mkdir(parents=True, exist_ok=True)
-        say("starting Spark")
+        typer.echo("starting Spark")
         with self._timed("start"):
             session = spark_session("kraftquorum study", master=master)
         try:
@@ -94,15 +94,15 @@ class Study:
 
     def _run(self, session: SparkSession) -> dict[str, Any]:
         log = str((self.output / "log").absolute())
-        say(f"exporting the log of {self.path}")
         with self._timed("export"):
-            export(session, {"path": str(self.path.absolute())}, log)
+            done = export(session, {"path": str(self.path.absolute())}, log)
         table = read_export(session, log)
+        rows = ", ".join(f"{count} {kind}" for kind, count in sorted(done.rows.items()))
+        typer.echo(f"export: {rows or 'nothing new'}, up to offset {done.log_end}")
         self._history(session, table)
         verdict = self._audit(session)
         counted: Counted | None = None
         if self.writes is not None:
-            say(f"counting the export against {self.writes}")
             with self._timed("count"):
                 counted = count(session, table, self.writes)
             for line in count_lines(counted):

@@ -23,6 +23,8 @@ do_not_mutate_patterns = ['\\bfact\\(']
 pytest_add_cli_args_test_selection = {list(TESTS)!r}
 use_git_change_detection = false
 on_dependency_change = "ignore"
+# On a busy machine a mutant that takes long must not pass for one that never ends.
+timeout_constant = 10.0
 
 [tool.pytest.ini_options]
 addopts = ["--import-mode=importlib", "-p", "no:cacheprovider"]

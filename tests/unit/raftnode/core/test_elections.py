@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftnode.core.effects import Effect, SendRequest
+from raftnode.core.effects import Effect, SendRequest, SendResponse
 from raftnode.core.events import RequestReceived, ResponseReceived, ShutdownRequested
 from raftnode.core.messages import (
     EndQuorumEpochRequest,
@@ -132,3 +132,61 @@ def test_refused_candidate_of_a_higher_epoch_does_not_delay_the_refuser():
     replica = book["2"].replica
     assert isinstance(replica.role, Unattached)
     assert replica.role.election_at_ms == replica.first_election_deadline()
+
+
+@pytest.mark.rule("P8", "P10")
+def test_refused_request_is_never_granted():
+    """An error and a grant in one answer would count as a vote."""
+    book = candidate("1", "2", "3")
+    last = LogPosition(Epoch(9), Offset(99))
+    for pre_vote in (True, False):
+        for source, asked_of, epoch in (
+            ("1", key_of("2"), 7),
+            ("1", key_of("3'"), 7),
+            ("2", key_of("3"), 7),
+            ("1", key_of("3"), 0),
+        ):
+            request = VoteRequest(Epoch(epoch), key_of("1"), asked_of, last, pre_vote=pre_vote)
+            effects = book.give("3", RequestReceived(book.number(), key_of(source), request))
+            [answer] = [one.response for one in effects if isinstance(one, SendResponse)]
+            assert isinstance(answer, VoteResponse)
+            assert answer.error is not ErrorCode.NONE
+            assert answer.granted is False
+
+
+def answered(
+    book: Playbook, source: str, voter: str, *, leader: ReplicaKey | None = None, granted: bool
+) -> None:
+    """`source` answers what 2 asked of `voter`, about the election that goes on."""
+    replica = book["2"].replica
+    pre_vote = isinstance(replica.role, Prospective)
+    asked = VoteRequest(
+        replica.epoch, key_of("2"), key_of(voter), replica.log.position, pre_vote=pre_vote
+    )
+    answer = VoteResponse(ErrorCode.NONE, replica.epoch, leader, granted=granted)
+    book.give("2", ResponseReceived(key_of(source), asked, answer))
+
+
+@pytest.mark.rule("P11")
+def test_vote_counts_only_from_the_voter_that_was_asked():
+    book = candidate("1", "2", "3", "4", "5")
+    role = book["2"].replica.role
+    assert isinstance(role, Candidate)
+    answered(book, "3", "4", granted=True)
+    answered(book, "9", "9", granted=True)
+    assert role.granted == {key_of("2")}
+    answered(book, "3", "3", granted=True)
+    assert role.granted == {key_of("2"), key_of("3")}
+
+
+@pytest.mark.rule("S1", "P23")
+def test_prospective_replica_remembers_who_leads_unless_that_is_its_own_address():
+    book = Playbook.formed("1", "2", "3", "4", "5")
+    book.isolate("1")
+    book.stand("2")
+    role = book["2"].replica.role
+    assert isinstance(role, Prospective)
+    answered(book, "3", "3", leader=key_of("4"), granted=False)
+    assert role.leader_hint == key_of("4")
+    answered(book, "4", "4", leader=key_of("2'"), granted=False)
+    assert role.leader_hint is None

@@ -6,9 +6,15 @@ import pytest
 
 from raftnode.core import leading
 from raftnode.core.effects import AppendAccepted, Confirmed, SendRequest
-from raftnode.core.messages import EndQuorumEpochRequest
+from raftnode.core.events import ResponseReceived
+from raftnode.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    ErrorCode,
+)
 from raftnode.core.progress import Progress
-from raftnode.core.roles import Leader
+from raftnode.core.roles import Follower, Leader, Unattached
 from raftnode.core.types import Epoch, Offset, ReplicaKey
 from raftnode.testing.playbook import Playbook, key_of
 
@@ -104,3 +110,40 @@ def test_of_too_many_observers_the_longest_silent_is_forgotten_with_its_fetch():
     assert key_of(fenced) in role.progress
     assert voters - {key_of("1")} <= set(role.progress)
     assert len(role.progress) == len(voters) - 1 + len(names)
+
+
+def begun(book: Playbook, answer: BeginQuorumEpochResponse, source: str = "2") -> None:
+    """A voter answers the leader's BeginQuorumEpoch."""
+    asked = BeginQuorumEpochRequest(Epoch(1), key_of("1"), key_of(source), None)
+    book.give("1", ResponseReceived(key_of(source), asked, answer))
+
+
+@pytest.mark.rule("P14")
+@pytest.mark.parametrize("leader", [None, key_of("1"), key_of("3")], ids=str)
+def test_leader_that_is_told_of_a_higher_epoch_follows_who_is_named_but_never_itself(
+    leader: ReplicaKey | None,
+):
+    book = Playbook.formed("1", "2", "3")
+    begun(book, BeginQuorumEpochResponse(ErrorCode.FENCED_LEADER_EPOCH, Epoch(8), leader))
+    replica = book["1"].replica
+    assert replica.epoch == 8
+    assert replica.leader == (leader if leader == key_of("3") else None)
+    assert isinstance(replica.role, Follower if leader == key_of("3") else Unattached)
+
+
+@pytest.mark.rule("P14", "P15")
+def test_begin_is_sent_again_after_a_while_to_who_refused_and_to_nobody_else():
+    book = Playbook.formed("1", "2", "3")
+    role = leader(book)
+    two, three = role.progress[key_of("2")], role.progress[key_of("3")]
+    for progress in (two, three):
+        progress.begin_done, progress.begin_in_flight = False, True
+    begun(book, BeginQuorumEpochResponse(ErrorCode.NOT_VOTER, Epoch(1), None), "2")
+    begun(book, BeginQuorumEpochResponse(ErrorCode.NONE, Epoch(1), key_of("1")), "3")
+    assert (two.begin_done, three.begin_done) == (False, True)
+    assert (two.begin_in_flight, three.begin_in_flight) == (False, False)
+    assert two.begin_at_ms == book.now_ms + book.config.retry_backoff_max_ms // 4
+    assert isinstance(two.begin_at_ms, int)
+    before = dict(role.progress)
+    begun(book, BeginQuorumEpochResponse(ErrorCode.NONE, Epoch(1), None), "9")
+    assert role.progress == before

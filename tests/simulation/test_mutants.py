@@ -107,7 +107,7 @@ MUTANTS = [
         LogIndex.truncate,
         "while len(self.history) > 1 and",
         "while False and",
-        seed=70,
+        seed=262,
     ),
     Mutant(
         "P31-two-changes-at-a-time",

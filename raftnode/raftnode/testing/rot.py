@@ -203,7 +203,6 @@ def table(found: dict[Row, Counter[str]]) -> list[str]:
 
 def main() -> int:
     """Try them all and print the table."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     found = try_all(int(os.environ.get("EVERY", "1")))
     print("\n".join(table(found)))  # noqa: T201
     lost = sum(tally["lost"] for tally in found.values())
@@ -213,4 +212,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     sys.exit(main())

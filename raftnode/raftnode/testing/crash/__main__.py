@@ -54,7 +54,6 @@ def main(arguments: list[str] | None = None) -> int:
         help="where real files go; default: /dev/shm, else /tmp",
     )
     given = parser.parse_args(arguments)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     tried: Counter[str] = Counter()
     losses: list[str] = []
     acknowledged = 0
@@ -86,4 +85,5 @@ def _line(tried: Counter[str], losses: list[str], seconds: float, of: int | None
 
 
 if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     sys.exit(main())

@@ -23,6 +23,7 @@ from raftnode.core.types import (
 )
 from raftnode.core.voter_change import PendingChange
 from raftnode.runtime import description
+from raftnode.runtime.disk_state import DiskState
 
 OWN = ReplicaKey(NodeId(1), uuid.UUID(int=1))
 OTHER = ReplicaKey(NodeId(2), uuid.UUID(int=2))
@@ -67,6 +68,7 @@ def test_a_node_describes_itself_without_a_leader_and_with_one():
             api=Endpoint("a", 2),
             leader_api=leader_api,
             version="1",
+            storage=DiskState(low=True, damage=("rot",)).info(),
         )
 
     alone = describe_node(Unattached(0))
@@ -76,6 +78,7 @@ def test_a_node_describes_itself_without_a_leader_and_with_one():
         "unattached",
         False,
     )
+    assert (alone.storage.low, alone.storage.damage) == (True, ("rot",))
     led = describe_node(Follower(OTHER, 0), Endpoint("l", 3))
     assert (led.leader.node_id, led.leader_api, led.log_end_offset) == (2, "l:3", 9)
     assert [voter.node_id for voter in led.voters] == [1, 2]

@@ -1,7 +1,7 @@
 """`LogIndex` against an oracle that keeps every record and looks through all of them."""
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -174,3 +174,24 @@ def test_truncating_the_first_batch_keeps_the_base():
     index.truncate(Offset(0))
     assert index.voters == BASE
     assert not index.has_voter_record
+
+
+@pytest.mark.rule("P32")
+@given(steps)
+def test_index_that_recovery_rebuilds_is_the_one_that_was_lost(script: list):
+    index, oracle = replay([*script, ("flush", 0, 0)])
+    again = LogIndex.restore(
+        BASE,
+        start=Offset(0),
+        end=index.end,
+        epochs=iter(index.epochs),
+        control=(replace(batch, data=b"") for batch in oracle.batches if batch.control),
+        base_raft_version=index.base_raft_version,
+    )
+    assert (again.start, again.end, again.durable_end) == (0, index.end, index.end)
+    assert again.epochs == index.epochs
+    assert again.history == index.history
+    assert again.raft_versions == index.raft_versions
+    assert again.formation_completed_at == index.formation_completed_at
+    assert (again.base_voters, again.base_raft_version) == (BASE, index.base_raft_version)
+    assert again.position == index.position

@@ -1,0 +1,129 @@
+"""Small answers of a follower, and how long it waits before it asks again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from raftnode.core.effects import Refusal, Refused, SendResponse
+from raftnode.core.events import RequestFailed, RequestReceived
+from raftnode.core.messages import (
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    ErrorCode,
+    FetchResponse,
+)
+from raftnode.core.roles import Follower, Leader
+from raftnode.core.types import Endpoint, Epoch, Offset, Voter, VoterRecordId, VoterSet
+from raftnode.core.voter_change import PendingChange
+from raftnode.testing.playbook import Playbook, key_of
+
+
+@pytest.mark.rule("P23")
+def test_follower_tells_a_fetcher_where_its_leader_is():
+    book = Playbook.formed("1", "2", "3")
+    replica = book["2"].replica
+    assert isinstance(replica.role, Follower)
+    replica.role.leader_endpoint = Endpoint("leader.example", 9093)
+    leads = book["1"].replica.role
+    assert isinstance(leads, Leader)
+    asked = replace(next(iter(leads.parked.values())).request, replica=key_of("3"))
+    effects = book.give("2", RequestReceived(book.number(), key_of("3"), asked))
+    [answer] = [one.response for one in effects if isinstance(one, SendResponse)]
+    assert isinstance(answer, FetchResponse)
+    assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (answer.leader, answer.leader_endpoint) == (
+        key_of("1"),
+        Endpoint("leader.example", 9093),
+    )
+
+
+@pytest.mark.rule("P12", "P18")
+def test_refused_end_is_told_who_leads():
+    book = Playbook.formed("1", "2", "3")
+    asked = EndQuorumEpochRequest(Epoch(0), key_of("3"), key_of("2"), (key_of("2"),))
+    effects = book.give("2", RequestReceived(book.number(), key_of("3"), asked))
+    [answer] = [one.response for one in effects if isinstance(one, SendResponse)]
+    assert answer == EndQuorumEpochResponse(ErrorCode.FENCED_LEADER_EPOCH, Epoch(1), key_of("1"))
+
+
+@pytest.mark.rule("P23")
+def test_observer_whose_fetch_fails_asks_somebody_else_soon():
+    """It waits longer each time, but never more than a tenth of a fetch time-out."""
+    book = Playbook.formed("1", "2", "3")
+    seat = book.observer("4")
+    waits: list[int] = []
+    for _ in range(12):
+        fetching = seat.replica.role.fetching
+        assert fetching.in_flight is not None
+        book.give("4", RequestFailed(None, fetching.in_flight))
+        waits.append(fetching.next_at_ms - book.now_ms)
+        book.wait(waits[-1], "4")
+    longest = book.config.fetch_timeout_ms // 10
+    assert waits == sorted(waits)
+    assert waits[0] < longest
+    assert waits[-4:] == [longest] * 4
+    assert all(type(wait) is int for wait in waits)
+
+
+def test_change_of_voters_applied_to_a_set():
+    one, two = (Voter(key_of(name)) for name in "12")
+    record = VoterRecordId(Offset(0), Epoch(1))
+    added = PendingChange("add", two, record, 0)
+    removed = PendingChange("remove", two, record, 0)
+    assert added.applied_to(VoterSet.of([one])) == VoterSet.of([one, two])
+    assert removed.applied_to(VoterSet.of([one, two])) == VoterSet.of([one])
+    assert added.applied_to(VoterSet.of([one, two])) == VoterSet.of([one, two])
+    assert removed.applied_to(VoterSet.of([one])) == VoterSet.of([one])
+
+
+@pytest.mark.rule("P56")
+def test_upgrade_that_is_appended_and_not_committed_in_time_has_an_unknown_outcome():
+    book = Playbook.formed("1", "2", "3", raft_version=0)
+    book.run(1000)
+    end = book["1"].replica.log.end
+    book.isolate("2", "3")
+    request = book.upgrade("1", 1, within_ms=500)
+    assert book["1"].replica.log.end > end
+    book.run(600)
+    assert book.answer(request) == Refused(
+        request,
+        Refusal.TIMED_OUT,
+        f"the record at offset {end} is not committed yet",
+        "unknown",
+    )
+
+
+@pytest.mark.rule("P56")
+def test_upgrade_that_never_began_says_what_it_waited_for():
+    book = Playbook.formed("1", "2", "3", raft_version=0)
+    book.isolate("3")
+    book.run(book.config.leader_timeout_ms - 100)
+    request = book.upgrade("1", 1, within_ms=500)
+    book.run(600)
+    answer = book.answer(request)
+    assert isinstance(answer, Refused)
+    assert (answer.refusal, answer.outcome) == (Refusal.WAITING, "not_done")
+    assert answer.message.startswith("not begun in time; it waited for: ")
+    assert str(key_of("3")) in answer.message
+
+
+@pytest.mark.rule("S23")
+def test_identical_addition_that_names_what_it_replaces_is_not_forgotten():
+    """The second of two requests that share a wait says what the first did not."""
+    book = Playbook.formed("1", "2", "3")
+    new = book.wipe("3")
+    book.run(200)
+    book.isolate(new)
+    book.run(book.config.fetch_timeout_ms)
+    book.add("1", new)
+    role = book["1"].replica.role
+    assert isinstance(role, Leader)
+    [change] = role.changes
+    assert change.replaces is None
+    book.add("1", new, replaces="3")
+    assert role.changes == [change]
+    assert change.replaces == key_of("3")
+    book.add("1", new)
+    assert change.replaces == key_of("3")

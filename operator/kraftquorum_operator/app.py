@@ -42,6 +42,7 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
             identity=settings.identity,
             duration_s=settings.lease_duration_s,
         )
+        prometheus_client.disable_created_metrics()
         metrics = Metrics(version("kraftquorum"))
         prometheus_client.ProcessCollector(registry=metrics.registry)
         kube.on_request = partial(metrics.request, "kubernetes")

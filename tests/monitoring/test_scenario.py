@@ -25,6 +25,7 @@ class Day:
     provoked: list[str] = field(default_factory=list)
     critical: list[Series] = field(default_factory=list)
     targets: list[dict[str, str]] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
     record: Record | None = None
 
 
@@ -52,6 +53,7 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Day:
             'ALERTS{alertstate="firing", severity="critical"}', course.began_s, course.ended_s
         )
         seen.targets = [one["labels"] for one in await prometheus.targets()]
+        seen.names = await prometheus.names()
         seen.record = await collect(prometheus, course)
 
     out: Path = tmp_path_factory.mktemp("day")
@@ -68,6 +70,10 @@ def test_what_is_wrong_would_have_been_found(day: Day) -> None:
     assert "nobody has the metric raftnode_no_such_metric" in unknown
     assert "parse error" in broken
     assert "stayed empty" in empty
+
+
+def test_counters_bring_no_second_series(day: Day) -> None:
+    assert not {name for name in day.names if name.endswith("_created")}
 
 
 def test_what_the_operator_mends_by_itself_wakes_nobody(day: Day) -> None:

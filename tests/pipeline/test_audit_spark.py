@@ -77,11 +77,10 @@ def test_the_compacted_state_is_that_of_the_history(spark: SparkSession, tmp_pat
 
 
 def test_count_and_report_on_an_exported_log(spark: SparkSession, tmp_path: Path):
-    from kraftquorum_pipeline.jobs.export import export  # noqa: PLC0415 - registers the source
-
     _, paths = make(tmp_path / "replicas")
     target = str(tmp_path / "log")
-    export(spark, {"path": str(paths[0].parent)}, target)
+    log = spark.read.format("kraftquorum").option("path", str(paths[0].parent)).load()
+    log.write.partitionBy("cluster_id").parquet(target)
     table = read_export(spark, target)
     [cluster] = clusters(table)
     account = tmp_path / "writes.jsonl"

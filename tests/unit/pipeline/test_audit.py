@@ -120,6 +120,18 @@ def test_a_record_swapped_for_another_with_a_right_checksum(quorum: list[Path], 
     assert all("value " in other.holds for other in found.others)
 
 
+def test_the_last_batch_swapped_for_another_of_its_epoch(quorum: list[Path], audit: Run):
+    """Nothing behind it that both have again: its own epoch is enough."""
+    segment = segments(quorum[2])[-1]
+    number = len(batches_in(segment)) - 1
+    _, header = batches_in(segment)[number]
+    body = encode_data_batch([Record(b"key", b"x")] * header.record_count, FIRST_MS)
+    replace_batch(segment, number, stamp(body, header.base_offset, header.epoch))
+    found = only(audit(quorum), "log_matching")
+    named(found, "node-2", segment, int(header.base_offset))
+    assert found.reason == "epoch 4 has other bytes here than at node-0"
+
+
 def test_two_replicas_that_differ_show_both_sides(quorum: list[Path], audit: Run):
     segment = segments(quorum[2])[3]
     _, header = batches_in(segment)[2]

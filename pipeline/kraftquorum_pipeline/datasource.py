@@ -46,7 +46,7 @@ from kraftquorum_pipeline.source.options import Options, parse_options
 
 NAME = "kraftquorum"
 
-_LOOK_S = 0.2
+_LOOK_S = 1.0
 """A stream without news is asked for its end about a hundred times a second; the log is looked
 at this often."""
 

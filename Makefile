@@ -172,7 +172,7 @@ dashboards-test: $(READY) ## Prove rules and dashboards on a real Prometheus and
 
 dashboards-preview: $(READY) ## Draw the dashboards' pictures for the docs from such a run
 	@$(BIN)/devcluster build
-	$(BIN)/python -m kraftquorum_devcluster.monitoring.preview docs/pictures
+	$(BIN)/python -m kraftquorum_devcluster.monitoring.preview docs/images
 
 LOCK = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
 # What the images carry: the versions that are tested, for any Python and platform.

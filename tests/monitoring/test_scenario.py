@@ -124,5 +124,6 @@ def test_the_quorum_dashboard_alone_tells_of_the_lost_disk(day: Day) -> None:
 def test_the_pictures_can_be_drawn(day: Day, tmp_path: Path) -> None:
     assert day.record is not None
     made = draw(day.record, tmp_path)
-    assert {path.stem for path in made} == {"fleet", "quorum", "node", "operator"}
+    boards = ("fleet", "quorum", "node", "operator")
+    assert {path.name for path in made} == {f"dashboard-{name}.png" for name in boards}
     assert all(20_000 < path.stat().st_size < 400_000 for path in made)

@@ -36,7 +36,7 @@ def draw(record: Record, folder: Path) -> list[Path]:
     prepare()
     made: list[Path] = []
     for name, board in boards().items():
-        path = folder / f"{name.removeprefix('kraftquorum-')}.png"
+        path = folder / f"{name.replace('kraftquorum', 'dashboard')}.png"
         Painter(board, record, window(name, record.course)).paint(path)
         made.append(path)
     return made

@@ -111,6 +111,7 @@ async def _measure(root: Path, mib: int, size: int, seconds: float) -> None:
         index,
         SnapshotLimits(1 << 40, 0, 0),
         metrics,
+        log=log,
         last=None,
         free_bytes=lambda: 1 << 40,
     )

@@ -172,6 +172,12 @@ class NodeMetrics:
             "snapshot_made_timestamp_seconds",
             "When the newest snapshot was made, Unix time; 0: none.",
         )
+        self._snapshot_pieces = Counter(
+            "raftnode_snapshot_piece_bytes",
+            "Bytes of snapshots sent to replicas that are behind the log, or fetched.",
+            ("direction",),
+            registry=registry,
+        )
         self.snapshot_seconds = Histogram(
             "raftnode_snapshot_seconds",
             "Seconds that making a snapshot took, while writes went on.",
@@ -235,6 +241,10 @@ class NodeMetrics:
         self.elections = Counter(
             "raftnode_elections", "Times that this replica stood for election.", registry=registry
         )
+
+    def snapshot_piece(self, direction: str, size: int) -> None:
+        """Count the bytes of a piece: `sent` or `fetched`."""
+        self._snapshot_pieces.labels(direction).inc(size)
 
     def disk_usage(self, free_bytes: int, size_bytes: int) -> None:
         """Show how full the disk is."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +12,13 @@ from raftnode.commands.output import fail, print_fields, print_json, reporting
 from raftnode.commands.progress import reading
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch
-from raftnode.core.types import NO_EPOCH, Epoch, Offset, VoterSet
+from raftnode.core.types import Offset, VoterSet
 from raftnode.errors import ConfigurationError, ExitCode
-from raftnode.statemachine.kv import KeyValueStore
+from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.batch import iter_records, to_batch
 from raftnode.storage.files import Files
 from raftnode.storage.identity import LOG_DIRECTORY
-from raftnode.storage.inspection import LogReader, find_log
+from raftnode.storage.inspection import LogFiles, LogReader, find_log
 from raftnode.storage.snapshot import (
     SnapshotDamagedError,
     SnapshotFile,
@@ -104,12 +103,9 @@ def _create(files: Files, path: Path, output: Path, end: Offset) -> SnapshotFile
     if there.identity == _identity(files, log.directory):
         # A node would start from it, though nobody knows that all of it is committed.
         raise ConfigurationError(f"--output: {output} is the log's own directory")
-    if log.pieces[0].base_offset:
-        raise ConfigurationError(f"{log.directory} does not begin at offset 0")
-    store, epoch, last_ms = KeyValueStore(), NO_EPOCH, -1
-    index = LogIndex(VoterSet())
+    store, index, last_ms = _begin(files, log, end)
     with reading("reading", log.size) as on_bytes:
-        for _, batch in LogReader(files, log, on_bytes).batches():
+        for _, batch in LogReader(files, log, on_bytes).batches(store.next_offset):
             if batch.header.base_offset >= end:
                 break
             header, control = batch.header, ()
@@ -125,23 +121,48 @@ def _create(files: Files, path: Path, output: Path, end: Offset) -> SnapshotFile
                     store.skip(record.offset, record.offset)
                 else:
                     store.apply(record.offset, record.key, record.value, epoch=record.epoch)
-                epoch, last_ms = Epoch(record.epoch), record.timestamp_ms
+                last_ms = record.timestamp_ms
     if store.next_offset < end:
         raise ConfigurationError(f"--end-offset: the log ends at offset {store.next_offset}")
+    found = index.head_at(end)
     head = SnapshotHead(
-        index.voters,
-        index.raft_version,
-        index.formation_completed,
+        found.voters,
+        found.raft_version,
+        found.formation_completed,
         last_ms,
-        index.target_voters,
+        found.target_voters,
+        voter_record=found.voter_record,
+        target_record=found.target_record,
     )
     entries = (
         StateRecord(key, entry.value, entry.offset, entry.epoch)
         for key in store.scan()
         if (entry := store.get(key)) is not None
     )
-    now_ms = time.time_ns() // 1_000_000
-    return write_snapshot(files, output, SnapshotId(end, epoch), head, entries, now_ms=now_ms)
+    return write_snapshot(
+        files, output, SnapshotId.at(found.position), head, entries, now_ms=last_ms
+    )
+
+
+def _begin(files: Files, log: LogFiles, end: Offset) -> tuple[KeyValueStore, LogIndex, int]:
+    """What stands before the log: nothing, or the newest snapshot that a trimmed one has."""
+    start = log.pieces[0].base_offset
+    if not start:
+        return KeyValueStore(), LogIndex(VoterSet()), -1
+    for one in reversed(list_snapshots(files, log.directory)):
+        if not start <= one.end_offset <= end:
+            continue
+        reader = SnapshotReader(files, log.directory / one.file_name)
+        entries = ((r.key, Entry(r.value, r.offset, r.epoch)) for r in reader.records())
+        store = KeyValueStore.restore(one.end_offset, entries)
+        found = reader.found
+        if found is not None and found.log_head is not None:
+            index = LogIndex(VoterSet())
+            index.install(found.log_head)
+            return store, index, found.head.last_timestamp_ms
+    raise ConfigurationError(
+        f"{log.directory} begins at offset {start}, and no snapshot there reaches from it to {end}"
+    )
 
 
 def _identity(files: Files, path: Path) -> tuple[int, int] | None:

@@ -8,18 +8,28 @@ The caller's duties:
 3. `AppendBatches` and `TruncateLog` are visible to reads before any later effect; a
    flush follows soon and is reported by `LogFlushed`.
 4. `Halt` ends the process; nothing is sent after it.
+5. `StoreSnapshotPiece` and `VerifySnapshot` may be done in the background, one after the
+   other; their outcome comes back as an event. `InstallSnapshot` is a barrier, and all of it
+   happens or nothing, over any crash.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from raftnode.core.messages import FetchResponse, Request, Response
+from raftnode.core.log_head import LogHead
+from raftnode.core.messages import (
+    ErrorCode,
+    FetchResponse,
+    FetchSnapshotResponse,
+    Request,
+    Response,
+)
 from raftnode.core.records import Batch
 from raftnode.core.state import Latch, QuorumState
-from raftnode.core.types import Epoch, Offset, ReplicaKey, VoterRecordId, VoterSet
+from raftnode.core.types import Epoch, LogPosition, Offset, ReplicaKey, VoterRecordId, VoterSet
 
 
 class Refusal(enum.Enum):
@@ -106,6 +116,72 @@ class ServeFetch:
     response: FetchResponse
     start_offset: Offset
     max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSnapshot:
+    """Answer a FetchSnapshot with bytes of the file, added to `response` by `with_piece`."""
+
+    request_id: int
+    response: FetchSnapshotResponse
+    max_bytes: int
+
+    def with_piece(self, size: int | None, data: bytes) -> FetchSnapshotResponse:
+        """The answer.
+
+        Args:
+            size: of the whole file, bytes; None: there is no such whole snapshot here.
+            data: what stands at the position.
+        """
+        if size is None:
+            return replace(self.response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        if not 0 <= self.response.position < size:
+            return replace(self.response, error=ErrorCode.POSITION_OUT_OF_RANGE, size=size)
+        return replace(self.response, size=size, data=data)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSnapshotPiece:
+    """Write bytes of a snapshot that is being fetched; SnapshotPieceStored or SnapshotRefused.
+
+    Position 0 drops whatever was fetched before. `size` is what the whole will be.
+    """
+
+    snapshot: LogPosition
+    position: int
+    size: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySnapshot:
+    """All bytes are there: read them and make the state of them.
+
+    Answered by SnapshotVerified or SnapshotRefused.
+    """
+
+    snapshot: LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class InstallSnapshot:
+    """Replace log and state by the snapshot that was verified last. A barrier, and atomic."""
+
+    head: LogHead
+
+
+@dataclass(frozen=True, slots=True)
+class DropSnapshot:
+    """What was fetched of that snapshot is not wanted any more."""
+
+    snapshot: LogPosition
+
+
+@dataclass(frozen=True, slots=True)
+class TrimLog:
+    """Whole snapshots cover what is below `start`, and nobody is served from there any more."""
+
+    start: Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +280,12 @@ Effect = (
     | SendRequest
     | SendResponse
     | ServeFetch
+    | ServeSnapshot
+    | StoreSnapshotPiece
+    | VerifySnapshot
+    | InstallSnapshot
+    | DropSnapshot
+    | TrimLog
     | HighWatermarkAdvanced
     | AppendAccepted
     | Refused

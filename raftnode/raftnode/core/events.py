@@ -5,9 +5,18 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
+from raftnode.core.log_head import LogHead
 from raftnode.core.messages import Request, Response
 from raftnode.core.state import Latch
-from raftnode.core.types import Endpoint, NodeId, Offset, ReplicaKey, Voter, VoterRecordId
+from raftnode.core.types import (
+    Endpoint,
+    LogPosition,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    Voter,
+    VoterRecordId,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,40 @@ class LogFlushed:
 
     end_offset: Offset
     truncations: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """A snapshot was made here, whole and durable.
+
+    The log may be trimmed up to `trim_to`, which snapshots cover; its start: not at all.
+    """
+
+    snapshot: LogPosition
+    trim_to: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPieceStored:
+    """The storage has the first `end` bytes of a snapshot that is being fetched."""
+
+    snapshot: LogPosition
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotVerified:
+    """The snapshot that was fetched is whole; this is what it says of the quorum."""
+
+    head: LogHead
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRefused:
+    """What was fetched cannot be used: damaged, or there is no room for it."""
+
+    snapshot: LogPosition
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +224,10 @@ Event = (
     | ResponseReceived
     | RequestFailed
     | LogFlushed
+    | SnapshotTaken
+    | SnapshotPieceStored
+    | SnapshotVerified
+    | SnapshotRefused
     | AppendRequested
     | AddVoterRequested
     | RemoveVoterRequested

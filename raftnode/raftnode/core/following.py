@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from raftnode.core import installing
 from raftnode.core.effects import HaltReason
+from raftnode.core.events import SnapshotPieceStored, SnapshotRefused
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -11,11 +13,15 @@ from raftnode.core.messages import (
     ErrorCode,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
 )
 from raftnode.core.records import RAFT_VERSION, Batch
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Blank, Fetching, Follower, Prospective, Resigned, Unattached
 from raftnode.core.types import Epoch, ReplicaKey
+
+_NOT_TO_BE_HAD = frozenset({ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE})
 
 # -- fetching (P20, P22, P23) --------------------------------------------------------
 
@@ -46,8 +52,14 @@ def fetch_if_due(replica: Replica) -> None:
     if fetching.in_flight is not None or replica.log.durable_end < replica.log.end:
         return
     target = _fetch_target(replica)
+    request = installing.next_piece(replica, target) or _next_fetch(replica, target)
+    fetching.in_flight, fetching.sent_at_ms = request, replica.now_ms
+    replica.send(target, request)
+
+
+def _next_fetch(replica: Replica, target: ReplicaKey | None) -> FetchRequest:
     replica.fetch_sequence += 1
-    request = FetchRequest(
+    return FetchRequest(
         epoch=replica.epoch,
         replica=replica.key,
         fetch_offset=replica.log.end,
@@ -63,8 +75,6 @@ def fetch_if_due(replica: Replica) -> None:
         endpoint=replica.endpoint,
         raft_version_max=RAFT_VERSION,
     )
-    fetching.in_flight, fetching.sent_at_ms = request, replica.now_ms
-    replica.send(target, request)
 
 
 def _fetch_target(replica: Replica) -> ReplicaKey | None:
@@ -100,7 +110,7 @@ def give_up_late_fetch(replica: Replica) -> None:
             handle_fetch_failure(replica, fetching.in_flight)
 
 
-def handle_fetch_failure(replica: Replica, request: FetchRequest) -> None:
+def handle_fetch_failure(replica: Replica, request: FetchRequest | FetchSnapshotRequest) -> None:
     """No answer: try again, a little later each time."""
     fetching = fetching_of(replica)
     if fetching is None or fetching.in_flight != request:
@@ -139,11 +149,7 @@ def handle_fetch_response(
         return
     fetching.in_flight = None
     if response.error == ErrorCode.FENCED_REPLICA:
-        replica.halt(
-            HaltReason.FENCED_STORAGE,
-            f"the leader {source} saw this replica acknowledge more than it has now: its storage "
-            "went back in time, so its votes and acknowledgements cannot be relied on; replace it",
-        )
+        _halt_fenced(replica, source)
         return
     if response.epoch < replica.epoch:
         _try_later(replica, fetching)
@@ -155,6 +161,60 @@ def handle_fetch_response(
         _try_later(replica, fetching)
 
 
+def _halt_fenced(replica: Replica, source: ReplicaKey) -> None:
+    replica.halt(
+        HaltReason.FENCED_STORAGE,
+        f"the leader {source} saw this replica acknowledge more than it has now: its storage "
+        "went back in time, so its votes and acknowledgements cannot be relied on; replace it",
+    )
+
+
+def handle_fetch_snapshot_response(
+    replica: Replica,
+    source: ReplicaKey,
+    request: FetchSnapshotRequest,
+    response: FetchSnapshotResponse,
+) -> None:
+    """Take a piece of a snapshot, or learn that it is not to be had there (P25)."""
+    fetching = fetching_of(replica)
+    if fetching is None or fetching.in_flight != request:
+        return
+    fetching.in_flight = None
+    if response.error == ErrorCode.FENCED_REPLICA:
+        _halt_fenced(replica, source)
+    elif response.epoch < replica.epoch:
+        _try_later(replica, fetching)
+    elif response.error in _NOT_TO_BE_HAD and response.leader == source:
+        # The next Fetch tells which one there is; it may be the same, so there is no haste.
+        installing.give_up(replica)
+        fetching.next_at_ms = replica.now_ms + replica.config.retry_backoff_max_ms // 4
+    elif response.error != ErrorCode.NONE:
+        _learn_leader(replica, fetching, source, response)
+    elif response.leader == source:
+        role = _hear(replica, response)
+        if role is not None and not installing.take_piece(
+            replica, role.fetching, request, response
+        ):
+            replica.fact("piece_does_not_fit", position=request.position)
+            _try_later(replica, role.fetching)
+    else:
+        _try_later(replica, fetching)
+
+
+def handle_piece_stored(replica: Replica, event: SnapshotPieceStored) -> None:
+    """The storage has a piece: ask for the next at once."""
+    fetching = fetching_of(replica)
+    if installing.piece_stored(replica, event) and fetching is not None:
+        fetching.next_at_ms = replica.now_ms
+
+
+def handle_snapshot_refused(replica: Replica, event: SnapshotRefused) -> None:
+    """The storage cannot use what was fetched: begin again, later each time."""
+    fetching = fetching_of(replica)
+    if installing.refused(replica, event) and fetching is not None:
+        fetching.next_at_ms = replica.now_ms + replica.config.retry_backoff_max_ms
+
+
 def _try_later(replica: Replica, fetching: Fetching) -> None:
     fetching.failures += 1
     fetching.next_at_ms = replica.now_ms + replica.config.retry_backoff_ms * min(
@@ -164,7 +224,10 @@ def _try_later(replica: Replica, fetching: Fetching) -> None:
 
 
 def _learn_leader(
-    replica: Replica, fetching: Fetching, source: ReplicaKey, response: FetchResponse
+    replica: Replica,
+    fetching: Fetching,
+    source: ReplicaKey,
+    response: FetchResponse | FetchSnapshotResponse,
 ) -> None:
     leader = response.leader
     if leader is not None and (response.epoch > replica.epoch or replica.leader != leader):
@@ -191,8 +254,8 @@ def _learn_leader(
             current.next_at_ms = replica.now_ms
 
 
-def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> None:
-    """A good Fetch: proof that the leader leads, and perhaps records."""
+def _hear(replica: Replica, response: FetchResponse | FetchSnapshotResponse) -> Follower | None:
+    """A good answer: proof that the leader leads. None: this replica can follow nobody."""
     leader = response.leader
     assert leader is not None  # noqa: S101
     role = replica.role
@@ -200,20 +263,33 @@ def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> N
         replica.become_follower(response.epoch, leader, response.leader_endpoint, heard=True)
         role = replica.role
         if not isinstance(role, Follower):
-            return
-    if response.error == ErrorCode.NOT_FOLLOWER:
-        # Whoever has less than that is refused by the voters of the new set (P8), so it can do
-        # nothing by standing; S7 is about removals that are not committed.
-        replica.removed_below = max(replica.removed_below, response.high_watermark)
-        replica.fact("told_of_removal", below=response.high_watermark)
+            return None
     role.heard_at_ms = replica.now_ms
     role.election_at_ms = replica.election_deadline()
     role.leader_endpoint = response.leader_endpoint or role.leader_endpoint
     role.round_token = max(role.round_token, response.round_token)
     role.fetching.failures = 0
     role.fetching.next_at_ms = replica.now_ms
+    return role
+
+
+def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> None:
+    """A good Fetch, and perhaps records in it, or where they are to be had."""
+    role = _hear(replica, response)
+    if role is None:
+        return
+    if response.error == ErrorCode.NOT_FOLLOWER:
+        # Whoever has less than that is refused by the voters of the new set (P8), so it can do
+        # nothing by standing; S7 is about removals that are not committed.
+        replica.removed_below = max(replica.removed_below, response.high_watermark)
+        replica.fact("told_of_removal", below=response.high_watermark)
     if request.fetch_offset != replica.log.end:
         return  # the log has moved since it was asked for
+    if response.snapshot is not None:
+        if not installing.offered(replica, role.fetching, response.snapshot):
+            _try_later(replica, role.fetching)
+        return
+    installing.give_up(replica)  # this leader has the records
     if response.diverging is not None:
         replica.truncate(replica.log.truncation_point(response.diverging))
         return
@@ -244,7 +320,9 @@ def _fitting(replica: Replica, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
 # -- answering ---------------------------------------------------------------------------
 
 
-def refuse_fetch(replica: Replica, request_id: int, request: FetchRequest) -> None:
+def refuse_fetch(
+    replica: Replica, request_id: int, request: FetchRequest | FetchSnapshotRequest
+) -> None:
     """Answer a Fetch that came to a replica that does not lead: name the leader (P23)."""
     epoch, role = replica.epoch, replica.role
     if request.epoch > epoch:
@@ -254,6 +332,12 @@ def refuse_fetch(replica: Replica, request_id: int, request: FetchRequest) -> No
     else:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     endpoint = role.leader_endpoint if isinstance(role, Follower) else None
+    if isinstance(request, FetchSnapshotRequest):
+        refused = FetchSnapshotResponse(
+            error, epoch, replica.leader, request.snapshot, request.position, endpoint
+        )
+        replica.respond(request_id, refused)
+        return
     replica.respond(request_id, FetchResponse(error, epoch, replica.leader, endpoint))
 
 

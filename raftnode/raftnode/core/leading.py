@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from raftnode.core import installing
 from raftnode.core.effects import AppendAccepted, Confirmed, Refusal, ServeFetch
 from raftnode.core.events import AppendRequested, ConfirmRequested
 from raftnode.core.messages import (
@@ -26,7 +27,7 @@ from raftnode.core.records import (
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Confirmation, Leader, ParkedFetch
 from raftnode.core.state import QuorumState
-from raftnode.core.types import LogPosition, Offset, ReplicaKey
+from raftnode.core.types import Epoch, LogPosition, Offset, ReplicaKey
 
 
 def become_leader(replica: Replica, granted: frozenset[ReplicaKey]) -> None:
@@ -41,6 +42,7 @@ def become_leader(replica: Replica, granted: frozenset[ReplicaKey]) -> None:
     if replica.disk_low:
         role.hand_over_at_ms = replica.now_ms + replica.config.hand_over_again_ms
     replica.become(role)
+    installing.give_up(replica)
     log = replica.log
     records: list[ControlRecord] = [
         LeaderChange(replica.key, tuple(log.voters), tuple(sorted(granted)))
@@ -101,21 +103,14 @@ def handle_fetch(
     replica: Replica, role: Leader, request_id: int, source: ReplicaKey, request: FetchRequest
 ) -> None:
     """Note what the fetcher has, then answer, now or when there is something to say."""
-    if request.epoch != replica.epoch:
-        lower = request.epoch < replica.epoch
-        code = ErrorCode.FENCED_LEADER_EPOCH if lower else ErrorCode.UNKNOWN_LEADER_EPOCH
+    if (code := judge_epoch(replica, request.epoch)) != ErrorCode.NONE:
         replica.respond(request_id, _response(replica, role, code))
-        if not lower and source in replica.log.voters:
-            # It has persisted that epoch in an election that failed, and can never again
-            # follow a lower one. Only a voter may cause this (S9).
-            replica.become_unattached(
-                request.epoch, election_at_ms=replica.first_election_deadline()
-            )
+        follow_voters_epoch(replica, source, request.epoch)
         return
     if request.replica != source or source == replica.key:
         replica.respond(request_id, _response(replica, role, ErrorCode.INVALID_REQUEST))
         return
-    progress = _progress_of(replica, role, source)
+    progress = progress_of(replica, role, source)
     if request.incarnation <= progress.incarnation and request.sequence <= progress.sequence:
         # Overtaken by a later one, or a duplicate: it says nothing about what the replica
         # has now. No good answer either: the logs are not compared, so a high watermark
@@ -131,9 +126,13 @@ def handle_fetch(
     progress.endpoint = request.endpoint or progress.endpoint
     progress.raft_version_max = request.raft_version_max
     progress.round_token = max(progress.round_token, request.round_token)
-    diverging = replica.log.diverges_at(
-        LogPosition(request.last_fetched_epoch, request.fetch_offset)
-    )
+    position = LogPosition(request.last_fetched_epoch, request.fetch_offset)
+    if replica.log.needs_snapshot(position):
+        snapshot = replica.log.snapshot
+        replica.respond(request_id, _response(replica, role, ErrorCode.NONE, snapshot=snapshot))
+        after_progress(replica, role)
+        return
+    diverging = replica.log.diverges_at(position)
     if diverging is not None:
         replica.respond(request_id, _response(replica, role, ErrorCode.NONE, diverging=diverging))
         after_progress(replica, role)
@@ -146,7 +145,26 @@ def handle_fetch(
     answer_parked(replica, role)
 
 
-def _progress_of(replica: Replica, role: Leader, source: ReplicaKey) -> Progress:
+def judge_epoch(replica: Replica, epoch: Epoch) -> ErrorCode:
+    """What is wrong with the epoch of a fetcher's request (P2)."""
+    if epoch == replica.epoch:
+        return ErrorCode.NONE
+    lower = epoch < replica.epoch
+    return ErrorCode.FENCED_LEADER_EPOCH if lower else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def follow_voters_epoch(replica: Replica, source: ReplicaKey, epoch: Epoch) -> None:
+    """Go over to the higher epoch of a voter.
+
+    It has persisted that epoch in an election that failed, and can never again follow a lower
+    one. Only a voter may cause this (S9).
+    """
+    if epoch > replica.epoch and source in replica.log.voters:
+        replica.become_unattached(epoch, election_at_ms=replica.first_election_deadline())
+
+
+def progress_of(replica: Replica, role: Leader, source: ReplicaKey) -> Progress:
+    """What is known of a replica that fetches, known or new."""
     if source not in role.progress:
         _forget_silent_observers(replica, role)
         role.progress[source] = Progress()
@@ -222,7 +240,12 @@ def _membership(replica: Replica, key: ReplicaKey, request: FetchRequest) -> Err
 
 
 def _response(
-    replica: Replica, role: Leader, error: ErrorCode, *, diverging: LogPosition | None = None
+    replica: Replica,
+    role: Leader,
+    error: ErrorCode,
+    *,
+    diverging: LogPosition | None = None,
+    snapshot: LogPosition | None = None,
 ) -> FetchResponse:
     return FetchResponse(
         error,
@@ -232,6 +255,7 @@ def _response(
         high_watermark=replica.high_watermark,
         log_start_offset=replica.log.start,
         diverging=diverging,
+        snapshot=snapshot,
         round_token=role.round_token,
     )
 

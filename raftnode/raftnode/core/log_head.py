@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from raftnode.core.types import LogPosition, VoterRecordId, VoterSet
+from raftnode.core.types import BASE_VOTER_RECORD, LogPosition, VoterRecordId, VoterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class LogHead:
         raft_version: 0 before any record of it.
         formation_completed: whether client writes may follow (P52).
         target_voters: of a reassignment that is not finished; empty: there is none (S15).
+        target_record: the record that said so last; the base's: there never was any.
     """
 
     position: LogPosition
@@ -27,3 +28,4 @@ class LogHead:
     raft_version: int
     formation_completed: bool
     target_voters: VoterSet = field(default_factory=VoterSet)
+    target_record: VoterRecordId = BASE_VOTER_RECORD

@@ -308,10 +308,9 @@ class LogIndex:
         assert self.start <= start <= self.snapshot.end_offset, start  # noqa: S101
         self.start = start
         del self.epochs[: max(bisect.bisect_left(self.epochs, start, key=_start) - 1, 0)]
-        passed = bisect.bisect_left(self.history, start, key=lambda at: at.record.offset)
-        del self.history[: max(passed - 1, 0)]
-        passed = bisect.bisect_left(self.targets, start, key=lambda at: at.record.offset)
-        del self.targets[: max(passed - 1, 0)]
+        for sets in (self.history, self.targets):
+            passed = bisect.bisect_left(sets, start, key=lambda at: at.record.offset)
+            del sets[: max(passed - 1, 0)]
         del self.raft_versions[: max(bisect.bisect_left(self.raft_versions, (start,)) - 1, 0)]
 
     def install(self, head: LogHead) -> None:
@@ -322,13 +321,33 @@ class LogIndex:
         self.epochs = [(head.position.epoch, Offset(self.end - 1))]
         self._begin_with(head)
 
+    def head_at(self, end: Offset) -> LogHead:
+        """What the log below `end` says of the quorum; all of that must be committed."""
+        voters = self.committed_voters(end)
+        versions = [version for offset, version in self.raft_versions if offset < end]
+        return LogHead(
+            LogPosition(self.epoch_at(Offset(end - 1)), end),
+            voters.voters,
+            voters.record,
+            max(versions, default=0),
+            NO_OFFSET < self.formation_completed_at < end,
+            self.target_at(end),
+            max(
+                (at.record for at in self.targets if at.record.offset < end),
+                default=BASE_VOTER_RECORD,
+            ),
+        )
+
     def _begin_with(self, head: LogHead) -> None:
         last = Offset(head.position.end_offset - 1)
         self.history = [VoterSetAt(head.voter_record, head.voters)]
         self.raft_versions = [(last, head.raft_version)] if head.raft_version else []
         self.formation_completed_at = last if head.formation_completed else NO_OFFSET
-        record = VoterRecordId(last, head.position.epoch)
-        self.targets = [VoterSetAt(record, head.target_voters)] if head.target_voters else []
+        target = head.target_record
+        if target == BASE_VOTER_RECORD and head.target_voters:
+            target = VoterRecordId(last, head.position.epoch)  # an earlier program's snapshot
+        told = target != BASE_VOTER_RECORD
+        self.targets = [VoterSetAt(target, head.target_voters)] if told else []
 
     def set_base(self, voters: VoterSet, raft_version: int = RAFT_VERSION) -> None:
         """Put the latched voters under an empty log."""

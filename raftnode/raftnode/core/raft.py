@@ -12,7 +12,16 @@ from __future__ import annotations
 import random
 from typing import assert_never
 
-from raftnode.core import changing, election, following, leading, reassigning, versioning
+from raftnode.core import (
+    changing,
+    election,
+    following,
+    installing,
+    leading,
+    offering,
+    reassigning,
+    versioning,
+)
 from raftnode.core.config import CoreConfig
 from raftnode.core.describe import QuorumDescription, describe
 from raftnode.core.effects import (
@@ -39,6 +48,10 @@ from raftnode.core.events import (
     ResignRequested,
     ResponseReceived,
     ShutdownRequested,
+    SnapshotPieceStored,
+    SnapshotRefused,
+    SnapshotTaken,
+    SnapshotVerified,
     TimePassed,
     UpgradeRequested,
 )
@@ -50,13 +63,15 @@ from raftnode.core.messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     VoteRequest,
     VoteResponse,
 )
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Blank, Follower, Leader, Resigned, Unattached
 from raftnode.core.state import QuorumState
-from raftnode.core.types import Endpoint, Epoch, ReplicaKey
+from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, ReplicaKey
 
 EPOCH_JUMP_MAX = 1 << 24
 """An epoch further ahead than this is no epoch but damage: at one election a second it
@@ -91,6 +106,8 @@ class RaftCore:
         fetch_sequence: int = 0,
         endpoint: Endpoint | None = None,
     ) -> None:
+        # Whatever a snapshot covers was committed when it was made.
+        covered = log.snapshot.end_offset if log.snapshot else FIRST_OFFSET
         self.replica = Replica(
             key,
             config or CoreConfig(),
@@ -101,6 +118,8 @@ class RaftCore:
             incarnation=incarnation,
             fetch_sequence=fetch_sequence,
             endpoint=endpoint,
+            high_watermark=covered,
+            applicable=covered,
             now_ms=now_ms,
         )
         if cluster_id is not None:
@@ -181,6 +200,14 @@ class RaftCore:
                 if event.truncations == replica.log.truncations:
                     replica.log.durable_end = max(replica.log.durable_end, event.end_offset)
                     replica.raise_high_watermark(replica.high_watermark)
+            case SnapshotTaken():
+                installing.taken(replica, event)
+            case SnapshotPieceStored():
+                following.handle_piece_stored(replica, event)
+            case SnapshotVerified():
+                installing.verified(replica, event)
+            case SnapshotRefused():
+                following.handle_snapshot_refused(replica, event)
             case AppendRequested():
                 leading.handle_append(replica, event)
             case AddVoterRequested():
@@ -228,6 +255,12 @@ class RaftCore:
                     leading.handle_fetch(replica, replica.role, request_id, source, request)
                 else:
                     following.refuse_fetch(replica, request_id, request)
+            case FetchSnapshotRequest() as request:
+                role = replica.role
+                if isinstance(role, Leader):
+                    offering.handle_fetch_snapshot(replica, role, request_id, source, request)
+                else:
+                    following.refuse_fetch(replica, request_id, request)
 
     def _is_absurd(self, epoch: Epoch, source: ReplicaKey) -> bool:
         if epoch <= self.replica.epoch + EPOCH_JUMP_MAX:
@@ -247,6 +280,8 @@ class RaftCore:
                 leading.handle_begin_response(replica, source, response)
             case FetchRequest() as request, FetchResponse() as response:
                 following.handle_fetch_response(replica, source, request, response)
+            case FetchSnapshotRequest() as request, FetchSnapshotResponse() as response:
+                following.handle_fetch_snapshot_response(replica, source, request, response)
             case EndQuorumEpochRequest(), EndQuorumEpochResponse() as response:
                 # P19: a higher epoch in the answer is followed, unless shutting down.
                 if response.epoch > replica.epoch and not replica.stopping:
@@ -256,7 +291,7 @@ class RaftCore:
 
     def _failure(self, event: RequestFailed) -> None:
         match event.request:
-            case FetchRequest() as request:
+            case FetchRequest() | FetchSnapshotRequest() as request:
                 following.handle_fetch_failure(self.replica, request)
             case BeginQuorumEpochRequest() as request:
                 if event.target is not None and request.epoch == self.replica.epoch:

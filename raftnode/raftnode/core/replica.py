@@ -11,6 +11,7 @@ import random
 from dataclasses import dataclass, field
 
 from raftnode.core.config import CoreConfig
+from raftnode.core.download import Download
 from raftnode.core.effects import (
     AppendBatches,
     Effect,
@@ -55,6 +56,8 @@ class Replica:
     role: Role = field(default_factory=Blank)
     high_watermark: Offset = FIRST_OFFSET
     applicable: Offset = FIRST_OFFSET
+    download: Download | None = None
+    """The snapshot that it is fetching; kept over a change of leader."""
     disk_low: bool = False
     disk_full: bool = False
     stopping: bool = False

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from raftnode.core.messages import FetchRequest
+from raftnode.core.messages import FetchRequest, FetchSnapshotRequest
 from raftnode.core.progress import Progress
 from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
 from raftnode.core.voter_change import PendingChange, PendingTarget, PendingUpgrade
@@ -27,7 +27,7 @@ class Blank:
 class Fetching:
     """The one Fetch that is on its way, or when to send the next."""
 
-    in_flight: FetchRequest | None = None
+    in_flight: FetchRequest | FetchSnapshotRequest | None = None
     sent_at_ms: int = 0
     next_at_ms: int = 0
     failures: int = 0

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
 from itertools import islice
 
 from raftnode.api.errors import refusal
 from raftnode.api.service import CommittedRecord, CommittedRecords
 from raftnode.core.types import FIRST_OFFSET, Offset
+from raftnode.errors import RequestError
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.batch import iter_records
-from raftnode.storage.log import Log
+from raftnode.storage.log import Log, OffsetOutsideError
 
 _CHUNK_BYTES = 256 * 1024
 """Read in one go."""
@@ -21,6 +23,15 @@ _TURN_RECORDS = 256
 
 READ_RECORDS_MAX = 2048
 """In one answer, however small they are: each costs the loop some ten microseconds."""
+
+
+def _trimmed(offset: Offset, start: Offset) -> RequestError:
+    return refusal(
+        "OFFSET_OUT_OF_RANGE",
+        f"offset {offset} is below the log start {start}: those records were trimmed behind a "
+        f"snapshot. Read on from offset {start}; what the records below it made of the keys is "
+        "in the key-value store (GET /v1/kv)",
+    )
 
 
 class Applier:
@@ -34,6 +45,7 @@ class Applier:
         self.last_timestamp_ms = -1
         """Of the last record applied; -1: none by this process."""
         self._in_batch = False
+        self._applying = asyncio.Lock()
         self.high_watermark = FIRST_OFFSET
         self.applicable = FIRST_OFFSET
         self._waiters: set[asyncio.Future[None]] = set()
@@ -63,21 +75,38 @@ class Applier:
         while True:
             while self.kv.next_offset >= self.applicable:
                 await self._wait()
-            start = self.kv.next_offset
-            data = self._log.read(start, _CHUNK_BYTES, self.applicable)
-            self._in_batch = True
-            for number, record in enumerate(iter_records(data), start=1):
-                if record.is_control:
-                    self.kv.skip(record.offset, record.offset)
-                else:
-                    self.kv.apply(record.offset, record.key, record.value, epoch=record.epoch)
-                self.last_timestamp_ms = record.timestamp_ms
-                if number % _TURN_RECORDS == 0:
-                    await asyncio.sleep(0)
-            self._in_batch = False
-            self.applied_bytes += len(data)
+            async with self._applying:
+                await self._apply_some()
             self._wake()
             await asyncio.sleep(0)
+
+    async def _apply_some(self) -> None:
+        start = self.kv.next_offset
+        if start >= self.applicable:
+            return  # another state was put in place while this waited
+        data = self._log.read(start, _CHUNK_BYTES, self.applicable)
+        self._in_batch = True
+        for number, record in enumerate(iter_records(data), start=1):
+            if record.is_control:
+                self.kv.skip(record.offset, record.offset)
+            else:
+                self.kv.apply(record.offset, record.key, record.value, epoch=record.epoch)
+            self.last_timestamp_ms = record.timestamp_ms
+            if number % _TURN_RECORDS == 0:
+                await asyncio.sleep(0)
+        self._in_batch = False
+        self.applied_bytes += len(data)
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncGenerator[None]:
+        """Nothing is applied, and nothing read for it, until the end of the block."""
+        async with self._applying:
+            yield
+
+    def replace(self, kv: KeyValueStore) -> None:
+        """Go on from another state; only while `paused`."""
+        self.kv = kv
+        self._wake()
 
     async def between_batches(self) -> None:
         """Return where the store stands between two batches, which lasts until the next await."""
@@ -100,18 +129,20 @@ class Applier:
         Raises:
             RequestError: OFFSET_OUT_OF_RANGE below the log start.
         """
-        start = self._log.start_offset
-        if offset < start:
-            raise refusal("OFFSET_OUT_OF_RANGE", f"offset {offset} is below the log start {start}")
+        if offset < self._log.start_offset:
+            raise _trimmed(offset, self._log.start_offset)
         try:
             async with asyncio.timeout(max_wait_ms / 1000):
                 while self.applicable <= offset:
                     await self._wait()
         except TimeoutError:
             pass
-        records = tuple(islice(self._records(offset, max_bytes), READ_RECORDS_MAX))
+        try:
+            records = tuple(islice(self._records(offset, max_bytes), READ_RECORDS_MAX))
+        except OffsetOutsideError as error:  # trimmed while it waited
+            raise _trimmed(offset, error.start_offset) from None
         following = Offset(records[-1].offset + 1) if records else offset
-        return CommittedRecords(records, following, self.high_watermark, start)
+        return CommittedRecords(records, following, self.high_watermark, self._log.start_offset)
 
     def _records(self, offset: Offset, max_bytes: int) -> Iterator[CommittedRecord]:
         if offset >= self.applicable:

@@ -49,6 +49,7 @@ from raftnode.runtime.snapshotting import (
     restore_state,
 )
 from raftnode.runtime.tasks import Tasks
+from raftnode.runtime.transfer import SnapshotTransfer
 from raftnode.runtime.watch import watch_storage
 from raftnode.storage.batch import decode_batches
 from raftnode.storage.directory import DataDirectory
@@ -130,7 +131,9 @@ async def running_node(
     registry = CollectorRegistry()
     metrics = NodeMetrics(registry)
     ProcessCollector(registry=registry)
-    core = recover(settings, directory, log)
+    snapshots = await asyncio.to_thread(directory.open_snapshots, settings.snapshots_retained)
+    state, loaded = await asyncio.to_thread(restore_state, snapshots, log)
+    core = recover(settings, directory, log, loaded)
     LeaderCollector(lambda: view_of(core.replica), registry)
     metrics.disk_reserve_bytes.set(settings.disk_reserve_bytes)
     addresses = AddressBook(settings.bootstrap_servers)
@@ -172,9 +175,8 @@ async def running_node(
         is_flushing=lambda: flusher.in_flight,
         on_commit=metrics.commit_latency_seconds.observe,
     )
-    snapshots = await asyncio.to_thread(directory.open_snapshots, settings.snapshots_retained)
-    state, loaded = await asyncio.to_thread(restore_state, snapshots, log)
     applier = Applier(log, state)
+    applier.committed(core.replica.high_watermark, core.replica.applicable)
     snapshotter = Snapshotter(
         snapshots,
         applier,
@@ -183,10 +185,13 @@ async def running_node(
             settings.max_record_bytes_between_snapshots,
             settings.max_snapshot_interval_ms,
             settings.disk_reserve_bytes,
+            settings.log_retention_bytes,
         ),
         metrics,
+        log=log,
         last=loaded,
         free_bytes=lambda: free_bytes_of(settings.log_dir),
+        on_taken=driver.post,
     )
     disk = DiskState()
     scrubber = Scrubber(
@@ -220,6 +225,19 @@ async def running_node(
         backlog=lambda: driver.backlog,
         on_epoch=gatekeeper.note_epoch,
         metrics=metrics,
+    )
+    transfer = SnapshotTransfer(
+        snapshots,
+        log,
+        applier,
+        post=driver.post,
+        respond=peering.respond,
+        on_error=fail,
+        on_installed=snapshotter.installed,
+        on_piece=metrics.snapshot_piece,
+        room_for=lambda size: (
+            free_bytes_of(settings.log_dir) >= size + 2 * settings.disk_reserve_bytes
+        ),
     )
     service = Service(
         core,
@@ -287,7 +305,7 @@ async def running_node(
     api_listener = ApiServer(
         app, shutdown_grace_ms=500, connections_max=descriptors_for_clients(raise_file_limit())
     )
-    parts = Parts(core, directory, log, flusher, appends, inquiries, applier, peering)
+    parts = Parts(core, directory, log, flusher, appends, inquiries, applier, peering, transfer)
     running = Running(core, parts, driver, service)
 
     try:
@@ -333,6 +351,7 @@ async def running_node(
         await peer_listener.stop()
         await asyncio.to_thread(snapshotter.close)
         await asyncio.to_thread(scrubber.close)
+        await asyncio.to_thread(transfer.close)
         await asyncio.to_thread(flusher.stop)
         await asyncio.to_thread(gatekeeper.close)
         driver.close()

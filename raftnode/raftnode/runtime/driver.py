@@ -20,11 +20,13 @@ from raftnode.core.effects import (
     AppendBatches,
     Confirmed,
     Done,
+    DropSnapshot,
     Effect,
     Fact,
     Halt,
     HaltReason,
     HighWatermarkAdvanced,
+    InstallSnapshot,
     LeadershipLost,
     PersistClusterId,
     PersistLatch,
@@ -33,7 +35,11 @@ from raftnode.core.effects import (
     SendRequest,
     SendResponse,
     ServeFetch,
+    ServeSnapshot,
+    StoreSnapshotPiece,
+    TrimLog,
     TruncateLog,
+    VerifySnapshot,
     VoterChangeCompleted,
 )
 from raftnode.core.events import Event, LogFlushed, TimePassed
@@ -47,6 +53,7 @@ from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
 from raftnode.runtime.flusher import Flusher
 from raftnode.runtime.inquiries import Inquiries
+from raftnode.runtime.transfer import SnapshotTransfer
 from raftnode.storage.batch import read_header, stamp
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.log import Log
@@ -81,6 +88,7 @@ class Parts:
     inquiries: Inquiries
     applier: Applier
     post: Post
+    transfer: SnapshotTransfer
 
 
 class Driver:
@@ -184,6 +192,18 @@ class Driver:
                 parts.post.respond(request_id, response)
             case ServeFetch():
                 parts.post.respond(effect.request_id, _filled(parts.log, effect))
+            case ServeSnapshot():
+                parts.transfer.serve(effect)
+            case StoreSnapshotPiece():
+                parts.transfer.store(effect)
+            case VerifySnapshot(snapshot):
+                parts.transfer.verify(snapshot)
+            case InstallSnapshot(head):
+                await parts.transfer.install(head)
+            case DropSnapshot(snapshot):
+                parts.transfer.drop(snapshot)
+            case TrimLog(start):
+                parts.transfer.trim(start)
             case HighWatermarkAdvanced(high_watermark, applicable):
                 parts.applier.committed(high_watermark, applicable)
                 parts.appends.committed(high_watermark)

@@ -7,7 +7,14 @@ from collections.abc import Callable
 
 from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import Event, RequestFailed, RequestReceived, ResponseReceived
-from raftnode.core.messages import FetchRequest, FetchResponse, Request, Response
+from raftnode.core.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Request,
+    Response,
+)
 from raftnode.core.types import Endpoint, Epoch, ReplicaKey
 from raftnode.transport import AddressBook, Failure, Identity, PeerPool
 from raftnode.transport.server import Respond
@@ -63,7 +70,7 @@ class Peering:
         """A peer asks."""
         if self._backlog() >= BACKLOG_MAX:
             return
-        if self._metrics is not None and isinstance(request, FetchRequest):
+        if self._metrics is not None and isinstance(request, FetchRequest | FetchSnapshotRequest):
             self._metrics.peer_fetched(source.node_id)
         self._on_epoch(source, request.epoch)
         request_id = self._next_id()
@@ -74,12 +81,12 @@ class Peering:
 
     def on_response(self, source: ReplicaKey, request: Request, response: Response) -> None:
         """A peer answered."""
-        if isinstance(response, FetchResponse):
-            if response.leader is not None:
-                self._addresses.learn_leader(response.leader, response.leader_endpoint)
-            if self._metrics is not None and response.batches:
-                records = sum(batch.end_offset - batch.base_offset for batch in response.batches)
-                self._metrics.fetched_records.inc(records)
+        fetched = isinstance(response, FetchResponse | FetchSnapshotResponse)
+        if fetched and response.leader is not None:
+            self._addresses.learn_leader(response.leader, response.leader_endpoint)
+        if isinstance(response, FetchResponse) and self._metrics is not None:
+            records = sum(batch.end_offset - batch.base_offset for batch in response.batches)
+            self._metrics.fetched_records.inc(records)
         self._on_epoch(source, response.epoch)
         self._post(ResponseReceived(source, request, response))
 

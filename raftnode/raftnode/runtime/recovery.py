@@ -12,10 +12,11 @@ from raftnode.core.log_index import LogIndex
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.types import VoterSet
-from raftnode.errors import ProtocolHaltError, StorageIdentityError
+from raftnode.errors import ProtocolHaltError, StorageCorruptError, StorageIdentityError
 from raftnode.runtime import clock
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.log import Log
+from raftnode.storage.snapshot import SnapshotFile
 
 if TYPE_CHECKING:
     from raftnode.settings import NodeSettings
@@ -23,20 +24,30 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("raftnode")
 
 
-def recover(settings: NodeSettings, directory: DataDirectory, log: Log) -> RaftCore:
-    """Make the core from what the disk holds.
+def recover(
+    settings: NodeSettings, directory: DataDirectory, log: Log, loaded: SnapshotFile | None
+) -> RaftCore:
+    """Make the core from what the disk holds; `loaded` is the snapshot that the state is from.
 
     Raises:
+        StorageCorruptError: the log was trimmed, and the snapshot does not say enough.
         StorageIdentityError: the vote's file is older than the log (S2).
         ProtocolHaltError: the log is at a later raft.version (S12).
     """
     latch = directory.latch
+    head = loaded.log_head if loaded else None
+    if log.start_offset and head is None:
+        raise StorageCorruptError(
+            f"the log begins at offset {log.start_offset}, and no snapshot says who voted before: "
+            "this replica must be replaced"
+        )
     index = LogIndex.restore(
         latch.voters if latch else VoterSet(),
         start=log.start_offset,
         end=log.end_offset,
         epochs=[(entry.epoch, entry.start_offset) for entry in log.epochs],
         control=log.recovered,
+        head=head,
         base_raft_version=latch.raft_version if latch else RAFT_VERSION,
     )
     state = directory.quorum_state

@@ -19,8 +19,9 @@ from pathlib import Path
 import structlog
 
 from raftnode.api.metrics import NodeMetrics
+from raftnode.core.events import SnapshotTaken
 from raftnode.core.log_index import LogIndex
-from raftnode.core.types import NO_OFFSET, Epoch, Offset
+from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError
 from raftnode.runtime.applier import Applier
 from raftnode.statemachine.kv import Entry, KeyValueStore
@@ -111,11 +112,13 @@ class SnapshotLimits:
         record_bytes: of the log applied since the last.
         interval_ms: since the last, if anything is new; 0: never for its age.
         reserve_bytes: what must stay free on the disk.
+        retention_bytes: of the log's end, kept though snapshots cover it; -1: all of it.
     """
 
     record_bytes: int
     interval_ms: int
     reserve_bytes: int
+    retention_bytes: int = -1
 
 
 class _GivenUpError(Exception):
@@ -131,9 +134,11 @@ class Snapshotter:
         index: the core's, for what the log says of the quorum.
         limits: when one is due.
         metrics: told of each.
+        log: which is trimmed behind them.
         last: the one that the start began with.
         free_bytes: how much room the disk has; it may block.
-        now_ms: Unix time in milliseconds, stamped on the file.
+        on_taken: told of each, and up to where the log may be trimmed behind it.
+        now_ms: Unix time in milliseconds.
     """
 
     def __init__(
@@ -144,16 +149,20 @@ class Snapshotter:
         limits: SnapshotLimits,
         metrics: NodeMetrics,
         *,
+        log: Log,
         last: SnapshotFile | None,
         free_bytes: Callable[[], int],
+        on_taken: Callable[[SnapshotTaken], None] = lambda _: None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._snapshots = snapshots
         self._applier = applier
         self._index = index
+        self._log = log
         self._limits = limits
         self._metrics = metrics
         self._free_bytes = free_bytes
+        self._on_taken = on_taken
         self._now_ms = now_ms
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self._stopping = threading.Event()
@@ -162,6 +171,7 @@ class Snapshotter:
         self._no_room = False
         self.last = last
         """The newest one."""
+        self._made_ms = last.made_ms if last else -1
         self._show()
 
     def is_due(self) -> bool:
@@ -220,10 +230,12 @@ class Snapshotter:
             raise
         # Cancelled, it stays frozen: the thread may still be reading.
         kv.release()
-        self.last, self._bytes_at, self._taken_at = made, bytes_at, time.monotonic()
+        self._newest(made, bytes_at)
         seconds = time.monotonic() - started
         self._metrics.snapshot_seconds.observe(seconds)
-        self._show()
+        trim_to = await loop.run_in_executor(self._thread, self._trim_to)
+        if made.log_head is not None:
+            self._on_taken(SnapshotTaken(snapshot_id.position, trim_to))
         _log.info(
             "snapshot_taken",
             snapshot=str(snapshot_id),
@@ -234,24 +246,42 @@ class Snapshotter:
         await _merged(kv)
         return made
 
+    def _newest(self, made: SnapshotFile, bytes_at: int) -> None:
+        self._bytes_at, self._taken_at = bytes_at, time.monotonic()
+        if self.last is None or made.snapshot_id > self.last.snapshot_id:
+            self.last, self._made_ms = made, self._now_ms()
+        self._show()
+
+    def installed(self, found: SnapshotFile) -> None:
+        """One came from the leader, and the state with it."""
+        self._newest(found, self._applier.applied_bytes)
+
+    def _trim_to(self) -> Offset:
+        retention = self._limits.retention_bytes
+        if retention < 0:
+            return Offset(0)
+        return self._log.trim_target(self._snapshots.covered(), retention)
+
     def _identified(self, end: Offset) -> tuple[SnapshotId, SnapshotHead]:
-        index = self._index
-        versions = [version for offset, version in index.raft_versions if offset < end]
+        found = self._index.head_at(end)
         head = SnapshotHead(
-            index.committed_voters(end).voters,
-            max(versions, default=0),
-            NO_OFFSET < index.formation_completed_at < end,
+            found.voters,
+            found.raft_version,
+            found.formation_completed,
             self._applier.last_timestamp_ms,
-            index.target_at(end),
+            found.target_voters,
+            voter_record=found.voter_record,
+            target_record=found.target_record,
         )
-        return SnapshotId(end, index.epoch_at(Offset(end - 1))), head
+        return SnapshotId.at(found.position), head
 
     def _write(
         self, snapshot_id: SnapshotId, head: SnapshotHead, entries: Iterator[tuple[bytes, Entry]]
     ) -> SnapshotFile:
         records = (StateRecord(key, one.value, one.offset, one.epoch) for key, one in entries)
+        # The same state makes the same bytes, whoever writes it and when.
         return self._snapshots.write(
-            snapshot_id, head, records, now_ms=self._now_ms(), pause=self._pause
+            snapshot_id, head, records, now_ms=head.last_timestamp_ms, pause=self._pause
         )
 
     def _pause(self) -> None:
@@ -263,7 +293,7 @@ class Snapshotter:
         if self.last is not None:
             self._metrics.snapshot_end_offset.set(self.last.snapshot_id.end_offset)
             self._metrics.snapshot_size_bytes.set(self.last.size)
-            self._metrics.snapshot_made_timestamp_seconds.set(self.last.made_ms / 1000)
+            self._metrics.snapshot_made_timestamp_seconds.set(max(self._made_ms, 0) / 1000)
 
     def close(self) -> None:
         """Give up a snapshot that is being written and wait for its thread; blocks."""

@@ -28,6 +28,7 @@ DOCUMENT_NAMES: dict[str, tuple[str, ...]] = {
     "segment_ms": ("metadata.log.segment.ms", "log.roll.ms"),
     "max_record_bytes_between_snapshots": ("metadata.log.max.record.bytes.between.snapshots",),
     "max_snapshot_interval_ms": ("metadata.log.max.snapshot.interval.ms",),
+    "log_retention_bytes": ("metadata.max.retention.bytes",),
 }
 """P57: our setting to what the documents and Kafka call it; the properties file takes both."""
 

@@ -8,7 +8,8 @@ write is several times slower than a dict's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -76,7 +77,7 @@ class FreezableMap(Generic[K, V]):
         """How many entries of the overlay are left to `merge`."""
         return 0 if self._frozen else len(self._overlay)
 
-    def freeze(self) -> Iterator[tuple[K, V]]:
+    def freeze(self) -> Mapping[K, V]:
         """The entries as they are now, for any thread to read until `release`.
 
         Raises:
@@ -85,7 +86,7 @@ class FreezableMap(Generic[K, V]):
         if self._frozen or self._overlay:
             raise RuntimeError("frozen or not merged yet")
         self._frozen = True
-        return iter(self._base.items())
+        return MappingProxyType(self._base)
 
     def release(self) -> None:
         """Nobody reads the frozen entries any more."""

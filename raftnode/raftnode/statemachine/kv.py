@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import heapq
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from raftnode.core.types import FIRST_OFFSET, Epoch, Offset
@@ -21,6 +23,8 @@ from raftnode.statemachine.errors import OffsetGapError
 from raftnode.statemachine.freezing import FreezableMap
 
 _ORIGIN = struct.Struct(">qi")
+_RUN_KEYS = 4096
+"""Sorted in one go: about a millisecond."""
 _DIGEST_BYTES = 16
 _DIGEST_MODULUS = 1 << (8 * _DIGEST_BYTES)
 
@@ -156,13 +160,16 @@ class KeyValueStore:
         return self._advance(base_offset, last_offset)
 
     def freeze(self) -> Iterator[tuple[bytes, Entry]]:
-        """The entries as of `next_offset`, for another thread to read until `release`.
+        """The entries as of `next_offset` by key, for another thread to read until `release`.
+
+        The order is that of the keys, so that equal stores give the same, whatever was written
+        before. It is made bit by bit while they are read.
 
         Raises:
             RuntimeError: they are frozen already, or `merge` has not caught up.
         """
         frozen = self._entries.freeze()
-        return ((key, _unpacked(packed)) for key, packed in frozen)
+        return ((key, _unpacked(frozen[key])) for key in _in_order(frozen))
 
     def release(self) -> None:
         """Nobody reads the frozen entries any more; then `merge` until it says that it is done."""
@@ -225,6 +232,15 @@ class KeyValueStore:
             self._added = {}
             self._removed = False
         return self._order
+
+
+def _in_order(frozen: Mapping[bytes, bytes]) -> Iterator[bytes]:
+    """The keys in order, without holding the interpreter for long: sorted runs, merged."""
+    keys, runs = iter(frozen), list[list[bytes]]()
+    while run := list(islice(keys, _RUN_KEYS)):
+        run.sort()
+        runs.append(run)
+    yield from heapq.merge(*runs)
 
 
 def _packed(entry: Entry) -> bytes:

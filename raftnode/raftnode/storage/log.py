@@ -110,6 +110,7 @@ class Log:
         self._take_over(found)
         # Taken in this order. The kernel tells a failed writeback to one fsync of a
         # descriptor only, so two threads must never sync the same one at once.
+        self._identity_lock = threading.Lock()
         self._trim_lock = threading.Lock()
         self._write_lock = threading.Lock()
         self._sync_lock = threading.Lock()
@@ -488,7 +489,8 @@ class Log:
         Raises:
             StorageError: the disk failed.
         """
-        with self._trim_lock, self._write_lock, self._sync_lock:
+        # Meanwhile the names of the open files lead nowhere, and that is as it should be.
+        with self._identity_lock, self._trim_lock, self._write_lock, self._sync_lock:
             self._files.check()
             empty_log(self._files, self._directory, self._mark, snapshot_id)
             found = recover(self._files, self._directory, self._mark)
@@ -508,12 +510,13 @@ class Log:
         Raises:
             StorageLostError: it does not; nothing works any more.
         """
-        file = self._segments[-1].file
-        there = self._files.stat(file.path)
-        if there is None or there.identity != file.stat().identity:
-            error = StorageLostError(f"{file.path} is gone or is another file")
-            self._files.fail(error)
-            raise error
+        with self._identity_lock:
+            file = self._segments[-1].file
+            there = self._files.stat(file.path)
+            if there is None or there.identity != file.stat().identity:
+                error = StorageLostError(f"{file.path} is gone or is another file")
+                self._files.fail(error)
+                raise error
 
     def close(self) -> None:
         """Flush, so that the next start need not check anything, and close the files.

@@ -74,6 +74,7 @@ _OFFSET_DIGITS, _EPOCH_DIGITS = 20, 10
 _VERSION = 0
 _TAG = 10_000  # far from any tag that Kafka may add
 _TAG_VOTER_RECORD = 10_001
+_TAG_TARGET_RECORD = 10_002
 _TAG_CHECKSUM = 10_001
 _PLACE = struct.Struct(">qi")
 _COUNT = struct.Struct(">q")
@@ -141,6 +142,8 @@ class SnapshotHead:
     """Of a reassignment that is not finished; empty: there is none (S15)."""
     voter_record: VoterRecordId = BASE_VOTER_RECORD
     """The record that the voters come from; the base's: a file of an earlier program."""
+    target_record: VoterRecordId = BASE_VOTER_RECORD
+    """The record that told of a target last; the base's: none ever did."""
 
 
 class StateRecord(NamedTuple):
@@ -183,6 +186,7 @@ class SnapshotFile:
             head.raft_version,
             head.formation_completed,
             head.target_voters,
+            head.target_record,
         )
 
 
@@ -297,6 +301,8 @@ def _header(snapshot_id: SnapshotId, head: SnapshotHead) -> tuple[bytes, bytes]:
     tags = {_TAG: place}
     if head.voter_record != BASE_VOTER_RECORD:
         tags[_TAG_VOTER_RECORD] = _PLACE.pack(head.voter_record.offset, head.voter_record.epoch)
+    if head.target_record != BASE_VOTER_RECORD:
+        tags[_TAG_TARGET_RECORD] = _PLACE.pack(head.target_record.offset, head.target_record.epoch)
     value = int16(_VERSION) + _TIMESTAMP.pack(head.last_timestamp_ms)
     return int16(0) + int16(SNAPSHOT_HEADER), value + tagged_fields(tags)
 
@@ -388,6 +394,7 @@ class _Content:
     made_ms: int = -1
     control: list[ControlRecord] | None = None
     voter_record: VoterRecordId = BASE_VOTER_RECORD
+    target_record: VoterRecordId = BASE_VOTER_RECORD
     checksum: int = 0
     """Of all batches before this one."""
 
@@ -419,7 +426,9 @@ class _Content:
             wanted = _PLACE.pack(self.snapshot_id.end_offset, self.snapshot_id.epoch)
             if place != wanted and (place is not None or self.own):
                 raise DecodeError("it was written under another name")
-            self._see_voter_record(tags.get(_TAG_VOTER_RECORD))
+            if self.own:
+                self.voter_record = self._record_id(tags.get(_TAG_VOTER_RECORD))
+                self.target_record = self._record_id(tags.get(_TAG_TARGET_RECORD))
         elif kind == SNAPSHOT_FOOTER:
             self.ended = True
             self._version(reader)
@@ -435,15 +444,15 @@ class _Content:
             # A later program's: what it says of the quorum would be left out.
             raise DecodeError(f"control record of unknown type {kind}")
 
-    def _see_voter_record(self, tag: bytes | None) -> None:
-        if tag is None or not self.own:
-            return
+    def _record_id(self, tag: bytes | None) -> VoterRecordId:
+        if tag is None:
+            return BASE_VOTER_RECORD
         if len(tag) != _PLACE.size:
-            raise DecodeError(f"voter record of {len(tag)} bytes")
+            raise DecodeError(f"record of voters of {len(tag)} bytes")
         offset, epoch = _PLACE.unpack(tag)
         if not (0 <= offset < self.snapshot_id.end_offset and epoch <= self.snapshot_id.epoch):
             raise DecodeError(f"voters of offset {offset}, epoch {epoch}")
-        self.voter_record = VoterRecordId(Offset(offset), Epoch(epoch))
+        return VoterRecordId(Offset(offset), Epoch(epoch))
 
     def _version(self, reader: Reader) -> None:
         version = reader.int16()
@@ -473,5 +482,6 @@ class _Content:
             self.timestamp_ms,
             VoterSet.of(v for one in control if isinstance(one, TargetVoters) for v in one.voters),
             voter_record=self.voter_record,
+            target_record=self.target_record,
         )
         return SnapshotFile(self.snapshot_id, head, self.data, size, self.made_ms)

@@ -18,6 +18,8 @@ from raftnode.core.messages import (
     ErrorCode,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Request,
     Response,
     VoteRequest,
@@ -26,7 +28,14 @@ from raftnode.core.messages import (
 from raftnode.core.records import Batch
 from raftnode.core.types import ReplicaKey
 from raftnode.errors import DecodeError
-from raftnode.wire import begin_quorum_epoch, end_quorum_epoch, fetch, kafka, vote
+from raftnode.wire import (
+    begin_quorum_epoch,
+    end_quorum_epoch,
+    fetch,
+    fetch_snapshot,
+    kafka,
+    vote,
+)
 from raftnode.wire import extensions as ext
 from raftnode.wire.envelope import Envelope, decode_envelope, encode_envelope
 from raftnode.wire.errors import MessageError
@@ -82,6 +91,7 @@ _VERSIONS = {
     begin_quorum_epoch.API_KEY: begin_quorum_epoch.VERSION,
     end_quorum_epoch.API_KEY: end_quorum_epoch.VERSION,
     fetch.API_KEY: fetch.VERSION,
+    fetch_snapshot.API_KEY: fetch_snapshot.VERSION,
 }
 
 _REQUESTS: dict[int, Callable[[Envelope, Reader], Request]] = {
@@ -89,12 +99,14 @@ _REQUESTS: dict[int, Callable[[Envelope, Reader], Request]] = {
     begin_quorum_epoch.API_KEY: begin_quorum_epoch.decode_request,
     end_quorum_epoch.API_KEY: end_quorum_epoch.decode_request,
     fetch.API_KEY: fetch.decode_request,
+    fetch_snapshot.API_KEY: fetch_snapshot.decode_request,
 }
 
 _RESPONSES: dict[int, Callable[[Envelope, Reader], Response]] = {
     vote.API_KEY: vote.decode_response,
     begin_quorum_epoch.API_KEY: begin_quorum_epoch.decode_response,
     end_quorum_epoch.API_KEY: end_quorum_epoch.decode_response,
+    fetch_snapshot.API_KEY: fetch_snapshot.decode_response,
 }
 
 
@@ -157,7 +169,8 @@ class Codec:
             ValueError: a value that the frame cannot carry, or too many bytes.
         """
         key, body = _carried(lambda: _response_body(response))
-        endpoint = response.leader_endpoint if isinstance(response, FetchResponse) else None
+        fetched = isinstance(response, FetchResponse | FetchSnapshotResponse)
+        endpoint = response.leader_endpoint if fetched else None
         envelope = Envelope(
             api_key=key,
             api_version=_VERSIONS[key],
@@ -260,6 +273,8 @@ def _route(
     match request:
         case FetchRequest():
             return fetch.API_KEY, request.replica, target
+        case FetchSnapshotRequest():
+            return fetch_snapshot.API_KEY, request.replica, target
         case VoteRequest():
             return vote.API_KEY, request.candidate, request.voter
         case BeginQuorumEpochRequest():
@@ -274,6 +289,8 @@ def _request_body(request: Request, cluster_id: str | None) -> kafka.Body:
     match request:
         case FetchRequest():
             return fetch.encode_request(request, cluster_id)
+        case FetchSnapshotRequest():
+            return fetch_snapshot.encode_request(request, cluster_id)
         case VoteRequest():
             return vote.encode_request(request, cluster_id)
         case BeginQuorumEpochRequest():
@@ -288,6 +305,8 @@ def _response_body(response: Response) -> tuple[int, kafka.Body]:
     match response:
         case FetchResponse():
             return fetch.API_KEY, fetch.encode_response(response)
+        case FetchSnapshotResponse():
+            return fetch_snapshot.API_KEY, fetch_snapshot.encode_response(response)
         case VoteResponse():
             return vote.API_KEY, vote.encode_response(response)
         case BeginQuorumEpochResponse():

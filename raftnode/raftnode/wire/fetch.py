@@ -31,13 +31,14 @@ DecodeBatches = Callable[[memoryview], tuple[Batch, ...]]
 
 _CLUSTER_ID_TAG, _REPLICA_STATE_TAG = 0, 1
 _DIRECTORY_ID_TAG = 0
-_DIVERGING_TAG, _CURRENT_LEADER_TAG = 0, 1
+_DIVERGING_TAG, _CURRENT_LEADER_TAG, _SNAPSHOT_ID_TAG = 0, 1, 2
 
 _REQUEST_HEAD = struct.Struct(">iiibii")
 _REQUEST_PARTITION = struct.Struct(">iqiqi")
 _RESPONSE_HEAD = struct.Struct(">ihi")
 _RESPONSE_PARTITION = struct.Struct(">hqqq")
 _EPOCH_END_OFFSET = struct.Struct(">iq")
+_SNAPSHOT_ID = struct.Struct(">qi")
 _LEADER_AND_EPOCH = struct.Struct(">ii")
 _REPLICA_STATE = struct.Struct(">iq")
 _NO_WAIT = i32Timedelta.parse(dt.timedelta(0))
@@ -144,6 +145,13 @@ def encode_response(response: FetchResponse) -> kafka.Body:
         diverging = kafka_response.EpochEndOffset(
             epoch=i32(response.diverging.epoch), end_offset=i64(response.diverging.end_offset)
         )
+    snapshot = kafka_response.SnapshotId()
+    if response.snapshot is not None:
+        if response.snapshot.end_offset < 0:
+            raise ValueError(f"not a snapshot: {response.snapshot}")
+        snapshot = kafka_response.SnapshotId(
+            epoch=i32(response.snapshot.epoch), end_offset=i64(response.snapshot.end_offset)
+        )
     records = b"".join(batch.data for batch in response.batches)
     partition = kafka_response.PartitionData(
         partition_index=kafka.PARTITION,
@@ -154,6 +162,7 @@ def encode_response(response: FetchResponse) -> kafka.Body:
         current_leader=kafka_response.LeaderIdAndEpoch(
             leader_id=kafka.broker_id(response.leader), leader_epoch=i32(response.epoch)
         ),
+        snapshot_id=snapshot,
         aborted_transactions=None,
         records=Records(records) if records else None,
     )
@@ -176,13 +185,16 @@ def decode_response(
         raise DecodeError("transactions are not used")
     reader.i32()
     records = reader.compact_bytes()
-    diverging, leader_id, leader_epoch = None, -1, -1
+    diverging, snapshot, leader_id, leader_epoch = None, None, -1, -1
     for tag, value in reader.tags():
         if tag == _DIVERGING_TAG:
             epoch, end_offset = value.unpack(_EPOCH_END_OFFSET)
             diverging = LogPosition(kafka.epoch_of(epoch), kafka.offset_of(end_offset, minimum=0))
         elif tag == _CURRENT_LEADER_TAG:
             leader_id, leader_epoch = value.unpack(_LEADER_AND_EPOCH)
+        elif tag == _SNAPSHOT_ID_TAG:
+            end_offset, epoch = value.unpack(_SNAPSHOT_ID)
+            snapshot = LogPosition(kafka.epoch_of(epoch), kafka.offset_of(end_offset, minimum=0))
         else:
             continue
         value.skip_tags()
@@ -198,6 +210,7 @@ def decode_response(
         high_watermark=kafka.offset_of(high_watermark),
         log_start_offset=kafka.offset_of(log_start_offset),
         diverging=diverging,
+        snapshot=snapshot,
         batches=decode_batches(records) if records else (),
         round_token=ext.read_int64(envelope.extensions, ext.ROUND_TOKEN, minimum=0),
     )

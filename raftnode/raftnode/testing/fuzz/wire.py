@@ -14,6 +14,8 @@ from raftnode.core.messages import (
     ErrorCode,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Request,
     VoteRequest,
     VoteResponse,
@@ -59,6 +61,9 @@ REQUESTS: tuple[Request, ...] = (
         max_wait_ms=500,
         endpoint=ENDPOINT,
     ),
+    FetchSnapshotRequest(
+        Epoch(3), A, LogPosition(Epoch(2), Offset(10)), 4096, 1 << 20, 7, ENDPOINT
+    ),
 )
 RESPONSES = (
     VoteResponse(ErrorCode.NONE, Epoch(4), None, granted=True),
@@ -73,6 +78,17 @@ RESPONSES = (
         diverging=LogPosition(Epoch(2), Offset(5)),
         batches=decode_batches(BATCH),
         round_token=5,
+    ),
+    FetchSnapshotResponse(
+        ErrorCode.NONE,
+        Epoch(3),
+        A,
+        LogPosition(Epoch(2), Offset(10)),
+        4096,
+        ENDPOINT,
+        100_000,
+        b"bytes of a file",
+        7,
     ),
 )
 FRAMES = (

@@ -38,6 +38,9 @@ CLUSTER_ID = "playbook"
 class Playbook(Table):
     """A table at which nothing happens by itself."""
 
+    disks_work: bool = True
+    """Whether `settle` and `run` let disks store and read snapshots."""
+
     # -- setting the table ---------------------------------------------------------------
 
     @classmethod
@@ -76,7 +79,7 @@ class Playbook(Table):
     def settle(self) -> None:
         """Deliver and flush until nothing more happens by itself."""
         for _ in range(10_000):
-            moved = self.deliver()
+            moved = self.deliver() + (self.work_storage() if self.disks_work else 0)
             flushed = [seat.flush(self.now_ms) for seat in self.seats.values() if seat.flushes]
             if not moved and not any(flushed):
                 return
@@ -185,6 +188,10 @@ class Playbook(Table):
         """A process that is down finds its disk as it once was (S3)."""
         assert self.seats[name].core is None, f"{name} is up"
         self.seats[name].disk = disk
+
+    def snapshot(self, name: str, *, trim_to: int | None = None) -> None:
+        """Let a replica take a snapshot, and trim its log behind it."""
+        self.seats[name].snapshot(self.now_ms, trim_to=trim_to)
 
     def wipe(self, name: str) -> str:
         """Lose the disk for good: the node comes back as another replica, whose name is given."""

@@ -9,6 +9,7 @@ from raftnode.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
+    FetchSnapshotRequest,
     Request,
     Response,
     VoteRequest,
@@ -20,6 +21,7 @@ KINDS: dict[str, type[Request]] = {
     "begin": BeginQuorumEpochRequest,
     "end": EndQuorumEpochRequest,
     "fetch": FetchRequest,
+    "snapshot": FetchSnapshotRequest,
 }
 
 
@@ -37,7 +39,7 @@ class Message:
 
     @property
     def kind(self) -> str:
-        """`vote`, `pre-vote`, `begin`, `end` or `fetch`, with `-answer` in an answer."""
+        """The name of the kind, with `-answer` in an answer."""
         if isinstance(self.request, VoteRequest) and self.request.pre_vote:
             kind = "pre-vote"
         else:

@@ -11,21 +11,25 @@ from typing import TypeVar
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import (
     AppendBatches,
+    DropSnapshot,
     Effect,
     Halt,
+    InstallSnapshot,
     PersistClusterId,
     PersistLatch,
     PersistQuorumState,
     ServeFetch,
+    ServeSnapshot,
+    TrimLog,
     TruncateLog,
 )
-from raftnode.core.events import Event, LogFlushed
-from raftnode.core.messages import FetchResponse
+from raftnode.core.events import Event, LogFlushed, SnapshotTaken
+from raftnode.core.messages import FetchResponse, FetchSnapshotResponse
 from raftnode.core.raft import RaftCore
 from raftnode.core.replica import Replica
 from raftnode.core.roles import role_name
 from raftnode.core.types import Offset, ReplicaKey
-from raftnode.testing.simulator.disk import SimDisk
+from raftnode.testing.simulator.disk import SimDisk, SimSnapshot
 from raftnode.testing.simulator.gate import SimGate
 
 T = TypeVar("T")
@@ -65,6 +69,8 @@ class Seat:
     flushes: bool = True
     """Whether the table flushes it by itself as time goes on."""
     halted: Halt | None = None
+    loaded: SimSnapshot | None = None
+    """The snapshot that was fetched and read whole."""
     effects: list[Effect] = field(default_factory=list[Effect])
     """All effects of this life, in order."""
 
@@ -140,6 +146,22 @@ class Seat:
             self.gate.note_acknowledgements()
         return effects
 
+    def snapshot(self, now_ms: int, *, trim_to: int | None = None) -> SimSnapshot:
+        """Take a snapshot of what is applied, and trim behind it if that is said."""
+        head = self.replica.log.head_at(self.replica.applicable)
+        made = self.disk.take_snapshot(head, retained=2)
+        start = self.disk.start if trim_to is None else Offset(trim_to)
+        self.take(SnapshotTaken(head.position, start), now_ms)
+        return made
+
+    def serve_piece(self, effect: ServeSnapshot, limit: int) -> FetchSnapshotResponse:
+        """The response with a piece of the snapshot, of at most so many bytes."""
+        found = self.disk.snapshot(effect.response.snapshot)
+        if found is None:
+            return effect.with_piece(None, b"")
+        at = effect.response.position
+        return effect.with_piece(len(found.content), found.content[at : at + limit])
+
     def flush(self, now_ms: int) -> list[Effect]:
         """Make the log durable and say so to the core."""
         if self.core is None or self.disk.durable == self.disk.log:
@@ -159,6 +181,13 @@ class Seat:
                 self.disk.append(batches)
             case TruncateLog(end):
                 self.disk.truncate(end)
+            case TrimLog(start):
+                self.disk.trim(start)
+            case InstallSnapshot():
+                assert self.loaded is not None
+                self.disk.install(self.loaded)
+            case DropSnapshot():
+                self.disk.incoming = None
             case Halt():
                 self.halted = effect
             case _:
@@ -166,5 +195,6 @@ class Seat:
 
     def read(self, effect: ServeFetch) -> FetchResponse:
         """The response with every batch from the offset on."""
+        assert effect.start_offset >= self.disk.start, "what was trimmed is not served"
         batches = tuple(b for b in self.disk.log if b.base_offset >= effect.start_offset)
         return replace(effect.response, batches=batches)

@@ -10,13 +10,16 @@ from raftnode.core.effects import (
     AppendBatches,
     Confirmed,
     Done,
+    DropSnapshot,
     Effect,
     Fact,
     Halt,
     HighWatermarkAdvanced,
+    InstallSnapshot,
     LeadershipLost,
     PersistQuorumState,
     Refused,
+    TrimLog,
     TruncateLog,
     VoterChangeCompleted,
 )
@@ -26,6 +29,8 @@ from raftnode.core.messages import (
     ErrorCode,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -59,10 +64,14 @@ def _body(message: Message) -> str:
         match response:
             case VoteResponse(granted=granted):
                 return f"{text} {'granted' if granted else 'denied'}"
-            case FetchResponse(diverging=diverging, batches=batches) as fetched:
+            case FetchSnapshotResponse(position=position, size=size, data=data):
+                return f"{text} bytes={position}+{len(data)}/{size}"
+            case FetchResponse(diverging=diverging, snapshot=snapshot, batches=batches) as fetched:
                 text += f" committed={fetched.high_watermark}"
                 if diverging is not None:
                     text += f" diverging={diverging.end_offset}@{diverging.epoch}"
+                if snapshot is not None:
+                    text += f" snapshot={snapshot.end_offset}@{snapshot.epoch}"
                 return text + "".join(f" {show_batch(batch)}" for batch in batches)
             case _:
                 return text
@@ -74,6 +83,9 @@ def _body(message: Message) -> str:
                 f" epoch={fetch.epoch} from={fetch.fetch_offset}@{fetch.last_fetched_epoch} "
                 f"durable={fetch.acknowledged_offset}"
             )
+        case FetchSnapshotRequest(epoch=epoch, snapshot=snapshot, position=position):
+            where = f"{snapshot.end_offset}@{snapshot.epoch}"
+            return f" epoch={epoch} snapshot={where} position={position}"
         case EndQuorumEpochRequest(epoch=epoch, preferred_successors=successors):
             order = ",".join(name_of(key) for key in successors)
             return f" epoch={epoch} successors={order}"
@@ -102,6 +114,12 @@ def show_effect(effect: Effect) -> str | None:
             return "appends " + " ".join(show_batch(batch) for batch in batches)
         case TruncateLog(end):
             return f"truncates to {end}"
+        case TrimLog(start):
+            return f"trims to {start}"
+        case InstallSnapshot(head):
+            return f"installs {head.position.end_offset}@{head.position.epoch}"
+        case DropSnapshot(snapshot):
+            return f"drops {snapshot.end_offset}@{snapshot.epoch}"
         case HighWatermarkAdvanced(high_watermark, applicable):
             return f"committed={high_watermark} applicable={applicable}"
         case Fact(name, fields):

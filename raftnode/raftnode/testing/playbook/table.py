@@ -15,9 +15,20 @@ from raftnode.core.effects import (
     SendRequest,
     SendResponse,
     ServeFetch,
+    ServeSnapshot,
+    StoreSnapshotPiece,
+    VerifySnapshot,
     VoterChangeCompleted,
 )
-from raftnode.core.events import Event, RequestFailed, RequestReceived, ResponseReceived
+from raftnode.core.events import (
+    Event,
+    RequestFailed,
+    RequestReceived,
+    ResponseReceived,
+    SnapshotPieceStored,
+    SnapshotRefused,
+    SnapshotVerified,
+)
 from raftnode.core.messages import Response
 from raftnode.testing.playbook.message import Message, key_of, name_of
 from raftnode.testing.playbook.seat import Seat
@@ -41,6 +52,12 @@ class Table:
     on_delivery: Callable[[Message], None] | None = None
     gated: bool = False
     """Whether every message passes the gate behind its sender's hello (S3)."""
+    piece_bytes: int = 1000
+    """How much of a snapshot goes into one answer."""
+    storage: list[tuple[str, int, StoreSnapshotPiece | VerifySnapshot]] = field(
+        default_factory=list[tuple[str, int, StoreSnapshotPiece | VerifySnapshot]]
+    )
+    """What the disks are still to do for a snapshot that is being fetched."""
     on_refusal: Callable[[str], None] | None = None
     """Called with what a gate said."""
     _numbers: int = 0
@@ -144,6 +161,30 @@ class Table:
             source = speaker.key
             asker.take(ResponseReceived(source, message.request, response), self.now_ms)
 
+    def work_storage(self, *, damaged: bool = False) -> int:
+        """Let the disks do what they are to do for snapshots; `damaged`: what they read is."""
+        waiting, self.storage = self.storage, []
+        for name, life, effect in waiting:
+            seat = self.seats[name]
+            if seat.lives == life and seat.core is not None:
+                seat.take(self._stored(seat, effect, damaged=damaged), self.now_ms)
+        return len(waiting)
+
+    def _stored(
+        self, seat: Seat, effect: StoreSnapshotPiece | VerifySnapshot, *, damaged: bool
+    ) -> Event:
+        if isinstance(effect, StoreSnapshotPiece):
+            end = seat.disk.store_piece(effect.snapshot, effect.position, effect.data)
+            if end is None:
+                return SnapshotRefused(effect.snapshot, "it does not follow")
+            return SnapshotPieceStored(effect.snapshot, end)
+        made = (one for other in self.seats.values() for one in other.disk.snapshots)
+        whole = next((o for o in made if seat.disk.incoming == (effect.snapshot, o.content)), None)
+        if whole is None or damaged:
+            return SnapshotRefused(effect.snapshot, "damaged")
+        seat.loaded = whole
+        return SnapshotVerified(whole.head)
+
     def passes(self, speaker: Seat, listener: Seat) -> bool:
         """Whether the listener takes what the speaker says; one that is refused ends (S3)."""
         if not self.gated or speaker.gate is None or listener.gate is None:
@@ -200,6 +241,10 @@ class Table:
                 self._answer(request_id, response)
             case ServeFetch():
                 self._answer(effect.request_id, seat.read(effect))
+            case ServeSnapshot():
+                self._answer(effect.request_id, seat.serve_piece(effect, self.piece_bytes))
+            case StoreSnapshotPiece() | VerifySnapshot():
+                self.storage.append((seat.name, seat.lives, effect))
             case AppendAccepted() | Refused() | VoterChangeCompleted() | Confirmed() | Done():
                 self.answers.setdefault(effect.request_id, []).append(effect)
             case _:

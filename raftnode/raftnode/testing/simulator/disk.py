@@ -1,4 +1,8 @@
-"""A disk that forgets what was not fsynced."""
+"""A disk that forgets what was not fsynced.
+
+The log of a disk is kept whole for the checker, whatever was trimmed of it or came in a
+snapshot: what the replica itself may read begins at `start`.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,36 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from raftnode.core.log_head import LogHead
 from raftnode.core.log_index import LogIndex
 from raftnode.core.peer_memory import LINE_MAX, Mark, Start
-from raftnode.core.records import Batch
+from raftnode.core.records import RAFT_VERSION, Batch
 from raftnode.core.state import Latch, QuorumState
-from raftnode.core.types import FIRST_OFFSET, NodeId, Offset, ReplicaKey, VoterSet
+from raftnode.core.types import (
+    FIRST_OFFSET,
+    Epoch,
+    LogPosition,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    VoterSet,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SimSnapshot:
+    """A snapshot; the state is what the batches make of it, one after the other."""
+
+    head: LogHead
+    batches: tuple[Batch, ...]
+    """All that it covers, from offset 0 on."""
+
+    @property
+    def content(self) -> bytes:
+        """The file: the same bytes for the same state at the same place."""
+        head = self.head
+        voters = ",".join(str(key) for key in head.voters)
+        return f"{head.position} {head.voter_record} {voters} {len(self.batches)}".encode()
 
 
 def _base_offset(batch: Batch) -> Offset:
@@ -42,6 +71,12 @@ class SimDisk:
     durable: list[Batch] = field(default_factory=list[Batch])
     ever_flushed: set[int] = field(default_factory=set[int])
     """Identities of all batches that were ever durable here: what acknowledgements rest on."""
+    start: Offset = FIRST_OFFSET
+    """Of what the replica can read of its log."""
+    snapshots: list[SimSnapshot] = field(default_factory=list[SimSnapshot])
+    """Whole ones, the oldest first."""
+    incoming: tuple[LogPosition, bytes] | None = None
+    """What was fetched of a snapshot; a crash loses it."""
     checked: int = 0
     """How many batches from the start the checker has found committed; see `Checker.committed`."""
 
@@ -78,6 +113,44 @@ class SimDisk:
         """Index in `log` of the first batch that begins at or after an offset."""
         return bisect.bisect_left(self.log, offset, key=_base_offset)
 
+    # -- snapshots -----------------------------------------------------------------------
+
+    def take_snapshot(self, head: LogHead, retained: int) -> SimSnapshot:
+        """Make one durable and remove what is too old."""
+        covered = self.log[: self.position(head.position.end_offset)]
+        made = SimSnapshot(head, tuple(covered))
+        self.snapshots = [*self.snapshots, made][-retained:]
+        return made
+
+    def snapshot(self, position: LogPosition) -> SimSnapshot | None:
+        """The one of a name."""
+        return next((one for one in self.snapshots if one.head.position == position), None)
+
+    def store_piece(self, snapshot: LogPosition, position: int, data: bytes) -> int | None:
+        """Take a piece; None: it does not follow what there is."""
+        if position == 0:
+            self.incoming = (snapshot, b"")
+        if self.incoming is None or self.incoming[0] != snapshot:
+            return None
+        before = self.incoming[1]
+        if len(before) != position:
+            return None
+        self.incoming = (snapshot, before + data)
+        return position + len(data)
+
+    def install(self, snapshot: SimSnapshot) -> None:
+        """Put one in the place of the log, durably."""
+        self.incoming = None
+        self.snapshots = [*self.snapshots, snapshot]
+        self.log = list(snapshot.batches)
+        self.start = snapshot.head.position.end_offset
+        self.checked = 0
+        self.flush(self.end)
+
+    def trim(self, start: Offset) -> None:
+        """Let go of what is below."""
+        self.start = max(self.start, start)
+
     def saved(self) -> SimDisk:
         """A copy of the volume, to be put back later (S3)."""
         return replace(
@@ -85,6 +158,8 @@ class SimDisk:
             log=list(self.log),
             durable=list(self.durable),
             ever_flushed=set(self.ever_flushed),
+            snapshots=list(self.snapshots),
+            incoming=None,
             checked=0,
         )
 
@@ -101,6 +176,7 @@ class SimDisk:
         else:
             self.log = self.log[: rng.randint(common, len(self.log))]
         self.checked = 0
+        self.incoming = None
         self.flush(self.end)
 
     @property
@@ -110,10 +186,20 @@ class SimDisk:
 
     def index(self) -> LogIndex:
         """What recovery tells the core; recovery has flushed what it found."""
-        index = LogIndex(self.latch.voters if self.latch else VoterSet())
-        if self.latch:
-            index.base_raft_version = self.latch.raft_version
-        for batch in self.log:
-            index.append(batch)
-        index.durable_end = index.end
-        return index
+        readable = self.log[self.position(self.start) :]
+        epochs: list[tuple[Epoch, Offset]] = []
+        if self.start > FIRST_OFFSET:
+            before = self.log[self.position(self.start) - 1]
+            epochs.append((before.epoch, Offset(self.start - 1)))
+        for batch in readable:
+            if not epochs or batch.epoch > epochs[-1][0]:
+                epochs.append((batch.epoch, batch.base_offset))
+        return LogIndex.restore(
+            self.latch.voters if self.latch else VoterSet(),
+            start=self.start,
+            end=self.end,
+            epochs=epochs,
+            control=[batch for batch in readable if batch.control],
+            base_raft_version=self.latch.raft_version if self.latch else RAFT_VERSION,
+            head=self.snapshots[-1].head if self.snapshots else None,
+        )

@@ -48,6 +48,7 @@ from raftnode.runtime.applier import Applier
 from raftnode.runtime.driver import Driver, Parts
 from raftnode.runtime.flusher import Flusher
 from raftnode.runtime.inquiries import Inquiries
+from raftnode.runtime.transfer import SnapshotTransfer
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.batch import Record, encode_data_batch
 from raftnode.storage.directory import DataDirectory
@@ -128,6 +129,17 @@ class Bench:
         )
         self.applier = Applier(self.log)
         self.post = Post(self.directory)
+        self.transfer = SnapshotTransfer(
+            self.directory.open_snapshots(2),
+            self.log,
+            self.applier,
+            post=self.driver.post,
+            respond=self.post.respond,
+            on_error=self.errors.append,
+            on_installed=lambda _: None,
+            on_piece=lambda _direction, _size: None,
+            room_for=lambda _: True,
+        )
         self.parts = Parts(
             self.core,
             self.directory,
@@ -137,6 +149,7 @@ class Bench:
             self.inquiries,
             self.applier,
             self.post,
+            self.transfer,
         )
         self.task = asyncio.get_running_loop().create_task(self.driver.run(self.parts))
 
@@ -171,6 +184,7 @@ class Bench:
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
         await asyncio.to_thread(self.flusher.stop)
+        await asyncio.to_thread(self.transfer.close)
         self.driver.close()
 
 

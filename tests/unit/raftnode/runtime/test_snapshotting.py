@@ -71,6 +71,7 @@ class Rig:
             self.index,
             limits,
             NodeMetrics(CollectorRegistry()),
+            log=storage.log,
             last=last,
             free_bytes=lambda: self.free,
             now_ms=lambda: 5,

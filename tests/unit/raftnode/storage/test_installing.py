@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import random
+import threading
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,13 @@ from raftnode.core.types import (
     VoterRecordId,
     VoterSet,
 )
-from raftnode.errors import StorageCorruptError, StorageError, StorageFailedError
+from raftnode.errors import (
+    StorageCorruptError,
+    StorageError,
+    StorageFailedError,
+    StorageLostError,
+)
+from raftnode.storage import log as log_module
 from raftnode.storage.batch import decode_batches, read_header
 from raftnode.storage.files import Files
 from raftnode.storage.inspection import find_log
@@ -37,6 +44,8 @@ from raftnode.storage.verification import Verification
 from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
 from .conftest import KEY, LOG, batch, control, new_log, reopen, segments
+
+pytestmark = pytest.mark.rule("P25")
 
 ID = SnapshotId(Offset(100), Epoch(6))
 HEAD = SnapshotHead(
@@ -255,6 +264,36 @@ def test_pieces_must_follow_each_other():
     assert [name for name in disk.listdir(str(LOG)) if name.endswith(".incoming")] == [
         f"{other}.checkpoint.incoming"
     ]
+
+
+def test_the_check_of_the_files_identity_waits_for_it(monkeypatch: pytest.MonkeyPatch):
+    """S4: the names of the old files are gone for a while, and no disk was taken away."""
+    disk, log = follower()
+    snapshots = snapshots_of(disk)
+    found = fetched(snapshots)
+    problems: list[BaseException] = []
+    real = log_module.empty_log
+
+    def check() -> None:
+        try:
+            log.check_identity()
+        except StorageError as error:
+            problems.append(error)
+
+    checking = threading.Thread(target=check)
+
+    def slow(*arguments) -> None:
+        real(*arguments)
+        checking.start()
+        checking.join(0.05)
+
+    monkeypatch.setattr(log_module, "empty_log", slow)
+    snapshots.install(log, found)
+    checking.join()
+    assert problems == []
+    disk.remove(LOG / segments(disk)[0])
+    with pytest.raises(StorageLostError):
+        log.check_identity()
 
 
 @pytest.mark.parametrize("call", ["rename", "unlink", "fsync", "pwrite"])

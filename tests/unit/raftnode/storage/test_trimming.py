@@ -22,6 +22,8 @@ from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
 from .conftest import LOG, batch, control, new_log, reopen, segments
 
+pytestmark = pytest.mark.rule("P48")
+
 
 def filled(seed: int = 0, count: int = 40) -> tuple[FaultDisk, Log]:
     """Four epochs of ten records each, three or so in a segment, the first a control record."""

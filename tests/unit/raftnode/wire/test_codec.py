@@ -17,6 +17,8 @@ from raftnode.core.messages import (
     ErrorCode,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Request,
     Response,
     VoteRequest,
@@ -97,6 +99,16 @@ requests = st.one_of(
         max_wait_ms=st.integers(0, INT32),
         endpoint=st.none() | endpoints,
     ),
+    st.builds(
+        FetchSnapshotRequest,
+        epoch=epochs,
+        replica=keys,
+        snapshot=positions,
+        position=st.integers(0, INT64),
+        max_bytes=st.integers(0, INT32),
+        round_token=st.integers(0, INT64),
+        endpoint=st.none() | endpoints,
+    ),
 )
 responses = st.one_of(
     st.builds(VoteResponse, errors, epochs, st.none() | keys, st.just(value=False)),
@@ -112,7 +124,20 @@ responses = st.one_of(
         high_watermark=offsets,
         log_start_offset=offsets,
         diverging=st.none() | st.builds(LogPosition, epochs, reached),
+        snapshot=st.none() | st.builds(LogPosition, epochs, reached),
         batches=st.lists(batches, max_size=5).map(tuple),
+        round_token=st.integers(0, INT64),
+    ),
+    st.builds(
+        FetchSnapshotResponse,
+        error=errors,
+        epoch=epochs,
+        leader=st.none() | keys,
+        snapshot=positions,
+        position=st.integers(0, INT64),
+        leader_endpoint=st.none() | endpoints,
+        size=st.integers(0, INT64),
+        data=st.binary(max_size=300),
         round_token=st.integers(0, INT64),
     ),
 )
@@ -126,12 +151,13 @@ def sender_of(request: Request) -> ReplicaKey:
             return request.leader
         case EndQuorumEpochRequest():
             return request.leader or A
-        case FetchRequest():
+        case FetchRequest() | FetchSnapshotRequest():
             return request.replica
 
 
 def request_bytes(request: Request, cluster_id: str | None = CLUSTER) -> bytes:
-    target = B if isinstance(request, FetchRequest) else request.voter
+    fetches = isinstance(request, FetchRequest | FetchSnapshotRequest)
+    target = B if fetches else request.voter
     return CODEC.encode_request(
         request, source=sender_of(request), target=target, cluster_id=cluster_id, correlation_id=7
     )
@@ -169,12 +195,27 @@ FETCHED = FetchResponse(
     batches=(make_batch(b"\x05\x01\x02ab"), make_batch(b"\x04\x02\x02c")),
     round_token=5,
 )
+PIECE = FetchSnapshotRequest(
+    Epoch(3), A, LogPosition(Epoch(2), Offset(10)), 4096, 1 << 20, 7, Endpoint("a.example", 9000)
+)
+PIECED = FetchSnapshotResponse(
+    ErrorCode.NONE,
+    Epoch(3),
+    A,
+    LogPosition(Epoch(2), Offset(10)),
+    4096,
+    Endpoint("a.example", 9000),
+    100_000,
+    b"bytes of a file",
+    7,
+)
 SAMPLES = (
-    *(request_bytes(request) for request in (FETCH, VOTE, BEGIN, END)),
+    *(request_bytes(request) for request in (FETCH, VOTE, BEGIN, END, PIECE)),
     *(
         response_bytes(response)
         for response in (
             FETCHED,
+            PIECED,
             VoteResponse(ErrorCode.NONE, Epoch(4), None, granted=True),
             BeginQuorumEpochResponse(ErrorCode.NOT_VOTER, Epoch(4), A),
             EndQuorumEpochResponse(ErrorCode.FENCED_LEADER_EPOCH, Epoch(5), B),
@@ -226,7 +267,7 @@ def test_observers_first_fetch_may_lack_cluster_and_receiver() -> None:
 
 
 @pytest.mark.rule("P4", "S5")
-@pytest.mark.parametrize("request_", [VOTE, BEGIN, END])
+@pytest.mark.parametrize("request_", [VOTE, BEGIN, END, PIECE])
 def test_voters_requests_without_a_cluster_id_are_refused_on_both_sides(request_: Request) -> None:
     with pytest.raises(ValueError, match="cluster id is mandatory"):
         request_bytes(request_, None)
@@ -245,7 +286,7 @@ def test_voters_requests_without_a_receiver_are_refused(request_: Request) -> No
 
 
 @pytest.mark.rule("S28")
-@pytest.mark.parametrize("request_", [FETCH, VOTE, BEGIN, END])
+@pytest.mark.parametrize("request_", [FETCH, VOTE, BEGIN, END, PIECE])
 def test_sender_in_body_and_envelope_must_be_the_same(request_: Request) -> None:
     envelope, body = decode_envelope(request_bytes(request_))
     other = ReplicaKey(NodeId(9), uuid.UUID(int=9))
@@ -270,7 +311,7 @@ def test_receiver_in_body_and_envelope_must_be_the_same(request_: Request) -> No
 
 
 @pytest.mark.rule("P4", "S28")
-@pytest.mark.parametrize("request_", [FETCH, VOTE, BEGIN, END])
+@pytest.mark.parametrize("request_", [FETCH, VOTE, BEGIN, END, PIECE])
 def test_cluster_in_body_and_envelope_must_be_the_same(request_: Request) -> None:
     envelope, body = decode_envelope(request_bytes(request_))
     with pytest.raises(MessageError, match="cluster"):

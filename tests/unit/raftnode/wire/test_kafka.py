@@ -9,6 +9,7 @@ from kio.schema.begin_quorum_epoch import v1 as begin
 from kio.schema.end_quorum_epoch import v1 as end
 from kio.schema.errors import ErrorCode as KafkaError
 from kio.schema.fetch import v17 as fetch
+from kio.schema.fetch_snapshot import v1 as fetch_snapshot
 from kio.schema.vote import v2 as vote
 from kio.serial import entity_reader
 
@@ -20,6 +21,8 @@ from raftnode.core.messages import (
     ErrorCode,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -102,6 +105,43 @@ def test_kafka_reads_our_fetch_response() -> None:
     assert partition.high_watermark == 8
     assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 3)
     assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (1, 4)
+
+
+@pytest.mark.rule("P20", "P22")
+def test_kafka_reads_where_to_find_the_snapshot() -> None:
+    message = answered(
+        fetch.FetchResponse,
+        FetchResponse(ErrorCode.NONE, Epoch(3), B, snapshot=LogPosition(Epoch(2), Offset(40))),
+    )
+    (partition,) = message.responses[0].partitions
+    assert (partition.snapshot_id.end_offset, partition.snapshot_id.epoch) == (40, 2)
+    assert partition.diverging_epoch.end_offset == -1
+
+
+@pytest.mark.rule("P25")
+def test_kafka_reads_our_fetch_snapshot() -> None:
+    snapshot = LogPosition(Epoch(2), Offset(40))
+    message = asked(
+        fetch_snapshot.FetchSnapshotRequest,
+        FetchSnapshotRequest(Epoch(3), A, snapshot, 4096, 1 << 20),
+    )
+    (partition,) = message.topics[0].partitions
+    assert (message.cluster_id, message.replica_id, message.max_bytes) == ("c", 1, 1 << 20)
+    assert message.topics[0].name == "__cluster_metadata"
+    assert (partition.snapshot_id.end_offset, partition.snapshot_id.epoch) == (40, 2)
+    assert (partition.position, partition.current_leader_epoch) == (4096, 3)
+    assert partition.replica_directory_id == A.directory_id
+    answer = answered(
+        fetch_snapshot.FetchSnapshotResponse,
+        FetchSnapshotResponse(
+            ErrorCode.POSITION_OUT_OF_RANGE, Epoch(3), B, snapshot, 4096, size=99, data=b"abc"
+        ),
+    )
+    (partition,) = answer.topics[0].partitions
+    assert partition.error_code is KafkaError.position_out_of_range
+    assert (partition.size, partition.position) == (99, 4096)
+    assert partition.unaligned_records == b"abc"
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 3)
 
 
 def test_kafka_reads_our_vote() -> None:

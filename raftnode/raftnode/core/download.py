@@ -1,0 +1,29 @@
+"""How far a replica has come with fetching a snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftnode.core.types import LogPosition
+
+
+@dataclass(slots=True)
+class Download:
+    """One snapshot on its way here; it outlives the leader that it was begun with.
+
+    Invariant: the storage has the first `position` bytes, or is about to (`storing_to`).
+    """
+
+    snapshot: LogPosition
+    position: int = 0
+    size: int | None = None
+    """Of the whole file, bytes; None: no piece has come yet."""
+    storing_to: int | None = None
+    """Where the piece ends that the storage is writing now."""
+    verifying: bool = False
+    """The storage reads the whole file."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is the storage's turn: nothing is asked for meanwhile."""
+        return self.verifying or self.storing_to is not None

@@ -1,0 +1,174 @@
+"""Fetching a snapshot in place of a log that the leader has no more (KIP-630, P22, P25, P40).
+
+A follower whose next record was trimmed away, or whose log is empty, is offered a snapshot.
+It asks for one piece at a time, each once the last is stored, so that it holds no more than a
+piece in memory and its leader serves it like any Fetch. The storage reads the whole before it
+counts: checksums, footer, what it says of the quorum. Only then is the log replaced, in one
+step. Until then the log, the vote and what was acknowledged are what they were.
+
+A new leader that has the same snapshot goes on where the last one was: the same state at the
+same place makes the same bytes. While the storage works, plain Fetches keep the leader known.
+"""
+
+from __future__ import annotations
+
+from raftnode.core.download import Download
+from raftnode.core.effects import (
+    DropSnapshot,
+    HaltReason,
+    InstallSnapshot,
+    StoreSnapshotPiece,
+    TrimLog,
+    VerifySnapshot,
+)
+from raftnode.core.events import (
+    SnapshotPieceStored,
+    SnapshotRefused,
+    SnapshotTaken,
+    SnapshotVerified,
+)
+from raftnode.core.messages import FetchSnapshotRequest, FetchSnapshotResponse
+from raftnode.core.records import RAFT_VERSION
+from raftnode.core.replica import Replica
+from raftnode.core.roles import Fetching, Follower, Leader
+from raftnode.core.types import LogPosition, ReplicaKey
+
+
+def next_piece(replica: Replica, target: ReplicaKey | None) -> FetchSnapshotRequest | None:
+    """What to ask the leader for instead of records; None: records."""
+    download = replica.download
+    if download is None or download.busy or not isinstance(replica.role, Follower):
+        return None
+    return FetchSnapshotRequest(
+        epoch=replica.epoch,
+        replica=replica.key,
+        snapshot=download.snapshot,
+        position=download.position,
+        max_bytes=replica.config.fetch_max_bytes,
+        round_token=replica.round_token_of(target),
+        endpoint=replica.endpoint,
+    )
+
+
+def offered(replica: Replica, fetching: Fetching, snapshot: LogPosition) -> bool:
+    """The leader says that this log must begin with a snapshot; False: that cannot be right."""
+    download = replica.download
+    if not _is_ahead(replica, snapshot) or snapshot.epoch > replica.epoch:
+        replica.fact("snapshot_not_wanted", end=snapshot.end_offset, log_end=replica.log.end)
+        return False
+    if download is None or download.snapshot != snapshot:
+        give_up(replica)
+        replica.download = Download(snapshot)
+        replica.fact("snapshot_fetch_begun", end=snapshot.end_offset, snapshot_epoch=snapshot.epoch)
+    elif download.busy:
+        _wait_for_storage(replica, fetching)
+    return True
+
+
+def _is_ahead(replica: Replica, snapshot: LogPosition) -> bool:
+    """Whether it brings anything: else the log would be replaced by less than it holds.
+
+    A log that holds the snapshot's last record may hold acknowledged ones behind it. One that
+    has another epoch there may be longer all the same: none of its rest was ever committed.
+    """
+    return snapshot.end_offset > replica.high_watermark and not replica.log.covers(snapshot)
+
+
+def _wait_for_storage(replica: Replica, fetching: Fetching) -> None:
+    fetching.next_at_ms = replica.now_ms + replica.config.fetch_max_wait_ms
+
+
+def take_piece(
+    replica: Replica,
+    fetching: Fetching,
+    request: FetchSnapshotRequest,
+    response: FetchSnapshotResponse,
+) -> bool:
+    """Hand a piece to the storage; False: it is not what was asked for."""
+    download = replica.download
+    asked = (request.snapshot, request.position)
+    if download is None or download.busy or asked != (download.snapshot, download.position):
+        return True  # given up meanwhile, or begun again
+    if (response.snapshot, response.position) != asked:
+        return False
+    if download.size not in {None, response.size}:
+        # The other leader's file is of another program: its bytes do not go on these.
+        replica.fact("snapshot_fetch_begun_again", end=request.snapshot.end_offset)
+        give_up(replica)
+        replica.download = Download(request.snapshot)
+        return True
+    end = request.position + len(response.data)
+    if not response.data or end > response.size:
+        return False
+    download.size, download.storing_to = response.size, end
+    _wait_for_storage(replica, fetching)
+    replica.emit(
+        StoreSnapshotPiece(request.snapshot, request.position, response.size, response.data)
+    )
+    return True
+
+
+def piece_stored(replica: Replica, event: SnapshotPieceStored) -> bool:
+    """Go on behind a stored piece; True: the next request may leave now."""
+    download = replica.download
+    if download is None or (download.snapshot, download.storing_to) != (event.snapshot, event.end):
+        return False
+    download.position, download.storing_to = event.end, None
+    if download.position == download.size:
+        download.verifying = True
+        replica.emit(VerifySnapshot(download.snapshot))
+        return False
+    return True
+
+
+def verified(replica: Replica, event: SnapshotVerified) -> None:
+    """The whole file is what it should be: put it in the place of the log, if it is ahead."""
+    download, head = replica.download, event.head
+    if download is None or download.snapshot != head.position or not download.verifying:
+        return
+    if isinstance(replica.role, Leader) or not _is_ahead(replica, head.position):
+        give_up(replica)
+        return
+    replica.download = None
+    if head.raft_version > RAFT_VERSION:
+        replica.halt(
+            HaltReason.UNSUPPORTED_RAFT_VERSION,
+            f"the leader's snapshot is at raft.version {head.raft_version}, this program knows "
+            f"{RAFT_VERSION}: run a newer one",
+        )
+        return
+    before = replica.log.voter_record
+    replica.log.install(head)
+    replica.emit(InstallSnapshot(head))
+    replica.fact("snapshot_installed", end=replica.log.end)
+    if replica.log.voter_record != before:
+        replica.fact("voters_changed", voters=str(replica.log.voters), offset=replica.log.end)
+    replica.raise_high_watermark(replica.log.end)
+
+
+def refused(replica: Replica, event: SnapshotRefused) -> bool:
+    """The storage cannot use it; True: it was the one under way, and is given up."""
+    download = replica.download
+    if download is None or download.snapshot != event.snapshot or not download.busy:
+        return False
+    replica.fact("snapshot_fetch_failed", end=event.snapshot.end_offset, reason=event.reason)
+    replica.download = None
+    return True
+
+
+def give_up(replica: Replica) -> None:
+    """No snapshot is wanted any more, or another one."""
+    if replica.download is not None:
+        replica.emit(DropSnapshot(replica.download.snapshot))
+        replica.download = None
+
+
+def taken(replica: Replica, event: SnapshotTaken) -> None:
+    """A snapshot was made here: offer it from now on, and let go of the log behind it."""
+    log = replica.log
+    if log.snapshot is None or event.snapshot.end_offset > log.snapshot.end_offset:
+        log.snapshot = event.snapshot
+    if log.start < event.trim_to <= min(replica.applicable, log.snapshot.end_offset):
+        log.trim(event.trim_to)
+        replica.emit(TrimLog(event.trim_to))
+        replica.fact("log_trimmed", start=log.start, end=log.end)

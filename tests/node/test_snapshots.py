@@ -1,0 +1,214 @@
+"""Real processes whose logs are trimmed: who is behind comes back through a snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from raftnode.api.model import JoinRequest, Replica, VoterSpec
+from raftnode.client.errors import NotDoneError, OutcomeUnknownError
+from raftnode.testing.localquorum import CLUSTER_ID, LocalNode, LocalQuorum, eventually
+
+pytestmark = [
+    pytest.mark.timeout(170),
+    pytest.mark.rule("P22", "P24", "P25", "P40"),
+    pytest.mark.extended,
+]
+
+SMALL = {
+    "RAFTNODE_SEGMENT_BYTES": "16384",
+    "RAFTNODE_MAX_BATCH_BYTES": "8192",
+    "RAFTNODE_RECORD_MAX_BYTES": "4096",
+    "RAFTNODE_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS": "30000",
+    "RAFTNODE_SNAPSHOTS_RETAINED": "1",
+    "RAFTNODE_LOG_RETENTION_BYTES": "0",
+}
+LARGE = {
+    "RAFTNODE_SEGMENT_BYTES": str(1 << 20),
+    "RAFTNODE_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS": str(6 << 20),
+    "RAFTNODE_SNAPSHOTS_RETAINED": "1",
+    "RAFTNODE_LOG_RETENTION_BYTES": "0",
+}
+
+
+class Writer:
+    """Puts values until told to stop; a key is written once."""
+
+    def __init__(self, quorum: LocalQuorum, size: int) -> None:
+        self.quorum = quorum
+        self.size = size
+        self.acknowledged: dict[str, bytes] = {}
+        self.stopped = False
+        self.number = 0
+
+    async def put(self) -> None:
+        self.number += 1
+        key, value = f"key-{self.number}", (b"%d " % self.number) * (self.size // 8)
+        with contextlib.suppress(OutcomeUnknownError, NotDoneError):
+            await self.quorum.client.put(key, value, timeout_ms=8000)
+            self.acknowledged[key] = value
+
+    async def run(self) -> None:
+        while not self.stopped:
+            await self.put()
+
+    async def lost(self) -> list[str]:
+        """Which acknowledged values the leader's store does not have."""
+        missing: list[str] = []
+        for key, value in self.acknowledged.items():
+            entry = await self.quorum.client.get(key)
+            if entry is None or entry.value != value:
+                missing.append(key)
+        return missing
+
+
+async def trimmed(quorum: LocalQuorum, *nodes: LocalNode) -> None:
+    """Wait until the logs of these begin after the first records."""
+
+    async def look() -> bool | None:
+        infos = [await quorum.info(node) for node in nodes]
+        return True if all(info.log_start_offset > 20 for info in infos) else None
+
+    await eventually(look, within_s=40, what="the logs to be trimmed")
+
+
+async def come_back(quorum: LocalQuorum, node: LocalNode, old: Replica) -> None:
+    """The wiped node catches up and takes the place of its old replica."""
+
+    async def caught_up() -> Replica | None:
+        info = await quorum.info(node)
+        for found in (await quorum.describe()).observers:
+            if found.node_id == node.node_id and found.caught_up:
+                return Replica(node_id=info.node_id, directory_id=info.directory_id)
+        return None
+
+    new = await eventually(caught_up, within_s=60, what="the new disk to catch up")
+    described = await quorum.describe()
+    await quorum.client.add_voter(
+        VoterSpec(**new.model_dump(), endpoint=str(node.peer)),
+        described.voter_record,
+        replaces=old,
+    )
+
+    async def replaced() -> bool | None:
+        voters = {voter.key for voter in (await quorum.describe()).committed_voters}
+        return True if len(voters) == 3 and new.key in voters else None
+
+    await eventually(replaced, within_s=20, what="the old replica to be removed")
+
+
+async def lead(quorum: LocalQuorum, node: LocalNode) -> None:
+    """Make a node leader, so that its own store answers."""
+
+    async def leads() -> bool | None:
+        described = await quorum.describe()
+        if described.leader.node_id == node.node_id:
+            return True
+        target = next(v for v in described.voters if v.node_id == node.node_id)
+        with contextlib.suppress(Exception):
+            await quorum.client.resign(
+                preferred=Replica(node_id=target.node_id, directory_id=target.directory_id)
+            )
+        await asyncio.sleep(0.3)
+        return None
+
+    await eventually(leads, within_s=30, what="the new disk to lead")
+
+
+def installed(node: LocalNode) -> bool:
+    """Whether any of its processes has put a snapshot in the place of its log."""
+    return "snapshot_installed" in node.output()
+
+
+@pytest.mark.quorum_settings(**SMALL)
+async def test_a_wiped_replica_comes_back_through_a_snapshot_and_nothing_is_lost(quorum):
+    await quorum.form(3)
+    writer = Writer(quorum, 1000)
+    for _ in range(150):
+        await writer.put()
+    leader = await quorum.leader()
+    victim = next(node for node in quorum.nodes[:3] if node is not leader)
+    await trimmed(quorum, *quorum.nodes[:3])
+    info = await quorum.info(victim)
+    writing = asyncio.get_running_loop().create_task(writer.run())
+    victim.kill()
+    victim.wipe()
+    victim.start()
+    await quorum.wait_running([victim])
+    await quorum.client.join(victim.api, JoinRequest(cluster_id=CLUSTER_ID))
+    old = Replica(node_id=info.node_id, directory_id=info.directory_id)
+    await come_back(quorum, victim, old)
+    writer.stopped = True
+    await writing
+    assert installed(victim)
+    assert (await quorum.info(victim)).log_start_offset > 20
+    # Its own store answers: what came in the snapshot, and what came after it.
+    await lead(quorum, victim)
+    assert len(writer.acknowledged) > 150
+    assert await writer.lost() == []
+    # And after a start on what it has now.
+    victim.kill()
+    victim.start()
+    await quorum.wait_running([victim])
+    await lead(quorum, victim)
+    assert await writer.lost() == []
+
+
+def incoming(node: LocalNode) -> list[Path]:
+    return list(node.directory.glob("*/*.incoming"))
+
+
+@pytest.mark.quorum_settings(**LARGE)
+async def test_killed_in_the_middle_of_a_transfer_it_begins_anew_and_nothing_is_lost(quorum):
+    await quorum.form(3)
+    writer = Writer(quorum, 700_000)
+    for _ in range(36):
+        await writer.put()
+    leader = await quorum.leader()
+    victim = next(node for node in quorum.nodes[:3] if node is not leader)
+    await trimmed_large(quorum)
+    info = await quorum.info(victim)
+    victim.kill()
+    victim.wipe()
+    victim.start()
+    await quorum.wait_running([victim])
+    await quorum.client.join(victim.api, JoinRequest(cluster_id=CLUSTER_ID))
+    killed = 0
+    for bytes_there in (1, 3 << 20, 8 << 20):
+        async with asyncio.timeout(30):
+            while not any(_size(path) >= bytes_there for path in incoming(victim)):
+                if installed(victim):
+                    break
+                await asyncio.sleep(0.002)
+        if installed(victim):
+            break
+        victim.kill()
+        killed += 1
+        victim.start()
+        await quorum.wait_running([victim])
+        assert (await quorum.info(victim)).log_end_offset == 0 or installed(victim)
+    assert killed >= 1
+    old = Replica(node_id=info.node_id, directory_id=info.directory_id)
+    await come_back(quorum, victim, old)
+    assert incoming(victim) == []
+    assert installed(victim)
+    await lead(quorum, victim)
+    assert len(writer.acknowledged) >= 36
+    assert await writer.lost() == []
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
+
+
+async def trimmed_large(quorum: LocalQuorum) -> None:
+    async def look() -> bool | None:
+        infos = [await quorum.info(node) for node in quorum.nodes[:3]]
+        return True if all(info.log_start_offset > 10 for info in infos) else None
+
+    await eventually(look, within_s=60, what="the logs to be trimmed")

@@ -1,0 +1,549 @@
+"""Snapshots in place of a trimmed log: KIP-630's FetchSnapshot, and what a crash makes of it.
+
+Each of these was seen to fail with its rule taken out:
+
+- the head of a snapshot carries the voters' record: `autojoin_readds_removed`;
+- a log is never trimmed beyond its snapshot: `retention_beyond_snapshot`;
+- what a snapshot covers is committed: `remove_leader_crash`;
+- the log is not replaced by less than it holds: `a_snapshot_that_comes_late`;
+- a piece goes on where the stored ones end: `snapshot_log_gap`, and the two of a new leader;
+- FetchSnapshot is a sign of life on both sides: `nobody_stands`.
+"""
+
+import pytest
+
+from raftnode.core.effects import Halt, HaltReason, Refused, StoreSnapshotPiece, TrimLog
+from raftnode.core.events import (
+    LogFlushed,
+    RequestReceived,
+    SnapshotPieceStored,
+    SnapshotRefused,
+    SnapshotTaken,
+    SnapshotVerified,
+)
+from raftnode.core.log_head import LogHead
+from raftnode.core.messages import ErrorCode, FetchSnapshotRequest, FetchSnapshotResponse
+from raftnode.core.types import Epoch, LogPosition, Offset
+from raftnode.testing.playbook import Playbook, key_of
+from raftnode.testing.playbook.message import Message
+
+pytestmark = pytest.mark.rule("P22", "P24", "P25", "P40", "S10", "S11", "S15")
+
+SMALL = 40
+"""A snapshot of these tests has some two hundred bytes: several pieces."""
+
+
+def written(count: int = 6, *names: str) -> Playbook:
+    """A quorum with some records, all of it committed everywhere."""
+    book = Playbook.formed(*(names or ("1", "2", "3")))
+    for number in range(count):
+        book.append("1", b"record %d" % number)
+        book.settle()
+    book.run(1200)
+    return book
+
+
+def trimmed(book: Playbook, *names: str) -> None:
+    """Let these take a snapshot and let go of all behind it."""
+    for name in names:
+        book.snapshot(name, trim_to=book[name].replica.applicable)
+
+
+def left_behind() -> Playbook:
+    """3 was away while the others wrote, took snapshots and trimmed."""
+    book = written()
+    book.isolate("3")
+    for number in range(4):
+        book.append("1", b"later %d" % number)
+        book.settle()
+    book.run(600)
+    trimmed(book, "1", "2")
+    book.append("1", b"after")
+    book.settle()
+    assert book["1"].disk.start > book["3"].disk.end
+    book.heal()
+    return book
+
+
+def requests(book: Playbook, kind: str, source: str) -> list[Message]:
+    return [m for m in book.pending if m.kind == kind and m.source == source]
+
+
+def same(book: Playbook, *names: str) -> None:
+    """They have the same log, whatever of it came in a snapshot, and the same voters."""
+    logs = {tuple(map(id, book[name].disk.log)) for name in names}
+    assert len(logs) == 1
+    assert len({book.voters(name) for name in names}) == 1
+    assert len({book[name].replica.log.voter_record for name in names}) == 1
+
+
+def test_p22_a_replica_behind_the_trimmed_log_gets_the_snapshot_and_the_rest():
+    book = left_behind()
+    book.run(3000)
+    same(book, "1", "2", "3")
+    assert book["3"].disk.start == book["1"].disk.start
+    assert book["3"].high_watermark == book["1"].high_watermark
+    assert book["3"].replica.download is None
+
+
+def test_p22_an_empty_log_begins_with_a_snapshot_though_nothing_was_trimmed():
+    book = written()
+    book.snapshot("1")
+    book.observer("4")
+    book.run(2000)
+    same(book, "1", "4")
+    assert book["4"].disk.start == book["1"].disk.snapshots[-1].head.position.end_offset
+    assert book["1"].disk.start == 0
+
+
+def test_a_new_disk_becomes_a_voter_by_snapshot_and_log():
+    book = left_behind()
+    reborn = book.wipe("2")
+    book.run(3000)
+    added = book.add("1", reborn, replaces="2")
+    book.run(4000)
+    assert book.voters("1") == "{1,2',3}", book.answer(added)
+    book.append("1", b"with the new one")
+    book.run(1000)
+    same(book, "1", "3", reborn)
+    assert b"with the new one" in book[reborn].records
+
+
+def test_p25_it_comes_in_pieces_of_the_size_that_is_asked_for():
+    book = left_behind()
+    book.piece_bytes = SMALL
+    positions: list[int] = []
+
+    def watch(message: Message) -> None:
+        if isinstance(message.request, FetchSnapshotRequest) and message.response is None:
+            positions.append(message.request.position)
+            assert message.request.max_bytes == book.config.fetch_max_bytes
+
+    book.on_delivery = watch
+    book.run(3000)
+    size = len(book["1"].disk.snapshots[-1].content)
+    assert positions == list(range(0, size, SMALL))
+    same(book, "1", "3")
+
+
+def begun(pieces: int) -> Playbook:
+    """3 has stored so many pieces of the snapshot."""
+    book = left_behind()
+    book.piece_bytes = SMALL
+    for _ in range(500):
+        download = book["3"].replica.download
+        if download is not None and download.position >= pieces * SMALL and not download.busy:
+            return book
+        if not book.deliver(limit=1):
+            moved = [seat.flush(book.now_ms) for seat in book.seats.values()]
+            if not book.work_storage() and not any(moved):
+                book.wait(50)
+    raise AssertionError("it never begins")
+
+
+def asked_positions(book: Playbook, of: str) -> list[int]:
+    """Where the pieces begin that `of` is asked for from now on."""
+    positions: list[int] = []
+
+    def watch(message: Message) -> None:
+        asked = isinstance(message.request, FetchSnapshotRequest) and message.response is None
+        if asked and message.target == of:
+            positions.append(message.request.position)
+
+    book.on_delivery = watch
+    return positions
+
+
+def test_resumes_after_lost_answers_where_it_was():
+    book = begun(2)
+    book.drop(source="1", target="3")
+    book.drop(source="3")
+    positions = asked_positions(book, "1")
+    book.run(6000)
+    assert positions[0] >= 2 * SMALL
+    same(book, "1", "3")
+
+
+def test_a_new_leader_with_the_same_snapshot_goes_on_where_the_last_one_was():
+    book = begun(2)
+    positions = asked_positions(book, "2")
+    book.crash("1")
+    book.pending.clear()
+    book.elect("2")
+    book.run(3000)
+    assert positions[0] >= 2 * SMALL
+    same(book, "2", "3")
+
+
+def test_a_new_leader_without_it_has_it_begin_with_its_own():
+    book = begun(2)
+    [only] = book["2"].disk.snapshots
+    book.crash("1")
+    book.pending.clear()
+    positions = asked_positions(book, "2")
+    book["2"].disk.snapshots = []
+    book.elect("2")
+    book.run(1000)
+    assert book["3"].disk.end < book["2"].disk.start
+    book["2"].snapshot(book.now_ms)
+    assert book["2"].replica.log.snapshot > only.head.position
+    book.run(5000)
+    assert positions[0] > 0
+    assert 0 in positions
+    same(book, "2", "3")
+
+
+def test_a_snapshot_that_is_gone_on_the_leader_is_asked_for_without_haste_and_begun_anew():
+    book = begun(2)
+    book["1"].disk.snapshots.clear()
+    before = list(book["3"].disk.log)
+    positions = asked_positions(book, "1")
+    book.run(10_000)
+    assert 2 <= len(positions) <= 150
+    assert book["3"].disk.log == before
+    assert book["3"].role == "follower"
+    book.append("1", b"more")
+    book.run(600)
+    book.snapshot("1")
+    book.run(4000)
+    same(book, "1", "3")
+
+
+def test_a_damaged_one_is_dropped_and_fetched_again_and_the_log_stays():
+    book = left_behind()
+    before = list(book["3"].disk.log)
+    book.disks_work = False
+    for _ in range(40):
+        book.run(200)
+        reading = any(not isinstance(effect, StoreSnapshotPiece) for _, _, effect in book.storage)
+        book.work_storage(damaged=reading)
+        if reading:
+            break
+    else:
+        pytest.fail("it was never read")
+    assert book["3"].replica.download is None
+    assert book["3"].disk.log == before
+    assert book["3"].replica.log.end == before[-1].end_offset
+    book.disks_work = True
+    book.run(4000)
+    same(book, "1", "3")
+
+
+def test_p40_nobody_stands_or_resigns_while_a_snapshot_is_fetched_and_read():
+    """The leader needs 3, for 2 is down; 3 does nothing but fetch the snapshot and read it."""
+    book = begun(1)
+    book.crash("2")
+    book.disks_work = False
+    epoch = book["1"].replica.epoch
+    for _ in range(20):
+        book.run(400)
+        download = book["3"].replica.download
+        if download is not None and download.verifying:
+            break
+        book.work_storage()
+    for _ in range(20):  # a slow disk: eight seconds
+        book.run(400)
+    assert book["1"].role == "leader"
+    assert book["3"].role == "follower"
+    assert book["3"].replica.epoch == epoch
+    assert book["3"].replica.download.verifying
+    # And the confirmed answers go on: a majority is there.
+    asked = book.confirm("1", for_read=False)
+    book.run(1000)
+    assert book.answers[asked], "a round ends though one of the two fetches a snapshot"
+    book.disks_work = True
+    book.run(3000)
+    same(book, "1", "3")
+
+
+def test_s10_nothing_of_it_is_acknowledged_before_it_is_in_place():
+    book = begun(1)
+    leader = book["1"].replica.role
+    book.disks_work = False
+    for _ in range(30):
+        book.run(300)
+        if book["3"].replica.download and book["3"].replica.download.verifying:
+            break
+        book.work_storage()
+    acknowledged = leader.progress[key_of("3")].acknowledged
+    assert acknowledged <= book["3"].disk.end
+    book.disks_work = True
+    book.run(2000)
+    assert leader.progress[key_of("3")].acknowledged == book["1"].replica.log.end
+
+
+def test_a_crash_while_it_is_fetched_leaves_the_log_and_it_begins_anew():
+    book = begun(2)
+    before = list(book["3"].disk.log)
+    book.crash("3")
+    book.restart("3")
+    assert book["3"].disk.log == before
+    assert book["3"].replica.download is None
+    book.run(3000)
+    same(book, "1", "3")
+
+
+def test_a_crash_after_it_is_in_place_goes_on_from_it():
+    book = left_behind()
+    book.run(3000)
+    end = book["3"].replica.log.end
+    book.crash("3")
+    book.restart("3")
+    assert book["3"].replica.log.end == end
+    assert book["3"].replica.log.start == book["1"].disk.start
+    assert book["3"].high_watermark == book["3"].disk.snapshots[-1].head.position.end_offset
+    book.append("1", b"on")
+    book.run(1500)
+    same(book, "1", "2", "3")
+
+
+def test_a_tail_that_the_quorum_gave_up_is_replaced_though_it_is_longer():
+    book = written()
+    book.isolate("1")
+    for number in range(9):
+        book.append("1", b"alone %d" % number)
+    book["1"].flush(book.now_ms)
+    book.drop()
+    book.elect("2")
+    book.append("2", b"committed without it")
+    book.run(600)
+    trimmed(book, "2", "3")
+    assert book["1"].disk.end > book["2"].disk.end
+    book.heal()
+    book.run(5000)
+    same(book, "1", "2", "3")
+    assert book["1"].disk.start == book["2"].disk.start
+    assert not [one for one in book["1"].records if one.startswith(b"alone")]
+
+
+def test_a_snapshot_that_comes_late_does_not_replace_a_log_that_holds_it():
+    """A new leader brought the records meanwhile; what is behind them may be acknowledged."""
+    book = begun(1)
+    seat = book["3"]
+    download = seat.replica.download
+    assert download is not None
+    made = book["1"].disk.snapshot(download.snapshot)
+    assert made is not None
+    seat.replica.download = None
+    seat.disk.install(made)
+    seat.replica.log.install(made.head)
+    book.pending.clear()
+    book.run(3000)
+    end = seat.replica.log.end
+    assert end > made.head.position.end_offset
+    # Only now the storage has read the file.
+    download.verifying, download.storing_to = True, None
+    seat.replica.download = download
+    seat.take(SnapshotVerified(made.head), book.now_ms)
+    assert seat.replica.log.end == end
+    assert seat.replica.download is None
+
+
+def test_stale_words_of_the_storage_change_nothing():
+    book = begun(2)
+    seat = book["3"]
+    download = seat.replica.download
+    assert download is not None
+    before = (download.position, download.busy)
+    other = LogPosition(Epoch(9), Offset(999))
+    for event in (
+        SnapshotPieceStored(download.snapshot, 7),
+        SnapshotPieceStored(other, download.position + SMALL),
+        SnapshotRefused(other, "damaged"),
+        SnapshotVerified(book["1"].disk.snapshots[-1].head),
+    ):
+        seat.take(event, book.now_ms)
+        assert seat.replica.download is download
+        assert (download.position, download.busy) == before
+    book.run(3000)
+    same(book, "1", "3")
+
+
+def test_voters_and_their_record_come_with_the_snapshot():
+    """P50, S11: the compare-and-set value is the same on who has the log and who has not."""
+    book = written()
+    book.observer("4")
+    book.run(1500)
+    book.add("1", "4")
+    book.run(1500)
+    book.remove("1", "2")
+    book.run(1500)
+    assert book.voters("1") == "{1,3,4}"
+    trimmed(book, "1", "3", "4")
+    book.observer("5")
+    book.run(2500)
+    same(book, "1", "5")
+    assert book["5"].replica.log.formation_completed
+    assert book["5"].replica.log.raft_version == 2
+    book.crash("5")
+    book.restart("5")
+    assert book.voters("5") == "{1,3,4}"
+    assert book["5"].replica.log.voter_record == book["1"].replica.log.voter_record
+
+
+def test_autojoin_readds_removed():
+    """KAFKA-19850: the history of removals is lost in a snapshot; the voters' record is not."""
+    book = written()
+    stale = book["1"].replica.log.voter_record
+    book.remove("1", "3")
+    book.run(2000)
+    assert book.voters("1") == "{1,2}"
+    trimmed(book, "1", "2")
+    book.crash("1")
+    book.restart("1")
+    book.run(5000)
+    [leader] = book.leaders
+    delayed = book.add(leader, "3", expected=stale)
+    book.run(6000)
+    refusal = book.answer(delayed)
+    assert isinstance(refusal, Refused)
+    assert refusal.refusal.value == "STALE_VOTER_RECORD"
+    assert book.voters(leader) == "{1,2}"
+
+
+def test_retention_beyond_snapshot():
+    """KAFKA-14238: the log is never trimmed beyond what a snapshot covers, whoever asks."""
+    book = written()
+    book.snapshot("1")
+    seat, covered = book["1"], book["1"].replica.log.snapshot
+    assert covered is not None
+    book.append("1", b"not covered")
+    book.settle()
+    for wanted in (covered.end_offset + 1, seat.replica.log.end, seat.replica.log.end + 100):
+        effects = seat.take(SnapshotTaken(covered, Offset(wanted)), book.now_ms)
+        assert not [one for one in effects if isinstance(one, TrimLog)]
+        assert seat.replica.log.start == 0
+    seat.take(SnapshotTaken(covered, covered.end_offset), book.now_ms)
+    assert seat.replica.log.start == covered.end_offset
+
+
+def test_remove_leader_crash():
+    """KAFKA-17608: a restart reverts to nothing that a snapshot covers.
+
+    The voters in force at the snapshot are known to be committed at once, and no truncation
+    goes below it.
+    """
+    book = written()
+    book.remove("1", "1")
+    book.run(3000)
+    [leader] = book.leaders
+    assert book.voters(leader) == "{2,3}"
+    trimmed(book, "2", "3")
+    for name in ("2", "3"):
+        book.crash(name)
+        book.restart(name)
+    seat = book["2"]
+    covered = seat.disk.snapshots[-1].head.position.end_offset
+    assert seat.high_watermark == covered
+    assert seat.replica.log.committed_voters(seat.high_watermark).voters == seat.replica.log.voters
+    seat.replica.truncate(Offset(covered - 1))
+    assert isinstance(seat.replica.effects[-1], Halt)
+    assert seat.replica.effects[-1].reason is HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK
+
+
+def test_snapshot_log_gap():
+    """RedisRaft #43: what is fetched after a snapshot begins where it ends."""
+    book = left_behind()
+    book.run(3000)
+    offsets = [
+        offset
+        for batch in book["3"].disk.log
+        for offset in range(batch.base_offset, batch.end_offset)
+    ]
+    assert offsets == list(range(book["1"].replica.log.end))
+    assert book["3"].replica.log.start == book["3"].disk.snapshots[-1].head.position.end_offset
+
+
+def test_a_leader_that_resigned_serves_no_more_pieces():
+    """P23: an error that names whom to ask."""
+    book = begun(1)
+    book.transfer("1", "2")
+    book.settle()
+    book.run(3000)
+    assert book.leaders == ["2"]
+    same(book, "2", "3")
+
+
+def test_a_snapshot_of_a_newer_program_ends_the_replica():
+    """S12."""
+    book = left_behind()
+    made = book["1"].disk.snapshots[-1]
+    newer = LogHead(made.head.position, made.head.voters, made.head.voter_record, 3, True)
+    book["1"].disk.snapshots[-1] = type(made)(newer, made.batches)
+    book.run(3000)
+    assert book["3"].halted is not None
+    assert book["3"].halted.reason is HaltReason.UNSUPPORTED_RAFT_VERSION
+    assert book["3"].disk.start == 0
+
+
+@pytest.mark.parametrize(
+    ("epoch", "position", "error"),
+    [
+        (0, 0, ErrorCode.FENCED_LEADER_EPOCH),
+        (2, 0, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (1, 10_000, ErrorCode.POSITION_OUT_OF_RANGE),
+        (1, 0, ErrorCode.NONE),
+    ],
+)
+def test_p25_errors_of_the_leader(epoch: int, position: int, error: ErrorCode):
+    book = written()
+    book.snapshot("1")
+    snapshot = book["1"].replica.log.snapshot
+    assert snapshot is not None
+    request = FetchSnapshotRequest(Epoch(epoch), key_of("4"), snapshot, position, max_bytes=100)
+    assert _answer(book, request).error is error
+
+
+def test_p25_a_snapshot_that_was_never_there_is_not_found():
+    book = written()
+    nowhere = LogPosition(Epoch(1), Offset(3))
+    request = FetchSnapshotRequest(Epoch(1), key_of("4"), nowhere, 0, max_bytes=100)
+    assert _answer(book, request).error is ErrorCode.SNAPSHOT_NOT_FOUND
+
+
+def test_p23_who_does_not_lead_names_the_leader():
+    book = written()
+    request = FetchSnapshotRequest(
+        Epoch(1), key_of("4"), LogPosition(Epoch(1), Offset(3)), 0, max_bytes=100
+    )
+    answer = _answer(book, request, of="2")
+    assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert answer.leader == key_of("1")
+
+
+def _answer(book: Playbook, request: FetchSnapshotRequest, of: str = "1") -> FetchSnapshotResponse:
+    book.observer("4")
+    book.pending.clear()
+    book.pending.append(Message(book.number(), "4", of, request, answers=book._life(book["4"])))
+    book.deliver("snapshot")
+    [answer] = [m.response for m in book.pending if m.kind == "snapshot-answer"]
+    assert isinstance(answer, FetchSnapshotResponse)
+    return answer
+
+
+def test_p40_s11_a_piece_that_is_asked_for_is_a_sign_of_life_and_confirms_a_round():
+    book = written()
+    book.snapshot("1")
+    replica = book["1"].replica
+    progress = replica.role.progress[key_of("2")]
+    book.isolate("2", "3")
+    book.now_ms += 1000
+    asked = book.confirm("1", for_read=False)
+    token = replica.role.round_token
+    request = FetchSnapshotRequest(
+        Epoch(1), key_of("2"), replica.log.snapshot, 0, max_bytes=10, round_token=token
+    )
+    book.give("1", RequestReceived(book.number(), key_of("2"), request))
+    assert progress.last_fetch_ms == book.now_ms
+    assert book.answers[asked], "the leader and 2 are a majority of three"
+    assert progress.acknowledged <= book["2"].disk.end
+
+
+def test_s10_a_flush_from_before_the_install_says_nothing_of_what_came_with_it():
+    book = left_behind()
+    seat = book["3"]
+    truncations = seat.replica.log.truncations
+    book.run(3000)
+    end = seat.replica.log.end
+    seat.take(LogFlushed(Offset(end + 500), truncations), book.now_ms)
+    assert seat.replica.log.durable_end <= end

@@ -150,7 +150,13 @@ def body(sample: Envelope) -> Target:
     """A body by itself, in the envelope of the sample: no time is lost on the envelope."""
     kind = "response" if sample.is_response else "request"
     head = encode_envelope(sample)
-    names = {1: "fetch", 52: "vote", 53: "begin_quorum_epoch", 54: "end_quorum_epoch"}
+    names = {
+        1: "fetch",
+        52: "vote",
+        53: "begin_quorum_epoch",
+        54: "end_quorum_epoch",
+        59: "fetch_snapshot",
+    }
     name = names[sample.api_key]
     seeds = tuple(
         bytes(decode_envelope(one)[1])

@@ -155,11 +155,7 @@ class Administrator:
             self._upgrade(node)
             return
         dead = [key for key in voters if self.world.is_lost(key)]
-        fresh = [
-            key
-            for key in replica.role.progress
-            if key not in voters and self.world.is_live(key) and not self.world.is_lost(key)
-        ]
+        fresh = [key for key in replica.role.progress if key not in voters and self._is_well(key)]
         repaired = [key for key in fresh if any(old.node_id == key.node_id for old in dead)]
         replaced = [
             key for key in dead if any(new.node_id == key.node_id and new != key for new in voters)
@@ -172,6 +168,15 @@ class Administrator:
             self._add(node, self.rng.choice(fresh), with_removal=False)
         elif len(voters) > 3 and not dead and self.rng.random() < 0.5:
             self._remove(node, self.rng.choice(list(voters)))
+
+    def _is_well(self, key: ReplicaKey) -> bool:
+        """Whether it may be leaned on.
+
+        One whose volume went back in time looks well until somebody meets it (S3), and a set
+        of two that counts it is stuck: no rule can keep an administrator from that.
+        """
+        ill = self.world.is_lost(key) or key in self.world.checker.stale
+        return self.world.is_live(key) and not ill
 
     def _add(self, node: SimNode, key: ReplicaKey, with_removal: bool) -> None:  # noqa: FBT001
         assert node.core is not None
@@ -214,7 +219,7 @@ class Administrator:
         choice: list[ReplicaKey] = []
         if not hopeless and rng.random() < 0.8:
             known = dict.fromkeys([*replica.log.voters, *role.progress])
-            well = [k for k in known if self.world.is_live(k) and not self.world.is_lost(k)]
+            well = [key for key in known if self._is_well(key)]
             by_id = list({key.node_id: key for key in well}.values())
             choice = rng.sample(by_id, rng.randint(0, min(len(by_id), self.voters_max)))
         wanted = VoterSet.of(Voter(key) for key in choice)

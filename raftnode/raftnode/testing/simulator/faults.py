@@ -180,6 +180,7 @@ class FaultPlan:
         """
         sets = self._sets_in_force()
         deciding = {key for voters in sets for key in voters}
+        deciding.update(key for _, target in self._reassignments() for key in target)
         observers = [n for n in self.world.nodes if n.saved and n.key not in deciding]
         voters = [n for n in self.world.nodes if n.saved and self._may_go_back(n, n.saved, sets)]
         if voters:

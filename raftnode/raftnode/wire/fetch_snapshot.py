@@ -125,7 +125,7 @@ def decode_response(envelope: Envelope, reader: Reader) -> FetchSnapshotResponse
     snapshot = _read_snapshot_id(reader)
     size, position = reader.unpack(_PLACE)
     data = reader.compact_bytes()
-    leader_id, leader_epoch = -1, -1
+    leader_id, leader_epoch = 0, 0  # Kafka's default here, at which it leaves the field out
     for tag, value in reader.tags():
         if tag == _CURRENT_LEADER_TAG:
             leader_id, leader_epoch = value.unpack(_LEADER_AND_EPOCH)

@@ -238,6 +238,15 @@ def test_every_request_comes_back_as_it_was(request: Request, cluster_id: str) -
 
 @pytest.mark.rule("P2", "P12", "P20")
 @given(responses)
+@example(
+    FetchSnapshotResponse(
+        ErrorCode.NONE,
+        Epoch(0),
+        ReplicaKey(NodeId(0), uuid.UUID(int=1)),
+        LogPosition(Epoch(0), Offset(0)),
+        0,
+    )
+)
 @settings(max_examples=400, deadline=None)
 def test_every_response_comes_back_as_it_was(response: Response) -> None:
     frame = CODEC.decode(response_bytes(response))

@@ -106,7 +106,7 @@ async def test_a_pass_is_no_faster_than_its_rate(make):
     await rig.passes(1)
     assert rig.metric("scrub_read_bytes_total") >= 240_000
     assert rig.metric("scrub_last_pass_seconds") >= 240_000 / 500_000
-    assert rig.metric("scrub_progress_ratio") == 1
+    assert 0 < rig.metric("scrub_progress_ratio") <= 1  # perhaps of the next pass already
     assert rig.disk.info().scrubbed_ms is not None
     assert rig.metric("scrub_last_pass_timestamp_seconds") == pytest.approx(time.time(), abs=30)
 

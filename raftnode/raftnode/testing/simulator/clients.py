@@ -118,6 +118,11 @@ class Reader:
         node.ask(lambda request_id: ConfirmRequested(request_id, for_read=False), answered)
 
 
+MEETING_MS = 6000
+"""So long after a volume went back its leader may still take it for what it was: a fetch
+time-out and the latest of its messages."""
+
+
 @dataclass(slots=True)
 class Administrator:
     """Changes voters as the operator would, but in any order that the leader lets pass."""
@@ -172,10 +177,11 @@ class Administrator:
     def _is_well(self, key: ReplicaKey) -> bool:
         """Whether it may be leaned on.
 
-        One whose volume went back in time looks well until somebody meets it (S3), and a set
-        of two that counts it is stuck: no rule can keep an administrator from that.
+        One whose volume just went back in time looks well until somebody meets it (S3), and a
+        set of two that counts it is stuck: no rule can keep an administrator from that.
         """
-        ill = self.world.is_lost(key) or key in self.world.checker.stale
+        went_back_ms = self.world.now_ms - self.world.put_back_at_ms.get(key, -MEETING_MS)
+        ill = self.world.is_lost(key) or went_back_ms < MEETING_MS
         return self.world.is_live(key) and not ill
 
     def _add(self, node: SimNode, key: ReplicaKey, with_removal: bool) -> None:  # noqa: FBT001

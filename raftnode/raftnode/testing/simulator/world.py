@@ -60,6 +60,7 @@ class World:
         self.events = 0
         self.trace: list[str] | None = [] if trace else None
         self.lost: set[ReplicaKey] = set()
+        self.put_back_at_ms: dict[ReplicaKey, int] = {}
         self.ghosts: list[SimNode] = []
         self.calm = False
         """No fault strikes and no voter is changed while progress is waited for."""
@@ -172,6 +173,7 @@ class World:
         assert node.saved is not None
         node.crash()
         node.halted = None
+        self.put_back_at_ms[node.key] = self.now_ms
         ever_flushed = node.disk.ever_flushed
         node.disk, node.saved = node.saved, None
         node.disk.ever_flushed |= ever_flushed  # what was acknowledged was true when it was said

@@ -12,11 +12,13 @@ from raftnode.core.effects import (
     AppendBatches,
     Confirmed,
     Done,
+    DropSnapshot,
     Effect,
     Fact,
     Halt,
     HaltReason,
     HighWatermarkAdvanced,
+    InstallSnapshot,
     LeadershipLost,
     PersistClusterId,
     PersistLatch,
@@ -26,7 +28,11 @@ from raftnode.core.effects import (
     SendRequest,
     SendResponse,
     ServeFetch,
+    ServeSnapshot,
+    StoreSnapshotPiece,
+    TrimLog,
     TruncateLog,
+    VerifySnapshot,
     VoterChangeCompleted,
 )
 from raftnode.core.events import (
@@ -244,6 +250,15 @@ class SimNode:
                 self.world.checker.halted(self, effect)
             case Fact():
                 self.world.record(self, effect)
+            case (
+                ServeSnapshot()
+                | StoreSnapshotPiece()
+                | VerifySnapshot()
+                | InstallSnapshot()
+                | DropSnapshot()
+                | TrimLog()
+            ):
+                raise AssertionError(f"no snapshot is taken in a world: {effect}")
             case AppendAccepted() | Refused() | VoterChangeCompleted() | Confirmed() | Done():
                 answered = self.answers.pop(effect.request_id, None)
                 if answered is not None:

@@ -339,3 +339,31 @@ def test_pieces_are_given_of_whole_ones_only_and_keep_them():
     assert snapshots.read_piece(first, 0, 10) is None
     # One that nobody has read here may be anything.
     assert snapshots_of(disk).read_piece(third, 0, 10) is None
+
+
+def test_the_log_may_go_up_to_the_oldest_of_as_many_whole_ones_as_are_kept():
+    disk, log = follower()
+    del log
+    snapshots = snapshots_of(disk)  # which keeps two
+
+    def take(end: int, head: SnapshotHead = HEAD) -> None:
+        which = SnapshotId(Offset(end), Epoch(2))
+        snapshots.write(which, head, ENTRIES[:3], now_ms=1, pause=lambda: None)
+
+    assert snapshots.covered() == 0
+    take(10)
+    assert snapshots.covered() == 0
+    take(20)
+    assert snapshots.covered() == 10
+    take(30)
+    assert snapshots.covered() == 20
+    # A start has read the newest only: the others prove nothing to it.
+    again = snapshots_of(disk)
+    for _ in (reader := again.reader(again.ids()[-1])).records():
+        pass
+    assert reader.found is not None
+    again.proved(reader.found)
+    assert again.covered() == 0
+    # One that does not say which record its voters come from can stand for no log.
+    take(40, SnapshotHead())
+    assert snapshots.covered() == 0

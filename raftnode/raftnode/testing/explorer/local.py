@@ -21,7 +21,13 @@ from raftnode.core.effects import (
     TruncateLog,
 )
 from raftnode.core.events import Event, RequestReceived
-from raftnode.core.messages import FetchRequest, FetchResponse, Request, Response
+from raftnode.core.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    Request,
+    Response,
+)
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
@@ -345,9 +351,11 @@ def numbers_in(local: Local, index_of: dict[ReplicaKey, int]) -> tuple[tuple[int
 
 
 def in_flight_of(local: Local) -> FetchRequest | None:
-    """The Fetch that a replica waits for."""
+    """The Fetch that a replica waits for; no log is trimmed here, so it is no FetchSnapshot."""
     fetching = getattr(local.replica.role, "fetching", None)
-    return None if fetching is None else fetching.in_flight
+    in_flight = None if fetching is None else fetching.in_flight
+    assert not isinstance(in_flight, FetchSnapshotRequest)
+    return in_flight
 
 
 def carry_out(disk: SimDisk, effect: Effect) -> None:

@@ -23,6 +23,7 @@ from raftnode.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
+    FetchSnapshotRequest,
     VoteRequest,
 )
 from raftnode.core.records import Batch
@@ -228,11 +229,11 @@ class World:
         if local.volume.log != local.volume.durable or replica.log.durable_end < replica.log.end:
             yield Action("flush", index)
         if isinstance(role, Unattached | Prospective | Follower | Resigned):
-            fetching = role.fetching
-            if fetching.in_flight is None:
-                if fetching.next_at_ms > NOW_MS and replica.log.durable_end == replica.log.end:
+            in_flight = in_flight_of(local)
+            if in_flight is None:
+                if role.fetching.next_at_ms > NOW_MS and replica.log.durable_end == replica.log.end:
                     yield Action("fetch", index)
-            elif not self._is_on_its_way(state, index, fetching.in_flight):
+            elif not self._is_on_its_way(state, index, in_flight):
                 yield Action("unanswered", index)
         if isinstance(role, Leader):
             yield from self._leader_actions(state, local, role, left)
@@ -497,7 +498,7 @@ class World:
         if local.core is None:
             return True
         replica = local.core.replica
-        if isinstance(letter.request, FetchRequest):
+        if isinstance(letter.request, FetchRequest | FetchSnapshotRequest):
             return in_flight_of(local) != letter.request
         if response.epoch > replica.epoch:
             return False

@@ -309,7 +309,8 @@ class SimNode:
         if node is None:
             self.world.after(1, failed)
             return
-        there, there_life = node, node.life
+        # The keys of now: a message may arrive when its sender has another disk.
+        there, there_life, there_key, own_key = node, node.life, node.key, self.key
 
         def too_late() -> None:
             # The transport's own time-out: whatever was lost on the way is reported some day.
@@ -318,8 +319,8 @@ class SimNode:
         def respond(response: Response | None) -> None:
             def arrive() -> None:
                 if self.gate is not None:
-                    self.gate.note_epoch(there.key, answer.epoch)
-                self.deliver(life, ResponseReceived(there.key, request, answer))
+                    self.gate.note_epoch(there_key, answer.epoch)
+                self.deliver(life, ResponseReceived(there_key, request, answer))
 
             if response is None:
                 too_late()
@@ -333,8 +334,8 @@ class SimNode:
                 return
             there.next_request += 1
             there.replies[there.next_request] = respond
-            there.gate.note_epoch(self.key, request.epoch)
-            event = RequestReceived(there.next_request, self.key, request)
+            there.gate.note_epoch(own_key, request.epoch)
+            event = RequestReceived(there.next_request, own_key, request)
             there.deliver(there_life, event)
 
         self.world.checker.asked(self, self.world.now_ms)

@@ -87,7 +87,13 @@ MUTANTS = [
         following.fetch_if_due,
         "or replica.log.durable_end < replica.log.end",
         "",
-        also=("acknowledged_offset=replica.log.durable_end", "acknowledged_offset=replica.log.end"),
+        also=(
+            "_next_fetch(replica, target)",
+            (
+                '__import__("dataclasses").replace(_next_fetch(replica, target), '
+                "acknowledged_offset=replica.log.end)"
+            ),
+        ),
     ),
     Mutant(
         "S10-applies-what-is-not-flushed",

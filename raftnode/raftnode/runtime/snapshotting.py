@@ -200,7 +200,7 @@ class Snapshotter:
                     return
 
     async def take(self) -> SnapshotFile | None:
-        """Take one now; None: the disk has no room for it.
+        """Take one now; None: the disk has no room for it, or one is being put in place.
 
         Raises:
             StorageError: the disk failed.
@@ -218,6 +218,9 @@ class Snapshotter:
         await self._applier.between_batches()
         # From here to the next await nothing is applied.
         end = kv.next_offset
+        if kv is not self._applier.kv or end < self._index.start:
+            # A fetched one takes its place: the core goes on from that first, the state later.
+            return None
         snapshot_id, head = self._identified(end)
         bytes_at, started = self._applier.applied_bytes, time.monotonic()
         entries = kv.freeze()

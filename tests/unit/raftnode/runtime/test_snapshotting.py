@@ -7,14 +7,25 @@ import contextlib
 import errno
 import random
 import threading
+import uuid
 from collections.abc import Callable
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from raftnode.api.metrics import NodeMetrics
+from raftnode.core.log_head import LogHead
 from raftnode.core.log_index import LogIndex
-from raftnode.core.types import Epoch, Offset
+from raftnode.core.types import (
+    Epoch,
+    LogPosition,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    Voter,
+    VoterRecordId,
+    VoterSet,
+)
 from raftnode.errors import StorageCorruptError, StorageFailedError, StorageLostError
 from raftnode.runtime import snapshotting
 from raftnode.runtime.applier import Applier
@@ -372,3 +383,35 @@ def test_a_power_cut_at_any_call_leaves_the_last_one_whole() -> None:
         else:
             pytest.fail("it never ended")
     assert outcomes == {0, 1}
+
+
+def fetched(end: int, epoch: int) -> LogHead:
+    """What a snapshot from the leader says."""
+    voter = Voter(ReplicaKey(NodeId(1), uuid.UUID(int=1)))
+    place = LogPosition(Epoch(epoch), Offset(end))
+    return LogHead(place, VoterSet.of([voter]), VoterRecordId(Offset(1), Epoch(1)), 2, True)
+
+
+async def test_none_is_taken_of_a_state_that_the_core_has_left_for_a_fetched_one(make, storage):
+    """The log's index is the snapshot's at once, the state only when it is in place."""
+    rig = make()
+    await rig.write(10)
+    rig.index.install(fetched(500, 3))
+    before = names(storage.disk)
+    assert await rig.taker.take() is None
+    assert (names(storage.disk), rig.last_end) == (before, 0)
+
+
+async def test_none_is_taken_of_a_state_that_is_replaced_meanwhile(make, storage, monkeypatch):
+    rig = make()
+    await rig.write(10)
+
+    def look() -> int:
+        rig.index.install(fetched(500, 3))
+        rig.applier.kv = KeyValueStore.restore(Offset(500), [])
+        return 1 << 40
+
+    monkeypatch.setattr(rig.taker, "_free_bytes", look)
+    before = names(storage.disk)
+    assert await rig.taker.take() is None
+    assert names(storage.disk) == before

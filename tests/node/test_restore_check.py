@@ -77,8 +77,9 @@ async def test_files_taken_while_it_runs_bring_back_what_the_quorum_has(
     state[key] = state[key]._replace(digest=b"other")
     assert compare(state, log.end, living).different == 1
 
+    # Told to stop, the last one might lead a new epoch alone: then files prove nothing (P42).
     for node in quorum.nodes[:3]:
-        node.stop()
+        node.kill()
     verdict = Audit(find_replicas([node.directory for node in quorum.nodes[:3]]), LocalEngine())
     assert verdict.run().word == "ok"
     assert verdict.verdict.committed_end >= living.ended

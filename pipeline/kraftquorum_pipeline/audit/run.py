@@ -222,6 +222,11 @@ class Audit:
         end, why = committed_end(holdings, voters, self.committed)
         found, notes = check_committed(holdings, voters, end, why)
         self.verdict.committed_end = end
+        if not end and any(self.ends.values()):
+            self.verdict.unchecked.append(
+                "committed_prefix: the files do not say what is committed, since no record of the "
+                "newest epoch is on a majority; give the quorum's high watermark (--committed-end)"
+            )
         self.verdict.add(found)
         self.verdict.notes += notes
         return voters

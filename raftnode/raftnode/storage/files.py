@@ -288,9 +288,16 @@ class Files:
 
     def read_bytes(self, path: Path, limit: int = 1 << 20, position: int = 0) -> bytes | None:
         """A small file from a position on, at most `limit` bytes of it; None if there is none."""
-        if self.stat(path) is None:
-            return None
-        file = self.open_to_read(path)
+        self.check()
+        flags = os.O_RDONLY | os.O_CLOEXEC
+        try:
+            # No look before: a trim may remove the file between the two.
+            fd = self.calls.open(str(path), flags, 0)
+        except OSError as error:
+            if error.errno in _MISSING:
+                return None
+            raise self.failed("open", path, error.errno or errno.EIO) from error
+        file = File(self, path, fd)
         try:
             return file.pread(limit, position)
         finally:

@@ -270,3 +270,24 @@ def test_the_checkpoint_is_kafkas_text():
     disk.overwrite(path, b"0\n1\n__cluster_metadata 0 x\n")
     with pytest.raises(StorageCorruptError):
         reopen(disk)
+
+
+def test_a_reader_whose_index_goes_as_it_is_opened_reads_on(monkeypatch: pytest.MonkeyPatch):
+    """The look and the opening are two calls, and a trim on another thread may come between."""
+    disk, _ = filled()
+    disk.crash()
+    log = reopen(disk)
+    first = LOG / f"{0:020d}.index"
+    opened = disk.open
+
+    def open_late(path: str, flags: int, mode: int) -> int:
+        if path == str(first) and disk.listdir(str(LOG)).count(first.name):
+            log.trim(log.trim_target(Offset(25), 0))
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr(disk, "open", open_late)
+    read = decode_batches(log.read(Offset(1), 100, log.end_offset))
+    assert read[0].base_offset == 1
+    assert log.start_offset > 20
+    log.append([batch(40, 4)])
+    assert log.flush() == 41

@@ -29,7 +29,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX_BYTES = 12  # base offset and length: not counted in the length
 _EPOCH_AT = 12
 _MAGIC_AT = 16
-_CRC_FROM = 21  # attributes
+CRC_FROM = 21  # attributes
 _MAGIC = 2
 _CONTROL = 0x20
 _OFFSET = struct.Struct(">q")
@@ -217,7 +217,7 @@ def check_crc(header: BatchHeader, data: Buffer, position: int = 0) -> None:
     end = position + header.size
     if end > len(data):
         raise DecodeError(f"batch at byte {position}: {len(data) - position} of {header.size} left")
-    crc = crc32c.crc32c(memoryview(data)[position + _CRC_FROM : end])
+    crc = crc32c.crc32c(memoryview(data)[position + CRC_FROM : end])
     if crc != header.crc:
         raise DecodeError(
             f"batch at byte {position} (offset {header.base_offset}): "

@@ -6,6 +6,7 @@ order. So damage above all that is known durable is no proof of a torn tail. It 
 nothing whole follows it, or if sectors in it never arrived: they read as zeros, because a file
 here only ever grows into space that nothing was written to. Batches that stand whole behind
 bytes that are merely other ones are rot, and cutting there could drop acknowledged records.
+A batch within the batch that is not whole is no such: clients may write whatever they like.
 
 What lives here: that judgement. What must not: what is done about it.
 """
@@ -14,9 +15,11 @@ from __future__ import annotations
 
 import re
 
+import crc32c
+
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import DecodeError
-from raftnode.storage.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
+from raftnode.storage.batch import CRC_FROM, HEADER_BYTES, BatchHeader, check_crc, read_header
 from raftnode.storage.files import File
 
 SECTOR_BYTES = 512
@@ -51,16 +54,53 @@ def _whole_batch_behind(file: File, position: int, offset: Offset, epoch: Epoch)
     tops = {top.to_bytes(4, "big") for top in (offset >> 32, (offset + _NEAR) >> 32)}
     begin = b"|".join(re.escape(top) for top in sorted(tops))
     pattern = re.compile(b"(?=(?:" + begin + b").{12}" + re.escape(_MAGIC) + b")", re.DOTALL)
+    broken = _Broken(file, position, offset)
     at = position + 1
     while chunk := file.pread(_CHUNK_BYTES, at):
         for found in pattern.finditer(chunk):
-            header = _batch_at(file, at + found.start())
-            if header is not None and header.base_offset > offset and header.epoch >= epoch:
-                return at + found.start()
+            place = at + found.start()
+            header = _batch_at(file, place)
+            if header is None or header.base_offset <= offset or header.epoch < epoch:
+                continue
+            if not broken.holds(place):
+                return place
         if len(chunk) < _CHUNK_BYTES:
             return None
         at += len(chunk) - _TO_MAGIC
     return None
+
+
+class _Broken:
+    """The batch that is not whole: how far it reaches, if its header is there.
+
+    Unless the length in it is what is damaged. That is not under its checksum, which then is
+    the one of all bytes up to the next batch.
+    """
+
+    def __init__(self, file: File, position: int, offset: Offset) -> None:
+        self._file = file
+        self._body = self._end = position + HEADER_BYTES
+        self._crc = 0
+        self._summed = position + CRC_FROM
+        self._wanted: int | None = None
+        try:
+            header = read_header(file.pread(HEADER_BYTES, position))
+        except DecodeError:
+            return
+        if header.base_offset == offset:
+            self._end, self._wanted = position + header.size, header.crc
+
+    def holds(self, place: int) -> bool:
+        """Whether what stands at a place is a part of it; places are asked for in order."""
+        if self._wanted is None or place >= self._end:
+            return False
+        if place < self._body:
+            return True
+        while self._summed < place:
+            data = self._file.pread(min(_CHUNK_BYTES, place - self._summed), self._summed)
+            self._crc = crc32c.crc32c(data, self._crc)
+            self._summed += len(data)
+        return self._crc != self._wanted
 
 
 def _batch_at(file: File, position: int) -> BatchHeader | None:

@@ -29,6 +29,25 @@ def batch(base: int, size: int) -> Batch:
     return Batch(Offset(base), Offset(base), Epoch(1), data)
 
 
+def holding(base: int, inner: bytes) -> Batch:
+    """A batch whose value holds the bytes of others."""
+    noise = random.Random(base)
+    value = noise.randbytes(40) + inner + noise.randbytes(300)
+    data = stamp(encode_data_batch([Record(None, value)], 1), Offset(base), Epoch(1))
+    return Batch(Offset(base), Offset(base), Epoch(1), data)
+
+
+def ending_with(*batches: Batch) -> FaultDisk:
+    """Batches behind two others, on a disk that does not know how much is durable."""
+    disk, _ = new_log()
+    log = Log.open(Files(disk), LOG, ROOMY)
+    log.append([control(0, 1), batch(1, 50), *batches])
+    log.flush()
+    disk.kill()
+    disk.overwrite(LOG / "flushed-offset", b"")
+    return disk
+
+
 def unmarked(sizes: tuple[int, ...] = (20, 20, 20, 20)) -> FaultDisk:
     """Durable batches on a disk whose power cut took `flushed-offset` back to nothing."""
     disk, _ = new_log()
@@ -72,6 +91,22 @@ def test_rot_with_nothing_whole_behind_it_is_cut() -> None:
     log = reopen(disk)
     assert log.end_offset == 4
     assert log.torn_tail is not None
+
+
+def test_batches_that_a_client_wrote_as_a_value_are_not_behind_the_torn_batch() -> None:
+    """Else whoever may write could have every replica refuse its disk after a power cut."""
+    disk = ending_with(holding(2, batch(3, 100).data + batch(7, 100).data))
+    disk.overwrite(PATH, disk.content(PATH)[:-200])
+    log = reopen(disk)
+    assert (log.end_offset, log.torn_tail is not None) == (2, True)
+
+
+@pytest.mark.parametrize("byte", [9, 10, 11, 17, 40, 57, 70, 200])
+def test_rot_in_a_batch_that_holds_others_is_no_torn_tail(byte: int) -> None:
+    disk = ending_with(holding(2, batch(3, 100).data), batch(3, 20))
+    disk.flip_bit(PATH, place(disk, 2) + byte, 3)
+    with pytest.raises(StorageCorruptError, match="whole batches stand behind it"):
+        reopen(disk)
 
 
 def test_a_sector_that_never_arrived_is_a_torn_tail() -> None:

@@ -20,7 +20,7 @@ from kraftquorum_devcluster import DevCluster, chart
 from kraftquorum_devcluster.errors import CommandError
 from kraftquorum_devcluster.kubeconfig import write_kubeconfig
 
-pytestmark = [pytest.mark.chart, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.chart, pytest.mark.timeout(400)]
 
 VALUES = {
     "settings": {

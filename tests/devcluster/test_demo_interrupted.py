@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(240)]
 
 COMMAND = [sys.executable, "-u", "-m", "kraftquorum_devcluster.demo", "--short"]
 ROOT = Path(__file__).resolve().parents[2]

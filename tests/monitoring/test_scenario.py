@@ -16,7 +16,7 @@ from kraftquorum_devcluster.monitoring.prometheus import Prometheus, Series
 from kraftquorum_devcluster.monitoring.rules import SAFE
 from kraftquorum_devcluster.monitoring.scenario import Course
 
-pytestmark = [pytest.mark.prometheus, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(900)]
 
 
 @dataclass

@@ -122,6 +122,7 @@ async def test_a_full_disk_ends_the_node_and_more_room_brings_it_back(tmp_path, 
         command("umount", "-l", str(directory))
 
 
+@pytest.mark.extended
 async def test_a_long_pause_ends_nothing(quorum):
     """Connections die meanwhile, at both ends and in the middle of frames."""
     await quorum.form(3)

@@ -88,7 +88,6 @@ async def test_node_that_lost_leadership_meanwhile_leaves_the_new_leader_alone(
     assert (after.epoch, after.leader.key) == (before.epoch, before.leader.key)
 
 
-@pytest.mark.slow
 async def test_leader_that_nobody_can_follow_goes_on_leading_and_the_hook_ends(
     quorum: LocalQuorum,
 ):

@@ -7,6 +7,8 @@ import shutil
 import signal
 from pathlib import Path
 
+import pytest
+
 from kraftquorum_pipeline.audit.engine import LocalEngine
 from kraftquorum_pipeline.audit.replicas import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
@@ -41,6 +43,7 @@ class Writer:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.extended
 async def test_files_taken_while_it_runs_bring_back_what_the_quorum_has(
     quorum: LocalQuorum, tmp_path: Path
 ):

@@ -125,6 +125,7 @@ async def test_an_old_volume_is_told_while_the_leader_lives(quorum, tmp_path):
     await check(quorum, "first", "second")
 
 
+@pytest.mark.extended
 async def test_restarts_of_a_healthy_quorum_stop_nobody(quorum):
     await quorum.form(3)
     for turn in range(3):

@@ -10,7 +10,7 @@ import pytest
 from kraftquorum_devcluster.faultproxy import FaultProxy
 from kraftquorum_devcluster.faultproxy.rules import CutWatch, Delay, Drop, SilenceWatch, StaleAnswer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(300)]
 
 
 async def test_faults_of_the_api_delay_the_operator_and_break_nothing(

@@ -10,7 +10,6 @@ import pytest
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.extended,
-    pytest.mark.slow,
     pytest.mark.timeout(300),
 ]
 

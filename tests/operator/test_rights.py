@@ -109,7 +109,7 @@ def test_the_base_gives_the_rights_that_the_operator_declares_and_no_others() ->
 
 
 @pytest.mark.cluster
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.timeout(300)
 async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
     krq, operators, token: str, tmp_path: Path
@@ -156,7 +156,7 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
 
 
 @pytest.mark.cluster
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.timeout(180)
 def test_an_operator_without_a_right_names_it_waits_and_does_nothing_half(
     krq, operators, token: str, tmp_path: Path

@@ -22,7 +22,6 @@ from kraftquorum_devcluster.errors import CommandError
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.extended,
-    pytest.mark.slow,
     pytest.mark.timeout(300),
 ]
 

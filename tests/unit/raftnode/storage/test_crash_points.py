@@ -189,7 +189,9 @@ def modifications_of(seed: int, sizes: LogSettings) -> tuple[int, int]:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("seed", "sizes"), [(1, SMALL), (2, LARGER)])
+@pytest.mark.parametrize(
+    ("seed", "sizes"), [pytest.param(1, SMALL, marks=pytest.mark.extended), (2, LARGER)]
+)
 def test_log_survives_a_power_cut_at_every_call(seed: int, sizes: LogSettings) -> None:
     before, after = modifications_of(seed, sizes)
     assert after - before > 100

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raftnode.core.records import Batch
-from raftnode.core.types import FIRST_OFFSET, LogPosition, Offset
+from raftnode.core.types import LogPosition, Offset
 from raftnode.errors import RaftnodeError, StorageError, StorageLostError
 from raftnode.storage import controlindex
 from raftnode.storage.batch import BatchHeader, encode_control_batch, read_header
@@ -104,7 +104,6 @@ class Log:
         self._settings = settings
         self._mark = mark
         self._generation = 0
-        self._trimmed_to = FIRST_OFFSET
         self._dropped: list[Segment] = []
         """Removed, but open: until the last reader has gone, or the log is closed."""
         self._take_over(found)
@@ -328,7 +327,8 @@ class Log:
             ValueError: that would be below the start of the log.
             StorageError: the disk failed.
         """
-        with self._write_lock, self._sync_lock:
+        # While the segment that is written goes, no check may look for it.
+        with self._identity_lock, self._write_lock, self._sync_lock:
             self._files.check()
             if end_offset >= self._end_offset:
                 return self._end_offset
@@ -341,6 +341,7 @@ class Log:
                 self._generation += 1
                 self._end_offset = end
                 self._segments = kept
+                self._dropped += dropped
             # What is known durable is lowered first, then the records go, then their
             # epochs: at every crash between, each file still tells the truth.
             self._mark.lower_to(end)
@@ -350,12 +351,12 @@ class Log:
             self._drop_places(end)
             for segment in reversed(dropped):
                 segment.remove()
-                self._dropped.append(segment)
             kept[-1].truncate(end, position)
             epochs = self._epochs.truncated(end)
             if epochs.entries != self._epochs.entries:
                 write_epochs(self._files, self._directory / EPOCHS_FILE, epochs)
             self._epochs = epochs
+            self._close_unread()
             return end
 
     def _drop_places(self, end: Offset) -> None:
@@ -408,7 +409,7 @@ class Log:
 
     @contextmanager
     def _reading(self, segment: Segment) -> Generator[None]:
-        """Counted already; the last reader of a segment that was trimmed away closes it."""
+        """Counted already; the last reader of a segment that was removed closes it."""
         try:
             yield
         finally:
@@ -417,16 +418,12 @@ class Log:
             self._close_unread()
 
     def _close_unread(self) -> None:
-        """Close what was trimmed away and nobody reads: until then it takes its room."""
+        """Close what was removed and nobody reads: until then it takes its room."""
         if not self._dropped:
             return
         with self._state_lock:
-            unread = [
-                one
-                for one in self._dropped
-                if not one.readers and one.end_offset <= self._trimmed_to
-            ]
-            self._dropped = [one for one in self._dropped if one not in unread]
+            unread = [one for one in self._dropped if not one.readers]
+            self._dropped = [one for one in self._dropped if one.readers]
         for segment in unread:
             segment.close()
 
@@ -474,7 +471,6 @@ class Log:
                 gone = bisect_left(self._places, start_offset, key=lambda one: one.offset)
                 del self._places[:gone]
                 self._places_stored = max(self._places_stored - gone, 0)
-                self._trimmed_to = start_offset
                 self._dropped += removed
             for segment in removed:
                 segment.remove()
@@ -498,6 +494,7 @@ class Log:
                 self._generation += 1
                 self._dropped += self._segments
                 self._take_over(found)
+            self._close_unread()
 
     @property
     def active_path(self) -> Path:

@@ -367,3 +367,45 @@ def test_the_log_may_go_up_to_the_oldest_of_as_many_whole_ones_as_are_kept():
     # One that does not say which record its voters come from can stand for no log.
     take(40, SnapshotHead())
     assert snapshots.covered() == 0
+
+
+@pytest.mark.parametrize("end", [30, 140])
+def test_the_old_log_gives_its_room_back_at_once(end: int, monkeypatch: pytest.MonkeyPatch):
+    """An open file takes its room though its name is gone; a reader keeps only its own."""
+    disk, log = follower(end=end)
+    old = list(log._segments)
+    closed: list[Path] = []
+    for segment in old:
+        path, close = segment.file.path, segment.close
+        monkeypatch.setattr(segment, "close", lambda p=path, c=close: (closed.append(p), c()))
+    old[1].readers += 1
+    snapshots = snapshots_of(disk)
+    snapshots.install(log, fetched(snapshots))
+    assert closed == [one.file.path for one in old if one is not old[1]]
+    with log._reading(old[1]):
+        pass
+    assert len(closed) == len(old)
+    log.append([batch(100, 6)])
+    assert log.flush() == 101
+    log.close()
+    assert len(closed) == len(old)
+
+
+def test_a_truncation_waits_for_the_check_of_the_files_identity(monkeypatch: pytest.MonkeyPatch):
+    """S4: the segment that is looked for goes with the truncation, and no disk was taken away."""
+    disk, log = follower()
+    cutting = threading.Thread(target=log.truncate, args=(Offset(5),))
+    real = disk.stat
+
+    def slow(path: str) -> object:
+        if path == str(log.active_path) and cutting.ident is None:
+            cutting.start()
+            cutting.join(0.1)
+        return real(path)
+
+    monkeypatch.setattr(disk, "stat", slow)
+    log.check_identity()
+    cutting.join()
+    assert log.end_offset == 5
+    log.check_identity()
+    assert log._dropped == []

@@ -56,8 +56,12 @@ def key_of(name: str) -> ReplicaKey:
 
 def name_of(key: ReplicaKey) -> str:
     """The name of a replica: the other way round."""
-    disk = 0
-    while key_of(f"{key.node_id}{chr(39) * disk}") != key:
-        disk += 1
-        assert disk < 9, key
-    return f"{key.node_id}{chr(39) * disk}"
+    name = named(key)
+    assert name is not None, key
+    return name
+
+
+def named(key: ReplicaKey) -> str | None:
+    """The same; None: no name stands for it."""
+    names = (f"{key.node_id}{chr(39) * disk}" for disk in range(9))
+    return next((name for name in names if key_of(name) == key), None)

@@ -30,7 +30,7 @@ from raftnode.core.events import (
     SnapshotVerified,
 )
 from raftnode.core.messages import Response
-from raftnode.testing.playbook.message import Message, key_of, name_of
+from raftnode.testing.playbook.message import Message, key_of, named
 from raftnode.testing.playbook.seat import Seat
 from raftnode.testing.simulator.disk import SimDisk
 
@@ -234,7 +234,9 @@ class Table:
             self.watch(seat, effect)
         match effect:
             case SendRequest(target, request):
-                name = name_of(target) if target else None
+                name = named(target) if target else None
+                if target and not name:
+                    return  # to somebody whom no script can name: lost
                 message = Message(self.number(), seat.name, name, request, answers=self._life(seat))
                 self.pending.append(message)
             case SendResponse(request_id, response):

@@ -80,7 +80,13 @@ def test_changed_template_waits_for_the_pods_deletion(place):
         "a new revision",
     )
     assert {pod["metadata"]["uid"] for pod in place.get("pods")["items"]} == before
-    place.kubectl("delete", "pod/web-0")
+    # Not kubectl's own wait: on a busy machine it ran out twice, whatever it waited for.
+    place.kubectl("delete", "pod/web-0", "--wait=false")
+    place.until(
+        lambda: any(pod["metadata"]["uid"] not in before for pod in place.get("pods")["items"]),
+        "a new pod",
+        90,
+    )
     place.until(lambda: place.ready_replicas() == 2, "ready again")
     place.until_up("web-0")
     assert place.ask("web-0", "env").get("GENERATION") == "2"

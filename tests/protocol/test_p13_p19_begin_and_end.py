@@ -132,9 +132,18 @@ def test_p18_successors_stand_in_their_order():
         role = book[name].replica.role
         waits.append(getattr(role, "election_at_ms", book.now_ms) - book.now_ms)
     assert book["2"].role == "candidate"
-    assert waits == sorted(waits)
-    assert len(set(waits)) == 4
-    assert waits[-1] <= book.config.retry_backoff_max_ms
+    backoff = book.config.retry_backoff_ms
+    assert waits == [0, backoff, 2 * backoff, 4 * backoff], "KIP-595: backoff * 2^(N-1), N > 0"
+
+
+@pytest.mark.rule("P18")
+def test_p18_no_successor_waits_longer_than_the_longest_backoff():
+    names = tuple(str(number) for number in range(1, 14))
+    book = Playbook.formed(*names)
+    ask(book, "13", "1", end(1, "1", "13", *names[1:]))
+    role = book["13"].replica.role
+    assert isinstance(role, Unattached)
+    assert role.election_at_ms - book.now_ms == book.config.retry_backoff_max_ms
 
 
 @pytest.mark.rule("P16")

@@ -385,7 +385,7 @@ def handle_end(
             wait = replica.first_election_deadline() - replica.now_ms  # S30: the next may
         elif place:
             config = replica.config
-            wait = min(config.retry_backoff_max_ms, config.retry_backoff_ms << min(place + 1, 16))
+            wait = min(config.retry_backoff_max_ms, config.retry_backoff_ms << min(place - 1, 16))
         replica.become_unattached(request.epoch, election_at_ms=replica.now_ms + wait)
         if isinstance(replica.role, Unattached):
             # A candidate's wish spares nobody the pre-vote: its leader may be well (S9).

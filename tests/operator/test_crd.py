@@ -56,6 +56,10 @@ def refusal(cluster: DevCluster, namespace: str, text: str) -> str:
             {"nodeSettings": {"electionTimeoutMs": 3000}},
             r"spec\.nodeSettings\.electionTimeoutMs.*must not be larger than fetchTimeoutMs",
         ),
+        (
+            {"nodeSettings": {"electionTimeoutMs": 999}},
+            r"spec\.nodeSettings\.electionTimeoutMs.*at least half of requestTimeoutMs",
+        ),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
 )

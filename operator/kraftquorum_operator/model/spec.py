@@ -64,7 +64,13 @@ class NodeSettings(SpecModel):
                 "fieldPath": ".electionTimeoutMs",
                 "message": "electionTimeoutMs must not be larger than fetchTimeoutMs: an election "
                 "that outlasts the followers' patience makes them stand as well",
-            }
+            },
+            {
+                "rule": "2 * self.electionTimeoutMs >= self.requestTimeoutMs",
+                "fieldPath": ".electionTimeoutMs",
+                "message": "electionTimeoutMs must be at least half of requestTimeoutMs: if "
+                "requests take so long, no vote may come in time",
+            },
         )
     )
 

@@ -136,7 +136,7 @@ async def running_node(
     core = recover(settings, directory, log, loaded)
     LeaderCollector(lambda: view_of(core.replica), registry)
     metrics.disk_reserve_bytes.set(settings.disk_reserve_bytes)
-    addresses = AddressBook(settings.bootstrap_servers)
+    addresses = AddressBook(settings.first_addresses)
     known = VoterSet()
 
     def changed() -> None:
@@ -222,6 +222,7 @@ async def running_node(
         inquiries.next_id,
         addresses,
         timeout_ms=settings.request_timeout_ms,
+        vote_timeout_ms=settings.election_timeout_ms,
         backlog=lambda: driver.backlog,
         on_epoch=gatekeeper.note_epoch,
         metrics=metrics,

@@ -14,6 +14,7 @@ from raftnode.core.messages import (
     FetchSnapshotResponse,
     Request,
     Response,
+    VoteRequest,
 )
 from raftnode.core.types import Endpoint, Epoch, ReplicaKey
 from raftnode.transport import AddressBook, Failure, Identity, PeerPool
@@ -36,6 +37,7 @@ class Peering:
         next_id: makes request ids.
         addresses: learns where leaders are.
         timeout_ms: how long an answer may take, a Fetch's own wait not counted.
+        vote_timeout_ms: how long a round of votes takes: a later answer is of no use.
         backlog: how many events wait for the core.
         on_epoch: told of each peer's epoch.
         metrics: counts what peers fetch and do not answer; None: nobody does.
@@ -48,6 +50,7 @@ class Peering:
         addresses: AddressBook,
         *,
         timeout_ms: int,
+        vote_timeout_ms: int,
         backlog: Callable[[], int],
         on_epoch: Callable[[ReplicaKey, Epoch], None] = lambda _key, _epoch: None,
         metrics: NodeMetrics | None = None,
@@ -59,6 +62,7 @@ class Peering:
         self._next_id = next_id
         self._addresses = addresses
         self._timeout_ms = timeout_ms
+        self._vote_timeout_ms = vote_timeout_ms
         self._unanswered: OrderedDict[int, Respond] = OrderedDict()
         self._api_endpoints: OrderedDict[ReplicaKey, Endpoint] = OrderedDict()
         self.pool: PeerPool | None = None
@@ -123,6 +127,8 @@ class Peering:
         timeout_ms = self._timeout_ms
         if isinstance(request, FetchRequest):
             timeout_ms += request.max_wait_ms
+        elif isinstance(request, VoteRequest):
+            timeout_ms = min(timeout_ms, self._vote_timeout_ms)
         if target is None:
             self.pool.send_bootstrap(request, timeout_ms)
         else:

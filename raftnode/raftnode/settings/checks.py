@@ -24,6 +24,22 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
         ),
     )
     yield (
+        2 * settings.election_timeout_ms >= settings.request_timeout_ms,
+        (
+            f"election_timeout_ms ({settings.election_timeout_ms}) is shorter than requests may "
+            f"take: at least half of request_timeout_ms ({settings.request_timeout_ms}), or no "
+            "vote may come in time and elections never end"
+        ),
+    )
+    yield (
+        settings.election_timeout_ms <= settings.fetch_timeout_ms,
+        (
+            f"election_timeout_ms ({settings.election_timeout_ms}) exceeds fetch_timeout_ms "
+            f"({settings.fetch_timeout_ms}): an election that outlasts the followers' patience "
+            "makes them stand as well"
+        ),
+    )
+    yield (
         settings.fetch_timeout_ms >= 2 * settings.fetch_max_wait_ms,
         (
             f"fetch_timeout_ms ({settings.fetch_timeout_ms}) must be at least twice "

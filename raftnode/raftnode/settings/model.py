@@ -14,6 +14,7 @@ from raftnode.core.types import Endpoint
 from raftnode.errors import ConfigurationError
 from raftnode.settings.checks import WILDCARDS, cross_checks
 from raftnode.settings.names import ENV_PREFIX
+from raftnode.settings.values import VoterAddress, each_once
 
 _DAY_MS = 86_400_000
 
@@ -34,9 +35,17 @@ def _endpoints(value: object) -> object:
     return tuple(Endpoint.parse(part.strip()) for part in value.split(",") if part.strip())
 
 
+def _voters(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    parts = (part.strip() for part in value.split(","))
+    return each_once(VoterAddress.parse(part) for part in parts if part)
+
+
 EndpointSetting = Annotated[Endpoint, BeforeValidator(_endpoint)]
 ListenSetting = Annotated[Endpoint, BeforeValidator(_listen)]
 EndpointsSetting = Annotated[tuple[Endpoint, ...], NoDecode, BeforeValidator(_endpoints)]
+VotersSetting = Annotated[tuple[VoterAddress, ...], NoDecode, BeforeValidator(_voters)]
 
 
 class NodeSettings(BaseSettings):
@@ -86,6 +95,12 @@ class NodeSettings(BaseSettings):
         description="Peer endpoints to find the quorum by, comma separated; advice, never "
         "identity. Empty: only those that the log and the latch name.",
     )
+    quorum_voters: VotersSetting = Field(
+        default=(),
+        description="The voters as `id@host:port`, comma separated, no id twice. As in Kafka with "
+        "voters in its log, only the addresses are used, after those of `bootstrap_servers`: who "
+        "votes stands in the log, and before that in the latch or in `storage format`.",
+    )
     hosts_file: Path | None = Field(
         default=None,
         validation_alias=AliasChoices(
@@ -108,7 +123,8 @@ class NodeSettings(BaseSettings):
         ge=50,
         le=_DAY_MS,
         description="Milliseconds that one round of asking for votes may take. Must leave room "
-        "for a vote's round trip with its fsync, else elections never end. Kafka's default.",
+        "for a vote's round trip with its fsync, else elections never end: at least half of "
+        "`request_timeout_ms`, at most `fetch_timeout_ms`. Kafka's default.",
     )
     election_backoff_max_ms: int = Field(
         default=1000,
@@ -128,7 +144,8 @@ class NodeSettings(BaseSettings):
         ge=10,
         le=_DAY_MS,
         description="Milliseconds until a request to a peer counts as failed, a Fetch's wait not "
-        "counted. Kafka's default.",
+        "counted; one for a vote ends with its round, after `election_timeout_ms`. At most twice "
+        "that. Kafka's default.",
     )
     retry_backoff_ms: int = Field(
         default=20,
@@ -301,6 +318,11 @@ class NodeSettings(BaseSettings):
         for ok, message in cross_checks(self):
             if not ok:
                 raise ConfigurationError(message)
+
+    @property
+    def first_addresses(self) -> tuple[Endpoint, ...]:
+        """Where to look for the quorum before anybody has said where it is."""
+        return (*self.bootstrap_servers, *(voter.endpoint for voter in self.quorum_voters))
 
     @property
     def peer_endpoint(self) -> Endpoint:

@@ -8,6 +8,7 @@ DOCUMENT_NAMES: dict[str, tuple[str, ...]] = {
     "node_id": ("node.id", "broker.id"),
     "log_dir": ("metadata.log.dir", "log.dir"),
     "bootstrap_servers": ("controller.quorum.bootstrap.servers", "bootstrap.servers"),
+    "quorum_voters": ("controller.quorum.voters", "bootstrap.quorum.voters"),
     "fetch_timeout_ms": ("controller.quorum.fetch.timeout.ms", "quorum.fetch.timeout.ms"),
     "election_timeout_ms": (
         "controller.quorum.election.timeout.ms",

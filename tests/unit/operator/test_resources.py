@@ -95,9 +95,13 @@ def test_all_other_objects_go_with_their_resource() -> None:
         assert body["metadata"]["ownerReferences"][0]["uid"] == "uid-1"
 
 
-@pytest.mark.parametrize(("fetch", "election"), [(200, 100), (2000, 1000), (60_000, 60_000)])
-def test_every_pair_of_times_that_the_resource_allows_is_one_that_a_node_takes(fetch, election):
-    times = SpecNodeSettings(fetch_timeout_ms=fetch, election_timeout_ms=election)
+@pytest.mark.parametrize(
+    ("fetch", "election", "request_"), [(200, 100, 200), (2000, 1000, 2000), (60_000,) * 3]
+)
+def test_all_times_that_the_resource_allows_are_ones_that_a_node_takes(fetch, election, request_):
+    times = SpecNodeSettings(
+        fetch_timeout_ms=fetch, election_timeout_ms=election, request_timeout_ms=request_
+    )
     NodeSettings(
         node_id=0,
         log_dir=Path(),
@@ -105,6 +109,7 @@ def test_every_pair_of_times_that_the_resource_allows_is_one_that_a_node_takes(f
         api_advertised=Endpoint("node", 2),
         fetch_timeout_ms=fetch,
         election_timeout_ms=election,
+        request_timeout_ms=request_,
         fetch_max_wait_ms=fetch_max_wait_ms(times),
     )
 

@@ -75,10 +75,29 @@ def test_environment_lists_and_other_names(monkeypatch: pytest.MonkeyPatch):
         ({"log_level": "loud"}, "log_level: Input should be 'debug', 'info'"),
         ({"wat": 1}, "wat: Extra inputs are not permitted"),
         (
-            {"election_timeout_ms": 100, "retry_backoff_ms": 80},
+            {"election_timeout_ms": 100, "retry_backoff_ms": 80, "request_timeout_ms": 200},
             "election_timeout_ms (100) is shorter than a request's round trip",
         ),
-        ({"fetch_timeout_ms": 900}, "fetch_timeout_ms (900) must be at least twice fetch_max"),
+        (
+            {"election_timeout_ms": 999},
+            "election_timeout_ms (999) is shorter than requests may take: at least half of request",
+        ),
+        ({"election_timeout_ms": 2001}, "(2001) exceeds fetch_timeout_ms (2000)"),
+        ({"quorum_voters": "1@a:1,2@b:1,1@c:1"}, "quorum_voters: node id 1 is listed twice"),
+        ({"quorum_voters": "1@a:1,2@a:1"}, "quorum_voters: a:1 is listed twice"),
+        ({"quorum_voters": "a:1"}, "quorum_voters: not a voter: 'a:1'; expected id@host:port"),
+        ({"quorum_voters": "-1@a:1"}, "quorum_voters: not a voter: '-1@a:1'"),
+        ({"quorum_voters": "2147483648@a:1"}, "quorum_voters: not a voter: '2147483648@a:1'"),
+        ({"quorum_voters": "1@a"}, "quorum_voters: not an endpoint: 'a'"),
+        (
+            {
+                "fetch_timeout_ms": 900,
+                "fetch_max_wait_ms": 451,
+                "election_timeout_ms": 900,
+                "request_timeout_ms": 1800,
+            },
+            "fetch_timeout_ms (900) must be at least twice fetch_max",
+        ),
         ({"retry_backoff_max_ms": 10}, "retry_backoff_ms (20) exceeds retry_backoff_max_ms (10)"),
         (
             {"fetch_max_wait_ms": 1000},
@@ -125,6 +144,14 @@ def test_advertised_defaults_to_what_others_can_reach():
     assert settings.api_endpoint.host not in {"0.0.0.0", ""}
     told = load_settings({**NEEDED, "peer_advertised": "node-3:9093"})
     assert told.peer_endpoint == Endpoint("node-3", 9093)
+
+
+def test_voters_of_the_configuration_are_addresses_to_begin_with(tmp_path: Path):
+    file = tmp_path / "node.properties"
+    file.write_text("controller.quorum.voters=1@a:1, 2@b:2\nbootstrap.servers=c:3\n")
+    settings = load_settings(NEEDED, file=file)
+    assert [str(voter) for voter in settings.quorum_voters] == ["1@a:1", "2@b:2"]
+    assert settings.first_addresses == (Endpoint("c", 3), Endpoint("a", 1), Endpoint("b", 2))
 
 
 def test_every_setting_says_what_it_is():

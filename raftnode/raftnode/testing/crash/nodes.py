@@ -55,6 +55,7 @@ def _settings(directory: Path, host: str) -> NodeSettings:
         fetch_timeout_ms=100,
         fetch_max_wait_ms=40,
         election_timeout_ms=50,
+        request_timeout_ms=100,
         election_backoff_max_ms=10,
         segment_bytes=8192,
         max_batch_bytes=8192,

@@ -7,7 +7,14 @@ from prometheus_client import CollectorRegistry
 
 from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import RequestFailed, RequestReceived, ResponseReceived
-from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from raftnode.core.messages import (
+    BeginQuorumEpochRequest,
+    ErrorCode,
+    FetchRequest,
+    FetchResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from raftnode.core.records import Batch
 from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
 from raftnode.runtime import peering as module
@@ -16,6 +23,7 @@ from raftnode.transport import AddressBook, Failure, FailureReason, Identity
 
 PEER = ReplicaKey(NodeId(2), uuid.UUID(int=22))
 VOTE = VoteRequest(Epoch(3), PEER, PEER, LogPosition(Epoch(1), Offset(5)), False)
+BEGIN = BeginQuorumEpochRequest(Epoch(3), PEER, PEER, None)
 GRANTED = VoteResponse(ErrorCode.NONE, Epoch(3), None, True)
 FETCH = FetchRequest(
     epoch=Epoch(3),
@@ -64,6 +72,7 @@ class Around:
             lambda: next(ids),
             self.addresses,
             timeout_ms=2000,
+            vote_timeout_ms=1000,
             backlog=lambda: self.waiting,
             metrics=NodeMetrics(self.registry),
         )
@@ -119,10 +128,15 @@ def test_outcomes_of_requests_are_events(around):
 
 
 def test_a_fetch_may_wait_longer_by_its_own_wait(around):
-    around.peering.send(PEER, VOTE)
+    around.peering.send(PEER, BEGIN)
     around.peering.send(PEER, FETCH)
     around.peering.send(None, FETCH)
-    assert around.pool.sent == [(PEER, VOTE, 2000), (PEER, FETCH, 2500), (None, FETCH, 2500)]
+    assert around.pool.sent == [(PEER, BEGIN, 2000), (PEER, FETCH, 2500), (None, FETCH, 2500)]
+
+
+def test_a_request_for_a_vote_ends_with_its_round(around):
+    around.peering.send(PEER, VOTE)
+    assert around.pool.sent == [(PEER, VOTE, 1000)]
 
 
 def test_addresses_are_learnt_from_leaders_and_from_those_who_dial(around):

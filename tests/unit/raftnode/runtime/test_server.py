@@ -46,6 +46,7 @@ class Machine:
             api_listen="127.0.0.1:0",
             disk_reserve_bytes=0,
             election_timeout_ms=100,
+            request_timeout_ms=200,
             fetch_timeout_ms=200,
             fetch_max_wait_ms=50,
             storage_check_interval_ms=20,

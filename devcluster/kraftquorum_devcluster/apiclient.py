@@ -5,7 +5,6 @@ repeated. `informer` builds list-and-watch on it.
 """
 
 import json
-import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import aiohttp
 
 from kraftquorum_devcluster.objects import Json
 
+from .connections import TlsConnector
 from .errors import ApiError
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
@@ -27,7 +27,7 @@ class ApiClient:
 
     def __init__(self, server_url: str, token: str, ca_file: Path) -> None:
         self._base = server_url.rstrip("/")
-        self._ssl = ssl.create_default_context(cafile=str(ca_file))
+        self._ca_file = ca_file
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         self._session: aiohttp.ClientSession | None = None
 
@@ -35,7 +35,7 @@ class ApiClient:
         """Make the session. Duty of the caller: `close` it."""
         self._session = aiohttp.ClientSession(
             headers=self._headers,
-            connector=aiohttp.TCPConnector(ssl=self._ssl, limit=0),
+            connector=TlsConnector(self._ca_file),
             read_bufsize=_WATCH_LINE_MAX,
         )
 

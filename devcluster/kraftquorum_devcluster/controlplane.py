@@ -9,7 +9,6 @@ import contextlib
 import os
 import secrets
 import shutil
-import ssl
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from pathlib import Path
 import aiohttp
 import structlog
 
+from .connections import TlsConnector
 from .errors import StartError
 from .files import write_atomically
 from .kubeconfig import write_kubeconfig
@@ -263,12 +263,13 @@ class ControlPlane:
         raise StartError("kube-apiserver", f"not ready after {_READY_TIMEOUT_S:.0f} s")
 
     async def _apiserver_state(self) -> str:
-        context = ssl.create_default_context(cafile=str(self.pki.ca.certificate))
         headers = {"Authorization": f"Bearer {self.tokens.admin}"}
+        connector = TlsConnector(self.pki.ca.certificate)
+        timeout = aiohttp.ClientTimeout(total=5)
         with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
             async with (
-                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
-                session.get(f"{self.server_url}/readyz", ssl=context, headers=headers) as answer,
+                aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+                session.get(f"{self.server_url}/readyz", headers=headers) as answer,
             ):
                 return "ready" if answer.status == 200 else "starting"
         return "unreachable"

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import ssl
 import time
 
 import aiohttp
 import pytest
 
+from kraftquorum_devcluster.connections import TlsConnector
 from kraftquorum_devcluster.faultproxy import FaultProxy
 from kraftquorum_devcluster.faultproxy.rules import CutWatch, Delay, Drop, SilenceWatch, StaleAnswer
 
@@ -22,7 +22,7 @@ async def proxy(devcluster):
 
 @pytest.fixture
 async def client(devcluster, proxy):
-    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(devcluster.ca_file)))
+    connector = TlsConnector(devcluster.ca_file)
     headers = {"Authorization": f"Bearer {devcluster.token}"}
     async with aiohttp.ClientSession(
         proxy.server_url, connector=connector, headers=headers

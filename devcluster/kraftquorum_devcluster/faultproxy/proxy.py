@@ -14,6 +14,7 @@ import aiohttp
 from aiohttp import hdrs, web
 
 from kraftquorum_devcluster.cluster import DevCluster
+from kraftquorum_devcluster.connections import TlsConnector
 from kraftquorum_devcluster.kubeconfig import write_kubeconfig
 from kraftquorum_devcluster.objects import Json
 
@@ -168,9 +169,7 @@ class FaultProxy:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                ssl=ssl.create_default_context(cafile=str(self._cluster.ca_file)), limit=0
-            ),
+            connector=TlsConnector(self._cluster.ca_file),
             auto_decompress=False,
             timeout=aiohttp.ClientTimeout(sock_connect=10),
         )

@@ -35,9 +35,12 @@ class TlsConnector(aiohttp.TCPConnector):
         self._sockets.add(opened)
         return opened
 
+    def _any_open(self) -> bool:
+        return any(one.fileno() >= 0 for one in self._sockets)
+
     async def close(self, *, abort_ssl: bool = False) -> None:
         """Close every connection and wait for its socket, for five seconds at the most."""
         await super().close(abort_ssl=abort_ssl)
         deadline = time.monotonic() + _GIVEN_UP_AFTER_S
-        while any(one.fileno() >= 0 for one in self._sockets) and time.monotonic() < deadline:
+        while self._any_open() and time.monotonic() < deadline:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(_LOOK_EVERY_S)

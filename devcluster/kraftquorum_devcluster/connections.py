@@ -30,7 +30,7 @@ class TlsConnector(aiohttp.TCPConnector):
         )
 
     def _open(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        family, kind, protocol, _, _ = address
+        family, kind, protocol = address[:3]
         opened = socket.socket(family, kind, protocol)
         self._sockets.add(opened)
         return opened

@@ -6,6 +6,7 @@ import ssl
 import time
 import weakref
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -23,13 +24,13 @@ class TlsConnector(aiohttp.TCPConnector):
 
     def __init__(self, ca_file: Path) -> None:
         self._sockets = weakref.WeakSet[socket.socket]()
-        super().__init__(
+        super().__init__(  # pyright: ignore[reportUnknownMemberType] - of aiohttp's own types
             ssl=ssl.create_default_context(cafile=str(ca_file)),
             limit=0,
             socket_factory=self._open,
         )
 
-    def _open(self, address: aiohttp.AddrInfoType) -> socket.socket:
+    def _open(self, address: tuple[Any, ...]) -> socket.socket:
         family, kind, protocol = address[:3]
         opened = socket.socket(family, kind, protocol)
         self._sockets.add(opened)

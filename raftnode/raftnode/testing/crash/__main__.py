@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from raftnode.errors import RaftnodeError
 from raftnode.testing.crash import nodes, power, processes
 from raftnode.testing.crash.oracle import LossError
 
-POWER_SHARE, NODE_SHARE = 0.5, 0.05
-"""Of all points; the rest are processes of the storage alone."""
+SHARES = {"power": 0.4, "kill": 0.35, "trim": 0.1, "install": 0.1, "node": 0.05}
+"""Of all points; trims and installs half by a power cut and half by SIGKILL."""
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a process that dies takes no synced byte along
 PROGRESS_S = 10.0
@@ -29,23 +29,56 @@ Point = tuple[str, str, Callable[[], object]]
 """Its kind, what names it, and what tries it."""
 
 
-def make_points(count: int, root: Path, every: int = 1) -> Iterator[Point]:
+def make_points(
+    count: int, root: Path, every: int = 1, kinds: Sequence[str] = tuple(SHARES)
+) -> Iterator[Point]:
     """So many points, of each kind its share; of calls only each n-th."""
-    by_power, by_node = int(count * POWER_SHARE), int(count * NODE_SHARE)
-    for seed, point in islice(power.points(), 0, by_power * every, every):
-        yield "power", f"seed {seed} call {point}", lambda s=seed, p=point: power.crash(s, p)
-    rest = count - by_power - by_node
-    for seed, point, moment in islice(processes.points(root), 0, rest * every, every):
-        name = f"seed {seed} {moment} call {point}"
-        yield "kill", name, lambda s=seed, p=point, m=moment: processes.crash(root, s, p, m)
-    for seed in range(by_node):
-        yield "node", f"seed {seed}", lambda s=seed: nodes.crash(root, s)
+    total = sum(SHARES[kind] for kind in kinds)
+    for kind in kinds:
+        here = round(count * SHARES[kind] / total)
+        match kind:
+            case "power":
+                yield from islice(_by_power(kind, power.points()), 0, here * every, every)
+            case "kill":
+                yield from islice(_by_kill(kind, root, None), 0, here * every, every)
+            case "node":
+                for seed in range(here):
+                    yield kind, f"seed {seed}", lambda s=seed: nodes.crash(root, s)
+            case _:
+                cuts = _by_power(kind, power.points_of(kind), trims=True)
+                yield from islice(cuts, 0, here // 2 * every, every)
+                kills = _by_kill(kind, root, kind)
+                yield from islice(kills, 0, (here - here // 2) * every, every)
+
+
+def _by_power(
+    kind: str, points: Iterator[tuple[int, int]], *, trims: bool = False
+) -> Iterator[Point]:
+    for seed, point in points:
+        name = f"power seed {seed} call {point}"
+        yield kind, name, lambda s=seed, p=point: power.crash(s, p, trims=trims)
+
+
+def _by_kill(kind: str, root: Path, of: str | None) -> Iterator[Point]:
+    """In all calls of a history, or in those of one kind of step."""
+    trims = of is not None
+    points = processes.points_of(root, of) if of is not None else processes.points(root)
+    for seed, point, moment in points:
+        name = f"kill seed {seed} {moment} call {point}"
+        yield (
+            kind,
+            name,
+            lambda s=seed, p=point, m=moment: processes.crash(root, s, p, m, trims=trims),
+        )
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Try the points; 1 if anything was lost."""
     parser = argparse.ArgumentParser(prog="python -m raftnode.testing.crash", description=__doc__)
     parser.add_argument("--points", type=int, default=1000)
+    parser.add_argument(
+        "--kinds", default=" ".join(SHARES), help=f"which of: {', '.join(SHARES)}; default: all"
+    )
     parser.add_argument("--every", type=int, default=1, help="try each n-th call")
     parser.add_argument(
         "--directory",
@@ -54,12 +87,16 @@ def main(arguments: list[str] | None = None) -> int:
         help="where real files go; default: /dev/shm, else /tmp",
     )
     given = parser.parse_args(arguments)
+    kinds: list[str] = given.kinds.split()
+    if unknown := [kind for kind in kinds if kind not in SHARES]:
+        parser.error(f"--kinds: {', '.join(unknown)}: not one of {', '.join(SHARES)}")
     tried: Counter[str] = Counter()
     losses: list[str] = []
     acknowledged = 0
     began = told = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="crash-", dir=given.directory) as directory:
-        for kind, name, attempt in make_points(given.points, Path(directory), given.every):
+        root = Path(directory)
+        for kind, name, attempt in make_points(given.points, root, given.every, kinds):
             try:
                 found = attempt()
             except (LossError, RaftnodeError) as error:

@@ -6,21 +6,39 @@ import random
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from raftnode.core.records import Batch, LeaderChange
 from raftnode.core.state import QuorumState
-from raftnode.core.types import FIRST_OFFSET, Epoch, NodeId, Offset, ReplicaKey
+from raftnode.core.types import (
+    FIRST_OFFSET,
+    Epoch,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    Voter,
+    VoterRecordId,
+    VoterSet,
+)
 from raftnode.storage.batch import Record, encode_control_batch, encode_data_batch, stamp
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
-from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord
+from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
 from raftnode.storage.snapshots import Snapshots
+from raftnode.testing.faultdisk import FaultDisk
 
 OWN = NodeId(1)
 PEER = ReplicaKey(NodeId(2), uuid.UUID(int=0x5678))
 NOW_MS = 5
+RETAINED = 2
+"""Snapshots that are kept."""
+HEAD = SnapshotHead(
+    VoterSet.of([Voter(PEER)]), 2, True, 7, voter_record=VoterRecordId(FIRST_OFFSET, Epoch(1))
+)
+_PIECE_BYTES = 150
+"""Fetched at once: a snapshot comes in two or three pieces."""
 _BEFORE_ALL = Epoch(0)
 
 
@@ -59,11 +77,25 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Trim:
+    """The segments below an offset go: two whole snapshots reach beyond them."""
+
+    start: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """A snapshot is fetched in pieces, read, and put in the place of the log."""
+
+    snapshot_id: SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
 class Reopen:
     """The node stops on request and starts again."""
 
 
-Step = Append | Flush | Vote | Truncate | Snapshot | Reopen
+Step = Append | Flush | Vote | Truncate | Snapshot | Trim | Install | Reopen
 SETTINGS = (
     LogSettings(segment_bytes=700, now_ms=lambda: NOW_MS),
     LogSettings(segment_bytes=9000, now_ms=lambda: NOW_MS),
@@ -79,19 +111,29 @@ class _Author:
     epoch: Epoch = _BEFORE_ALL
     durable: Offset = FIRST_OFFSET
     covered: Offset = FIRST_OFFSET
+    segments: _Segments | None = None
+    """Kept where the log is trimmed: it goes by whole segments."""
+    base: Offset = FIRST_OFFSET
+    """Where the log begins that the batches are of."""
+    whole: list[Offset] = field(default_factory=list[Offset])
+    """Ends of the last snapshots that this start has written or read, at most two."""
 
     @property
     def end(self) -> Offset:
-        return self.batches[-1].end_offset if self.batches else FIRST_OFFSET
+        return self.batches[-1].end_offset if self.batches else self.base
 
     def steps(self, count: int) -> Iterator[Step]:
         """Steps, at least as many as asked for."""
         makers = (self._append, self._epoch, self._flush, self._truncate, self._snapshot)
+        weights = [6, 1, 4, 1, 1]
+        if self.segments is not None:
+            makers, weights = (*makers, self._trim, self._install), [6, 1, 6, 1, 8, 8, 1]
         for number in range(count):
             if number and self.rng.random() < 0.03:
                 self.durable = self.end
+                self.whole.clear()
                 yield Reopen()
-            yield from self.rng.choices(makers, [6, 1, 4, 1, 1])[0]()
+            yield from self.rng.choices(makers, weights)[0]()
 
     def _append(self) -> Iterator[Step]:
         if not self.epoch:
@@ -103,8 +145,14 @@ class _Author:
             records = [Record(b"key %d" % size, self.rng.randbytes(size)) for size in sizes]
             data = stamp(encode_data_batch(records, 7), end, self.epoch)
             made.append(Batch(end, Offset(end + len(records) - 1), self.epoch, data))
+        yield self._appended(tuple(made))
+
+    def _appended(self, made: tuple[Batch, ...]) -> Append:
         self.batches += made
-        yield Append(tuple(made))
+        if self.segments is not None:
+            for batch in made:
+                self.segments.add(batch)
+        return Append(made)
 
     def _epoch(self) -> Iterator[Step]:
         """A new epoch: its vote first, as in a node, then its leader's record."""
@@ -114,8 +162,7 @@ class _Author:
         bare = Batch(self.end, self.end, self.epoch, b"", (change,))
         data = encode_control_batch(bare, NOW_MS)
         batch = Batch(bare.base_offset, bare.last_offset, bare.epoch, data, bare.control)
-        self.batches.append(batch)
-        yield Append((batch,))
+        yield self._appended((batch,))
 
     def _flush(self) -> Iterator[Step]:
         self.durable = self.end
@@ -127,19 +174,84 @@ class _Author:
             end = self.rng.choice(able)
             self.batches = [one for one in self.batches if one.end_offset <= end]
             self.durable = min(self.durable, end)
+            if self.segments is not None:
+                self.segments.cut(end, self.batches)
             yield Truncate(end)
 
     def _snapshot(self) -> Iterator[Step]:
         ends = [one for one in self.batches if self.covered < one.end_offset <= self.durable]
         if ends:
             batch = self.rng.choice(ends)
-            self.covered = batch.end_offset
+            self._is_whole(batch.end_offset)
             yield Snapshot(SnapshotId(batch.end_offset, batch.epoch))
 
+    def _is_whole(self, end: Offset) -> None:
+        self.covered = end
+        self.whole = [*self.whole[-1:], end]
 
-def make_history(seed: int, count: int) -> tuple[Step, ...]:
-    """The steps of a seed."""
-    return tuple(_Author(random.Random(seed)).steps(count))
+    def _trim(self) -> Iterator[Step]:
+        assert self.segments is not None
+        if len(self.whole) == RETAINED:
+            start = self.segments.holding(self.whole[0])
+            if start > self.segments.bases[0]:
+                self.segments.trim(start)
+                yield Trim(start)
+
+    def _install(self) -> Iterator[Step]:
+        """From a leader that is ahead, or of a later epoch in which this log's end was given up."""
+        assert self.segments is not None
+        end = self.rng.randint(self.covered + 1, self.end + 50)
+        if end <= self.end or not self.epoch:
+            self.epoch = Epoch(self.epoch + 1)
+            yield Vote(QuorumState(self.epoch, None, PEER))
+        self.base = self.durable = Offset(end)
+        self.batches.clear()
+        self.segments = _Segments(self.segments.size_max, self.base)
+        self._is_whole(self.base)
+        yield Install(SnapshotId(self.base, self.epoch))
+
+
+@dataclass(slots=True)
+class _Segments:
+    """Where the segments of a log begin: the rule of a roll once more, in its own words.
+
+    Attributes:
+        size_max: bytes, from which on a batch begins a new one.
+        start: where the first begins.
+    """
+
+    size_max: int
+    start: Offset = FIRST_OFFSET
+    bases: list[Offset] = field(init=False)
+    size: int = 0
+    """Of the last one, bytes."""
+
+    def __post_init__(self) -> None:
+        """Begin with one."""
+        self.bases = [self.start]
+
+    def add(self, batch: Batch) -> None:
+        if self.size and self.size + len(batch.data) > self.size_max:
+            self.bases.append(batch.base_offset)
+            self.size = 0
+        self.size += len(batch.data)
+
+    def cut(self, end: Offset, kept: list[Batch]) -> None:
+        self.bases = [base for base in self.bases if base <= end]
+        last = self.bases[-1]
+        self.size = sum(len(one.data) for one in kept if one.base_offset >= last)
+
+    def holding(self, offset: Offset) -> Offset:
+        return max((base for base in self.bases if base <= offset), default=self.bases[0])
+
+    def trim(self, start: Offset) -> None:
+        self.bases = [base for base in self.bases if base >= start]
+
+
+def make_history(seed: int, count: int, *, trims: bool = False) -> tuple[Step, ...]:
+    """The steps of a seed; with `trims` the log goes behind snapshots and is replaced by them."""
+    segments = _Segments(SETTINGS[seed % 2].segment_bytes) if trims else None
+    return tuple(_Author(random.Random(seed), segments=segments).steps(count))
 
 
 def state_at(snapshot_id: SnapshotId) -> list[StateRecord]:
@@ -147,6 +259,15 @@ def state_at(snapshot_id: SnapshotId) -> list[StateRecord]:
     end, epoch = snapshot_id.end_offset, snapshot_id.epoch
     count = 1 + end % 5
     return [StateRecord(b"key %d" % n, b"%d" % end, Offset(end - 1), epoch) for n in range(count)]
+
+
+@cache
+def content_of(snapshot_id: SnapshotId) -> bytes:
+    """The file of a snapshot, as a leader has it."""
+    disk, there = FaultDisk(random.Random(0)), Path("/leader")
+    disk.make_directory(there)
+    write_snapshot(Files(disk), there, snapshot_id, HEAD, state_at(snapshot_id), now_ms=NOW_MS)
+    return disk.content(there / snapshot_id.file_name)
 
 
 @dataclass(slots=True)
@@ -178,7 +299,7 @@ class Storage:
         """
         self.directory = DataDirectory.open(self.root, OWN, self.files)
         self.log = self.directory.open_log(self.settings)
-        self.snapshots = self.directory.open_snapshots(2)
+        self.snapshots = self.directory.open_snapshots(RETAINED)
 
     def take(self, step: Step) -> None:
         """Take a step to its end."""
@@ -200,18 +321,48 @@ class Storage:
             case Truncate(end):
                 self.log.truncate(end)
             case Snapshot(snapshot_id):
-                head = SnapshotHead(last_timestamp_ms=7)
                 self.snapshots.write(
-                    snapshot_id, head, state_at(snapshot_id), now_ms=NOW_MS, pause=_no_pause
+                    snapshot_id, HEAD, state_at(snapshot_id), now_ms=NOW_MS, pause=_no_pause
                 )
+            case Trim(start):
+                assert self.log.trim_target(self.snapshots.covered(), 0) == start
+                self.log.trim(start)
+            case Install(snapshot_id):
+                self._install(snapshot_id)
             case Reopen():
                 self.close()
                 self.open()
+
+    def _install(self, snapshot_id: SnapshotId) -> None:
+        content, incoming = content_of(snapshot_id), self.snapshots.incoming
+        for position in range(0, len(content), _PIECE_BYTES):
+            incoming.store(snapshot_id, position, content[position : position + _PIECE_BYTES])
+        reader = incoming.reader(snapshot_id)
+        assert list(reader.records()) == state_at(snapshot_id)
+        assert reader.found is not None
+        self.snapshots.install(self.log, reader.found)
 
     def close(self) -> None:
         """Stop on request."""
         self.log.close()
         self.directory.close()
+
+
+Span = tuple[str, range]
+"""A kind of step, in small letters, and the calls of one of them."""
+
+
+def spans(
+    storage: Storage, steps: tuple[Step, ...], calls: Callable[[], int], kinds: tuple[type, ...]
+) -> list[Span]:
+    """Take all steps; which calls those of some kinds made, of all that `calls` counts."""
+    found: list[Span] = []
+    for step in steps:
+        before = calls()
+        storage.take(step)
+        if isinstance(step, kinds):
+            found.append((type(step).__name__.lower(), range(before, calls())))
+    return found
 
 
 def _no_pause() -> None:

@@ -46,7 +46,7 @@ _VALUE_BYTES = 300
 _CHECK_SNAPSHOTS_S = 0.02
 
 
-def _settings(directory: Path, host: str) -> NodeSettings:
+def _settings(directory: Path, host: str, retention_bytes: int) -> NodeSettings:
     return NodeSettings(
         node_id=NODE_ID,
         log_dir=directory,
@@ -61,6 +61,7 @@ def _settings(directory: Path, host: str) -> NodeSettings:
         max_batch_bytes=8192,
         record_max_bytes=4096,
         max_record_bytes_between_snapshots=6000,
+        log_retention_bytes=retention_bytes,
         disk_reserve_bytes=0,
         storage_check_interval_ms=50,
         log_level="error",
@@ -123,7 +124,9 @@ def crash(root: Path, seed: int) -> int:
     key = ReplicaKey(NodeId(NODE_ID), uuid.UUID(int=rng.getrandbits(128) | 1))
     latch = Latch("crashes", VoterSet.of([Voter(key)]))
     format_storage(directory, key.node_id, directory_id=key.directory_id, latch=latch)
-    settings = _settings(directory, f"127.88.{os.getpid() % 250}.1")
+    # Every other one trims its log behind each snapshot.
+    retention_bytes = -1 if seed % 2 else 0
+    settings = _settings(directory, f"127.88.{os.getpid() % 250}.1", retention_bytes)
     if rng.random() < 0.2:
         work = partial(_run_until, settings, rng.uniform(0.2, SECONDS_MAX))
     else:

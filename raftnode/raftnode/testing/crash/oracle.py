@@ -14,10 +14,12 @@ from raftnode.storage.snapshot import SnapshotId
 from raftnode.testing.crash.history import (
     Append,
     Flush,
+    Install,
     Reopen,
     Snapshot,
     Step,
     Storage,
+    Trim,
     Truncate,
     Vote,
     state_at,
@@ -33,7 +35,11 @@ class Expected:
     """What the steps so far have left.
 
     Attributes:
-        batches: written, in order.
+        batches: written, in order, since the log began or a snapshot took its place; also those
+            that were trimmed.
+        base: the snapshot that the log began with, if it did.
+        starts: where the log may begin.
+        instead: the snapshot that perhaps has taken its place.
         durable: up to where they are acknowledged.
         floor: how short the log may be at least: what a power cut cannot take.
         states: what the vote on the disk may be.
@@ -49,11 +55,23 @@ class Expected:
     snapshots: set[SnapshotId] = field(default_factory=set[SnapshotId])
     finished: SnapshotId | None = None
     floor: Offset = FIRST_OFFSET
+    base: SnapshotId | None = None
+    starts: list[Offset] = field(default_factory=lambda: [FIRST_OFFSET])
+    instead: SnapshotId | None = None
 
     @property
     def end(self) -> Offset:
         """End of all that was written."""
-        return self.batches[-1].end_offset if self.batches else FIRST_OFFSET
+        if self.batches:
+            return self.batches[-1].end_offset
+        return self.base.end_offset if self.base else FIRST_OFFSET
+
+    def _install(self, snapshot_id: SnapshotId) -> None:
+        self.batches, self.base, self.instead = [], snapshot_id, None
+        self.durable = self.floor = snapshot_id.end_offset
+        self.starts = [snapshot_id.end_offset]
+        self.snapshots.add(snapshot_id)
+        self.finished = snapshot_id
 
     def finish(self, step: Step) -> None:
         """A step was taken to its end."""
@@ -70,6 +88,10 @@ class Expected:
             case Snapshot(snapshot_id):
                 self.snapshots.add(snapshot_id)
                 self.finished = snapshot_id
+            case Trim(start):
+                self.starts = [start]
+            case Install(snapshot_id):
+                self._install(snapshot_id)
         self.floor = self.end if self.keeps_written else self.durable
 
     def begin(self, step: Step) -> None:
@@ -83,6 +105,10 @@ class Expected:
                 self.floor = min(self.floor, end)
             case Snapshot(snapshot_id):
                 self.snapshots.add(snapshot_id)
+            case Trim(start):
+                self.starts.append(start)
+            case Install(snapshot_id):
+                self.instead = snapshot_id
             case Flush() | Reopen():
                 pass
 
@@ -93,27 +119,40 @@ class Expected:
             LossError: naming the first difference.
         """
         log = storage.log
+        if self.instead is not None and log.start_offset == self.instead.end_offset:
+            self._install(self.instead)
+        if log.start_offset not in self.starts:
+            raise LossError(f"the log begins at {log.start_offset}, not at one of {self.starts}")
         if not self.floor <= log.end_offset <= self.end:
             raise LossError(
                 f"the log ends at {log.end_offset}, not within {self.floor} and {self.end}"
             )
         kept = [one for one in self.batches if one.end_offset <= log.end_offset]
-        if (kept[-1].end_offset if kept else 0) != log.end_offset:
+        begin = self.base.end_offset if self.base else FIRST_OFFSET
+        if (kept[-1].end_offset if kept else begin) != log.end_offset:
             raise LossError(f"the log ends at {log.end_offset}, within a batch")
+        epochs = self._epochs(kept, log.start_offset)
+        kept = [one for one in kept if one.base_offset >= log.start_offset]
         if _content(log) != b"".join(one.data for one in kept):
             raise LossError(f"the log up to {log.end_offset} is not what was written")
-        starts: list[tuple[int, int]] = []
-        for one in kept:
-            if not starts or starts[-1][0] != one.epoch:
-                starts.append((one.epoch, one.base_offset))
-        if [(one.epoch, one.start_offset) for one in log.epochs] != starts:
-            raise LossError(f"epochs {log.epochs} instead of {starts}")
+        if [(one.epoch, one.start_offset) for one in log.epochs] != epochs:
+            raise LossError(f"epochs {log.epochs} instead of {epochs}")
         control = [(one.base_offset, one.control) for one in kept if one.control]
         if [(one.base_offset, one.control) for one in log.recovered] != control:
             raise LossError("the control batches are not those that were written")
         if storage.directory.quorum_state not in self.states:
             raise LossError(f"vote {storage.directory.quorum_state}, not one of {self.states}")
         self._check_snapshot(storage)
+
+    def _epochs(self, kept: list[Batch], start: Offset) -> list[tuple[int, int]]:
+        """Where each epoch begins; of those below the log's start the last one alone."""
+        base = self.base
+        found = [(int(base.epoch), base.end_offset - 1)] if base else []
+        for one in kept:
+            if not found or found[-1][0] != one.epoch:
+                found.append((one.epoch, one.base_offset))
+        below = [one for one in found if one[1] < start]
+        return [*below[-1:], *(one for one in found if one[1] >= start)]
 
     def _check_snapshot(self, storage: Storage) -> None:
         store, found = restore_state(storage.snapshots, storage.log)

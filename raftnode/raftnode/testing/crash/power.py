@@ -8,12 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from raftnode.storage.files import Files
-from raftnode.testing.crash.history import OWN, SETTINGS, Storage, make_history, run
+from raftnode.testing.crash.history import (
+    OWN,
+    SETTINGS,
+    Install,
+    Span,
+    Storage,
+    Trim,
+    make_history,
+    run,
+    spans,
+)
 from raftnode.testing.crash.oracle import LossError, expected
 from raftnode.testing.faultdisk import FaultDisk, PowerCutError
 
 ROOT = Path("/data")
-STEPS = 30
+STEPS, TRIM_STEPS = 30, 80
 
 
 def _fresh(seed: int) -> FaultDisk:
@@ -30,8 +40,21 @@ def calls_of(seed: int) -> int:
     return disk.modifications
 
 
-def crash(seed: int, point: int) -> None:
+def spans_of(seed: int) -> list[Span]:
+    """The calls of the trims and installs in such a history of a seed."""
+    disk = _fresh(seed)
+    storage = Storage(Files(disk), ROOT, SETTINGS[seed % 2])
+    steps = make_history(seed, TRIM_STEPS, trims=True)
+    return spans(storage, steps, lambda: disk.modifications, (Trim, Install))
+
+
+def crash(seed: int, point: int, *, trims: bool = False) -> None:
     """Cut the power at one call, then at calls of the starts after it, and compare.
+
+    Args:
+        seed: of the history.
+        point: the call.
+        trims: the history is one with trims and installs.
 
     Raises:
         LossError: something is not as it must be.
@@ -39,7 +62,7 @@ def crash(seed: int, point: int) -> None:
     """
     disk = _fresh(seed)
     disk.rng.seed(seed * 1_000_003 + point)
-    steps, done = make_history(seed, STEPS), 0
+    steps, done = make_history(seed, TRIM_STEPS if trims else STEPS, trims=trims), 0
 
     def finished() -> None:
         nonlocal done
@@ -65,4 +88,14 @@ def points() -> Iterator[tuple[int, int]]:
     seed = 0
     while True:
         yield from ((seed, point) for point in range(calls_of(seed)))
+        seed += 1
+
+
+def points_of(kind: str) -> Iterator[tuple[int, int]]:
+    """Seeds and calls, for ever: each call of each trim, or of each install."""
+    seed = 0
+    while True:
+        for name, calls in spans_of(seed):
+            if name == kind:
+                yield from ((seed, point) for point in calls)
         seed += 1

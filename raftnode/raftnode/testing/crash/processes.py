@@ -15,11 +15,20 @@ from typing import NoReturn
 
 from raftnode.storage.files import Files
 from raftnode.storage.log import LogSettings
-from raftnode.testing.crash.history import SETTINGS, Storage, make_history, run
+from raftnode.testing.crash.history import (
+    SETTINGS,
+    Install,
+    Span,
+    Storage,
+    Trim,
+    make_history,
+    run,
+    spans,
+)
 from raftnode.testing.crash.killing import MOMENTS, KillingCalls, Moment
 from raftnode.testing.crash.oracle import LossError, expected
 
-STEPS = 30
+STEPS, TRIM_STEPS = 30, 80
 _TOLD = b"."
 
 
@@ -71,6 +80,14 @@ def calls_of(root: Path, seed: int) -> int:
     return counting.count
 
 
+def spans_of(root: Path, seed: int) -> list[Span]:
+    """The calls of the trims and installs in such a history of a seed."""
+    counting = KillingCalls()
+    storage = Storage(Files(counting), _fresh(root), SETTINGS[seed % 2])
+    steps = make_history(seed, TRIM_STEPS, trims=True)
+    return spans(storage, steps, lambda: counting.count, (Trim, Install))
+
+
 def _fresh(root: Path) -> Path:
     directory = root / "data"
     shutil.rmtree(directory, ignore_errors=True)
@@ -78,14 +95,22 @@ def _fresh(root: Path) -> Path:
     return directory
 
 
-def crash(root: Path, seed: int, point: int, moment: Moment) -> None:
+def crash(root: Path, seed: int, point: int, moment: Moment, *, trims: bool = False) -> None:
     """Kill a process at one call, and now and then those that start after it; then compare.
+
+    Args:
+        root: where its directory goes.
+        seed: of the history.
+        point: the call.
+        moment: before, in the middle of or after it.
+        trims: the history is one with trims and installs.
 
     Raises:
         LossError: something is not as it must be.
         RaftnodeError: the start was refused, though no disk was damaged.
     """
-    directory, steps, settings = _fresh(root), make_history(seed, STEPS), SETTINGS[seed % 2]
+    directory, settings = _fresh(root), SETTINGS[seed % 2]
+    steps = make_history(seed, TRIM_STEPS if trims else STEPS, trims=trims)
     rng = random.Random(f"{seed} {point} {moment}")
 
     def history(tell: Callable[[bytes], None]) -> None:
@@ -120,4 +145,16 @@ def points(root: Path) -> Iterator[tuple[int, int, Moment]]:
         for point in range(calls_of(root, seed)):
             for moment in MOMENTS:
                 yield seed, point, moment
+        seed += 1
+
+
+def points_of(root: Path, kind: str) -> Iterator[tuple[int, int, Moment]]:
+    """Seeds, calls and moments, for ever: each call of each trim, or of each install."""
+    seed = 0
+    while True:
+        for name, calls in spans_of(root, seed):
+            if name == kind:
+                for point in calls:
+                    for moment in MOMENTS:
+                        yield seed, point, moment
         seed += 1

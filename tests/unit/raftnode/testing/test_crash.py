@@ -10,16 +10,24 @@ from pathlib import Path
 import pytest
 
 from raftnode.core.types import Offset
-from raftnode.storage.files import File, Files
+from raftnode.errors import StorageCorruptError
+from raftnode.storage import log as log_module
+from raftnode.storage import snapshots as snapshots_module
+from raftnode.storage.files import File, FileOperationError, Files
+from raftnode.storage.log import Log
+from raftnode.storage.snapshot import SnapshotFile
+from raftnode.storage.snapshots import Snapshots
 from raftnode.testing.crash import __main__ as program
 from raftnode.testing.crash import power
 from raftnode.testing.crash.history import (
     SETTINGS,
     Append,
     Flush,
+    Install,
     Reopen,
     Snapshot,
     Storage,
+    Trim,
     Truncate,
     Vote,
     make_history,
@@ -34,11 +42,20 @@ def test_a_history_holds_every_kind_of_step() -> None:
     steps = [step for seed in range(6) for step in make_history(seed, power.STEPS)]
     assert {type(step) for step in steps} == {Append, Flush, Vote, Truncate, Snapshot, Reopen}
     assert make_history(3, 30) == make_history(3, 30)
+    steps = [step for seed in range(6) for step in make_history(seed, 80, trims=True)]
+    every = {Append, Flush, Vote, Truncate, Snapshot, Reopen, Trim, Install}
+    assert {type(step) for step in steps} == every
 
 
 def test_no_power_cut_loses_anything() -> None:
     for seed, point in islice(power.points(), 0, 2000, 41):
         power.crash(seed, point)
+
+
+@pytest.mark.parametrize("kind", ["trim", "install"])
+def test_no_power_cut_in_a_trim_or_an_install_loses_anything(kind: str) -> None:
+    for seed, point in islice(power.points_of(kind), 0, 300, 7):
+        power.crash(seed, point, trims=True)
 
 
 def crashes(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -50,18 +67,23 @@ def crashes(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_no_killed_process_and_no_killed_node_loses_anything() -> None:
     ended = crashes("--points", "60", "--every", "61")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "60 crash points (power 30, kill 27, node 3), 0 losses" in ended.stdout
+    points = "60 crash points (power 24, kill 21, trim 6, install 6, node 3), 0 losses"
+    assert points in ended.stdout
     assert int(ended.stdout.rsplit(maxsplit=1)[-1]) > 0
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    ended = crashes("--kinds", "kill earthquake")
+    assert ended.returncode == 2
+    assert "--kinds: earthquake: not one of power, kill, trim, install, node" in ended.stderr
 
 
 def test_a_loss_is_told_and_ends_the_program_with_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(File, "fdatasync", lambda _: None)
-    monkeypatch.setattr(program, "POWER_SHARE", 1.0)
-    monkeypatch.setattr(program, "NODE_SHARE", 0.0)
-    assert program.main(["--points", "200"]) == 1
-    assert "LOST power, seed" in capsys.readouterr().out
+    assert program.main(["--points", "200", "--kinds", "power"]) == 1
+    assert "LOST power, power seed" in capsys.readouterr().out
 
 
 # -- would it see a loss? ------------------------------------------------------------
@@ -84,6 +106,45 @@ def test_a_log_that_is_not_synced_is_found_out(monkeypatch: pytest.MonkeyPatch) 
 def test_names_that_are_not_synced_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Files, "fsync_dir", lambda *_: None)
     assert found_by_power()
+
+
+def found_in(kind: str) -> bool:
+    try:
+        for seed, point in islice(power.points_of(kind), 0, 1500, 3):
+            power.crash(seed, point, trims=True)
+    except (LossError, StorageCorruptError, FileOperationError):
+        return True
+    return False
+
+
+def nothing(*_: object) -> None:
+    """Left out."""
+
+
+def test_a_trim_that_does_not_say_where_the_log_begins_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_module, "write_log_start", nothing)
+    assert found_in("trim")
+
+
+def test_an_install_without_its_marker_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots_module, "write_marker", nothing)
+    assert found_in("install")
+
+
+def test_a_marker_that_goes_before_the_log_is_replaced_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def install(self: Snapshots, log: Log, found: SnapshotFile) -> None:
+        snapshots_module.write_marker(self._files, self.directory, found.snapshot_id)
+        self.incoming.adopt(found.snapshot_id)
+        snapshots_module.remove_marker(self._files, self.directory)
+        log.reset(found.snapshot_id)
+        self.proved(found)
+
+    monkeypatch.setattr(Snapshots, "install", install)
+    assert found_in("install")
 
 
 def test_a_file_that_is_written_in_its_place_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,14 +173,13 @@ def test_a_kill_that_loses_is_found_out(tmp_path: Path) -> None:
         "    file.fsync()\n"
         "    file.close()\n"
         "Files.replace = replace\n"
-        "program.POWER_SHARE = program.NODE_SHARE = 0.0\n"
-        "sys.exit(program.main(['--points', '40', '--every', '7']))\n"
+        "sys.exit(program.main(['--points', '40', '--every', '7', '--kinds', 'kill']))\n"
     )
     ended = subprocess.run(
         [sys.executable, str(script)], check=False, capture_output=True, text=True
     )
     assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert "LOST kill, seed" in ended.stdout
+    assert "LOST kill, kill seed" in ended.stdout
 
 
 def test_the_oracle_names_what_is_gone(tmp_path: Path) -> None:
@@ -135,6 +195,7 @@ def test_the_oracle_names_what_is_gone(tmp_path: Path) -> None:
         (lambda one: setattr(one, "states", []), "vote"),
         (lambda one: one.batches.reverse(), "not what was written|within a batch|the log ends"),
         (lambda one: setattr(one, "snapshots", set()), "snapshot"),
+        (lambda one: setattr(one, "starts", [Offset(9999)]), "the log begins at"),
     ):
         other = expected(steps, len(steps), keeps_written=True)
         change(other)

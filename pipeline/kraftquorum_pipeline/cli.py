@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from importlib.metadata import version
-from typing import Annotated
 
 import typer
 
+from raftnode.programversion import version_option
+
+PROGRAM = "kraftquorum-pipeline"
 COMMANDS: dict[str, str] = {
     "export": "kraftquorum_pipeline.commands.export",
     "history": "kraftquorum_pipeline.commands.history",
@@ -29,14 +30,14 @@ COMMANDS: dict[str, str] = {
 def make_app(only: str | None = None) -> typer.Typer:
     """Make the command tree; with `only`, just that command is imported."""
     app = typer.Typer(
-        name="kraftquorum-pipeline",
+        name=PROGRAM,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         help="The log of quorums in Apache Spark: export, history, audits and reports.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_root)
+    app.callback()(version_option(PROGRAM))
     for name, path in COMMANDS.items():
         if only is None or only == name:
             app.command(name)(importlib.import_module(path).run)
@@ -48,22 +49,6 @@ def main() -> None:
     arguments = sys.argv[1:]
     first = arguments[0] if arguments else None
     make_app(first if first in COMMANDS else None)(args=arguments)
-
-
-def _show_version(value: bool) -> None:
-    if value:
-        typer.echo(f"kraftquorum-pipeline {version('kraftquorum')}")
-        raise SystemExit(0)
-
-
-def _root(
-    *,
-    _version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
-    ] = False,
-) -> None:
-    """Only holds --version."""
 
 
 if __name__ == "__main__":

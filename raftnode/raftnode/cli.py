@@ -9,11 +9,13 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
-from typing import Annotated, cast
+from typing import cast
 
 import typer
 
+from raftnode.programversion import version_line, version_option
+
+PROGRAM = "raftnode"
 GROUPS = {
     "node": "raftnode.commands.node",
     "storage": "raftnode.commands.storage",
@@ -28,14 +30,14 @@ RUN = "run"
 def make_app(only: str | None = None) -> typer.Typer:
     """Make the command tree; with `only`, just that command or group is imported."""
     app = typer.Typer(
-        name="raftnode",
+        name=PROGRAM,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         help="A node of a Raft quorum, and the tools to format, ask and change one.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_root)
+    app.callback()(version_option(PROGRAM))
     if only not in GROUPS:
         module = importlib.import_module("raftnode.commands.run")
         app.command(RUN)(module.make_command())
@@ -52,7 +54,8 @@ def main() -> None:
     cast("dict[str, object]", sys.modules).setdefault("hypothesis", None)
     arguments = documents_spelling(sys.argv[1:])
     if arguments == ["--version"]:
-        _show_version(True)
+        typer.echo(version_line(PROGRAM))
+        return
     first = arguments[0] if arguments else None
     make_app(first if first in {*GROUPS, RUN} else None)(args=arguments)
 
@@ -72,22 +75,6 @@ def documents_spelling(arguments: Sequence[str]) -> list[str]:
             return ["metadata-quorum", what.removeprefix("--"), *rest]
         case other:
             return other
-
-
-def _show_version(value: bool) -> None:
-    if value:
-        typer.echo(f"raftnode {version('kraftquorum')}")
-        raise SystemExit(0)
-
-
-def _root(
-    *,
-    _version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
-    ] = False,
-) -> None:
-    """Only holds --version."""
 
 
 if __name__ == "__main__":

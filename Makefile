@@ -72,6 +72,9 @@ unit: $(READY) ## Run the tests that need no cluster
 e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kubelet (root), kind, current
 	@$(BIN)/devcluster build --tools >/dev/null
 	@cluster=$$($(BIN)/python -m kraftquorum_devcluster.e2e) && echo "cluster: $$cluster" && \
+	if test $$cluster = kubelet; then $(BIN)/devcluster build --node kubelet >/dev/null || exit; fi && \
+	if test $$cluster != current; then for tag in e2e e2e-next; do \
+	$(BIN)/devcluster image build --install --tag $$tag >/dev/null || exit; done; fi && \
 	tests="tests/e2e $$(test $$cluster != kubelet || echo tests/contract tests/devcluster)" && set -x && \
 	CLUSTER=$$cluster $(BIN)/pytest $${E2E:-$$tests} -m e2e -q -s $(if $(K),-k "$(K)")
 

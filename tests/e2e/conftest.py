@@ -58,7 +58,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ours.sort(key=lambda item: ORDER.index(item.path.stem.removeprefix("test_")))
     for item in ours:
         item.add_marker(pytest.mark.e2e)
-        item.add_marker(pytest.mark.timeout(600))
+        # Not of the first one's cluster and images, which may have to be built.
+        item.add_marker(pytest.mark.timeout(600, func_only=True))
     items[:] = [*ours, *(item for item in items if item.path.parent != here)]
 
 

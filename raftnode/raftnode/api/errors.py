@@ -66,6 +66,11 @@ ERRORS: dict[str, ErrorKind] = {
         503, "Not all voters hold the first voter records yet; client writes wait for that."
     ),
     "QUEUE_FULL": ErrorKind(429, "The leader's append queue is full (`append_queue_bytes`)."),
+    "TOO_MUCH_UNCOMMITTED": ErrorKind(
+        429,
+        "So much is appended and not yet committed (`max_uncommitted_bytes`) that the leader takes "
+        "no more until the voters have caught up.",
+    ),
     "STORAGE_FULL": ErrorKind(
         507, "The leader's disk is full and no other voter could take over (S30)."
     ),

@@ -122,6 +122,10 @@ class NodeMetrics:
         self.append_queue_bytes = gauge(
             "append_queue_bytes", "Leader: bytes waiting to be written."
         )
+        self.uncommitted_bytes = gauge(
+            "uncommitted_bytes",
+            "Leader: bytes of its clients' batches that are appended and not committed.",
+        )
         self.appends_pending = gauge(
             "appends_pending",
             "Leader: writes without an outcome: they wait to be written or to be committed.",
@@ -171,6 +175,15 @@ class NodeMetrics:
         self.snapshot_made_timestamp_seconds = gauge(
             "snapshot_made_timestamp_seconds",
             "When the newest snapshot was made, Unix time; 0: none.",
+        )
+        self.snapshot_room_missing_bytes = gauge(
+            "snapshot_room_missing_bytes",
+            "More than is free that a snapshot which is due needs; 0: none is kept waiting.",
+        )
+        self.snapshots_damaged = Counter(
+            "raftnode_snapshots_damaged",
+            "Damaged snapshots that were set aside since the start.",
+            registry=registry,
         )
         self._snapshot_pieces = Counter(
             "raftnode_snapshot_piece_bytes",

@@ -31,6 +31,8 @@ class CoreConfig:
     hand over again: each attempt writes a record."""
     fetch_max_bytes: int = 1 << 20
     """How much one Fetch brings; at least one batch, whatever its size."""
+    max_uncommitted_bytes: int = 64 << 20
+    """How many bytes of clients' batches a leader appends ahead of its high watermark."""
     pending_changes_max: int = 8
     """How many voter changes may wait at once; one more is refused."""
     observers_max: int = 64

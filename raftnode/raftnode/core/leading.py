@@ -284,6 +284,7 @@ def after_progress(replica: Replica, role: Leader) -> None:
     offset = majority_offset(replica, role)
     if offset > role.epoch_start and offset > replica.high_watermark:
         replica.raise_high_watermark(offset)
+        role.uncommitted.committed(offset)
     elif replica.high_watermark > replica.applicable:
         replica.raise_high_watermark(replica.high_watermark)
     _complete_formation(replica, role)
@@ -324,9 +325,18 @@ def handle_append(replica: Replica, event: AppendRequested) -> None:
     if replica.disk_low:
         replica.refuse(event.request_id, Refusal.STORAGE_FULL, "the leader's disk is full")
         return
+    size = len(event.data)
+    if not role.uncommitted.has_room(size, replica.config.max_uncommitted_bytes):
+        replica.refuse(
+            event.request_id,
+            Refusal.TOO_MUCH_UNCOMMITTED,
+            f"{role.uncommitted.size} bytes are appended and wait for a majority: ask again later",
+        )
+        return
     base = replica.log.end
     last = Offset(base + event.record_count - 1)
     replica.append((Batch(base, last, role.epoch, event.data),))
+    role.uncommitted.appended(replica.log.end, size)
     replica.emit(AppendAccepted(event.request_id, base, last, role.epoch))
     answer_parked(replica, role)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from raftnode.core.messages import FetchRequest, FetchSnapshotRequest
 from raftnode.core.progress import Progress
 from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
+from raftnode.core.uncommitted import Uncommitted
 from raftnode.core.voter_change import PendingChange, PendingTarget, PendingUpgrade
 
 
@@ -116,6 +117,7 @@ class Leader:
     parked: dict[ReplicaKey, ParkedFetch] = field(default_factory=dict[ReplicaKey, ParkedFetch])
     round_token: int = 0
     confirmations: list[Confirmation] = field(default_factory=list[Confirmation])
+    uncommitted: Uncommitted = field(default_factory=Uncommitted)
     changes: list[PendingChange] = field(default_factory=list[PendingChange])
     upgrade: PendingUpgrade | None = None
     target: PendingTarget | None = None

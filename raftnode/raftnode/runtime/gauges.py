@@ -97,6 +97,7 @@ class Gauges:
         metrics.possible_voters.set(len(observers))
         metrics.pending_add_voter.set(sum(change.kind == "add" for change in changes))
         metrics.pending_remove_voter.set(sum(change.kind == "remove" for change in changes))
+        metrics.uncommitted_bytes.set(role.uncommitted.size if role else 0)
         metrics.uncommitted_voter_change.set(
             log.voter_record.offset >= self._replica.high_watermark
         )

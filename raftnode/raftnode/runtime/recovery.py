@@ -81,6 +81,7 @@ def recover(
             request_timeout_ms=settings.request_timeout_ms,
             retry_backoff_ms=settings.retry_backoff_ms,
             retry_backoff_max_ms=settings.retry_backoff_max_ms,
+            max_uncommitted_bytes=settings.max_uncommitted_bytes,
         ),
         incarnation=directory.incarnation,
         fetch_sequence=clock.fetch_sequence_base(),

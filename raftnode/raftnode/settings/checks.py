@@ -79,6 +79,7 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
     for small, large in (
         ("record_max_bytes", "max_batch_bytes"),
         ("max_batch_bytes", "append_queue_bytes"),
+        ("max_batch_bytes", "max_uncommitted_bytes"),
         ("max_batch_bytes", "segment_bytes"),
     ):
         yield (

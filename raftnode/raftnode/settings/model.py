@@ -184,6 +184,15 @@ class NodeSettings(BaseSettings):
         description="How many bytes may wait to be written; one more is refused with QUEUE_FULL, "
         "which tells clients sooner than a time-out.",
     )
+    max_uncommitted_bytes: int = Field(
+        default=64 << 20,
+        ge=1024,
+        le=4 << 30,
+        description="How many bytes of batches the leader appends ahead of what is committed. "
+        "Beyond them writes are refused with TOO_MUCH_UNCOMMITTED until the voters have caught up; "
+        "voter changes and whatever else keeps the quorum going never are. A batch always fits "
+        "when nothing waits.",
+    )
     record_max_bytes: int = Field(
         default=1 << 20,
         ge=1,

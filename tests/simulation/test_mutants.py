@@ -5,6 +5,12 @@ missed only after accidents that are too rare for a few seeds; each of them has 
 scenario that fails without it, as the docstrings in `tests/scenarios` say: an entry of
 the own epoch before anything is committed (P42) or changed (P28), a flush from before a
 truncation (S10), the epoch of a failed candidate, fences (S3), blank votes (S18).
+
+Of snapshots, some rules stand in the core and others in what carries its effects out, which the
+simulator has in `SimSnapshots` and `SimDisk`: their mutants are of those. Each has to break the
+invariant that is named. What guards against a case that the other rules leave no way to, the
+simulator cannot miss: a snapshot read whole by a leader, or by a log that has its records by now,
+a flush from before an install. Those have scenarios (`tests/scenarios/test_snapshots.py`).
 """
 
 from collections.abc import Callable
@@ -17,16 +23,22 @@ from raftnode.core import (
     changing,
     election,
     following,
+    installing,
     leading,
+    offering,
     reassigning,
     version_rules,
     versioning,
 )
 from raftnode.core.log_index import LogIndex
 from raftnode.core.peer_memory import PeerMemory
+from raftnode.core.raft import RaftCore
 from raftnode.core.replica import Replica
 from raftnode.testing.mutation import taken_out
+from raftnode.testing.simulator.disk import SimDisk
+from raftnode.testing.simulator.invariants import InvariantError
 from raftnode.testing.simulator.run import run_seed
+from raftnode.testing.simulator.snapshots import SimSnapshots
 
 SEEDS_MAX = 60
 """Within this many seeds each mutant must be found."""
@@ -41,6 +53,8 @@ class Mutant:
     also: tuple[str, str] = ("\n", "\n")
     seed: int = 0
     """Where to begin: a seed that found it once."""
+    breaks: str = ""
+    """The invariant by which it must be found; none: any will do."""
 
 
 def getter(property_: Any) -> Callable[..., Any]:
@@ -174,3 +188,198 @@ def test_simulator_finds_a_core_without(mutant: Mutant):
                 print(f"found by seed {seed}: {type(found).__name__} {str(found)[:300]}")  # noqa: T201
                 return
     pytest.fail(f"{SEEDS_MAX} seeds did not miss the rule")
+
+
+SNAPSHOT_MUTANTS = [
+    Mutant(
+        "trims-what-no-snapshot-covers",
+        SimSnapshots._trim_target,
+        "min(one.end for one in self.whole.values())",
+        "self.node.machine.end",
+        seed=1,
+        breaks="TrimBehindSnapshots",
+    ),
+    Mutant(
+        "trims-what-the-newest-alone-covers",
+        SimSnapshots._trim_target,
+        "min(one.end",
+        "max(one.end",
+        seed=1,
+        breaks="TrimBehindSnapshots",
+    ),
+    Mutant(
+        "trims-before-enough-are-whole",
+        SimSnapshots._trim_target,
+        "len(self.whole) < self.plan.retained",
+        "not self.whole",
+        seed=1,
+        breaks="TrimBehindSnapshots",
+    ),
+    Mutant(
+        "trims-before-the-snapshot-is-durable",
+        SimSnapshots.take,
+        "self.is_writing = True",
+        (
+            "self.whole[made.position] = made; self.is_writing = True; "
+            "node.deliver(self.life, SnapshotTaken(made.position, self._trim_target()))"
+        ),
+        seed=1,
+        breaks="TrimBehindSnapshots",
+    ),
+    Mutant(
+        "covers-what-is-not-committed",
+        SimSnapshots.take,
+        "node.machine.end\n",
+        "node.disk.end\n",
+        seed=1,
+        breaks="SnapshotIsCommitted",
+    ),
+    Mutant(
+        "installs-without-a-sync",
+        SimDisk.install,
+        "self.flush(self.end)",
+        "pass",
+        seed=17,
+        breaks="SnapshotCoversLog",
+    ),
+    Mutant(
+        "starts-with-the-oldest",
+        SimDisk.newest_whole,
+        "reversed(self.snapshots)",
+        "self.snapshots",
+        seed=1,
+        breaks="AppliesAll",
+    ),
+    Mutant(
+        "starts-with-a-damaged-one",
+        SimDisk.newest_whole,
+        "one.position not in self.rotten",
+        "True",
+        seed=20,
+        breaks="SameState",
+    ),
+    Mutant(
+        "P50-forgets-the-voters",
+        LogIndex._begin_with,
+        "VoterSetAt(head.voter_record, head.voters)",
+        "VoterSetAt(head.voter_record, self.base_voters)",
+        seed=1,
+        breaks="VotersFromLog",
+    ),
+    Mutant(
+        "S11-forgets-where-the-voters-come-from",
+        LogIndex._begin_with,
+        "VoterSetAt(head.voter_record, head.voters)",
+        "VoterSetAt(VoterRecordId(last, head.position.epoch), head.voters)",
+        seed=1,
+        breaks="IndexFromLog",
+    ),
+    Mutant(
+        "S15-takes-no-target-over",
+        LogIndex._begin_with,
+        "if told else []",
+        "if False else []",
+        seed=7,
+        breaks="IndexFromLog",
+    ),
+    Mutant(
+        "S15-writes-no-target",
+        LogIndex.head_at,
+        "self.target_at(end)",
+        "VoterSet()",
+        seed=7,
+        breaks="SnapshotHead",
+    ),
+    Mutant(
+        "P54-forgets-the-version",
+        LogIndex._begin_with,
+        "if head.raft_version else []",
+        "if False else []",
+        seed=1,
+        breaks="IndexFromLog",
+    ),
+    Mutant(
+        "P48-forgets-the-epoch-of-an-installed-one",
+        LogIndex.install,
+        "[(head.position.epoch, Offset(self.end - 1))]",
+        "[]",
+        seed=1,
+        breaks="EpochsFromLog",
+    ),
+    Mutant(
+        "P48-forgets-the-epoch-before-the-start",
+        LogIndex.trim,
+        "bisect.bisect_left(self.epochs, start, key=_start) - 1",
+        "bisect.bisect_left(self.epochs, start, key=_start)",
+        seed=1,
+        breaks="EpochsFromLog",
+    ),
+    Mutant(
+        "trims-the-voters-in-force",
+        LogIndex.trim,
+        "max(passed - 1, 0)",
+        "max(min(passed, len(sets) - 1), 0)",
+        seed=20,
+        breaks="SnapshotHead",
+    ),
+    Mutant(
+        "P22-sends-records-that-it-has-no-more",
+        LogIndex.needs_snapshot,
+        "return fetch.end_offset < self.start or",
+        "return",
+        seed=2,
+        breaks="ReadsWhatItHas",
+    ),
+    Mutant(
+        "P22-takes-an-epoch-that-it-does-not-know-for-its-own",
+        LogIndex.needs_snapshot,
+        "or fetch.epoch < before or foreign",
+        "",
+        seed=11,
+    ),
+    Mutant(
+        "takes-an-installed-one-for-uncommitted",
+        installing.verified,
+        "replica.raise_high_watermark(replica.log.end)",
+        "pass",
+        seed=1,
+        breaks="AppliesAll",
+    ),
+    Mutant(
+        "takes-what-a-start-finds-for-uncommitted",
+        RaftCore.__init__,
+        "log.snapshot.end_offset if log.snapshot else FIRST_OFFSET",
+        "FIRST_OFFSET",
+        seed=1,
+        breaks="AppliesAll",
+    ),
+    Mutant(
+        "S10-counts-what-is-being-fetched",
+        offering.handle_fetch_snapshot,
+        "progress.begin_done = True",
+        (
+            "progress.begin_done = True; progress.fetched("
+            "request.snapshot.end_offset, replica.log.end, replica.now_ms)"
+        ),
+        seed=5,
+    ),
+]
+
+
+@pytest.mark.rule("P22", "P25", "P48", "P50", "S10", "S11", "S15")
+@pytest.mark.parametrize("mutant", SNAPSHOT_MUTANTS, ids=lambda mutant: mutant.name)
+def test_simulator_finds_snapshots_without(mutant: Mutant):
+    with taken_out(mutant.function, mutant.old, mutant.new, mutant.also):
+        seeds = range(mutant.seed, mutant.seed + SEEDS_MAX)
+        found = next(filter(None, map(broken_promise, seeds)), None)
+    assert found is not None, f"{SEEDS_MAX} seeds did not miss the rule"
+    print(str(found)[:300])  # noqa: T201
+    assert mutant.breaks in {"", found.name}
+
+
+def broken_promise(seed: int) -> InvariantError | None:
+    try:
+        run_seed(seed)
+    except InvariantError as found:
+        return found
+    return None

@@ -35,6 +35,15 @@ def test_seeds_meet_every_fault_and_change():
         "put_back",
         "twice",
         "disk_space",
+        "snapshot",
+        "trimmed",
+        "installed",
+        "rot_snapshot",
+        "slow_disk",
+        "no_room",
+        "died_at_a_job",
+        "died_at_an_install",
+        "source_lost",
     }
     for change in ("add", "remove", "hand_over", "given_up", "upgrade", "reassign", "take_back"):
         assert any(outcome.changes[change] for outcome in outcomes), change

@@ -26,22 +26,39 @@ from raftnode.core.types import (
     ReplicaKey,
     VoterSet,
 )
+from raftnode.testing.simulator.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
 class SimSnapshot:
-    """A snapshot; the state is what the batches make of it, one after the other."""
+    """A snapshot: the state at a place of the log, and what the log below said of the quorum."""
 
     head: LogHead
     batches: tuple[Batch, ...]
-    """All that it covers, from offset 0 on."""
+    """All that it covers, from offset 0 on: for the checker, nothing that can be read of it."""
+    state: Machine = field(default_factory=Machine)
+    """Never changed."""
+
+    @property
+    def position(self) -> LogPosition:
+        """Its name."""
+        return self.head.position
+
+    @property
+    def end(self) -> Offset:
+        """One past the last record that it covers."""
+        return self.head.position.end_offset
 
     @property
     def content(self) -> bytes:
         """The file: the same bytes for the same state at the same place."""
         head = self.head
         voters = ",".join(str(key) for key in head.voters)
-        return f"{head.position} {head.voter_record} {voters} {len(self.batches)}".encode()
+        target = ",".join(str(key) for key in head.target_voters)
+        return (
+            f"{head.position} {head.voter_record} {voters} {head.target_record} {target} "
+            f"{head.raft_version} {head.formation_completed} {self.state.digest:08x}"
+        ).encode()
 
 
 def _base_offset(batch: Batch) -> Offset:
@@ -74,7 +91,9 @@ class SimDisk:
     start: Offset = FIRST_OFFSET
     """Of what the replica can read of its log."""
     snapshots: list[SimSnapshot] = field(default_factory=list[SimSnapshot])
-    """Whole ones, the oldest first."""
+    """What has the name of one, the oldest first."""
+    rotten: set[LogPosition] = field(default_factory=set[LogPosition])
+    """Of those, the ones that a reader will find damaged."""
     incoming: tuple[LogPosition, bytes] | None = None
     """What was fetched of a snapshot; a crash loses it."""
     checked: int = 0
@@ -116,15 +135,44 @@ class SimDisk:
     # -- snapshots -----------------------------------------------------------------------
 
     def take_snapshot(self, head: LogHead, retained: int) -> SimSnapshot:
-        """Make one durable and remove what is too old."""
-        covered = self.log[: self.position(head.position.end_offset)]
-        made = SimSnapshot(head, tuple(covered))
-        self.snapshots = [*self.snapshots, made][-retained:]
+        """Make one of the log as it stands, durably, and remove what is too old."""
+        covered = tuple(self.log[: self.position(head.position.end_offset)])
+        made = SimSnapshot(head, covered, Machine.of(covered))
+        self.keep_snapshot(made)
+        self.snapshots = self.snapshots[-retained:]
         return made
+
+    def keep_snapshot(self, made: SimSnapshot) -> None:
+        """One more has its name, durably."""
+        others = [one for one in self.snapshots if one.position != made.position]
+        self.snapshots = sorted([*others, made], key=lambda one: one.end)
+        self.rotten.discard(made.position)
+
+    def drop_snapshot(self, position: LogPosition) -> None:
+        """Remove one, or set it aside."""
+        self.snapshots = [one for one in self.snapshots if one.position != position]
+        self.rotten.discard(position)
 
     def snapshot(self, position: LogPosition) -> SimSnapshot | None:
         """The one of a name."""
-        return next((one for one in self.snapshots if one.head.position == position), None)
+        return next((one for one in self.snapshots if one.position == position), None)
+
+    def state_of(self, snapshot: SimSnapshot) -> Machine:
+        """What reading one makes; of a damaged one anything."""
+        if snapshot.position in self.rotten:
+            return Machine(snapshot.end, digest=-1)
+        return snapshot.state.copy()
+
+    def newest_whole(self) -> SimSnapshot | None:
+        """What a start begins with: it reads them, the newest first, and sets damaged ones aside.
+
+        The log has to reach back to it: one that ends before the log's start is of no use.
+        """
+        for one in reversed(self.snapshots):
+            if one.position not in self.rotten:
+                return one if one.end >= self.start else None
+            self.drop_snapshot(one.position)
+        return None
 
     def store_piece(self, snapshot: LogPosition, position: int, data: bytes) -> int | None:
         """Take a piece; None: it does not follow what there is."""
@@ -141,9 +189,9 @@ class SimDisk:
     def install(self, snapshot: SimSnapshot) -> None:
         """Put one in the place of the log, durably."""
         self.incoming = None
-        self.snapshots = [*self.snapshots, snapshot]
+        self.keep_snapshot(snapshot)
         self.log = list(snapshot.batches)
-        self.start = snapshot.head.position.end_offset
+        self.start = snapshot.end
         self.checked = 0
         self.flush(self.end)
 
@@ -159,6 +207,7 @@ class SimDisk:
             durable=list(self.durable),
             ever_flushed=set(self.ever_flushed),
             snapshots=list(self.snapshots),
+            rotten=set(self.rotten),
             incoming=None,
             checked=0,
         )

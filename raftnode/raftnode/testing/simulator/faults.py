@@ -18,12 +18,13 @@ from raftnode.core.events import DiskSpaceChanged
 from raftnode.core.reassigning import differences
 from raftnode.core.records import Batch
 from raftnode.core.roles import Leader
-from raftnode.core.types import ReplicaKey, VoterSet
+from raftnode.core.types import FIRST_OFFSET, ReplicaKey, VoterSet
 from raftnode.testing.simulator.network import NetworkSettings
 
 if TYPE_CHECKING:
-    from raftnode.testing.simulator.disk import SimDisk
+    from raftnode.testing.simulator.disk import SimDisk, SimSnapshot
     from raftnode.testing.simulator.node import SimNode
+    from raftnode.testing.simulator.snapshots import SimSnapshots
     from raftnode.testing.simulator.world import World
 
 
@@ -47,6 +48,16 @@ WEIGHTS = {
 }
 """How often each fault strikes, relative to the others, in a seed without a mood."""
 
+SNAPSHOT_WEIGHTS = {
+    "snapshots_now": 4.0,
+    "crash_fetching": 3.0,
+    "lose_source": 2.0,
+    "rot_snapshot": 2.0,
+    "slow_disk": 2.0,
+    "no_room": 1.0,
+}
+"""The same of those that strike only where snapshots are taken."""
+
 
 @dataclass(slots=True)
 class FaultPlan:
@@ -59,8 +70,10 @@ class FaultPlan:
 
     def __post_init__(self) -> None:
         # Each seed has its own weather: some faults come often, some never.
+        all_weights = WEIGHTS | SNAPSHOT_WEIGHTS if self.world.snapshot_plan else WEIGHTS
         self.weights = {
-            fault: weight * self.rng.choice([0, 0.3, 1, 1, 3]) for fault, weight in WEIGHTS.items()
+            fault: weight * self.rng.choice([0, 0.3, 1, 1, 3])
+            for fault, weight in all_weights.items()
         }
         self.weights["heal"] = WEIGHTS["heal"]
         self.weights["restart"] = WEIGHTS["restart"]
@@ -239,6 +252,58 @@ class FaultPlan:
             self.rng.choice(up).take(DiskSpaceChanged(self.rng.random() < 0.5))
         return bool(up)
 
+    def _snapshots_now(self) -> bool:
+        """Everybody takes one now: what is behind a little is behind the logs' start soon."""
+        up = self._with_snapshots()
+        for one in up:
+            one.take()
+        return bool(up)
+
+    def _with_snapshots(self) -> list[SimSnapshots]:
+        return [node.snapshots for node in self._up() if node.snapshots]
+
+    def _crash_fetching(self) -> bool:
+        """Die after one of the next jobs of a trim or a fetch, or at the next install."""
+        up = self._with_snapshots()
+        if up:
+            self.rng.choice(up).die_after_jobs = self.rng.randint(1, 20)
+            self.rng.choice(up).die_after_install = True
+        return bool(up)
+
+    def _lose_source(self) -> bool:
+        """Whoever gives a snapshot out dies in the middle of it."""
+        up = self._with_snapshots()
+        for one in up:
+            one.die_after_pieces = self.rng.randint(1, 12)
+        return bool(up)
+
+    def _rot_snapshot(self) -> bool:
+        """A snapshot rots; on each disk a sound one stays that reaches the log's start."""
+        found = [
+            (node, one)
+            for node in self.world.nodes
+            for one in node.disk.snapshots
+            if one.position not in node.disk.rotten and _is_spare(node.disk, one)
+        ]
+        if found:
+            node, one = self.rng.choice(found)
+            node.disk.rotten.add(one.position)
+        return bool(found)
+
+    def _slow_disk(self) -> bool:
+        """Fetching, reading and trimming take so long that others trim again meanwhile."""
+        up = self._with_snapshots()
+        if up:
+            self.rng.choice(up).slow_until_ms = self.world.now_ms + self.rng.randint(500, 8000)
+        return bool(up)
+
+    def _no_room(self) -> bool:
+        """A disk has no room for a snapshot, or has it again."""
+        up = self._with_snapshots()
+        if up:
+            self.rng.choice(up).has_room = self.rng.random() < 0.5
+        return bool(up)
+
     def affordable(self, key: ReplicaKey) -> bool:
         """Whether every set in force keeps a majority of disks that were never lost."""
         lost = self.world.lost | {key}
@@ -277,6 +342,14 @@ class FaultPlan:
             if isinstance(role, Leader):  # what it may append next
                 sets.extend(change.applied_to(index.voters) for change in role.changes)
         return sets
+
+
+def _is_spare(disk: SimDisk, snapshot: SimSnapshot) -> bool:
+    """Whether the disk has what a start needs without it."""
+    return disk.start == FIRST_OFFSET or any(
+        other is not snapshot and other.end >= disk.start and other.position not in disk.rotten
+        for other in disk.snapshots
+    )
 
 
 def keeps_majorities(voters: VoterSet, target: VoterSet, lost: set[ReplicaKey]) -> bool:

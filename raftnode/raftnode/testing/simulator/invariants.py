@@ -21,6 +21,7 @@ from raftnode.core.records import (
 from raftnode.core.roles import Leader, Resigned
 from raftnode.core.state import QuorumState
 from raftnode.core.types import NO_EPOCH, Epoch, Offset, ReplicaKey, VoterRecordId, VoterSet
+from raftnode.testing.simulator.snapshotchecks import SnapshotChecks
 
 if TYPE_CHECKING:
     from raftnode.testing.simulator.node import SimNode
@@ -87,6 +88,11 @@ class Checker:
     """Of a committed reassignment that is not finished; else empty."""
     targets: int = 0
     checks: int = 0
+    snapshots: SnapshotChecks = field(init=False)
+    """What is checked of snapshots and of logs that were trimmed behind them."""
+
+    def __post_init__(self) -> None:
+        self.snapshots = SnapshotChecks(self.fail, self.committed_log)
 
     def fail(self, name: str, detail: str) -> None:
         """Report a broken invariant."""

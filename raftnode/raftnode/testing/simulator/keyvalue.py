@@ -1,8 +1,9 @@
 """The writes and reads of a world as a key-value store sees them, to be judged as a history.
 
 Each write puts its value under one of a few keys. A read is what the node's API does: a round
-confirms the leader, and once all that was committed then is applied here, the newest value of
-the key in the own log is the answer. Time is the order of events: one thread does them all.
+confirms the leader, and once all that was committed then is applied here, the value that the
+state machine has under the key is the answer. Time is the order of events: one thread does them
+all.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ from typing import TYPE_CHECKING
 
 from raftnode.core.types import Offset
 from raftnode.testing.linearizability import History, check
+from raftnode.testing.simulator.machine import key_of
 
 if TYPE_CHECKING:
     from raftnode.testing.simulator.node import SimNode
     from raftnode.testing.simulator.world import World
 
-KEYS = 3
-"""Few, so that each is written and read often."""
 APPLY_AGAIN_MS = 5
 
 
@@ -37,7 +37,7 @@ class KeyValueHistory:
 
     def wrote(self, number: int, value: bytes) -> int:
         """A write begins; returns the number to end it by."""
-        return self.history.called(_key(number), self._now(), is_write=True, value=value)
+        return self.history.called(key_of(number), self._now(), is_write=True, value=value)
 
     def ended(self, call: int, outcome: str) -> None:
         """A write ends; an unknown outcome leaves it open."""
@@ -49,36 +49,21 @@ class KeyValueHistory:
     def reads_key(self, node: SimNode) -> tuple[bytes, int]:
         """A read of the next key begins at a node; returns the key and the read's number."""
         self.reads += 1
-        key = _key(self.reads)
+        key = key_of(self.reads)
         return key, self.history.called(key, self._now(), is_write=False, client=str(node.key))
 
     def confirmed(self, node: SimNode, life: int, call: int, key: bytes, needed: Offset) -> None:
         """Answer once all below an offset is applied; never, if the process ends before."""
         if node.life != life or node.core is None:
             return
-        if node.core.replica.applicable < needed:
+        if node.machine.end < needed:
             again = APPLY_AGAIN_MS
             self.world.after(again, lambda: self.confirmed(node, life, call, key, needed))
             return
-        self.history.returned(call, self._now(), value=_newest(node, key))
+        self.history.returned(call, self._now(), value=node.machine.values.get(key))
 
     def judge(self) -> None:
         """Linearizable: some order of all operations explains every answer."""
         violation = check(self.history.all())
         if violation is not None:
             self.world.checker.fail("Linearizable", str(violation))
-
-
-def _key(number: int) -> bytes:
-    return b"key-%d" % (number % KEYS)
-
-
-def _newest(node: SimNode, key: bytes) -> bytes | None:
-    assert node.core is not None
-    applied = node.core.replica.applicable
-    for batch in reversed(node.disk.log):
-        if batch.end_offset <= applied and batch.data.startswith(b"write-"):
-            value = batch.data
-            if _key(int(value.removeprefix(b"write-"))) == key:
-                return value
-    return None

@@ -48,6 +48,8 @@ from raftnode.core.raft import RaftCore
 from raftnode.core.types import Offset, ReplicaKey
 from raftnode.testing.simulator.disk import SimDisk
 from raftnode.testing.simulator.gate import SimGate
+from raftnode.testing.simulator.machine import Machine
+from raftnode.testing.simulator.snapshots import SimSnapshots
 
 if TYPE_CHECKING:
     from raftnode.testing.simulator.world import World
@@ -72,6 +74,10 @@ class SimNode:
     rng: random.Random
     core: RaftCore | None = None
     gate: SimGate | None = None
+    machine: Machine = field(default_factory=Machine)
+    """What is applied; it goes with the process."""
+    snapshots: SimSnapshots | None = None
+    """None: in this world nobody takes any."""
     life: int = 0
     """Counts starts: what was meant for an earlier life never reaches a later one."""
     paused_until_ms: int = -1
@@ -106,6 +112,8 @@ class SimNode:
         self.life += 1
         start = self.disk.begin(self.rng)
         self.next_flush_fails = False
+        newest = self.disk.newest_whole()
+        self.machine = self.disk.state_of(newest) if newest else Machine()
         self.core = RaftCore(
             self.disk.key,
             log=self.disk.index(),
@@ -118,7 +126,12 @@ class SimNode:
             fetch_sequence=self.world.now_ms * 1000,
         )
         self.gate = SimGate(self.disk, self.core.replica, start)
+        plan = self.world.snapshot_plan
+        self.snapshots = SimSnapshots(self, plan, self.life) if plan else None
+        if self.snapshots and newest:
+            self.snapshots.whole[newest.position] = newest
         self.world.checker.started(self)
+        self.world.checker.snapshots.started(self)
         self.take(TimePassed())
         self._greet(self.life)
 
@@ -126,7 +139,7 @@ class SimNode:
         """SIGKILL and power loss at once."""
         if self.core is None:
             return
-        self.core = self.gate = None
+        self.core = self.gate = self.snapshots = None
         replies, self.replies = self.replies, {}
         for respond in replies.values():
             respond(None)
@@ -171,6 +184,7 @@ class SimNode:
         if self.gate is not None:
             self.gate.note_acknowledgements()
         self.world.checker.after_event(self)
+        self.world.checker.snapshots.after_event(self)
         self._set_alarm()
 
     def ask(self, make: Callable[[int], Event], answered: Callable[[Answer], None]) -> int:
@@ -226,19 +240,22 @@ class SimNode:
                 self.disk.cluster_id = cluster_id
             case AppendBatches(batches):
                 self.world.checker.appended(self, batches)
+                self.world.checker.snapshots.appended(self, batches)
                 self.disk.append(batches)
                 self._schedule_flush()
             case TruncateLog(end):
+                self.world.checker.snapshots.truncating(self, end)
                 self.disk.truncate(end)
                 self._schedule_flush()
             case SendRequest(target, request):
                 self._send(target, request)
             case SendResponse(request_id, response):
-                self._reply(request_id, response)
+                self.reply(request_id, response)
             case ServeFetch():
-                self._reply(effect.request_id, self._fill(effect))
-            case HighWatermarkAdvanced(high_watermark):
+                self.reply(effect.request_id, self._fill(effect))
+            case HighWatermarkAdvanced(high_watermark, applicable):
                 self.world.checker.committed(self, high_watermark)
+                self._apply(applicable)
                 self._acknowledge(high_watermark)
             case LeadershipLost():
                 for write in self.writes:
@@ -258,13 +275,26 @@ class SimNode:
                 | DropSnapshot()
                 | TrimLog()
             ):
-                raise AssertionError(f"no snapshot is taken in a world: {effect}")
+                assert self.snapshots is not None, f"nobody takes snapshots here: {effect}"
+                self.snapshots.carry_out(effect)
             case AppendAccepted() | Refused() | VoterChangeCompleted() | Confirmed() | Done():
                 answered = self.answers.pop(effect.request_id, None)
                 if answered is not None:
                     answered(effect)
 
+    def _apply(self, applicable: Offset) -> None:
+        """Apply what is committed and durable here (S10)."""
+        log = self.disk.log
+        if applicable > self.machine.end:
+            self.world.checker.snapshots.reads(self, self.machine.end)
+        for position in range(self.disk.position(self.machine.end), len(log)):
+            if log[position].end_offset > applicable:
+                break
+            self.machine.apply(log[position])
+            self.world.checker.snapshots.applied(self)
+
     def _fill(self, effect: ServeFetch) -> FetchResponse:
+        self.world.checker.snapshots.reads(self, effect.start_offset)
         start = self.disk.position(effect.start_offset)
         batches = self.disk.log[start : start + self.world.fetch_batches]
         return replace(effect.response, batches=tuple(batches))
@@ -402,7 +432,8 @@ class SimNode:
 
         self.say(there, there_life, answer, nothing)
 
-    def _reply(self, request_id: int, response: Response) -> None:
+    def reply(self, request_id: int, response: Response) -> None:
+        """Answer a peer's request, unless the process ended since."""
         respond = self.replies.pop(request_id, None)
         if respond is not None:
             respond(response)

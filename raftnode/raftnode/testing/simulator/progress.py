@@ -41,6 +41,10 @@ def heal(world: World) -> None:
     for node in world.nodes:
         node.die_after_effects = None
         node.next_flush_fails = False
+        if node.snapshots:
+            node.snapshots.has_room, node.snapshots.slow_until_ms = True, 0
+            node.snapshots.die_after_jobs = node.snapshots.die_after_pieces = None
+            node.snapshots.die_after_install = False
         if node.halted:  # S3: its storage went back in time; the operator replaces it
             world.wipe(node)
     world.replace_stale()

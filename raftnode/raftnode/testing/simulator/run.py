@@ -11,6 +11,7 @@ from raftnode.core.roles import Follower, Leader
 from raftnode.testing.simulator import progress
 from raftnode.testing.simulator.invariants import InvariantError
 from raftnode.testing.simulator.node import SimNode
+from raftnode.testing.simulator.snapshots import SnapshotPlan
 from raftnode.testing.simulator.world import World
 
 FAULTY_MS = 40_000
@@ -78,7 +79,16 @@ def build(seed: int, *, trace: bool = False) -> World:
     # Most quorums begin at the newest raft.version; the others are upgraded on the way (P54).
     raft_version = seed // 7 % 2 if seed % 7 == 5 else RAFT_VERSION
     spares = rng.choice([0, 1, 2])
-    world = World(seed, voters=voters, spares=spares, raft_version=raft_version, trace=trace)
+    # In a third of the worlds every log stays whole: what trimming hides is seen there.
+    plan = SnapshotPlan.of_seed(seed) if seed % 3 else None
+    world = World(
+        seed,
+        voters=voters,
+        spares=spares,
+        raft_version=raft_version,
+        trace=trace,
+        snapshots=plan,
+    )
     world.fetch_batches = rng.choice([1, 2, 8])
     return world
 

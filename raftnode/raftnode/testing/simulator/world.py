@@ -13,15 +13,16 @@ from raftnode.core.events import ClusterJoined, LatchReceived
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.roles import Leader
 from raftnode.core.state import Latch
-from raftnode.core.types import NodeId, ReplicaKey, Voter, VoterSet
+from raftnode.core.types import LogPosition, NodeId, ReplicaKey, Voter, VoterSet
 from raftnode.testing.simulator.clients import Administrator, Reader, Writer
-from raftnode.testing.simulator.disk import SimDisk
+from raftnode.testing.simulator.disk import SimDisk, SimSnapshot
 from raftnode.testing.simulator.faults import FaultPlan
 from raftnode.testing.simulator.invariants import Checker
 from raftnode.testing.simulator.keyvalue import KeyValueHistory
 from raftnode.testing.simulator.network import SimNetwork
 from raftnode.testing.simulator.node import SimNode
 from raftnode.testing.simulator.progress import ProgressLog
+from raftnode.testing.simulator.snapshots import SnapshotPlan
 
 CLUSTER_ID = "simulated"
 
@@ -41,6 +42,7 @@ class World:
         voters: how many nodes form the quorum; `spares` more begin as observers.
         raft_version: what the quorum begins at.
         trace: keep a line for each fact.
+        snapshots: how replicas take snapshots and trim behind them; None: they do not.
     """
 
     def __init__(
@@ -51,12 +53,16 @@ class World:
         spares: int = 2,
         raft_version: int = RAFT_VERSION,
         trace: bool = False,
+        snapshots: SnapshotPlan | None = None,
     ) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.now_ms = 1000
         self.config = CoreConfig()
         self.fetch_batches = 4
+        self.snapshot_plan = snapshots
+        self.snapshot_files: dict[tuple[LogPosition, bytes], SimSnapshot] = {}
+        """Every snapshot that was ever made, by what its file holds."""
         self.events = 0
         self.trace: list[str] | None = [] if trace else None
         self.lost: set[ReplicaKey] = set()

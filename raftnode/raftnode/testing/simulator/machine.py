@@ -1,0 +1,50 @@
+"""The state machine of a simulated replica: what its committed records make, one after another."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field, replace
+
+from raftnode.core.records import Batch
+from raftnode.core.types import FIRST_OFFSET, Offset
+
+KEYS = 3
+"""Few, so that each is written and read often."""
+_VALUE = b"write-"
+
+
+def key_of(number: int) -> bytes:
+    """Under which key the write of a number puts its value."""
+    return b"key-%d" % (number % KEYS)
+
+
+@dataclass(slots=True)
+class Machine:
+    """The newest value of each key, and a digest of all that was applied."""
+
+    end: Offset = FIRST_OFFSET
+    """One past the last record applied."""
+    digest: int = 0
+    values: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+
+    @classmethod
+    def of(cls, batches: tuple[Batch, ...]) -> Machine:
+        """What some batches make, from the first on."""
+        machine = cls()
+        for batch in batches:
+            machine.apply(batch)
+        return machine
+
+    def apply(self, batch: Batch) -> None:
+        """Take the next batch."""
+        assert batch.base_offset == self.end, f"{batch} does not follow {self.end}"
+        self.end = batch.end_offset
+        if batch.data.startswith(_VALUE):
+            key = key_of(int(batch.data.removeprefix(_VALUE)))
+            self.values[key] = batch.data
+        text = b"%d %d %s" % (batch.base_offset, batch.epoch, batch.data)
+        self.digest = zlib.crc32(text, self.digest)
+
+    def copy(self) -> Machine:
+        """The state as it is now, whatever is applied later."""
+        return replace(self, values=dict(self.values))

@@ -14,14 +14,16 @@ from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.lease import Lease
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.execute.tools import Failpoints
+from kraftquorum_operator.exposition import metrics_application
 from kraftquorum_operator.handlers import run_kopf
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.page.server import StatusPage, listening
+from kraftquorum_operator.page.server import StatusPage
 from kraftquorum_operator.page.verdict import STALE_S
 from kraftquorum_operator.preflight import await_api, await_rights
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.settings import Settings
 from kraftquorum_operator.wakeups import Wakeups
+from kraftquorum_operator.web import listening
 
 
 async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
@@ -44,15 +46,16 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
         )
         prometheus_client.disable_created_metrics()
         metrics = Metrics(version("kraftquorum"))
+        metrics.active.set_function(lambda: float(lease.held))
+        metrics.idle_seconds.set(settings.reconcile_idle_s)
         prometheus_client.ProcessCollector(registry=metrics.registry)
         kube.on_request = partial(metrics.request, "kubernetes")
         nodes.on_request = partial(metrics.request, "node")
         if settings.metrics_port:
-            server, thread = prometheus_client.start_http_server(
-                settings.metrics_port, settings.metrics_host, metrics.registry
+            shown = metrics_application(metrics.registry)
+            await stack.enter_async_context(
+                listening(shown, settings.metrics_host, settings.metrics_port, "metrics")
             )
-            stack.callback(thread.join, 1)
-            stack.callback(server.shutdown)
         reconciler = Reconciler(
             kube=kube,
             nodes=nodes,
@@ -61,6 +64,7 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
             metrics=metrics,
             failpoints=Failpoints(settings.exit_before_action, settings.stop_before_delete),
         )
+        reconciler.board.begun = False
         if settings.page_port:
             page = StatusPage(
                 reconciler.board,
@@ -68,9 +72,12 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
                 is_active=lambda: lease.held,
                 stale_s=max(STALE_S, 3 * settings.reconcile_idle_s),
             )
-            await stack.enter_async_context(listening(page, settings.page_host, settings.page_port))
+            await stack.enter_async_context(
+                listening(page.application(), settings.page_host, settings.page_port, "status page")
+            )
         await await_api(kube)
         await await_rights(kube, settings)
+        reconciler.board.begun = True
         await _run(lease, lambda: run_kopf(reconciler, Wakeups(), settings, stop))
 
 

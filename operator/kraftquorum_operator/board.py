@@ -1,21 +1,18 @@
 """The last status of every quorum, kept for the status page and for nothing else.
 
-The operator that looks at a quorum puts each status here as it makes it. One on standby, which
-looks at nothing, has what the active one wrote into the resources, off the watch that it has
-anyway. So the page needs no request of its own and no right.
+The operator that looks at a quorum puts each status here as it makes it, and nothing else goes
+before that: what stands in the resource is as old or older. One on standby, which looks at
+nothing, has what the active one wrote into the resources, off the watch that it has anyway.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from kraftquorum_operator.model.status import QuorumStatus, last_status
 from kraftquorum_operator.resources.metadata import Owner
-
-OWN_FOR_S = 60.0
-"""How long a status of our own goes before what a watch brings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +34,15 @@ class Seen:
 
 @dataclass(slots=True)
 class Board:
-    """All quorums by namespace and name. Losing it costs one look."""
+    """All quorums by namespace and name. Losing it costs one look.
+
+    Attributes:
+        quorums: what is known of each.
+        begun: False until the API server has been reached: no quorum means nothing then.
+    """
 
     quorums: dict[tuple[str, str], Seen] = field(default_factory=dict[tuple[str, str], Seen])
+    begun: bool = True
 
     def observed(self, owner: Owner, voters: int, status: QuorumStatus, now_s: float) -> None:
         """This operator has looked at a quorum."""
@@ -51,11 +54,17 @@ class Board:
         meta = cast("Mapping[str, Any]", resource["metadata"])
         namespace, name, uid = str(meta["namespace"]), str(meta["name"]), str(meta["uid"])
         have = self.quorums.get((namespace, name))
-        if have and have.own and have.uid == uid and now_s - have.at_s < OWN_FOR_S:
+        if have and have.own and have.uid == uid:
             return
         spec = cast("Mapping[str, Any]", resource.get("spec") or {})
         voters, status = int(spec.get("voters") or 0), last_status(resource)
         self.quorums[namespace, name] = Seen(namespace, name, uid, voters, status, now_s, own=False)
+
+    def released(self, namespace: str, name: str) -> None:
+        """This operator looks at it no more: what another one writes is newer from now on."""
+        have = self.quorums.get((namespace, name))
+        if have is not None and have.own:
+            self.quorums[namespace, name] = replace(have, own=False)
 
     def forget(self, namespace: str, name: str, uid: str) -> None:
         """Drop a quorum that is gone, but not its namesake."""

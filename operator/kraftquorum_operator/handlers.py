@@ -161,6 +161,9 @@ class _Handlers:
         while not stopped:
             outcome = await self._reconciler.look(namespace, name, uid)
             if outcome.gone:
+                # Somebody took the finalizer off.
+                self._reconciler.forget(namespace, name, uid)
+                self._wakeups.forget(namespace, name)
                 break
             _post(body, outcome)
             # A pause of nothing would keep others from their turn when an action repeats.
@@ -191,7 +194,7 @@ class _Handlers:
     ) -> None:
         """Wake the daemon when the spec changed or the deletion began, not for status."""
         if given.get("type") == "DELETED":
-            self._reconciler.board.forget(namespace, name, uid)
+            self._reconciler.forget(namespace, name, uid)
             return
         self._reconciler.board.reported(body, time.time())
         status = cast("dict[str, Any]", body.get("status") or {})

@@ -78,7 +78,8 @@ class Metrics:
         )
         self.fault_tolerance = Gauge(
             "kraftquorum_fault_tolerance",
-            "Caught-up voters minus the majority of the voter set; below 0 nothing commits.",
+            "Caught-up voters minus the majority of the voter set; below 0 nothing commits. "
+            "0, too, while no leader answers.",
             QUORUM,
             registry=registry,
         )
@@ -158,6 +159,11 @@ class Metrics:
         self.active = Gauge(
             "kraftquorum_operator_active",
             "1 while this operator holds the Lease.",
+            registry=registry,
+        )
+        self.idle_seconds = Gauge(
+            "kraftquorum_operator_reconcile_idle_seconds",
+            "Seconds that this operator pauses between two looks when nothing is left to do.",
             registry=registry,
         )
         self._guards: dict[tuple[str, str], str] = {}
@@ -253,6 +259,7 @@ class Metrics:
             "kraftquorum_api_request_seconds": ("server", "request"),
             "kraftquorum_operator": ("version",),
             "kraftquorum_operator_active": (),
+            "kraftquorum_operator_reconcile_idle_seconds": (),
         }
         plain = (
             "voters_wanted",

@@ -53,6 +53,10 @@ from kraftquorum_operator.settings import Settings
 log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
 
 
+RECHECK_S = 60.0
+"""On standby: how often each quorum is asked for, in case that its watch missed something."""
+
+
 @dataclass(slots=True)
 class Memory:
     """What is kept between looks at one quorum. Losing it costs time or an event, never safety."""
@@ -66,6 +70,8 @@ class Memory:
     written: Body | None = None
     written_at_s: float = 0.0
     last_logged: str = ""
+    checked_s: float = field(default_factory=time.monotonic)
+    """On standby: when it was last seen to be there, on the monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,22 +112,42 @@ class Reconciler:
         A failure is in the outcome; only programming errors raise.
         """
         started = time.monotonic()
-        self.metrics.active.set(self.lease.held)
-        if not self.lease.held:
-            self.metrics.stand_by(namespace, name)
-            return Outcome(None, min(1.0, self.settings.lease_duration_s / 4))
         memory = self.memories.setdefault(uid, Memory())
+        if not self.lease.held:
+            return await self._stand_by(namespace, name, uid, memory)
         bound = log.bind(namespace=namespace, quorum=name)
         try:
-            return await self._look(namespace, name, uid, memory, bound)
+            outcome = await self._look(namespace, name, uid, memory, bound)
         except (KubeError, NodeError, LeaseLostError, ValueError) as error:
             self.metrics.reconciles.labels(namespace, name, "error").inc()
             bound.warning("look failed", error=str(error), kind=type(error).__name__)
             events = await self._tell(namespace, name, uid, memory, error)
-            return Outcome(None, self.settings.reconcile_busy_s, tuple(events), failed=True)
-        finally:
+            outcome = Outcome(None, self.settings.reconcile_busy_s, tuple(events), failed=True)
+        if outcome.gone:
+            self.forget(namespace, name, uid)
+        else:
             seconds = time.monotonic() - started
             self.metrics.reconcile_seconds.labels(namespace, name).observe(seconds)
+        return outcome
+
+    async def _stand_by(self, namespace: str, name: str, uid: str, memory: Memory) -> Outcome:
+        """Leave it to the active operator, and see now and then that it is still there.
+
+        A watch that was away while a resource was deleted never tells of that.
+        """
+        self.board.released(namespace, name)
+        known = self.board.quorums.get((namespace, name))
+        now_s = time.monotonic()
+        if known is None or known.uid != uid or now_s - memory.checked_s > RECHECK_S:
+            memory.checked_s = now_s
+            with suppress(KubeError):
+                resource = await self.kube.get(names.KIND, namespace, name)
+                if resource is None or resource["metadata"]["uid"] != uid:
+                    self.forget(namespace, name, uid)
+                    return Outcome(None, 0.0, gone=True)
+                self.board.reported(resource, time.time())
+        self.metrics.stand_by(namespace, name)
+        return Outcome(None, min(1.0, self.settings.lease_duration_s / 4))
 
     async def _tell(
         self, namespace: str, name: str, uid: str, memory: Memory, error: Exception
@@ -176,7 +202,6 @@ class Reconciler:
             node_image=self.settings.node_image,
         )
         if observed is None or observed.owner.uid != uid:
-            self.board.forget(namespace, name, uid)
             return Outcome(None, 0.0, gone=True)
         seen = memory.lasting.mark(memory.refusals.mark(observed.seen, now_ms), now_ms)
         decision = decide(observed.spec, seen, now_ms)

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator.board import Board
-from kraftquorum_operator.page.server import StatusPage, listening
+from kraftquorum_operator.page.server import StatusPage
+from kraftquorum_operator.web import listening
 
 ROOT = Path(__file__).resolve().parents[2]
 DESKTOP, PHONE = (1280, 900), (390, 844)
@@ -134,7 +135,7 @@ class Server:
             identity="kraftquorum-7d4b9c-x2x8p",
             is_active=lambda: True,
         )
-        async with listening(page, "127.0.0.1", 0) as port:
+        async with listening(page.application(), "127.0.0.1", 0, "page") as port:
             assert port is not None
             self._port.set_result(port)
             await self._stop.wait()

@@ -208,7 +208,10 @@ def test_it_can_be_walked_by_keyboard(serve, tab) -> None:
     assert page.evaluate("document.activeElement.id") == "content"
     page.get_by_role("link", name="prod/orders").focus()
     page.keyboard.press("Enter")
-    assert page.locator("[id='prod.orders']").evaluate("e => e.getBoundingClientRect().top") < 700
+    assert (
+        page.locator("[id='quorum-prod.orders']").evaluate("e => e.getBoundingClientRect().top")
+        < 700
+    )
     details = page.locator("[id='time-prod.metadata']")
     before = details.evaluate("e => e.open")
     details.locator("summary").focus()
@@ -239,7 +242,7 @@ def test_a_refresh_keeps_focus_scroll_selection_and_what_was_opened(serve, tab) 
     is_open = page.locator("[id='time-prod.orders']").evaluate("e => e.open")
     page.keyboard.press("Enter")
     page.evaluate(
-        "getSelection().selectAllChildren(document.querySelector('[id=\"prod.orders\"] code'))"
+        "getSelection().selectAllChildren(document.querySelector('[id=\"quorum-prod.orders\"] code'))"
     )
     selected = page.evaluate("getSelection().toString()")
     top = summary.evaluate("e => e.getBoundingClientRect().top")
@@ -299,9 +302,25 @@ def test_an_operator_that_ends_is_told_and_so_is_its_return(serve, tab) -> None:
     page.context.set_offline(True)
     alert = page.get_by_role("alert")
     playwright.expect(alert).to_contain_text("does not answer", timeout=20_000)
+    since = re.search(r"since (\d\d:\d\d:\d\d) UTC", alert.inner_text())
+    assert since is not None
+    page.wait_for_timeout(4000)
+    assert since[0] in alert.inner_text()
     assert "stage/ledger" in page.locator("main").inner_text()
     page.context.set_offline(False)
     playwright.expect(alert).to_have_text("", timeout=20_000)
+
+
+def test_a_quorum_that_is_deleted_while_its_page_is_open_is_not_the_operator_s_silence(
+    serve, tab
+) -> None:
+    server = serve(scene())
+    page = tab().page
+    page.goto(f"{server.url}q/prod/metadata")
+    server.board.forget("prod", "metadata", "prod/metadata")
+    alert = page.get_by_role("alert")
+    playwright.expect(alert).to_contain_text("not there any more", timeout=20_000)
+    assert "does not answer" not in alert.inner_text()
 
 
 def test_nothing_is_asked_of_anybody_else(serve, tab) -> None:

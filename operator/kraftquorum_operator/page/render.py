@@ -94,7 +94,7 @@ def html(view: PageView, *, root: str, only: QuorumView | None = None) -> str:
     def age(when: str) -> str:
         try:
             return ago((now - datetime.fromisoformat(when)).total_seconds())
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return ""
 
     shown = [only] if only else view.quorums[:SECTIONS_MAX]
@@ -139,7 +139,7 @@ class clock:  # noqa: N801 - called like a function in the template
         """UTC."""
         try:
             at = datetime.fromisoformat(when).astimezone(UTC)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return when
         return at.strftime("%H:%M:%S" if at.date() == self.now.date() else "%b %d, %H:%M")
 

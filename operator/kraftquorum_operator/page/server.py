@@ -1,7 +1,7 @@
 """Serves the status page and its JSON: GET and HEAD only, nothing from elsewhere, nothing kept.
 
-A page is made in a thread and at most once a second, whoever asks how often, so that the looks
-at quorums are not held up. Connections are bounded. There is no authentication, as with
+The board is judged and each page made in a thread and at most once a second, whoever asks how
+often, so that the looks at quorums are not held up. There is no authentication, as with
 `/metrics`: whoever reaches the port may read names, storage UUIDs and offsets.
 """
 
@@ -10,23 +10,16 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from importlib import resources
 
-import structlog
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
 from kraftquorum_operator.board import Board
 from kraftquorum_operator.page.render import html
 from kraftquorum_operator.page.verdict import STALE_S
-from kraftquorum_operator.page.view import OperatorView, PageView, page_view
-
-log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
-
-CONNECTIONS_MAX = 64
-"""More are closed at once: descriptors are for the API server and the nodes."""
+from kraftquorum_operator.page.view import OperatorView, PageView, QuorumView, page_view
+from kraftquorum_operator.web import guarded
 
 FRESH_S = 1.0
 """How old a page may be that is given out again."""
@@ -74,13 +67,14 @@ class StatusPage:
         self._clock = clock
         self._version = importlib.metadata.version("kraftquorum")
         self._made: dict[str, tuple[float, str]] = {}
+        self._view: tuple[float, PageView] | None = None
         self._lock = asyncio.Lock()
         folder = resources.files("kraftquorum_operator.page") / "static"
         self._static = {name: (folder / name).read_bytes() for name in STATIC}
 
     def application(self) -> web.Application:
         """The routes. Every other method than GET and HEAD is answered with 405."""
-        application = web.Application(middlewares=[_guarded], client_max_size=1024)
+        application = web.Application(middlewares=[guarded(HEADERS)], client_max_size=1024)
         application.router.add_get("/", self._index)
         application.router.add_get("/status.json", self._json)
         application.router.add_get("/q/{namespace}/{name}", self._quorum)
@@ -100,12 +94,9 @@ class StatusPage:
 
     async def _quorum(self, request: web.Request) -> web.Response:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
-        if (namespace, name) not in self._board.quorums:
-            raise web.HTTPNotFound(text="There is no such quorum.\n")
 
         def make(view: PageView) -> str:
-            asked = (q for q in view.quorums if (q.namespace, q.name) == (namespace, name))
-            return html(view, root="../../", only=next(asked))
+            return html(view, root="../../", only=_asked(view, namespace, name))
 
         text = await self._cached(f"{namespace}/{name}", make)
         return web.Response(text=text, content_type="text/html")
@@ -119,74 +110,32 @@ class StatusPage:
             have = self._made.get(key)
             if have is not None and time.monotonic() - have[0] < FRESH_S:
                 return have[1]
-            operator = OperatorView(
-                identity=self._identity, version=self._version, active=self._is_active()
-            )
-            seen, now_s = tuple(self._board.quorums.values()), self._clock()
-            text = await asyncio.to_thread(
-                lambda: make(page_view(seen, operator, now_s, self._stale_s))
-            )
+            view = await self._judged()
+            text = await asyncio.to_thread(make, view)
             if len(self._made) >= CACHED_MAX:
                 self._made.clear()
             self._made[key] = (time.monotonic(), text)
             return text
 
-
-@web.middleware
-async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        response = await handler(request)
-    except web.HTTPException as error:
-        response = error
-    except Exception:
-        # The words stay in the log: an answer may tell what it should not.
-        log.exception("status page", path=request.path)
-        response = web.Response(status=500, text="The page cannot be made; see the log.\n")
-    response.headers.update(HEADERS)
-    if isinstance(response, web.HTTPException):
-        raise response
-    return response
-
-
-class _Refusal(asyncio.Protocol):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+    async def _judged(self) -> PageView:
+        """What all pages of one second are made from."""
+        if self._view is not None and time.monotonic() - self._view[0] < FRESH_S:
+            return self._view[1]
+        operator = OperatorView(
+            identity=self._identity,
+            version=self._version,
+            active=self._is_active(),
+            started=self._board.begun,
+        )
+        seen, now_s = tuple(self._board.quorums.values()), self._clock()
+        view = await asyncio.to_thread(page_view, seen, operator, now_s, self._stale_s)
+        self._view = (time.monotonic(), view)
+        return view
 
 
-@asynccontextmanager
-async def listening(page: StatusPage, hosts: str, port: int) -> AsyncGenerator[int | None]:
-    """Serve a page while the context lasts; the port, or None where it cannot be had.
-
-    An operator without its page repairs quorums all the same, so that is only logged.
-
-    Args:
-        page: what is served.
-        hosts: addresses to listen on, separated by commas.
-        port: on each of them; 0: any.
-    """
-    runner = web.AppRunner(page.application(), access_log=None, keepalive_timeout=15)
-    await runner.setup()
-    asked = [host.strip() for host in hosts.split(",") if host.strip()]
-    found = [await _listen(runner, host, port) for host in asked]
-    servers = [server for server in found if server is not None]
-    try:
-        yield int(servers[0].sockets[0].getsockname()[1]) if servers else None
-    finally:
-        for server in servers:
-            server.close()
-        await runner.cleanup()
-
-
-async def _listen(runner: web.AppRunner, host: str, port: int) -> asyncio.Server | None:
-    handle = runner.server
-    if handle is None:
-        raise RuntimeError("the runner is not set up")
-
-    def accept() -> asyncio.Protocol:
-        return _Refusal() if len(handle.connections) >= CONNECTIONS_MAX else handle()
-
-    try:
-        return await asyncio.get_running_loop().create_server(accept, host, port, backlog=32)
-    except OSError as error:
-        log.warning("no status page", host=host, port=port, why=str(error))
-        return None
+def _asked(view: PageView, namespace: str, name: str) -> QuorumView:
+    """The quorum that is asked for; one may be deleted at any time, also while its page waits."""
+    for quorum in view.quorums:
+        if (quorum.namespace, quorum.name) == (namespace, name):
+            return quorum
+    raise web.HTTPNotFound(text="There is no such quorum.\n")

@@ -18,6 +18,9 @@ from kraftquorum_operator.page.verdict import GOOD, STALE_S, Level, judge, toler
 
 FORMAT = "kraftquorum.io/status-page/v1"
 
+NOT_STARTED = "The operator has not reached the API server yet; it knows of no quorum."
+"""Instead of a summary."""
+
 
 class OperatorView(StatusModel):
     """The operator that serves the page."""
@@ -28,6 +31,8 @@ class OperatorView(StatusModel):
     """Its version."""
     active: bool
     """Whether it holds the Lease. One on standby shows what the active one has written."""
+    started: bool = True
+    """Whether it has reached the API server; before that it knows of no quorum."""
 
 
 class QuorumView(StatusModel):
@@ -114,7 +119,8 @@ def page_view(
         )
         for verdict, seen in judged
     ]
-    return PageView(at=stamp(now_s), summary=summary(views), operator=operator, quorums=views)
+    said = summary(views) if operator.started or views else NOT_STARTED
+    return PageView(at=stamp(now_s), summary=said, operator=operator, quorums=views)
 
 
 def stamp(seconds: float) -> str:

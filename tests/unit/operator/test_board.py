@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftquorum_operator.board import OWN_FOR_S, Board
+from kraftquorum_operator.board import Board
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.status import build_status
@@ -36,13 +36,17 @@ def test_one_on_standby_shows_what_the_active_one_wrote() -> None:
     assert board.quorums[KEY].status is None
 
 
-def test_an_own_look_goes_before_a_watch_for_a_while() -> None:
+def test_an_own_look_goes_before_a_watch_until_another_operator_looks() -> None:
+    """A label that somebody edits must not make a look of an hour ago a fresh report."""
     board = Board()
     board.observed(OWNER, 3, STATUS, 100.0)
-    board.reported(resource(), 101.0)
-    assert board.quorums[KEY].own
-    board.reported(resource(), 100.0 + OWN_FOR_S)
-    assert not board.quorums[KEY].own
+    board.reported(resource(), 4000.0)
+    assert (board.quorums[KEY].own, board.quorums[KEY].at_s) == (True, 100.0)
+    board.released("test", "demo")
+    assert (board.quorums[KEY].own, board.quorums[KEY].at_s) == (False, 100.0)
+    board.reported(resource(), 4001.0)
+    assert board.quorums[KEY].at_s == 4001.0
+    board.released("test", "other")
 
 
 def test_another_resource_of_the_same_name_is_another_quorum() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import time
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib import resources
@@ -15,12 +17,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from kraftquorum_operator import web as served
 from kraftquorum_operator.board import Board, Seen
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.snapshot import Snapshot, Trouble
 from kraftquorum_operator.page import server as module
 from kraftquorum_operator.page.render import OPERATION_WORDS, SECTIONS_MAX, STEP_WORDS
-from kraftquorum_operator.page.server import CONNECTIONS_MAX, StatusPage, listening
+from kraftquorum_operator.page.server import StatusPage
 from kraftquorum_operator.plan.actions import Decision, Wait
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.guards import GUARDS
@@ -35,6 +38,7 @@ from kraftquorum_operator.testing.snapshots import (
     spec,
     with_node,
 )
+from kraftquorum_operator.web import CONNECTIONS_MAX, listening
 
 NOW_S = 1_790_000_000.0
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}{% raw %}"
@@ -76,7 +80,10 @@ class Client:
 async def client(board: Board, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Client]:
     monkeypatch.setattr(module, "FRESH_S", 0.0)
     page = StatusPage(board, identity="operator-0", is_active=lambda: True, clock=lambda: NOW_S)
-    async with listening(page, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+    async with (
+        listening(page.application(), "127.0.0.1", 0, "page") as port,
+        aiohttp.ClientSession() as session,
+    ):
         assert port is not None
         yield Client(session, port)
 
@@ -115,7 +122,12 @@ async def test_the_json_says_the_same_to_programs(client: Client) -> None:
     assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
     told = json.loads(text)
     assert told["format"] == "kraftquorum.io/status-page/v1"
-    assert told["operator"] == {"identity": "operator-0", "version": "0.1.0", "active": True}
+    assert told["operator"] == {
+        "identity": "operator-0",
+        "version": "0.1.0",
+        "active": True,
+        "started": True,
+    }
     (quorum,) = told["quorums"]
     assert (quorum["verdict"], quorum["votersWanted"]) == ("safe", 3)
     assert QuorumStatus.model_validate(quorum["status"]) == well()
@@ -270,7 +282,7 @@ async def test_many_quorums_are_listed_and_the_worst_shown_in_full(
     assert text.count("<section") == SECTIONS_MAX
     assert text.count('<li id="row-') == SECTIONS_MAX + 11
     assert 'href="q/test/q034"' in text
-    assert 'href="#test.q000"' in text
+    assert 'href="#quorum-test.q000"' in text
     assert (await client.ask("/q/test/q034"))[2].count("<section") == 1
 
 
@@ -281,7 +293,10 @@ async def test_a_page_is_made_once_a_second_whoever_asks(
     monkeypatch.setattr(module, "FRESH_S", 60.0)
     monkeypatch.setattr(module, "html", lambda *_, **__: made.append(1) or "page")
     page = StatusPage(board, identity="o", is_active=lambda: True)
-    async with listening(page, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+    async with (
+        listening(page.application(), "127.0.0.1", 0, "page") as port,
+        aiohttp.ClientSession() as session,
+    ):
         assert port is not None
         client = Client(session, port)
         await asyncio.gather(*(client.ask("/") for _ in range(40)))
@@ -332,7 +347,7 @@ async def test_connections_are_bounded(client: Client) -> None:
 
 async def test_a_port_that_is_taken_costs_only_the_page(board: Board, client: Client) -> None:
     page = StatusPage(board, identity="o", is_active=lambda: True)
-    async with listening(page, "127.0.0.1", client.port) as port:
+    async with listening(page.application(), "127.0.0.1", client.port, "page") as port:
         assert port is None
     assert (await client.ask("/"))[0] == 200
 
@@ -341,7 +356,10 @@ async def test_it_listens_on_several_addresses_and_one_that_cannot_be_had_is_lef
     board: Board,
 ) -> None:
     page = StatusPage(board, identity="o", is_active=lambda: True)
-    async with listening(page, "192.0.2.1, 127.0.0.1", 0) as port, aiohttp.ClientSession() as s:
+    async with (
+        listening(page.application(), "192.0.2.1, 127.0.0.1", 0, "page") as port,
+        aiohttp.ClientSession() as s,
+    ):
         assert port is not None
         assert (await Client(s, port).ask("/"))[0] == 200
 
@@ -349,8 +367,142 @@ async def test_it_listens_on_several_addresses_and_one_that_cannot_be_had_is_lef
 async def test_one_on_standby_says_so(board: Board) -> None:
     page = StatusPage(board, identity="operator-1", is_active=lambda: False, clock=lambda: NOW_S)
     board.quorums["test", "demo"] = replace(board.quorums["test", "demo"], own=False)
-    async with listening(page, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:
+    async with (
+        listening(page.application(), "127.0.0.1", 0, "page") as port,
+        aiohttp.ClientSession() as session,
+    ):
         assert port is not None
         words = (await Client(session, port).ask("/"))[2]
     assert "on standby" in words
     assert "as written into the resource" in words
+
+
+async def test_a_quorum_that_is_deleted_while_its_page_waits_leaves_the_page_alive(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = module.html
+
+    def slow(*given: Any, **named: Any) -> str:
+        time.sleep(0.3)
+        return make(*given, **named)
+
+    monkeypatch.setattr(module, "html", slow)
+    monkeypatch.setattr(module, "FRESH_S", 0.0)
+    page = StatusPage(board, identity="o", is_active=lambda: True)
+    async with (
+        listening(page.application(), "127.0.0.1", 0, "page") as port,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as session,
+    ):
+        assert port is not None
+        client = Client(session, port)
+        first = asyncio.ensure_future(client.ask("/"))  # noqa: TID251
+        await asyncio.sleep(0.05)
+        second = asyncio.ensure_future(client.ask("/q/test/demo"))  # noqa: TID251
+        await asyncio.sleep(0.05)
+        board.forget("test", "demo", "uid")
+        assert [(await one)[0] for one in (first, second)] == [200, 404]
+        assert (await client.ask("/"))[0] == 200
+
+
+async def test_who_asks_and_reads_nothing_is_sent_away(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(served, "SEND_S", 0.3)
+    for number in range(600):
+        board.observed(Owner("test", f"q{number:03}", f"u{number}"), 3, well(), NOW_S)
+    page = StatusPage(board, identity="o", is_active=lambda: True)
+    async with listening(page.application(), "127.0.0.1", 0, "page") as port:
+        assert port is not None
+        raw = socket.create_connection(("127.0.0.1", port))
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.sendall(b"GET /status.json HTTP/1.1\r\nHost: a\r\n\r\n" * 20)
+        async with asyncio.timeout(20), aiohttp.ClientSession() as session:
+            while True:
+                await asyncio.sleep(0.1)
+                with suppress(aiohttp.ClientError):
+                    if (await Client(session, port).ask("/status.svg"))[0] == 200:
+                        break
+        raw.close()
+
+
+async def test_who_connects_and_asks_nothing_is_sent_away(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "IDLE_S", 0.3)
+    page = StatusPage(board, identity="o", is_active=lambda: True)
+    async with listening(page.application(), "127.0.0.1", 0, "page") as port, asyncio.timeout(5):
+        for said in (b"", b"GET / HTTP/1.1\r\nHost: a\r\nX-Slow: "):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(said)
+            assert await reader.read() == b""
+            writer.close()
+
+
+async def test_all_pages_of_a_second_are_judged_once(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[int] = []
+    make = module.page_view
+    monkeypatch.setattr(module, "FRESH_S", 60.0)
+    monkeypatch.setattr(module, "page_view", lambda *given: judged.append(1) or make(*given))
+    page = StatusPage(board, identity="o", is_active=lambda: True)
+    async with (
+        listening(page.application(), "127.0.0.1", 0, "page") as port,
+        aiohttp.ClientSession() as session,
+    ):
+        assert port is not None
+        for path in ("/", "/status.json", "/q/test/demo", "/q/test/other"):
+            await Client(session, port).ask(path)
+    assert len(judged) == 1
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "",
+        "yesterday",
+        "9999-12-31T23:59:59-23:59",
+        "0001-01-01T00:00:00+14:00",
+        "2026-11-21",
+        "2026-11-21T12:00:00",
+        "\u202e2026",
+    ],
+)
+async def test_a_time_that_is_none_costs_no_page(client: Client, board: Board, when: str) -> None:
+    """A status can be written by hand, and the timeline in it goes on."""
+    said = well().model_dump(mode="json")
+    entry = {"at": when, "kind": "Fault", "message": "said by hand", "count": 2, "first": when}
+    operation = {"kind": "Restart", "pod": "p", "step": "none", "number": 9, "steps": 1}
+    said |= {"timeline": [entry], "operations": [operation | {"since": when, "step_since": when}]}
+    status = QuorumStatus.model_validate(said)
+    board.quorums["test", "demo"] = Seen("test", "demo", "u", 3, status, NOW_S, own=True)
+    for path in ("/", "/q/test/demo"):
+        code, _, text = await client.ask(path)
+        assert code == 200
+        assert "said by hand" in text
+    assert json.loads((await client.ask("/status.json"))[2])["quorums"][0]["verdict"] == "safe"
+
+
+async def test_an_operator_that_waits_for_the_api_server_calls_no_quorum_absent(
+    client: Client, board: Board
+) -> None:
+    board.quorums.clear()
+    board.begun = False
+    words = " ".join(read((await client.ask("/"))[2]).text.split())
+    assert "has not reached the API server" in words
+    assert "There is no quorum" not in words
+    assert "on standby" not in words
+    told = json.loads((await client.ask("/status.json"))[2])
+    assert told["operator"]["started"] is False
+    board.begun = True
+    assert "There is no quorum to look after." in (await client.ask("/"))[2]
+
+
+async def test_no_two_elements_share_an_id_whatever_quorums_are_called(
+    client: Client, board: Board
+) -> None:
+    for namespace in ("a", "name-a", "row-a", "link-a", "time-a", "quorum-a"):
+        board.observed(Owner(namespace, "x.y", namespace), 3, well(), NOW_S)
+    ids = [dict(a)["id"] for _, a in read((await client.ask("/"))[2]).tags if "id" in a]
+    assert len(ids) == len(set(ids))

@@ -8,7 +8,7 @@ const pause = document.getElementById("pause");
 const offline = document.getElementById("offline");
 const said = document.getElementById("said");
 let paused = false;
-let lastGood = Date.now();
+let lastGood = new Date();
 
 /** What makes two elements the same one at two times. */
 function key(node) {
@@ -82,14 +82,16 @@ function changeChildren(old, fresh) {
   while (at) drop();
 }
 
+/** Fetches the page and shows it; says what a reader should know of that, mostly nothing. */
 async function refresh() {
   const answer = await fetch(location.pathname, {
     cache: "no-store",
     signal: AbortSignal.timeout(PATIENCE_MS),
   });
+  if (answer.status === 404) return "This quorum is not there any more. What is shown is old.";
   if (!answer.ok) throw new Error(`${answer.status}`);
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  if (paused) return;
+  if (paused) return "";
   const focused = document.activeElement;
   const before = document.getElementById("summary").textContent;
   for (const part of ["who", "content"]) {
@@ -102,20 +104,24 @@ async function refresh() {
   }
   const now = document.getElementById("summary").textContent;
   if (now !== before) said.textContent = now;
+  return "";
+}
+
+/** Says that what is shown is old; said once, as it is read aloud. */
+function tell(words) {
+  if (offline.textContent !== words) offline.textContent = words;
 }
 
 async function tick() {
   if (!paused && !document.hidden) {
     try {
-      await refresh();
-      lastGood = Date.now();
-      if (offline.textContent) offline.textContent = "";
+      tell(await refresh());
+      lastGood = new Date();
     } catch {
-      const seconds = Math.round((Date.now() - lastGood) / 1000);
-      if (!offline.textContent) {
-        offline.textContent =
-          `The operator does not answer (for ${seconds} s). What is shown is old; the quorums run on without it.`;
-      }
+      const since = lastGood.toISOString().slice(11, 19);
+      tell(
+        `The operator does not answer since ${since} UTC. What is shown is old; the quorums run on without it.`,
+      );
     }
   }
   setTimeout(tick, EVERY_MS);

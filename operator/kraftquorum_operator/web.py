@@ -1,0 +1,98 @@
+"""Serves what may be looked at: few connections, none of which can be held for ever.
+
+A connection without a request is closed after `IDLE_S`, one whose reader takes nothing after
+`SEND_S`, and more than `CONNECTIONS_MAX` to a port are closed at once: descriptors and memory are
+for the API server and the nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
+
+CONNECTIONS_MAX = 64
+IDLE_S = 15.0
+SEND_S = 20.0
+
+
+def guarded(headers: Mapping[str, str]) -> Middleware:
+    """A middleware: these headers on every answer, faults into the log, an end for slow readers."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        response: web.StreamResponse
+        try:
+            response = await handler(request)
+        except web.HTTPException as error:
+            allow = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
+            response = web.Response(status=error.status, text=error.text, headers=allow)
+        except Exception:
+            # The words stay in the log: an answer may tell what it should not.
+            log.exception("request failed", path=request.path)
+            response = web.Response(status=500, text="This cannot be shown; see the log.\n")
+        response.headers.update(headers)
+        try:
+            async with asyncio.timeout(SEND_S):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+    return guard
+
+
+class _Refusal(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+@asynccontextmanager
+async def listening(
+    application: web.Application, hosts: str, port: int, what: str
+) -> AsyncGenerator[int | None]:
+    """Serve while the context lasts; the port, or None where it cannot be had.
+
+    An operator that cannot show something repairs quorums all the same, so that is only logged.
+
+    Args:
+        application: what is served.
+        hosts: addresses to listen on, separated by commas.
+        port: on each of them; 0: any.
+        what: its name in the log.
+    """
+    runner = web.AppRunner(application, access_log=None, keepalive_timeout=IDLE_S)
+    await runner.setup()
+    asked = [host.strip() for host in hosts.split(",") if host.strip()]
+    found = [await _listen(runner, host, port, what) for host in asked]
+    servers = [server for server in found if server is not None]
+    try:
+        yield int(servers[0].sockets[0].getsockname()[1]) if servers else None
+    finally:
+        for server in servers:
+            server.close()
+        await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, host: str, port: int, what: str) -> asyncio.Server | None:
+    handle: Any = runner.server
+    if handle is None:
+        raise RuntimeError("the runner is not set up")
+
+    def accept() -> asyncio.Protocol:
+        return _Refusal() if len(handle.connections) >= CONNECTIONS_MAX else handle()
+
+    try:
+        return await asyncio.get_running_loop().create_server(accept, host, port, backlog=32)
+    except OSError as error:
+        log.warning("cannot listen", what=what, host=host, port=port, why=str(error))
+        return None

@@ -382,20 +382,20 @@ def answer_confirmations(replica: Replica, role: Leader) -> None:
 
 def majority_lost_at(replica: Replica, role: Leader) -> int | None:
     """When this leader must resign unless more voters fetch; None: it is a majority alone."""
-    heard = sorted(
-        (_heard_ms(role, voter) for voter in replica.log.voters if voter != replica.key),
-        reverse=True,
-    )
     needed = replica.log.voters.majority - (1 if replica.is_voter else 0)
     if needed <= 0:
         return None
+    heard = sorted(
+        [_heard_ms(role, voter) for voter in replica.log.voters if voter != replica.key],
+        reverse=True,
+    )
     return heard[needed - 1] + replica.config.leader_timeout_ms
 
 
 def _heard_ms(role: Leader, voter: ReplicaKey) -> int:
     progress = role.progress.get(voter)
     fetched = progress.last_fetch_ms if progress else None
-    return max(role.since_ms, fetched if fetched is not None else role.since_ms)
+    return role.since_ms if fetched is None else max(role.since_ms, fetched)
 
 
 # -- giving it up (P16, P17, S17) --------------------------------------------------------

@@ -28,6 +28,7 @@ from raftnode.core.types import (
     FIRST_OFFSET,
     NO_EPOCH,
     NO_OFFSET,
+    NO_VOTERS,
     Epoch,
     LogPosition,
     Offset,
@@ -135,7 +136,7 @@ class LogIndex:
     @property
     def target_voters(self) -> VoterSet:
         """What a reassignment is to lead to, committed or not; empty: there is none (P34)."""
-        return self.targets[-1].voters if self.targets else VoterSet()
+        return self.targets[-1].voters if self.targets else NO_VOTERS
 
     @property
     def target_record(self) -> VoterRecordId:
@@ -150,7 +151,7 @@ class LogIndex:
     def target_at(self, end: Offset) -> VoterSet:
         """The target of the log without what follows from `end` on: a snapshot's (S15)."""
         before = [at.voters for at in self.targets if at.record.offset < end]
-        return before[-1] if before else VoterSet()
+        return before[-1] if before else NO_VOTERS
 
     @property
     def last_epoch(self) -> Epoch:
@@ -168,7 +169,10 @@ class LogIndex:
 
         Never lowered, whatever the log says (P54).
         """
-        return max((version for _, version in self.raft_versions), default=0)
+        versions = self.raft_versions
+        if len(versions) < 2:
+            return versions[0][1] if versions else 0
+        return max(version for _, version in versions)
 
     @property
     def raft_version_record(self) -> Offset:
@@ -197,6 +201,8 @@ class LogIndex:
         return NO_OFFSET if key in self.voters else last
 
     def _committed_at(self, high_watermark: Offset) -> int:
+        if self.history[-1].record.offset < high_watermark:
+            return len(self.history) - 1  # nearly always: the newest is committed
         below = bisect.bisect_left(self.history, high_watermark, key=lambda at: at.record.offset)
         return max(below - 1, 0)
 

@@ -60,11 +60,12 @@ class Start:
     line: tuple[str, ...] = ()
     log_end: Offset = FIRST_OFFSET
     epoch: Epoch = NO_EPOCH
+    mark: Mark = field(init=False, repr=False, compare=False)
+    """What is remembered of it for good."""
 
-    @property
-    def mark(self) -> Mark:
-        """What is remembered of it for good."""
-        return Mark(self.incarnation, self.line[0] if self.line else None)
+    def __post_init__(self) -> None:
+        mark = Mark(self.incarnation, self.line[0] if self.line else None)
+        object.__setattr__(self, "mark", mark)
 
 
 @dataclass(slots=True)

@@ -155,10 +155,12 @@ class RaftCore:
     def next_deadline_ms(self) -> int | None:
         """When `TimePassed` is wanted at the latest; None: only other events matter."""
         replica = self.replica
-        deadlines = [election.election_deadline(replica), following.fetch_deadline(replica)]
-        if isinstance(replica.role, Leader):
-            deadlines.extend(self._leader_deadlines(replica.role))
-        return min((at for at in deadlines if at is not None), default=None)
+        role = replica.role
+        if isinstance(role, Leader):
+            deadlines = self._leader_deadlines(role)  # it neither stands nor fetches
+        else:
+            deadlines = [election.election_deadline(replica), following.fetch_deadline(replica)]
+        return min([at for at in deadlines if at is not None], default=None)
 
     def describe(self) -> QuorumDescription | None:
         """The leader's view of the quorum; None on any other replica."""
@@ -167,23 +169,17 @@ class RaftCore:
     # -- inside -------------------------------------------------------------------------
 
     def _leader_deadlines(self, role: Leader) -> list[int | None]:
-        replica = self.replica
-        begins = [
+        replica, voters = self.replica, self.replica.log.voters
+        deadlines: list[int | None] = [fetch.until_ms for fetch in role.parked.values()]
+        deadlines.append(leading.majority_lost_at(replica, role))
+        deadlines += [
             progress.begin_at_ms
             for key, progress in role.progress.items()
-            if key in replica.log.voters and not (progress.begin_done or progress.begin_in_flight)
+            if not (progress.begin_done or progress.begin_in_flight) and key in voters
         ]
-        return [
-            leading.majority_lost_at(replica, role),
-            min((fetch.until_ms for fetch in role.parked.values()), default=None),
-            min(begins, default=None),
-            min(
-                (c.deadline_ms for c in role.changes if c.request_ids or c.appended is None),
-                default=None,
-            ),
-            role.upgrade.deadline_ms if role.upgrade else None,
-            role.target.deadline_ms if role.target else None,
-        ]
+        deadlines += [c.deadline_ms for c in role.changes if c.request_ids or c.appended is None]
+        deadlines += [wait.deadline_ms for wait in (role.upgrade, role.target) if wait]
+        return deadlines
 
     def _dispatch(self, event: Event) -> None:
         replica = self.replica

@@ -102,7 +102,7 @@ class Replica:
         committed, for its log may be the only one that can win. Others stand only
         when they are called (S31).
         """
-        if not self.log.voters or self.stopping or self.log.end < self.removed_below:
+        if self.stopping or not self.log.voters or self.log.end < self.removed_below:
             return False
         return self.may_be_voter(self.key)
 
@@ -113,6 +113,8 @@ class Replica:
 
     def may_be_voter(self, key: ReplicaKey) -> bool:
         """Whether a replica is a voter, or was and its removal is not known to be committed."""
+        if key in self.log.voters:
+            return True
         return any(key in at.voters for at in self.log.voter_sets_since(self.high_watermark))
 
     def round_token_of(self, target: ReplicaKey | None) -> int:

@@ -10,7 +10,7 @@ import base64
 import binascii
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NewType
 
 Epoch = NewType("Epoch", int)
@@ -57,10 +57,14 @@ class ReplicaKey:
 
     node_id: NodeId
     directory_id: uuid.UUID
+    _hash: int = field(init=False, repr=False, compare=False)
+    """Hashed several times per message: the UUID alone tells replicas apart."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(self.directory_id.int))
 
     def __hash__(self) -> int:
-        # Hashed several times per message: the UUID alone tells replicas apart.
-        return hash(self.directory_id.int)
+        return self._hash
 
     def __str__(self) -> str:
         return f"{self.node_id}-{format_directory_id(self.directory_id)}"
@@ -119,6 +123,18 @@ class VoterSet:
     """
 
     voters: tuple[Voter, ...] = ()
+    keys: tuple[ReplicaKey, ...] = field(init=False, repr=False, compare=False)
+    """The voters' keys, in the same order."""
+    majority: int = field(init=False, repr=False, compare=False)
+    """How many voters decide. Invariant: two majorities of adjacent sets share a voter."""
+    _members: frozenset[ReplicaKey] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Asked for several times per message, while a set is made once in many thousands.
+        keys = tuple(voter.key for voter in self.voters)
+        object.__setattr__(self, "keys", keys)
+        object.__setattr__(self, "majority", len(keys) // 2 + 1)
+        object.__setattr__(self, "_members", frozenset(keys))
 
     @classmethod
     def of(cls, voters: Iterable[Voter]) -> VoterSet:
@@ -127,21 +143,16 @@ class VoterSet:
         return cls(tuple(by_key[key] for key in sorted(by_key)))
 
     def __contains__(self, key: object) -> bool:
-        return any(voter.key == key for voter in self.voters)
+        return key in self._members
 
     def __len__(self) -> int:
         return len(self.voters)
 
     def __iter__(self) -> Iterator[ReplicaKey]:
-        return (voter.key for voter in self.voters)
+        return iter(self.keys)
 
     def __str__(self) -> str:
         return "{" + ", ".join(str(key) for key in self) + "}"
-
-    @property
-    def majority(self) -> int:
-        """How many voters decide. Invariant: two majorities of adjacent sets share a voter."""
-        return len(self.voters) // 2 + 1
 
     def with_added(self, voter: Voter) -> VoterSet:
         """The set after an AddVoterRecord."""
@@ -158,6 +169,9 @@ class VoterSet:
     def endpoint_of(self, key: ReplicaKey) -> Endpoint | None:
         """The endpoint recorded for a voter, if any."""
         return next((voter.endpoint for voter in self.voters if voter.key == key), None)
+
+
+NO_VOTERS = VoterSet()
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,5 +1,6 @@
 """Identities and small values: they print as they are read, and compare as votes need it."""
 
+import pickle
 import uuid
 
 import pytest
@@ -74,6 +75,18 @@ def test_adding_and_removing_are_opposites(voters: VoterSet, key: ReplicaKey):
     assert key not in added.without(key)
     if key not in voters:
         assert added.without(key) == voters
+
+
+@given(sets, keys)
+def test_what_a_set_keeps_ready_is_what_its_voters_say(voters: VoterSet, key: ReplicaKey):
+    sets_made = (voters, voters.with_added(Voter(key)), voters.without(key))
+    for made in (*sets_made, *(pickle.loads(pickle.dumps(made)) for made in sets_made)):
+        assert made.keys == tuple(made) == tuple(voter.key for voter in made.voters)
+        assert all(voter.key in made for voter in made.voters)
+        assert (key in made) == any(voter.key == key for voter in made.voters)
+        assert made.majority == len(made) // 2 + 1
+        assert made == VoterSet(made.voters)
+        assert hash(made) == hash(VoterSet(made.voters))
 
 
 @pytest.mark.rule("P31")

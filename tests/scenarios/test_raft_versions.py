@@ -36,7 +36,7 @@ def test_at_version_0_no_record_names_the_voters_and_writes_go_at_once():
     assert len(book.leaders) == 1
 
 
-@pytest.mark.rule("P54", "S12")
+@pytest.mark.rule("P51", "P54", "S12")
 @pytest.mark.parametrize("change", ["add", "remove"])
 def test_at_version_0_no_voter_is_changed(change: str):
     """P54: UNSUPPORTED_VERSION. Taking its first rule out of `version_rules.why_not` fails this."""

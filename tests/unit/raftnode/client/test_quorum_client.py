@@ -213,6 +213,19 @@ async def test_hint_leads_to_the_leader_which_is_remembered():
             assert (leader.appends, follower.appends) == (1, 0)
 
 
+@pytest.mark.rule("P31")
+async def test_voter_change_that_is_given_to_a_follower_gets_to_the_leader():
+    leader, follower = MemoryService(1), MemoryService(2)
+    leader.observe_replica(OTHER)
+    spec = VoterSpec(node_id=2, directory_id=format_directory_id(OTHER.directory_id))
+    async with node(leader) as leads, node(follower) as follows:
+        follower.follow(leader.key, leads)
+        record = (await leader.describe_quorum(confirmed=False, timeout_ms=1000)).voter_record
+        async with quick(follows) as client:
+            added = await client.add_voter(spec, record)
+    assert Replica.of(OTHER) in added.voters
+
+
 async def test_nodes_that_point_at_each_other_end_in_unavailable_not_in_a_tight_loop():
     one, two = MemoryService(1), MemoryService(2)
     asked = 0

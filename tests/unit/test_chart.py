@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import tomllib
@@ -12,6 +11,7 @@ from typing import Any
 
 import yaml
 
+import generate_chart_readme as readme
 from kraftquorum_operator import names
 from kraftquorum_operator.model.crd import render
 
@@ -22,22 +22,11 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 META = yaml.safe_load((CHART / "Chart.yaml").read_text())
 
 
-def load_tool() -> Any:
-    path = ROOT / "tools" / "generate_chart_readme.py"
-    spec = importlib.util.spec_from_file_location("generate_chart_readme", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TOOL = load_tool()
 TEXT = (CHART / "values.yaml").read_text()
 
 
 def test_the_readme_is_current() -> None:
-    assert (CHART / "README.md").read_text() == TOOL.render(TEXT), "run `make manifests`"
+    assert (CHART / "README.md").read_text() == readme.render(TEXT), "run `make manifests`"
 
 
 def undescribed(values: dict[str, Any], described: set[str], path: str = "") -> Iterator[str]:
@@ -52,13 +41,13 @@ def undescribed(values: dict[str, Any], described: set[str], path: str = "") -> 
 
 
 def test_every_value_is_described() -> None:
-    found = [value.path for value in TOOL.values(TEXT)]
+    found = [value.path for value in readme.values(TEXT)]
     assert len(found) == len(set(found)) > 40
     assert list(undescribed(VALUES, set(found))) == []
 
 
 def test_a_value_without_a_description_would_be_noticed() -> None:
-    found = {value.path for value in TOOL.values("a:\n  # -- Words.\n  b: 1\n  c: 2\n")}
+    found = {value.path for value in readme.values("a:\n  # -- Words.\n  b: 1\n  c: 2\n")}
     assert found == {"a.b"}
     assert list(undescribed({"a": {"b": 1, "c": 2}}, found)) == ["a.c"]
 

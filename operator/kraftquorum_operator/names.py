@@ -80,6 +80,11 @@ def claim(quorum: str, ordinal: int) -> str:
     return f"{CLAIM_TEMPLATE}-{quorum}-{ordinal}"
 
 
+def domain(namespace: str, quorum: str) -> str:
+    """What the pods' DNS names end with; a replica says by it which pod it was started for."""
+    return f"{headless_service(quorum)}.{namespace}.svc.cluster.local"
+
+
 def latch(resource_uid: str) -> str:
     """Name of the formation latch: the resource's UID, so that a namesake never finds it (S18)."""
     return f"{APP}-latch-{resource_uid}"

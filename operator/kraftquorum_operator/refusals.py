@@ -48,4 +48,5 @@ class Refusals:
             if what.generation == seen.generation and now_ms < what.until_ms
         }
         outdated = tuple(key for key in seen.outdated if key not in held)
-        return replace(seen, outdated=outdated, refused=tuple(sorted(held.items())))
+        refused = (*seen.refused, *sorted(held.items()))
+        return replace(seen, outdated=outdated, refused=refused)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.observe.foreign import controller_of
 from kraftquorum_operator.observe.snapshot import Budget, Claim, ClaimRecord, Pod, StatefulSet
 
 Body = dict[str, Any]
@@ -47,10 +48,15 @@ def read_statefulset(body: Body | None) -> StatefulSet | None:
         resource_version=meta["resourceVersion"],
         replicas=int(body["spec"].get("replicas", 1)),
         revision=status.get("updateRevision") if current else None,
-        owner_uid=_labels(body).get(names.LABEL_OWNER_UID),
+        owner_uid=_labels(body).get(names.LABEL_OWNER_UID) or _controller_uid(body),
         terminating=_terminating(body),
         records=_records(_annotations(body)),
     )
+
+
+def _controller_uid(body: Body) -> str | None:
+    """Whose it is if somebody took the label off."""
+    return (controller_of(body) or {}).get("uid")
 
 
 def _records(annotations: dict[str, str]) -> tuple[tuple[int, ClaimRecord], ...]:

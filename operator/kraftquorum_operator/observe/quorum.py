@@ -116,11 +116,17 @@ def api_address(pod: Pod) -> str:
     return f"{pod.address}:{names.API_PORT}"
 
 
-async def ask_nodes(api: NodeApi, pods: Sequence[Pod]) -> Mapping[int, NodeInfo]:
+async def ask_nodes(api: NodeApi, pods: Sequence[Pod], domain: str) -> Mapping[int, NodeInfo]:
     """Ask every running pod's replica how it is; those that do not answer are left out.
 
     A pod that is ending is not asked: what it says is no longer worth acting on. Nor is an
-    answer believed that comes from another node id than the pod's ordinal.
+    answer believed of a replica that was started for another pod: a pod whose machine is away
+    keeps its address in the API while a pod of another quorum may have it by now.
+
+    Args:
+        api: where the replicas are asked.
+        pods: of the quorum.
+        domain: of their names, see `names.domain`.
     """
 
     async def ask(pod: Pod) -> NodeInfo | None:
@@ -134,7 +140,9 @@ async def ask_nodes(api: NodeApi, pods: Sequence[Pod]) -> Mapping[int, NodeInfo]
     return {
         pod.ordinal: answer
         for pod, answer in zip(running, answers, strict=True)
-        if answer is not None and answer.node_id == pod.ordinal
+        if answer is not None
+        and answer.node_id == pod.ordinal
+        and answer.peer_endpoint.rpartition(":")[0] == f"{pod.name}.{domain}"
     }
 
 

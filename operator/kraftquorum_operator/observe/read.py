@@ -16,6 +16,7 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
 from kraftquorum_operator.observe.copies import distrust
 from kraftquorum_operator.observe.disks import distrust_damaged
+from kraftquorum_operator.observe.foreign import foreign_objects
 from kraftquorum_operator.observe.kube import (
     now_utc,
     read_budget,
@@ -103,11 +104,14 @@ async def observe(
     told = await _events(
         kube, namespace, name, wants_events(seen_statefulset, seen_pods, seen_claims)
     )
-    infos = await ask_nodes(nodes, seen_pods)
+    infos = await ask_nodes(nodes, seen_pods, names.domain(namespace, name))
     leader = await ask_leader(nodes, seen_pods, infos)
     quorum = read_quorum(leader, silence, now_ms) if leader is not None else None
     spec = QuorumSpec.model_validate(resource["spec"])
     spec = spec if spec.image else spec.model_copy(update={"image": node_image})
+    found = [body for body in others if body is not None]
+    foreign = foreign_objects(owner, found)
+    budget_key = f"PodDisruptionBudget/{name}"
     status = cast("dict[str, Any]", resource.get("status") or {})
     reported = last_status(resource)
     seen = Snapshot(
@@ -124,18 +128,18 @@ async def observe(
         nodes=tuple(read_node(infos[ordinal]) for ordinal in sorted(infos)),
         quorum=quorum,
         latch=read_latch(latch) if latch is not None else None,
-        budget=read_budget(others[0]),
+        budget=read_budget(others[0]) if budget_key not in dict(foreign) else None,
         remembered_cluster_id=status.get("clusterId"),
     )
     bodies = build(owner, spec, _voters_in_force(seen))
-    found = [body for body in (statefulset, *others) if body is not None]
-    outdated = outdated_objects(bodies, found)
+    found += [statefulset] if statefulset is not None else []
+    outdated = tuple(key for key in outdated_objects(bodies, found) if key not in dict(foreign))
     if quorum is None and others[0] is not None:
         # Without a leader the number of voters is a guess: the budget stays as it is (S22).
-        outdated = tuple(key for key in outdated if not key.startswith("PodDisruptionBudget/"))
+        outdated = tuple(key for key in outdated if key != budget_key)
     return Observed(
         spec=spec,
-        seen=distrust_damaged(distrust(replace(seen, outdated=outdated))),
+        seen=distrust_damaged(distrust(replace(seen, outdated=outdated, refused=foreign))),
         owner=owner,
         resource=resource,
         bodies=bodies,

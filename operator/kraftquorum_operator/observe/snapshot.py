@@ -291,7 +291,8 @@ class Snapshot:
     outdated: tuple[str, ...] = ()
     """Objects that are missing or differ from what they should be, as `Kind/name`."""
     refused: tuple[tuple[str, str], ...] = ()
-    """Such objects that could not be written a moment ago, and why; not in `outdated`."""
+    """Such objects that could not be written a moment ago, or are somebody else's, and why; not in
+    `outdated`."""
 
     troubles: tuple[Trouble, ...] = ()
     """What cannot start, and has not been able to for a while; a report, nothing is decided on

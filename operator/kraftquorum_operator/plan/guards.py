@@ -89,8 +89,9 @@ def kubernetes_version_supported(case: Case) -> str | None:
 def objects_written(case: Case) -> str | None:
     """The API server takes the Services, the disruption budget and the StatefulSet.
 
-    One that it refuses is tried again, after a minute at last. Formation and repair go on
-    without it; growing, shrinking and rolling do not.
+    One that it refuses is tried again, after a minute at last. One that somebody else made under
+    the same name is never written over: delete it, or give the resource another name. Formation
+    and repair go on without it; growing, shrinking and rolling do not.
     """
     # Objects that failed together share a reason.
     reasons = dict.fromkeys(why for _, why in case.seen.refused)

@@ -1,8 +1,9 @@
-"""What somebody else changed of an object, where it matters for safety (S22, S25).
+"""What somebody else changed of an object, where it matters (S22, S25).
 
 The digest on an object tells only what the operator wrote last; `kubectl patch`
-leaves it as it is. So the fields that protect voters and data are compared
-themselves, and only those: everything else the API server may fill in or change.
+leaves it as it is. So the fields that protect voters and data, and those by which
+replicas and clients find each other, are compared themselves, and only those:
+everything else the API server may fill in or change.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from typing import cast
 from kraftquorum_operator.resources.metadata import Body
 
 BUDGET = ("minAvailable", "maxUnavailable", "selector")
+SERVICE = ("selector", "publishNotReadyAddresses")
 RETAIN = "persistentVolumeClaimRetentionPolicy"
 DEFAULTS: Body = {"whenDeleted": "Retain", "whenScaled": "Retain"}
 """What the API server means when it does not show the policy."""
 
 
 def has_drifted(wanted: Body, found: Body) -> bool:
-    """Whether a live object lost a protection that its wanted body has.
+    """Whether a live object lost what its wanted body has and must have.
 
     `podManagementPolicy` is not compared: the API server lets nobody change it.
     """
@@ -26,26 +28,46 @@ def has_drifted(wanted: Body, found: Body) -> bool:
     match wanted["kind"]:
         case "PodDisruptionBudget":
             return any(want.get(key) != have.get(key) for key in BUDGET)
+        case "Service":
+            changed = any(want.get(key) != have.get(key) for key in SERVICE)
+            return changed or not _ports(want) <= _ports(have)
         case "StatefulSet":
             strategy = cast("Body", have.get("updateStrategy") or {})
             retained = DEFAULTS | cast("Body", have.get(RETAIN) or {})
+            first = cast("Body", have.get("ordinals") or {}).get("start", 0)
             return (
-                strategy.get("type") != want["updateStrategy"]["type"] or retained != want[RETAIN]
+                strategy.get("type") != want["updateStrategy"]["type"]
+                or retained != want[RETAIN]
+                or first != 0
+                or not _labels(wanted) <= _labels(found)
             )
         case _:
             return False
+
+
+def _ports(spec: Body) -> set[tuple[object, object]]:
+    return {
+        (port["port"], port.get("targetPort"))
+        for port in cast("list[Body]", spec.get("ports") or [])
+    }
+
+
+def _labels(body: Body) -> set[tuple[str, str]]:
+    return set(cast("dict[str, str]", body["metadata"].get("labels") or {}).items())
 
 
 def statefulset_change(wanted: Body) -> Body:
     """A merge patch with all that may change of a StatefulSet, except its replicas."""
     spec = wanted["spec"]
     return {
-        "metadata": {"annotations": wanted["metadata"]["annotations"]},
+        "metadata": {key: wanted["metadata"][key] for key in ("annotations", "labels")},
         "spec": {
             "template": spec["template"],
             # The settings of another strategy would be refused beside ours.
             "updateStrategy": spec["updateStrategy"] | {"rollingUpdate": None},
             RETAIN: spec[RETAIN],
+            # Ordinals are node ids: counted from another number, a voter would have no pod.
+            "ordinals": None,
         },
     }
 

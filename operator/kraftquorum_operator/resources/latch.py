@@ -42,10 +42,16 @@ def read_latch(body: Body) -> Latch:
     Raises:
         ValueError: the ConfigMap is not a latch of ours, e.g. not immutable.
     """
-    data = cast("dict[str, str]", body.get("data") or {})
-    if body.get("immutable") is not True or "clusterId" not in data or "voters" not in data:
-        msg = f"ConfigMap {body['metadata']['name']} is not an immutable formation latch"
-        raise ValueError(msg)
+    try:
+        if body.get("immutable") is True:
+            return _read(cast("dict[str, str]", body["data"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    msg = f"ConfigMap {body['metadata']['name']} is not an immutable formation latch"
+    raise ValueError(msg)
+
+
+def _read(data: dict[str, str]) -> Latch:
     listed = cast("list[dict[str, Any]]", json.loads(data["voters"]))
     return Latch(
         cluster_id=data["clusterId"],

@@ -158,7 +158,7 @@ def _environment(owner: Owner, spec: QuorumSpec) -> list[Body]:
     def field(name: str, path: str) -> Body:
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
-    domain = f"{names.headless_service(owner.name)}.{owner.namespace}.svc.cluster.local"
+    domain = names.domain(owner.namespace, owner.name)
     peers = ",".join(
         f"{names.pod(owner.name, ordinal)}.{domain}:{names.PEER_PORT}"
         for ordinal in range(names.NODES_MAX)

@@ -49,6 +49,7 @@ class World:
     spec: QuorumSpec
     uid: str = "resource-1"
     replicas: int | None = None
+    statefulset_uid: str = "sts"
     version: int = 1
     now_ms: int = 0
     disks: dict[int, Disk] = field(default_factory=dict[int, Disk])
@@ -77,6 +78,8 @@ class World:
     budget_counted: int = 0
     """How many labelled pods the budget's controller has counted last."""
     budget_mark: str | None = None
+    remembered_cluster_id: str | None = None
+    """What the status told last."""
     changes: list[str] = field(default_factory=list[str])
     _serial: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -124,16 +127,16 @@ class World:
         self._replicate()
 
     def _control(self) -> None:
-        """The StatefulSet controller and pvc-protection."""
-        if self.replicas is None:
-            return
+        """The kubelet, pvc-protection and the StatefulSet controller."""
         for ordinal in [n for n, runner in self.runners.items() if runner.terminating]:
             gone = self.runners.pop(ordinal)
             if gone.label:
-                self._count_budget()
+                self.count_budget()
         for ordinal, disk in list(self.disks.items()):
             if disk.terminating and ordinal not in self.runners:
                 del self.disks[ordinal]
+        if self.replicas is None:
+            return
         for ordinal in [n for n in self.runners if n >= self.replicas]:
             self.runners[ordinal].terminating = True
         for ordinal in range(self.replicas):
@@ -148,7 +151,7 @@ class World:
     def _labelled(self) -> int:
         return sum(runner.label for runner in self.runners.values())
 
-    def _count_budget(self) -> None:
+    def count_budget(self) -> None:
         """The disruption controller; it does not notice a pod that leaves the selector."""
         self.budget_counted = self._labelled()
 
@@ -251,7 +254,7 @@ class World:
             statefulset=None
             if self.replicas is None
             else StatefulSet(
-                "sts",
+                self.statefulset_uid,
                 str(self.version),
                 self.replicas,
                 revision=str(self.revision),
@@ -264,6 +267,7 @@ class World:
             quorum=self._quorum(),
             latch=self.latch,
             budget=Budget("pdb", self.budget_counted, self.budget_mark),
+            remembered_cluster_id=self.remembered_cluster_id,
         )
 
     def _pod(self, ordinal: int) -> Pod:
@@ -357,7 +361,10 @@ class World:
 
     def step(self) -> Decision:
         """Observe, decide and act once."""
-        decision = decide(self.spec, self.look(), self.now_ms)
+        seen = self.look()
+        decision = decide(self.spec, seen, self.now_ms)
+        if seen.latch is not None:
+            self.remembered_cluster_id = seen.latch.cluster_id
         if not isinstance(decision, Wait | Done):
             self.act(decision, late=False)
         return decision
@@ -373,7 +380,7 @@ class World:
         match action:
             case actions.CreateStatefulSet(replicas):
                 if self.replicas is None:
-                    self.replicas = replicas
+                    self.replicas, self.statefulset_uid = replicas, self._uid("sts")
             case actions.SetReplicas():
                 self._set_replicas(action)
             case actions.CreateLatch(voters):
@@ -394,11 +401,11 @@ class World:
                     runner.label = label
                     runner.version += 1
                     if label:
-                        self._count_budget()
+                        self.count_budget()
             case actions.RecountBudget(_, mark):
                 if mark != self.budget_mark:
                     self.budget_mark = mark
-                    self._count_budget()
+                    self.count_budget()
             case actions.DeleteClaim() | actions.DeletePod():
                 self._delete(action, late=late)
             case actions.SetClaimOwner(claim, uid):
@@ -411,7 +418,7 @@ class World:
                 raise AssertionError(f"nothing asked for {action}")
 
     def _set_replicas(self, action: actions.SetReplicas) -> None:
-        if action.resource_version != str(self.version):
+        if (action.uid, action.resource_version) != (self.statefulset_uid, str(self.version)):
             return
         highest = max((v.node_id for v in (*self.voters, *self.committed_voters)), default=-1)
         assert action.replicas > highest, "S25: a voter would lose its pod"
@@ -492,7 +499,8 @@ class World:
             if disk is None or disk.claim_uid != record.claim_uid:
                 return  # conflict: the rest of the action is not done
             disk.record = record
-            self.records[ordinal] = record
+            if action.statefulset_uid == self.statefulset_uid:
+                self.records[ordinal] = record
             assert Replica(ordinal, record.directory_id) not in self.copied, "S3: a copy recorded"
 
     def _check_loss(self, ordinal: int, *, late: bool) -> None:
@@ -576,7 +584,7 @@ class World:
         if runner is not None:
             runner.label, runner.version = not runner.label, runner.version + 1
             if runner.label:
-                self._count_budget()
+                self.count_budget()
 
     def retemplate(self, *, bad: bool = False) -> None:
         """Somebody changes the pods' template, perhaps to one that cannot start."""

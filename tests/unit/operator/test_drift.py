@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from kraftquorum_operator import names
 from kraftquorum_operator.errors import RefusedError
 from kraftquorum_operator.execute.objects import apply_objects
 from kraftquorum_operator.execute.tools import Failpoints, Tools
+from kraftquorum_operator.observe.kube import read_statefulset
 from kraftquorum_operator.observe.read import outdated_objects
 from kraftquorum_operator.plan.actions import ApplyObjects
 from kraftquorum_operator.resources.build import build
@@ -18,6 +20,7 @@ from kraftquorum_operator.testing.snapshots import UID, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
 BUDGET, SET = "PodDisruptionBudget/demo", "StatefulSet/demo"
+CLIENTS, PEERS = "Service/demo", "Service/demo-peers"
 
 
 def bodies() -> dict[str, Any]:
@@ -98,6 +101,10 @@ def tools(kube: FakeKube) -> Tools:
         ),
         (SET, {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}}),
         (SET, {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}),
+        (SET, {"ordinals": {"start": 1}}),
+        (PEERS, {"publishNotReadyAddresses": None}),
+        (CLIENTS, {"selector": {"app.kubernetes.io/instance": "other"}}),
+        (CLIENTS, {"ports": [{"name": "api", "port": 80, "targetPort": "api"}]}),
     ],
 )
 async def test_a_protection_that_somebody_took_away_is_put_back(key: str, change: Any) -> None:
@@ -116,6 +123,42 @@ def test_what_the_api_server_fills_in_is_no_change() -> None:
     kube.somebody_patches(SET, {"spec": {"revisionHistoryLimit": 10, "replicas": 3}})
     kube.somebody_patches(SET, {"spec": {"persistentVolumeClaimRetentionPolicy": None}})
     kube.somebody_patches("Service/demo-peers", {"spec": {"clusterIPs": ["None"]}})
+    assert kube.outdated == ()
+
+
+async def test_the_label_that_says_whose_the_statefulset_is_is_put_back() -> None:
+    kube = FakeKube()
+    labels = copy.deepcopy(kube.live[SET]["metadata"]["labels"])
+    kube.somebody_patches(SET, {"metadata": {"labels": {names.LABEL_OWNER_UID: None}}})
+    assert kube.outdated == (SET,)
+    await apply_objects(ApplyObjects(kube.outdated), tools(kube))
+    assert kube.live[SET]["metadata"]["labels"] == labels
+
+
+@pytest.mark.parametrize(
+    ("change", "owner_uid"),
+    [
+        ({}, UID),
+        ({"labels": {names.LABEL_OWNER_UID: None}}, UID),
+        ({"ownerReferences": None}, UID),
+        ({"ownerReferences": None, "labels": None}, None),
+    ],
+)
+def test_a_statefulset_says_by_its_label_or_its_owner_whose_it_is(
+    change: Any, owner_uid: str | None
+) -> None:
+    kube = FakeKube()
+    kube.somebody_patches(SET, {"metadata": change | {"resourceVersion": "1"}})
+    found = read_statefulset(kube.live[SET])
+    assert found is not None
+    assert found.owner_uid == owner_uid
+
+
+def test_a_service_that_was_given_another_type_is_left_so() -> None:
+    kube = FakeKube()
+    ports = [*kube.live[CLIENTS]["spec"]["ports"], {"name": "web", "port": 80}]
+    ports[0] = ports[0] | {"protocol": "TCP", "nodePort": 30_000}
+    kube.somebody_patches(CLIENTS, {"spec": {"type": "LoadBalancer", "ports": ports}})
     assert kube.outdated == ()
 
 

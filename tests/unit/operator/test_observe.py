@@ -213,7 +213,12 @@ class FakeNodes:
         return info(progress(0, None))
 
 
-def node_info(node_id: int, role: str = "follower", epoch: int = 1) -> NodeInfo:
+DOMAIN = names.domain("test", "demo")
+
+
+def node_info(
+    node_id: int, role: str = "follower", epoch: int = 1, domain: str = DOMAIN
+) -> NodeInfo:
     return NodeInfo(
         node_id=node_id,
         directory_id=IDS[node_id],
@@ -222,7 +227,7 @@ def node_info(node_id: int, role: str = "follower", epoch: int = 1) -> NodeInfo:
         role=role,
         epoch=epoch,
         leader=None,
-        peer_endpoint="p:9093",
+        peer_endpoint=f"demo-{node_id}.{domain}:9093",
         api_endpoint="p:9080",
         log_start_offset=0,
         log_end_offset=5,
@@ -242,16 +247,26 @@ def pod(ordinal: int, **changes: object) -> Pod:
 async def test_only_running_pods_are_asked_and_only_their_own_replica_is_believed() -> None:
     nodes = FakeNodes(a0=node_info(0), a1=node_info(2), a2=node_info(2), a3=None)
     pods = [pod(0), pod(1), pod(2, terminating=True), pod(3), pod(4, address=None)]
-    assert list(await ask_nodes(nodes, pods)) == [0]
+    assert list(await ask_nodes(nodes, pods, DOMAIN)) == [0]
+
+
+@pytest.mark.parametrize("other", [("test", "other"), ("elsewhere", "demo")])
+async def test_a_replica_of_another_quorum_at_an_address_that_was_ours_is_not_believed(
+    other: tuple[str, str],
+) -> None:
+    """It would be taken for a new disk: joined to this quorum, and the voter's counted as lost."""
+    foreign = node_info(1, domain=names.domain(*other))
+    nodes = FakeNodes(a0=node_info(0), a1=foreign)
+    assert list(await ask_nodes(nodes, [pod(0), pod(1)], DOMAIN)) == [0]
 
 
 async def test_the_leader_of_the_highest_epoch_is_asked_first_then_the_next() -> None:
     nodes = FakeNodes(a0=node_info(0, "leader", 1), a1=node_info(1, "leader", 2))
     pods = [pod(0), pod(1)]
-    infos = await ask_nodes(nodes, pods)
+    infos = await ask_nodes(nodes, pods, DOMAIN)
     assert await ask_leader(nodes, pods, infos) is not None
     stale = FakeNodes(a0=node_info(0, "leader", 1))
-    assert await ask_leader(stale, pods, await ask_nodes(stale, pods)) is None
+    assert await ask_leader(stale, pods, await ask_nodes(stale, pods, DOMAIN)) is None
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,28 @@ def test_a_latch_that_could_be_changed_is_none() -> None:
         read_latch(body)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        {},
+        {"clusterId": "c"},
+        {"clusterId": "c", "voters": "["},
+        {"clusterId": "c", "voters": "{}0"},
+        {"clusterId": "c", "voters": '{"a": 1}'},
+        {"clusterId": "c", "voters": "[1]"},
+        {"clusterId": "c", "voters": '[{"nodeId": 0}]'},
+        {"clusterId": "c", "voters": '[{"nodeId": [], "directoryId": ""}]'},
+        {"clusterId": "c", "voters": "7"},
+    ],
+)
+def test_a_latch_that_somebody_wrote_by_hand_is_refused_as_such(data: object) -> None:
+    """Whatever is in it: only a refusal reaches the condition, a crash would hide it."""
+    body = latch(OWNER, "cluster", (), adopted=False) | {"data": data}
+    with pytest.raises(ValueError, match="is not an immutable formation latch"):
+        read_latch(body)
+
+
 def test_all_other_objects_go_with_their_resource() -> None:
     for body in bodies().values():
         assert body["metadata"]["ownerReferences"][0]["uid"] == "uid-1"

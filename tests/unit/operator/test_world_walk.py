@@ -15,6 +15,7 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.snapshot import Replica
 from kraftquorum_operator.plan.actions import Done, Wait
 from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.testing import hands
 from kraftquorum_operator.testing.world import World
 
 CALM_TICKS = 400
@@ -47,6 +48,17 @@ def faults(*kinds: str) -> st.SearchStrategy[list[Fault]]:
 
 ROLLING = ("crash", "scale", "retemplate", "freeze", "thaw", "look_again")
 GENTLE = ("crash", "delete_pod", "mislabel", "scale", "freeze", "thaw", "look_again")
+HANDS = (
+    "scale_statefulset",
+    "delete_statefulset",
+    "orphan_pods",
+    "force_delete_pod",
+    "delete_latch",
+    "unlabel_claim",
+    "policy",
+    "retention",
+    "pause",
+)
 LOSING = ("wipe", "corrupt", "delete_claim")
 
 
@@ -95,8 +107,35 @@ def inject(world: World, fault: Fault, frozen: list) -> None:
             pass
         case "retemplate":
             world.retemplate()
+        case kind if kind in HANDS:
+            meddle(world, fault)
         case _:
             getattr(world, fault.kind)(fault.ordinal)
+
+
+def change(world: World, **fields: object) -> None:
+    world.spec = QuorumSpec.model_validate(world.spec.model_dump() | fields)
+
+
+def meddle(world: World, fault: Fault) -> None:
+    """Somebody changes what the operator looks after, or how it is to do so."""
+    match fault.kind:
+        case "delete_statefulset" | "orphan_pods":
+            hands.delete_statefulset(world, orphan=fault.kind == "orphan_pods")
+        case "delete_latch" | "unlabel_claim" if world.high_watermark == 0:
+            pass  # before anything was formed a person is needed (S18)
+        case "delete_latch":
+            hands.delete_latch(world)
+        case "policy":
+            policy = ("Automatic", "Manual", "Off")[fault.ordinal % 3]
+            order = ("AddFirst", "RemoveFirst")[fault.ticks % 2]
+            change(world, replacement={"policy": policy, "order": order})
+        case "retention":
+            change(world, claim_retention=("Retain", "Delete")[fault.ordinal % 2])
+        case "pause":
+            change(world, pause=bool(fault.ordinal % 2))
+        case _:
+            getattr(hands, fault.kind)(world, fault.ordinal)
 
 
 def settle(world: World) -> None:
@@ -159,7 +198,26 @@ def test_lost_disks_that_a_majority_survives_are_replaced(
     settle(world)
 
 
-@given(voters=st.integers(1, 5), plan=faults(*GENTLE, *LOSING))
+@given(
+    voters=st.sampled_from([2, 3, 5]), order=st.booleans(), plan=faults(*GENTLE, *LOSING, *HANDS)
+)
+@WALK
+def test_what_people_do_by_hand_is_put_right_again(
+    voters: int, order: bool, plan: list[Fault]
+) -> None:
+    """With disks lost on top, as many as a majority survives; at last nobody meddles any more."""
+    world, frozen = start(voters), []
+    run(world, 20 * order)
+    for fault in plan:
+        run(world, fault.steps)
+        if fault.kind in LOSING and not may_lose(world, fault.ordinal):
+            continue
+        inject(world, fault, frozen)
+    change(world, replacement={}, pause=False)
+    settle(world)
+
+
+@given(voters=st.integers(1, 5), plan=faults(*GENTLE, *LOSING, *HANDS))
 @WALK
 def test_no_fault_at_all_makes_the_operator_break_a_rule(voters: int, plan: list[Fault]) -> None:
     world, frozen = start(voters), []

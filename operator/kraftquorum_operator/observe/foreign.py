@@ -1,0 +1,46 @@
+"""Objects that bear our names and are somebody else's (pure, over dicts).
+
+A quorum's Services and its disruption budget are named after it, as are many other things: an
+application of the same name may have been there first, and `a-peers` is a name of the quorum `a`
+and of a quorum `a-peers`. Such an object is never written over; a person decides which one is
+to have the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from kraftquorum_operator import names
+from kraftquorum_operator.resources.build import object_key
+from kraftquorum_operator.resources.metadata import Owner
+
+Body = dict[str, Any]
+
+
+def controller_of(body: Body) -> Body | None:
+    """The reference to the object that a body belongs to."""
+    references = cast("list[Body]", body["metadata"].get("ownerReferences") or [])
+    return next((one for one in references if one.get("controller")), None)
+
+
+def foreign_objects(owner: Owner, found: Iterable[Body]) -> tuple[tuple[str, str], ...]:
+    """Those of the objects that are not this resource's, as `Kind/name` and why."""
+    whose = [(object_key(body), _whose(owner, body)) for body in found]
+    return tuple(
+        (key, f"it is there already and belongs to {other}; delete it or rename the resource")
+        for key, other in whose
+        if other
+    )
+
+
+def _whose(owner: Owner, body: Body) -> str:
+    """Who else an object belongs to; empty: to this resource, or to one of its name before it."""
+    controller = controller_of(body)
+    if controller is not None:
+        kind, name = str(controller.get("kind")), str(controller.get("name"))
+        ours = controller.get("uid") == owner.uid or (kind, name) == (names.KIND, owner.name)
+        return "" if ours else f"{kind} {name}"
+    labels = cast("dict[str, str]", body["metadata"].get("labels") or {})
+    made = labels.get(names.LABEL_MANAGED_BY), labels.get(names.LABEL_INSTANCE)
+    return "" if made == (names.MANAGER, owner.name) else "somebody else"

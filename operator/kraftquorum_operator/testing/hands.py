@@ -1,0 +1,48 @@
+"""What people do to the model of a cluster by hand: legal, and none of the operator's business.
+
+Each is something that `kubectl` lets anybody with the rights do. What must not live here:
+faults of machines and disks, which are in `world.py`.
+"""
+
+from __future__ import annotations
+
+from kraftquorum_operator.testing.world import World
+
+
+def scale_statefulset(world: World, replicas: int) -> None:
+    """`kubectl scale statefulset`: beneath the operator."""
+    if world.replicas is not None:
+        world.replicas, world.version = replicas, world.version + 1
+
+
+def delete_statefulset(world: World, *, orphan: bool) -> None:
+    """`kubectl delete statefulset`, with its pods or, with `--cascade=orphan`, without them.
+
+    What was recorded on it (S3) goes with it.
+    """
+    if world.replicas is None:
+        return
+    world.replicas, world.version = None, world.version + 1
+    world.records.clear()
+    if not orphan:
+        for runner in world.runners.values():
+            runner.terminating = True
+
+
+def force_delete_pod(world: World, ordinal: int) -> None:
+    """`kubectl delete pod --force --grace-period=0`: its kubelet kills the process at once."""
+    gone = world.runners.pop(ordinal, None)
+    if gone is not None and gone.label:
+        world.count_budget()
+
+
+def delete_latch(world: World) -> None:
+    """`kubectl delete configmap`."""
+    world.latch = None
+
+
+def unlabel_claim(world: World, ordinal: int) -> None:
+    """Take the label off a claim that says which resource it was made for."""
+    disk = world.disks.get(ordinal)
+    if disk is not None:
+        disk.owner_uid = ""

@@ -1,0 +1,126 @@
+"""Services and budgets that somebody else made under our names are never written over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kraftquorum_operator import names
+from kraftquorum_operator.observe.foreign import foreign_objects
+from kraftquorum_operator.observe.quorum import Silence
+from kraftquorum_operator.observe.read import Observed, observe
+from kraftquorum_operator.plan.actions import ApplyObjects, CreateStatefulSet, Done, Wait
+from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.refusals import Refusals
+from kraftquorum_operator.resources.build import build
+from kraftquorum_operator.resources.metadata import Owner
+from kraftquorum_operator.testing.snapshots import NOW_MS, UID, blank, healthy, spec
+
+OWNER = Owner("test", "demo", UID)
+PLAIN = {"kind": "Service", "metadata": {"name": "demo", "uid": "u"}, "spec": {"ports": []}}
+WHY = (("Service/demo", "it is there already and belongs to somebody else"),)
+
+
+def owned(kind: str, name: str, uid: str, *, controller: bool = True) -> dict[str, Any]:
+    reference = {"kind": kind, "name": name, "uid": uid, "controller": controller}
+    return PLAIN | {"metadata": PLAIN["metadata"] | {"ownerReferences": [reference]}}
+
+
+def labelled(**labels: str) -> dict[str, Any]:
+    return PLAIN | {"metadata": PLAIN["metadata"] | {"labels": labels}}
+
+
+OURS = {names.LABEL_MANAGED_BY: names.MANAGER, names.LABEL_INSTANCE: "demo"}
+
+
+@pytest.mark.parametrize(
+    ("body", "whose"),
+    [
+        (PLAIN, "somebody else"),
+        (labelled(**(OURS | {names.LABEL_INSTANCE: "other"})), "somebody else"),
+        (labelled(**(OURS | {names.LABEL_MANAGED_BY: "Helm"})), "somebody else"),
+        (owned("Deployment", "web", "u2"), "Deployment web"),
+        (owned(names.KIND, "demo-peers", "u2"), "KRaftQuorum demo-peers"),
+        (owned("Deployment", "web", "u2", controller=False), "somebody else"),
+        (owned(names.KIND, "demo", UID), None),
+        (owned(names.KIND, "demo", "of-the-one-before"), None),
+        (labelled(**OURS), None),
+    ],
+)
+def test_an_object_is_ours_by_its_owner_or_by_our_labels(body: Any, whose: str | None) -> None:
+    found = dict(foreign_objects(OWNER, [body]))
+    assert (whose is None) == (not found)
+    assert whose is None or f"belongs to {whose};" in found["Service/demo"]
+
+
+def test_what_the_operator_itself_makes_is_ours() -> None:
+    assert not foreign_objects(OWNER, build(OWNER, spec(voters=3), 3).values())
+
+
+def test_the_services_of_a_and_of_a_peers_are_told_apart() -> None:
+    one, other = Owner("test", "a", "u1"), Owner("test", "a-peers", "u2")
+    found = [body for key, body in build(one, spec(), 3).items() if key == "Service/a-peers"]
+    assert len(found) == 1
+    assert "belongs to KRaftQuorum a;" in dict(foreign_objects(other, found))["Service/a-peers"]
+
+
+class Kube:
+    """An API server with a resource, and objects that were there before it."""
+
+    def __init__(self, *bodies: dict[str, Any]) -> None:
+        self.bodies = {(body["kind"], body["metadata"]["name"]): body for body in bodies}
+
+    async def get(self, kind: str, _: str, name: str) -> Any:
+        if kind == names.KIND:
+            meta = {"name": "demo", "uid": UID, "generation": 1}
+            return {"metadata": meta, "spec": {"voters": 3}}
+        return self.bodies.get((kind, name))
+
+    async def list(self, *_: object, **__: object) -> list[Any]:
+        return []
+
+    async def version(self) -> tuple[int, int]:
+        return (1, 34)
+
+
+async def look(*bodies: dict[str, Any]) -> Observed:
+    found = await observe(
+        Kube(*bodies),  # pyright: ignore[reportArgumentType]
+        None,  # pyright: ignore[reportArgumentType]
+        "test",
+        "demo",
+        silence=Silence(),
+        now_ms=0,
+    )
+    assert found is not None
+    return found
+
+
+async def test_it_is_read_as_refused_and_not_as_outdated() -> None:
+    budget = {"kind": "PodDisruptionBudget", "metadata": {"name": "demo", "uid": "u"}, "spec": {}}
+    seen = (await look(PLAIN, budget)).seen
+    assert [key for key, _ in seen.refused] == ["PodDisruptionBudget/demo", "Service/demo"]
+    assert seen.outdated == ("Service/demo-peers",)
+    assert seen.budget is None, (
+        "the count of somebody else's budget says nothing, nor is it touched"
+    )
+    assert Refusals().mark(seen, 0).refused == seen.refused
+    mine = (await look(labelled(**OURS))).seen
+    assert not mine.refused
+    assert "Service/demo" in mine.outdated
+
+
+def test_formation_and_repair_go_on_and_the_rest_waits_and_says_why() -> None:
+    unmade = replace(blank(), statefulset=None, pods=(), nodes=(), claims=(), refused=WHY)
+    assert isinstance(decide(spec(voters=3), unmade, NOW_MS), CreateStatefulSet)
+    well = replace(healthy(3), refused=WHY)
+    for voters in (1, 3, 5):
+        decision = decide(spec(voters=voters), well, NOW_MS)
+        assert isinstance(decision, Wait)
+        assert decision.guard == "objects_written"
+        assert "Service/demo: it is there already" in decision.why
+    outdated = replace(well, outdated=("PodDisruptionBudget/demo",))
+    assert decide(spec(voters=3), outdated, NOW_MS) == ApplyObjects(outdated.outdated)
+    assert isinstance(decide(spec(voters=3), replace(well, refused=()), NOW_MS), Done)

@@ -62,10 +62,12 @@ def helm(*arguments: str, kubeconfig: Path | None = None, timeout_s: float = 180
     return done.stdout
 
 
-def render(*arguments: str, chart: Path = CHART, namespace: str = NAMESPACE) -> list[Json]:
+def render(
+    *arguments: str, chart: Path = CHART, namespace: str = NAMESPACE, release: str = RELEASE
+) -> list[Json]:
     """The objects that the chart makes with some more arguments of `helm template`."""
     place = [str(chart), f"--namespace={namespace}", f"--kube-version={KUBERNETES_VERSION}"]
-    text = helm("template", RELEASE, *place, *arguments)
+    text = helm("template", release, *place, *arguments)
     return [cast("Json", one) for one in yaml.safe_load_all(text) if one]
 
 

@@ -151,7 +151,7 @@ def test_no_quorum_takes_the_operator_s_pods_for_its_own(case: str) -> None:
 
 def test_names_that_look_like_numbers_stay_names() -> None:
     objects = chart.render(
-        "--set-string=fullnameOverride=7e1,watch.namespaces={12,0x1}",
+        "--set-string=fullnameOverride=true,watch.namespaces={12,0x1}",
         "--set=networkPolicy.operator.enabled=true,networkPolicy.nodes.enabled=true,replicas=2",
         namespace="42",
     )
@@ -183,6 +183,32 @@ def test_a_cluster_that_assigns_users_can_take_ours_away() -> None:
     unset = "podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null"
     context = deployment(f"--set={unset}")["spec"]["template"]["spec"]["securityContext"]
     assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+@pytest.mark.parametrize("release", ["a" * 53, "a-" * 26 + "b", "x"])
+def test_any_name_of_a_release_that_names_a_service_will_do(release: str) -> None:
+    objects = chart.render(release=release)
+    chart.conform(objects)
+    services = [one["metadata"]["name"] for one in of_kind(objects, "Service")]
+    assert all(re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name) for name in services)
+
+
+@pytest.mark.parametrize("release", ["1abc", "a.b"])
+def test_a_release_whose_name_names_no_service_is_refused_before_anything_is_made(
+    release: str,
+) -> None:
+    with pytest.raises(CommandError, match="fullnameOverride: set a name that begins with"):
+        chart.render(release=release)
+    assert chart.render("--set=fullnameOverride=kq", release=release)
+
+
+def test_what_may_be_left_to_the_cluster_is_left_out_by_null() -> None:
+    parts = ["resources", "podSecurityContext", "containerSecurityContext", "settings"]
+    objects = chart.render("--set=" + ",".join(f"{part}=null" for part in parts))
+    chart.conform(objects)
+    (found,) = of_kind(objects, "Deployment")
+    pod = found["spec"]["template"]["spec"]
+    assert not {"securityContext", "resources"} & {*pod, *pod["containers"][0]}
 
 
 @pytest.mark.parametrize("keep", ["true", "false"])
@@ -309,6 +335,17 @@ def test_dashboards_and_rules_are_the_files_that_there_are(tmp_path: Path) -> No
         ("podLabels.app\\.kubernetes\\.io/name=kraftquorum", "take another label"),
         ("serviceAccount.create=false", "serviceAccount.name: name the account"),
         ("networkPolicy.operator.apiServerPorts={http}", "/networkPolicy/operator"),
+        ("networkPolicy.operator.apiServerPorts=null", "/networkPolicy/operator.*apiServerPorts"),
+        ("watch=null", "missing property 'watch'"),
+        ("watch.namespaces=null", "/watch.*missing property 'namespaces'"),
+        ("fullnameOverride=7e1", "fullnameOverride: set a name that begins with a letter"),
+        ("extraEnv[0].name=POD_IP", "extraEnv: POD_IP is set already, by the chart"),
+        ("extraEnv[0].name=KRAFTQUORUM_NAMESPACE", "by watch.namespaces"),
+        ("extraEnv[0].name=A,extraEnv[1].name=A", "extraEnv: A is set already, by extraEnv"),
+        (
+            "settings.KRAFTQUORUM_X=1,extraEnv[0].name=KRAFTQUORUM_X",
+            "extraEnv: KRAFTQUORUM_X is set already, by settings",
+        ),
     ],
 )
 def test_a_value_that_cannot_be_is_refused_with_its_path(argument: str, says: str) -> None:

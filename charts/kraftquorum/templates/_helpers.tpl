@@ -119,6 +119,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail (printf "settings.%s: this variable is set by %s" $name .) -}}
 {{- end -}}
 {{- end -}}
+{{- $set := dict "POD_IP" "the chart" -}}
+{{- range $name, $_ := .Values.settings -}}
+{{- $_ := set $set $name "settings" -}}
+{{- end -}}
+{{- range $one := .Values.extraEnv -}}
+{{- with get (merge (dict) $owners $set) $one.name -}}
+{{- fail (printf "extraEnv: %s is set already, by %s" $one.name .) -}}
+{{- end -}}
+{{- $_ := set $set $one.name "extraEnv" -}}
+{{- end -}}
+{{- $fullname := include "kraftquorum.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $fullname) -}}
+{{- fail (printf "fullnameOverride: set a name that begins with a letter and has no dot; %s, made of the release's name, names no Service" $fullname) -}}
+{{- end -}}
 {{- range $name, $_ := fromYaml (include "kraftquorum.selectorLabels" .) -}}
 {{- if or (hasKey $.Values.podLabels $name) (hasKey $.Values.commonLabels $name) -}}
 {{- fail (printf "podLabels, commonLabels: %s is how the chart finds its pods; take another label" $name) -}}

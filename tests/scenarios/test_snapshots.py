@@ -7,11 +7,14 @@ Each of these was seen to fail with its rule taken out:
 - what a snapshot covers is committed: `remove_leader_crash`;
 - the log is not replaced by less than it holds: `a_snapshot_that_comes_late`;
 - a piece goes on where the stored ones end: `snapshot_log_gap`, and the two of a new leader;
+- a fetch that has begun goes on, newer snapshots or not: `one_that_is_being_fetched`;
 - FetchSnapshot is a sign of life on both sides: `nobody_stands`.
 """
 
 import pytest
 
+from raftnode.core import installing
+from raftnode.core.download import Download
 from raftnode.core.effects import Halt, HaltReason, Refused, StoreSnapshotPiece, TrimLog
 from raftnode.core.events import (
     LogFlushed,
@@ -191,6 +194,40 @@ def test_a_new_leader_without_it_has_it_begin_with_its_own():
     assert positions[0] > 0
     assert 0 in positions
     same(book, "2", "3")
+
+
+def test_one_that_is_being_fetched_goes_on_though_the_leader_has_a_newer_one():
+    """A slow disk would never come to the end of any, with a leader that takes them often."""
+    book = begun(2)
+    book.disks_work = False
+    positions = asked_positions(book, "1")
+    first = book["3"].replica.download.snapshot
+    for number in range(2):
+        book.append("1", b"more %d" % number)
+        book.run(1000)
+    made = book["1"].disk.snapshots[-1]
+    book.snapshot("1")
+    book["1"].disk.keep_snapshot(made)  # somebody reads it: it is kept
+    offered = book["1"].replica.log.snapshot
+    assert offered.end_offset > first.end_offset
+    book.run(3000)
+    download = book["3"].replica.download
+    assert download.snapshot == first
+    assert download.busy
+    book.disks_work = True
+    book.run(4000)
+    assert 0 not in positions
+    same(book, "1", "3")
+
+
+def test_an_offer_takes_the_place_of_one_that_has_not_begun():
+    book = begun(1)
+    replica = book["3"].replica
+    first = replica.download.snapshot
+    newer = LogPosition(first.epoch, Offset(first.end_offset + 1))
+    replica.download = Download(first)
+    assert installing.offered(replica, replica.role.fetching, newer)
+    assert replica.download.snapshot == newer
 
 
 def test_a_snapshot_that_is_gone_on_the_leader_is_asked_for_without_haste_and_begun_anew():

@@ -259,6 +259,14 @@ SNAPSHOT_MUTANTS = [
         breaks="SameState",
     ),
     Mutant(
+        "gives-a-damaged-one-out-for-ever",
+        SimSnapshots._check_later,
+        "which in node.disk.rotten",
+        "False",
+        seed=70018,
+        breaks="Progress",
+    ),
+    Mutant(
         "P50-forgets-the-voters",
         LogIndex._begin_with,
         "VoterSetAt(head.voter_record, head.voters)",

@@ -27,3 +27,8 @@ class Download:
     def busy(self) -> bool:
         """Whether it is the storage's turn: nothing is asked for meanwhile."""
         return self.verifying or self.storing_to is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether something of it is here or on its way to the disk."""
+        return self.position > 0 or self.busy

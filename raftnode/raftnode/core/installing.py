@@ -56,7 +56,9 @@ def offered(replica: Replica, fetching: Fetching, snapshot: LogPosition) -> bool
     if not _is_ahead(replica, snapshot) or snapshot.epoch > replica.epoch:
         replica.fact("snapshot_not_wanted", end=snapshot.end_offset, log_end=replica.log.end)
         return False
-    if download is None or download.snapshot != snapshot:
+    if download is None or not (download.snapshot == snapshot or download.has_begun):
+        # One that has begun goes on, newer ones or not: its leader keeps it as long as it is
+        # read (and else says that it is gone). A slow disk would never come to the end of any.
         give_up(replica)
         replica.download = Download(snapshot)
         replica.fact("snapshot_fetch_begun", end=snapshot.end_offset, snapshot_epoch=snapshot.epoch)

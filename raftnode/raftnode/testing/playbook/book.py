@@ -326,8 +326,9 @@ def describe_seat(book: Playbook, seat: Seat) -> str:
     replica, log = seat.replica, seat.replica.log
     leader = name_of(replica.leader) if replica.leader else "-"
     stopped = " HALTED" if seat.halted else ""
+    trimmed = f"{log.start}.." if log.start else ""
     return (
         f"{seat.name} {seat.role}{stopped} epoch={replica.epoch} leader={leader} "
-        f"log={log.end}@{log.last_epoch} durable={log.durable_end} "
+        f"log={trimmed}{log.end}@{log.last_epoch} durable={log.durable_end} "
         f"committed={replica.high_watermark} voters={book.voters(seat.name)}"
     )

@@ -32,6 +32,11 @@ that was read. `#` begins a comment, which is kept. Commands:
     confirm <name>          a confirmed answer
     transfer <name> [<to>]  leadership is handed over
     disk <name> low|free
+    snapshot <name> [trim]  it takes a snapshot of what it has applied (trim: and lets go of the
+                            log behind it)
+    pieces <bytes>          how much of a snapshot goes into one answer
+    storage on|off          whether settle and run let the disks store and read snapshots
+    store [damaged]         the disks do that once (damaged: and read what is none)
     state                   one line for each replica
 """
 
@@ -136,6 +141,10 @@ class _Runner:
             "confirm": lambda words: book.confirm(words[0]),
             "transfer": lambda words: book.transfer(*words),
             "disk": lambda words: book.disk_space(words[0], low=words[1] == "low"),
+            "snapshot": self._snapshot,
+            "pieces": self._pieces,
+            "storage": self._storage,
+            "store": lambda words: book.work_storage(damaged="damaged" in words),
             "state": lambda _: self.said.extend(book.describe()),
         }
 
@@ -154,6 +163,16 @@ class _Runner:
 
     def _no_flush(self, words: list[str]) -> None:
         self.book[words[0]].flushes = False
+
+    def _snapshot(self, words: list[str]) -> None:
+        applied = self.book[words[0]].replica.applicable
+        self.book.snapshot(words[0], trim_to=applied if "trim" in words else None)
+
+    def _pieces(self, words: list[str]) -> None:
+        self.book.piece_bytes = int(words[0])
+
+    def _storage(self, words: list[str]) -> None:
+        self.book.disks_work = words[0] == "on"
 
     def _add(self, words: list[str]) -> None:
         replaces = next((w.split("=")[1] for w in words if w.startswith("replaces=")), None)

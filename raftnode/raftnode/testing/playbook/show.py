@@ -19,8 +19,10 @@ from raftnode.core.effects import (
     LeadershipLost,
     PersistQuorumState,
     Refused,
+    StoreSnapshotPiece,
     TrimLog,
     TruncateLog,
+    VerifySnapshot,
     VoterChangeCompleted,
 )
 from raftnode.core.messages import (
@@ -116,6 +118,11 @@ def show_effect(effect: Effect) -> str | None:
             return f"truncates to {end}"
         case TrimLog(start):
             return f"trims to {start}"
+        case StoreSnapshotPiece(snapshot, position, size, data):
+            where = f"{snapshot.end_offset}@{snapshot.epoch}"
+            return f"stores {where} bytes={position}+{len(data)}/{size}"
+        case VerifySnapshot(snapshot):
+            return f"reads {snapshot.end_offset}@{snapshot.epoch}"
         case InstallSnapshot(head):
             return f"installs {head.position.end_offset}@{head.position.epoch}"
         case DropSnapshot(snapshot):

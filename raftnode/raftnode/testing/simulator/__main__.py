@@ -72,6 +72,7 @@ def summary(outcomes: list[Outcome], failed: int, seconds: float) -> str:
         "fetches_begun": faults["fetch_begun"],
         "installs": faults["installed"],
         "fetched_damaged": faults["fetched_damaged"],
+        "set_aside": faults["set_aside"],
         "died_at_a_job": faults["died_at_a_job"],
         "sources_lost": faults["source_lost"],
         "called_to_stand": faults["called"],

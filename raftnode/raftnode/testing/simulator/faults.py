@@ -283,7 +283,7 @@ class FaultPlan:
             (node, one)
             for node in self.world.nodes
             for one in node.disk.snapshots
-            if one.position not in node.disk.rotten and _is_spare(node.disk, one)
+            if one.position not in node.disk.rotten and _is_spare(node, one)
         ]
         if found:
             node, one = self.rng.choice(found)
@@ -344,12 +344,18 @@ class FaultPlan:
         return sets
 
 
-def _is_spare(disk: SimDisk, snapshot: SimSnapshot) -> bool:
-    """Whether the disk has what a start needs without it."""
-    return disk.start == FIRST_OFFSET or any(
-        other is not snapshot and other.end >= disk.start and other.position not in disk.rotten
+def _is_spare(node: SimNode, snapshot: SimSnapshot) -> bool:
+    """Whether the disk has what a start needs without it, also once its log is trimmed."""
+    plan, disk = node.world.snapshot_plan, node.disk
+    start = node.core.replica.log.start if node.core else disk.start
+    others = [
+        other
         for other in disk.snapshots
-    )
+        if other is not snapshot and other.position not in disk.rotten
+    ]
+    if plan is None or plan.retained == 1:
+        return any(other.end > snapshot.end for other in others)
+    return start == FIRST_OFFSET or any(other.end >= start for other in others)
 
 
 def keeps_majorities(voters: VoterSet, target: VoterSet, lost: set[ReplicaKey]) -> bool:

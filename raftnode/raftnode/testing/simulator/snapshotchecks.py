@@ -110,7 +110,8 @@ class SnapshotChecks:
         covering = [
             one for one in node.disk.snapshots if one.end >= start and one.position in whole
         ]
-        wanted = node.snapshots.plan.retained if node.snapshots else 1
+        assert node.snapshots is not None
+        wanted = 1 if node.snapshots.has_set_aside else node.snapshots.plan.retained
         if len(covering) < wanted:
             self.fail("TrimBehindSnapshots", f"{node.key}: {start}, covered by {covering}")
         committed = self.committed_log[-1].end_offset if self.committed_log else FIRST_OFFSET

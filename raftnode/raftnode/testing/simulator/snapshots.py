@@ -102,6 +102,8 @@ class SimSnapshots:
     """The one that was fetched and read whole."""
     is_writing: bool = False
     has_room: bool = True
+    has_set_aside: bool = False
+    """A damaged one was found; until there is another there are fewer than are to be kept."""
     slow_until_ms: int = 0
     die_after_jobs: int | None = None
     """The process ends once so many more jobs are done, before the core hears of the last."""
@@ -212,6 +214,8 @@ class SimSnapshots:
             if not self._lives():
                 return
             self.node.reply(effect.request_id, self._piece(effect))
+            if effect.response.position == 0:
+                self._check_later(effect.response.snapshot)
             if self.die_after_pieces is not None:
                 self.die_after_pieces -= 1
                 if self.die_after_pieces <= 0:
@@ -219,6 +223,20 @@ class SimSnapshots:
                     self.node.crash()
 
         self.node.world.after(self.rng.randint(0, 3), answer)
+
+    def _check_later(self, which: LogPosition) -> None:
+        """Somebody begins to fetch it: see beside whether it is sound, and else make another."""
+
+        def check() -> None:
+            node = self.node
+            if self._lives() and which in node.disk.rotten:
+                node.disk.drop_snapshot(which)
+                self.whole.pop(which, None)
+                self.has_set_aside = True
+                node.world.faults.counts["set_aside"] += 1
+                self.take()
+
+        self.node.world.after(self.rng.randint(0, self.plan.write_ms_max), check)
 
     def _piece(self, effect: ServeSnapshot) -> FetchSnapshotResponse:
         found = self.whole.get(effect.response.snapshot)

@@ -16,7 +16,7 @@ from raftnode.storage.epochs import read_epochs
 from raftnode.storage.files import Files
 from raftnode.storage.identity import LOG_DIRECTORY, read_identity
 from raftnode.storage.inspection import find_log
-from raftnode.storage.snapshot import SnapshotId, list_snapshots
+from raftnode.storage.snapshot import list_snapshots
 
 from .findings import Check, Finding, Place
 
@@ -179,16 +179,4 @@ def check_identities(replicas: list[Replica]) -> list[Finding]:
         if before is not one:
             reason = f"two directories are replica {one.key}: one of them is a copy"
             found.append(Finding(Check.IDENTITY, one.place(), reason, (before.place(),)))
-    return found
-
-
-def snapshot_name(path: str) -> SnapshotId:
-    """Which snapshot a path is.
-
-    Raises:
-        ValueError: none.
-    """
-    found = SnapshotId.of(Path(path).name)
-    if found is None:
-        raise ValueError(f"{path} is not named as a snapshot")
     return found

@@ -137,8 +137,6 @@ class Resigned:
 
 
 Role = Blank | Unattached | Prospective | Candidate | Follower | Leader | Resigned
-Attachable = Unattached | Prospective | Follower | Resigned
-"""Roles that fetch: from their leader, or from anybody who may know it."""
 
 
 def role_name(role: Role) -> str:

@@ -12,7 +12,7 @@ from kraftquorum_devcluster.monitoring.programs import ensure
 
 pytestmark = pytest.mark.prometheus
 
-CASES = Path(__file__).with_name("alerts.yaml")
+CASES = ("alerts.yaml", "days.yaml")
 
 
 def promtool(*arguments: str) -> str:
@@ -28,5 +28,6 @@ def test_promtool_takes_the_rules() -> None:
     assert "SUCCESS" in promtool("check", "rules", str(ROOT / RULES))
 
 
-def test_each_alert_fires_when_it_should_and_only_then() -> None:
-    assert "SUCCESS" in promtool("test", "rules", str(CASES))
+@pytest.mark.parametrize("cases", CASES)
+def test_each_alert_fires_when_it_should_and_only_then(cases: str) -> None:
+    assert "SUCCESS" in promtool("test", "rules", str(Path(__file__).with_name(cases)))

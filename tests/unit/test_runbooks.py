@@ -16,7 +16,7 @@ from kraftquorum_devcluster.monitoring.alerts import ALERTS, kebab
 from kraftquorum_operator.cli import app as operator_app
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.crd import crd
-from kraftquorum_operator.page.verdict import LEVELS, PAUSED, RUNBOOKS
+from kraftquorum_operator.page.verdict import DISK_FULL, LEVELS, PAUSED, RUNBOOKS
 from kraftquorum_operator.plan.guards import GUARDS
 from kraftquorum_operator.report.conditions import CONDITIONS
 from kraftquorum_operator.report.operations import STEPS
@@ -209,5 +209,5 @@ def test_a_claim_is_only_deleted_for_one_replica_that_the_reader_has_named() -> 
 
 
 def test_the_page_names_runbooks_that_exist() -> None:
-    assert {*RUNBOOKS.values(), PAUSED} <= set(PAGES)
+    assert {*RUNBOOKS.values(), PAUSED, DISK_FULL} <= set(PAGES)
     assert set(RUNBOOKS) <= set(LEVELS)

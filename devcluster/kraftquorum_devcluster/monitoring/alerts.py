@@ -67,11 +67,7 @@ ALERTS: tuple[Alert, ...] = (
         "KraftquorumNoLeader",
         "critical",
         """
-(
-  quorum:raftnode_leaders:sum == 0
-or
-  max by (namespace, quorum) (kraftquorum_condition{condition="Available"}) == 0
-)
+quorum:kraftquorum_has_leader:bool == 0
 unless on (namespace, quorum)
   max by (namespace, quorum) (kraftquorum_operations{operation="Formation"})
 """,
@@ -97,7 +93,7 @@ min by (namespace, quorum) (
   quorum:raftnode_fault_tolerance:min or max by (namespace, quorum) (kraftquorum_fault_tolerance)
 ) <= 0
 and on (namespace, quorum)
-  max by (namespace, quorum) (kraftquorum_voters_wanted) > 2
+  quorum:kraftquorum_voters_wanted:max > 2
 unless on (namespace, quorum)
   max by (namespace, quorum) (kraftquorum_operations{operation="Formation"})
 """,
@@ -109,8 +105,9 @@ unless on (namespace, quorum)
         "KraftquorumFaultToleranceReduced",
         "warning",
         """
-max by (namespace, quorum) (kraftquorum_fault_tolerance)
-  < floor((max by (namespace, quorum) (kraftquorum_voters_wanted) - 1) / 2)
+clamp_min(
+  quorum:raftnode_fault_tolerance:min or max by (namespace, quorum) (kraftquorum_fault_tolerance), 0
+) < floor((quorum:kraftquorum_voters_wanted:max - 1) / 2)
 """,
         "10m",
         f"{WHICH} tolerates fewer faults than its spec allows",
@@ -137,7 +134,13 @@ max by (namespace, quorum) (kraftquorum_fault_tolerance)
     Alert(
         "KraftquorumReplacementWindowOpen",
         "critical",
-        f"max {BY_QUORUM} (kraftquorum_replacements_open) > 0",
+        f"""
+max {BY_QUORUM} (kraftquorum_replacements_open) > 0
+or
+max {BY_QUORUM} (
+  count by (namespace, quorum, node_id, peer_id) (raftnode_peer_caught_up{{peer_role="voter"}})
+) > 1
+""",
         "5m",
         f"{WHICH} has a lost voter and its replacement in the set at once",
         "Until the lost one is removed, losing the new disk for good loses the quorum though all "
@@ -161,9 +164,9 @@ min {BY_PEER} (raftnode_peer_fetch_age_seconds) < 30
         "critical",
         """
 (
-  min_over_time(raftnode_appends_pending[1m]) > 0
+  min_over_time(raftnode_appends_pending[2m]) > 0
 and
-  changes(raftnode_high_watermark[1m]) == 0
+  changes(raftnode_high_watermark[2m]) == 0
 )
 and on (namespace, quorum, node_id)
   raftnode_current_state{raftnode_current_state="leader"} == 1
@@ -189,25 +192,24 @@ and on (namespace, quorum, node_id)
 node:raftnode_disk_free:ratio < 0.15
 or
 min by (namespace, quorum, node_id) (raftnode_disk_free_bytes / raftnode_disk_reserve_bytes) < 4
-  and min by (namespace, quorum, node_id) (raftnode_disk_size_bytes) > 0
+  and node:raftnode_disk_free:ratio < 0.5
 """,
         "5m",
         f"{NODE} runs out of disk",
-        "Less than 15 % of the disk is free, or less than four times the reserve. A leader "
+        "Less than 15 % of the disk is free, or less than half of it and than four times the "
+        "reserve. A leader "
         "without space hands over; when no voter has any, writes are refused.",
     ),
     Alert(
         "KraftquorumDiskFull",
         "critical",
         """
-min by (namespace, quorum, node_id) (
-  raftnode_disk_free_bytes < raftnode_disk_reserve_bytes and raftnode_disk_size_bytes > 0
-)
+min by (namespace, quorum, node_id) (raftnode_disk_free_bytes and raftnode_disk_low == 1)
 """,
         "1m",
         f"{NODE} has used up its disk",
-        "{{ $value | humanize1024 }}B are free, less than the reserve: this node takes no writes "
-        "as leader. What is committed is safe.",
+        "{{ $value | humanize1024 }}B are free. Below the reserve a node takes no writes as "
+        "leader, until twice the reserve is free. What is committed is safe.",
     ),
     Alert(
         "KraftquorumDiskFailing",
@@ -259,10 +261,25 @@ max by (namespace, quorum, node_id) (
     Alert(
         "KraftquorumOperatorNotLooking",
         "warning",
-        f"time() - max {BY_QUORUM} (kraftquorum_last_reconcile_timestamp_seconds) > 300",
+        f"""
+(
+  time() - max {BY_QUORUM} (kraftquorum_last_reconcile_timestamp_seconds) > 300
+  unless on (namespace, quorum)
+  time() - max {BY_QUORUM} (kraftquorum_last_reconcile_timestamp_seconds)
+    < on () group_left () 3 * max(kraftquorum_operator_reconcile_idle_seconds)
+)
+or
+(
+  quorum:raftnode_epoch:max * 0
+  unless on (namespace, quorum)
+  max {BY_QUORUM} (kraftquorum_last_reconcile_timestamp_seconds)
+)
+and on () max(kraftquorum_operator_active) == 1
+""",
         "2m",
-        f"{WHICH} has not been looked at for {{{{ $value | humanizeDuration }}}}",
-        "The operator looks every ten seconds even when nothing is to be done.",
+        f"{WHICH} is not looked at by any operator",
+        "The active operator looks every ten seconds even when nothing is to be done. It has not "
+        "for minutes, or it does not look after this quorum's namespace.",
     ),
     Alert(
         "KraftquorumReconcileFailing",
@@ -271,7 +288,7 @@ max by (namespace, quorum, node_id) (
 max {BY_QUORUM} (kraftquorum_condition{{condition="Failing"}}) == 1
 or
 sum {BY_QUORUM} (rate(kraftquorum_reconciles_total{{result="error"}}[5m]))
-  > 0.5 * sum {BY_QUORUM} (rate(kraftquorum_reconciles_total[5m]))
+  > 0.5 * sum {BY_QUORUM} (rate(kraftquorum_reconciles_total{{result!="standby"}}[5m]))
 """,
         "10m",
         f"{WHICH} cannot be managed: what the operator asks for fails",
@@ -281,7 +298,13 @@ sum {BY_QUORUM} (rate(kraftquorum_reconciles_total{{result="error"}}[5m]))
     Alert(
         "KraftquorumOperationStuck",
         "warning",
-        "max by (namespace, quorum, operation, step) (kraftquorum_operations) > 0",
+        """
+max by (namespace, quorum, operation, step) (kraftquorum_operations) > 0
+unless on (namespace, quorum, operation, step)
+  max by (namespace, quorum, operation, step) (changes(kraftquorum_operations[5m])) > 0
+unless on (namespace, quorum)
+  max by (namespace, quorum) (kraftquorum_condition{condition="Paused"}) == 1
+""",
         "30m",
         f"{WHICH}: {{{{ $labels.operation }}}} stands at step {{{{ $labels.step }}}}",
         "Half an hour at one step. status.waitingFor names the guard that holds it back, if one "

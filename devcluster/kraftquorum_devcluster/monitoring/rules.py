@@ -38,20 +38,42 @@ def quantile(share: float, metric: str, by: str, window: str = "5m") -> str:
     return f"histogram_quantile({share}, sum by ({by}, le) (rate({metric}_bucket[{window}])))"
 
 
-SAFE, REDUCED, BRITTLE, LEADERLESS, LOST = 4, 3, 2, 1, 0
+SAFE, REDUCED, BRITTLE, STOPPED, LOST = 4, 3, 2, 1, 0
 """Levels of safety, best first."""
+
+LEADS = 'raftnode_current_state{raftnode_current_state="leader"} == 1'
+
+HAS_LEADER = f"""
+  (
+    max {BY_QUORUM} (kraftquorum_condition{{condition="Available"}}) == 1
+    and
+    time() - max {BY_QUORUM} (kraftquorum_last_reconcile_timestamp_seconds) < 60
+  )
+or
+  clamp_max(quorum:raftnode_leaders:sum, 1)
+or
+  max {BY_QUORUM} (kraftquorum_condition{{condition="Available"}}) == 0
+"""
+"""1 if a node or the operator knows a leader, 0 if one of them is asked and none does.
+
+Neither is always right that there is none: the leader's scrape may fail, and the operator may not
+reach the nodes, or wait with `Available` for a leader whose disk is full. What the operator knew a
+minute ago counts no more: its gauges stay as they were while it cannot look.
+"""
 
 SAFETY = f"""
   (max {BY_QUORUM} (kraftquorum_quorum_lost) == 1) * 0
 or
-  (quorum:raftnode_leaders:sum == 0) * 0 + {LEADERLESS}
+  (quorum:kraftquorum_has_leader:bool == 0) * 0 + {STOPPED}
 or
-  (max {BY_QUORUM} (kraftquorum_condition{{condition="Available"}}) == 0) * 0 + {LEADERLESS}
+  (max {BY_QUORUM} (raftnode_disk_low and on (namespace, quorum, node_id) {LEADS}) == 1) * 0
+    + {STOPPED}
 or
-  (quorum:raftnode_fault_tolerance:min <= 0 and quorum:raftnode_voters:max > 2) * 0 + {BRITTLE}
+  (quorum:raftnode_fault_tolerance:min <= 0 and quorum:kraftquorum_voters_wanted:max > 2) * 0
+    + {BRITTLE}
 or
   (quorum:raftnode_fault_tolerance:min
-    < floor((quorum:raftnode_voters:max - 1) / 2)) * 0 + {REDUCED}
+    < floor((quorum:kraftquorum_voters_wanted:max - 1) / 2)) * 0 + {REDUCED}
 or
   (max {BY_QUORUM} (kraftquorum_voters_unlike_spec) > 0) * 0 + {REDUCED}
 or
@@ -71,6 +93,11 @@ RECORDINGS: tuple[Recording, ...] = (
         f"max {BY_QUORUM} (raftnode_voter_record_offset)",
     ),
     Recording("quorum:raftnode_voters:max", f"max {BY_QUORUM} (raftnode_voters)"),
+    Recording(
+        "quorum:kraftquorum_voters_wanted:max",
+        f"max {BY_QUORUM} (kraftquorum_voters_wanted) or quorum:raftnode_voters:max",
+    ),
+    Recording("quorum:kraftquorum_has_leader:bool", HAS_LEADER),
     Recording("quorum:raftnode_fault_tolerance:min", f"min {BY_QUORUM} (raftnode_fault_tolerance)"),
     Recording(
         "quorum:raftnode_follower_lag_records:max",
@@ -82,7 +109,8 @@ RECORDINGS: tuple[Recording, ...] = (
     ),
     Recording(
         "quorum:raftnode_committed_records:rate1m",
-        "clamp_min(deriv(quorum:raftnode_high_watermark:max[1m]), 0)",
+        f"max {BY_QUORUM} (clamp_min(deriv(raftnode_high_watermark[1m]), 0) "
+        f"and on (namespace, quorum, node_id) {LEADS})",
     ),
     Recording(
         "quorum:raftnode_commit_latency_seconds:p99_5m",

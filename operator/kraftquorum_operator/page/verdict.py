@@ -48,6 +48,7 @@ TROUBLES = frozenset({"PodsBlocked", "Failing", "StorageDamaged", "DiskLow"})
 """Conditions that weaken a quorum though as many voters may fail as could."""
 
 PAUSED = "kraftquorum-paused"
+DISK_FULL = "kraftquorum-disk-full"
 
 STALE_S = 45.0
 """A look comes every 10 s at most, or as often as `reconcile_idle_s` says: see `judge`."""
@@ -59,7 +60,8 @@ class Verdict:
 
     level: Level
     sentence: str
-    paused: bool = False
+    read: str | None = None
+    """The runbook, where it is not the level's own."""
 
     @property
     def words(self) -> str:
@@ -69,7 +71,7 @@ class Verdict:
     @property
     def runbook(self) -> str | None:
         """Name of the runbook; None where nobody needs one."""
-        return PAUSED if self.paused else RUNBOOKS.get(self.level)
+        return self.read or RUNBOOKS.get(self.level)
 
     @property
     def rank(self) -> int:
@@ -110,6 +112,13 @@ def _of_status(status: QuorumStatus, wanted: int) -> Verdict:
         return Verdict("blocked", "It cannot be formed. A person must decide; delete nothing.")
     if status.phase == "Forming":
         return Verdict("forming", "It is being formed and holds no data yet.")
+    if any(one.type == "Available" and one.reason == "DiskLow" for one in status.conditions):
+        return Verdict(
+            "stopped",
+            "The leader's disk is full and no other voter has taken over, so no write is taken. "
+            "Reading works, and nothing acknowledged is lost.",
+            DISK_FULL,
+        )
     if "Available" not in holds:
         return Verdict(
             "stopped",
@@ -139,7 +148,8 @@ def _of_available(status: QuorumStatus, wanted: int, holds: set[str]) -> Verdict
         )
     if status.waiting_for in NEEDS_PERSON or "VolumeFromCopy" in holds:
         paused = status.waiting_for == "not_paused"
-        return Verdict("blocked", f"Writes work. {may_fail(tolerance)} {_person(paused)}", paused)
+        read = PAUSED if paused else None
+        return Verdict("blocked", f"Writes work. {may_fail(tolerance)} {_person(paused)}", read)
     if tolerance < full:
         return Verdict("weakened", f"Writes work. {may_fail(tolerance)} Wanted are {full}.")
     if holds & TROUBLES:

@@ -151,3 +151,20 @@ def test_every_level_has_words_of_its_own() -> None:
 )
 def test_durations_are_short(seconds: float, words: str) -> None:
     assert ago(seconds) == words
+
+
+def test_a_leader_without_room_is_no_missing_leader() -> None:
+    """Writes stop either way, but the one needs room and the other needs voters."""
+    seen = healthy()
+    assert seen.quorum is not None
+    leader = seen.quorum.leader.node_id
+    full = with_node(seen, replace(node(leader), disk_low=True))
+    verdict = judge(shown(status(full)), 1.0)
+    assert verdict.level == "stopped"
+    assert verdict.runbook == "kraftquorum-disk-full"
+    assert "disk is full" in verdict.sentence
+    none = judge(shown(status(replace(seen, quorum=None))), 1.0)
+    assert (none.level, none.runbook) == ("stopped", "kraftquorum-no-leader")
+    assert "No leader" in none.sentence
+    paused = judge(shown(status(seen, decision=Wait("not_paused", "x"))), 1.0)
+    assert paused.runbook == "kraftquorum-paused"

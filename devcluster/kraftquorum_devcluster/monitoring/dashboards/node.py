@@ -286,13 +286,13 @@ NODE = Dashboard(
     (
         Annotation(
             "Node started",
-            f"changes(process_start_time_seconds{{{N}}}[15s]) > 0",
+            f"changes(process_start_time_seconds{{{N}}}[1m]) > 0",
             "node {{node_id}} started",
             BLUE,
         ),
         Annotation(
             "Leader changed",
-            f"changes(quorum:raftnode_epoch:max{{{N.partition(', node_id')[0]}}}[15s]) > 0",
+            f"changes(quorum:raftnode_epoch:max{{{N.partition(', node_id')[0]}}}[1m]) > 0",
             "a new epoch",
             YELLOW,
         ),

@@ -103,11 +103,11 @@ WORK = (
     Panel(
         "bars",
         "Actions",
-        "What was done, in half a minute. Normal: none while nothing is to be done.",
+        "What was done, in a minute. Normal: none while nothing is to be done.",
         (
             Query(
                 "sum by (action) "
-                f'(increase(kraftquorum_actions_total{{{S}, result="done"}}[30s])) > 0',
+                f'(increase(kraftquorum_actions_total{{{S}, result="done"}}[1m])) > 0',
                 "{{action}}",
             ),
         ),

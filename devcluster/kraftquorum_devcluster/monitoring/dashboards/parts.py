@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kraftquorum_devcluster.monitoring.rules import BRITTLE, LEADERLESS, LOST, REDUCED, SAFE
+from kraftquorum_devcluster.monitoring.rules import BRITTLE, LOST, REDUCED, SAFE, STOPPED
 from kraftquorum_operator.report.operations import STEPS
 
 THIS_QUORUM = 'namespace="$namespace", quorum="$quorum"'
@@ -48,7 +48,7 @@ Values = Mapping[int, Means]
 
 LEVELS: Values = {
     LOST: Means("lost: a person must decide", DARK_RED),
-    LEADERLESS: Means("no leader: writes stopped", RED),
+    STOPPED: Means("writes stopped", RED),
     BRITTLE: Means("the next fault stops it", ORANGE),
     REDUCED: Means("fewer faults than wanted", YELLOW),
     SAFE: Means("safe", GREEN),

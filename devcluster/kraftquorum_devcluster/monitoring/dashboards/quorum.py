@@ -51,6 +51,12 @@ _SEEN = (
 REPLICAS = f"{_ONE} ({_SEEN % 'voter'}) + 2 or {_ONE} ({_SEEN % 'observer'})"
 
 
+LEADER = (
+    f"max(raftnode_current_leader{{{Q}}} and on (node_id) (raftnode_current_epoch{{{Q}}} "
+    f"== on (namespace, quorum) group_left () quorum:raftnode_epoch:max{{{Q}}}))"
+)
+"""As those say who are in the newest epoch: one that is cut off names an old leader for long."""
+
 ANSWERS = (
     Panel(
         "figure",
@@ -89,7 +95,7 @@ ANSWERS = (
         "The node id of the leader, and the epoch. Normal: both stay for days; an epoch is one "
         "election.",
         (
-            Query(f"max(raftnode_current_leader{{{Q}}})", "leader"),
+            Query(LEADER, "leader"),
             Query(f"quorum:raftnode_epoch:max{{{Q}}}", "epoch"),
         ),
         width=4,
@@ -229,11 +235,11 @@ REPLICATION = (
     Panel(
         "bars",
         "Elections",
-        "Times that a node stood for election, in half a minute. Normal: none for days; one when "
+        "Times that a node stood for election, in a minute. Normal: none for days; one when "
         "the leader went.",
         (
             Query(
-                f"sum by (node_id) (increase(raftnode_elections_total{{{Q}}}[30s]))", "{{node_id}}"
+                f"sum by (node_id) (increase(raftnode_elections_total{{{Q}}}[1m]))", "{{node_id}}"
             ),
         ),
         width=8,
@@ -241,16 +247,16 @@ REPLICATION = (
     Panel(
         "lines",
         "Voter changes",
-        "Voter records in the log and the operator's requests, in half a minute. Normal: none, or "
+        "Voter records in the log and the operator's requests, in a minute. Normal: none, or "
         "two records for one AddVoter: the leader removes the lost one itself.",
         (
             Query(
-                f"changes(quorum:raftnode_voter_record_offset:max{{{Q}}}[30s])",
+                f"changes(quorum:raftnode_voter_record_offset:max{{{Q}}}[1m])",
                 "voter records",
             ),
             Query(
                 "sum by (action) (increase(kraftquorum_actions_total{"
-                f'{Q}, action=~"AddVoter|RemoveVoter", result="done"}}[30s]))',
+                f'{Q}, action=~"AddVoter|RemoveVoter", result="done"}}[1m]))',
                 "{{action}}",
             ),
         ),
@@ -354,13 +360,13 @@ QUORUM = Dashboard(
         ),
         Annotation(
             "Voters changed",
-            f"changes(quorum:raftnode_voter_record_offset:max{{{Q}}}[15s]) > 0",
+            f"changes(quorum:raftnode_voter_record_offset:max{{{Q}}}[1m]) > 0",
             "a voter record: somebody was added or removed",
             BLUE,
         ),
         Annotation(
             "Election",
-            f"changes(quorum:raftnode_epoch:max{{{Q}}}[15s]) > 0",
+            f"changes(quorum:raftnode_epoch:max{{{Q}}}[1m]) > 0",
             "a new epoch",
             ORANGE,
         ),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from raftnode.core import changing, election, leading
+from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Prospective, Unattached
@@ -118,6 +119,22 @@ MUTANTS = [
         "for voter in {*replica.log.voters, replica.key}:",
         Bounds(voters=2, elections=0, changes=1, removable=(0,)),
         "DurableOnMajority",
+    ),
+    Mutant(
+        "P22-sends-records-that-it-has-no-more",
+        LogIndex.needs_snapshot,
+        "return True",
+        "return False",
+        Bounds(voters=1, replacement=True, elections=0, snapshots=1),
+        "ReadsWhatItHas",
+    ),
+    Mutant(
+        "P50-forgets-the-voters",
+        LogIndex._begin_with,
+        "VoterSetAt(head.voter_record, head.voters)",
+        "VoterSetAt(head.voter_record, self.base_voters)",
+        Bounds(voters=1, replacement=True, elections=0, snapshots=1),
+        "VotersFromLog",
     ),
 ]
 

@@ -24,6 +24,8 @@ class Bounds:
         duplicates: how many messages are delivered and stay on their way.
         writes: how many records clients append.
         changes: how many voter changes are asked for.
+        snapshots: how many snapshots are taken, each of all that is applied; the log is trimmed
+            behind each at once.
         removable: which replicas a RemoveVoter may name.
         standing: whose election timers fire; None: everybody's.
         crashing: who may crash; None: everybody.
@@ -42,6 +44,7 @@ class Bounds:
     duplicates: int = 0
     writes: int = 0
     changes: int = 0
+    snapshots: int = 0
     removable: tuple[int, ...] = ()
     standing: tuple[int, ...] | None = None
     crashing: tuple[int, ...] | None = None
@@ -50,6 +53,7 @@ class Bounds:
         """The bounds in one line: what differs from nothing happening."""
         counts = (
             "elections", "resignations", "crashes", "losses", "duplicates", "writes", "changes",
+            "snapshots",
         )  # fmt: skip
         some = " ".join(f"{name}={value}" for name in counts if (value := getattr(self, name)))
         begin = "formed" if self.formed else "latched"
@@ -69,6 +73,15 @@ _SMOKE = {
     "lose-and-duplicate-in-two": Bounds(voters=2, elections=0, losses=1, duplicates=1, writes=2),
     "crash-and-write-in-three": Bounds(voters=3, elections=0, crashes=1, writes=1),
     "replace-in-two": Bounds(voters=2, replacement=True, elections=0, changes=2, removable=(1,)),
+    "snapshots-for-a-new-disk": Bounds(
+        voters=1,
+        replacement=True,
+        elections=0,
+        crashes=1,
+        writes=1,
+        snapshots=2,
+        crashing=(1,),
+    ),
 }
 _SMALL = {
     "crash-and-elect-twice-in-two": Bounds(voters=2, elections=2, crashes=1),
@@ -83,6 +96,7 @@ _SMALL = {
         changes=2,
         removable=(2,),
     ),
+    "snapshots-in-two": Bounds(voters=2, replacement=True, elections=1, writes=1, snapshots=2),
 }
 _FULL = {
     "forming-three": Bounds(voters=3, formed=False, elections=2),

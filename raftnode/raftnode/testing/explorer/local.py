@@ -10,17 +10,23 @@ from dataclasses import dataclass, field, replace
 
 from raftnode.core.effects import (
     AppendBatches,
+    DropSnapshot,
     Effect,
     HighWatermarkAdvanced,
+    InstallSnapshot,
     PersistClusterId,
     PersistLatch,
     PersistQuorumState,
     SendRequest,
     SendResponse,
     ServeFetch,
+    ServeSnapshot,
+    StoreSnapshotPiece,
+    TrimLog,
     TruncateLog,
 )
-from raftnode.core.events import Event, RequestReceived
+from raftnode.core.events import Event, RequestReceived, SnapshotRefused, SnapshotVerified
+from raftnode.core.log_head import LogHead
 from raftnode.core.messages import (
     FetchRequest,
     FetchResponse,
@@ -33,7 +39,14 @@ from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Leader
 from raftnode.core.state import Latch, QuorumState
-from raftnode.core.types import NO_EPOCH, Epoch, Offset, ReplicaKey
+from raftnode.core.types import (
+    FIRST_OFFSET,
+    NO_EPOCH,
+    Epoch,
+    LogPosition,
+    Offset,
+    ReplicaKey,
+)
 from raftnode.testing.explorer.snapshot import (
     CONFIG,
     NOW_MS,
@@ -43,15 +56,35 @@ from raftnode.testing.explorer.snapshot import (
     copy_of,
     frozen,
 )
-from raftnode.testing.simulator.disk import SimDisk
+from raftnode.testing.simulator.disk import SimDisk, SimSnapshot
 
 CURRENT = -1
 """Request id of the request that is being handled; a parked Fetch has its fetcher's number."""
 
 
+PIECES = 2
+"""How many pieces each snapshot comes in; a piece is one byte, which says which snapshot it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A snapshot, and all the batches that it stands for."""
+
+    head: LogHead
+    batches: tuple[Batch, ...]
+
+    def whole(self) -> SimSnapshot:
+        """As the simulator's disk has it; nothing is applied here, so there is no state."""
+        return SimSnapshot(self.head, self.batches)
+
+
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """What a disk holds; `durable` is the log as the last flush left it."""
+    """What a disk holds; `durable` is the log as the last flush left it.
+
+    `log` and `durable` are whole, also of what was trimmed or came in a snapshot; the replica
+    can read from `start` on.
+    """
 
     state: QuorumState = field(default_factory=QuorumState)
     latch: Latch | None = None
@@ -63,6 +96,9 @@ class Volume:
     """The epoch that the last process was in, until the next start is checked against it."""
     log: tuple[Batch, ...] = ()
     durable: tuple[Batch, ...] = ()
+    start: Offset = FIRST_OFFSET
+    snapshot: Kept | None = None
+    incoming: tuple[LogPosition, bytes] | None = None
 
     def disk(self, key: ReplicaKey) -> SimDisk:
         """The simulator's disk with this on it."""
@@ -75,6 +111,9 @@ class Volume:
             log=list(self.log),
             durable=list(self.durable),
             ever_flushed={id(batch) for batch in self.durable},
+            start=self.start,
+            snapshots=[self.snapshot.whole()] if self.snapshot else [],
+            incoming=self.incoming,
         )
 
     def with_disk(self, disk: SimDisk) -> Volume:
@@ -86,6 +125,9 @@ class Volume:
             cluster_id=disk.cluster_id,
             log=tuple(disk.log),
             durable=tuple(disk.durable),
+            start=disk.start,
+            snapshot=kept_of(disk),
+            incoming=disk.incoming,
             shown=NO_EPOCH,
         )
 
@@ -98,7 +140,7 @@ class Volume:
             common += 1
         left = {self.log[:length] for length in range(common, len(self.log) + 1)} | {self.durable}
         logs = sorted(left, key=lambda log: [(batch.base_offset, batch.epoch) for batch in log])
-        return [replace(self, log=log, durable=log) for log in logs]
+        return [replace(self, log=log, durable=log, incoming=None) for log in logs]
 
 
 @dataclass(slots=True)
@@ -151,6 +193,7 @@ class Stimulus:
     timer: Timer | None = None
     letter: Letter | None = None
     flush: bool = False
+    made: Kept | None = None
 
 
 @dataclass(slots=True)
@@ -163,6 +206,7 @@ class Step:
         sent: what it says; targets not yet looked up.
         effects: what the core wanted done, in order.
         flush: whether the log was fsynced before the event.
+        installed: the snapshot that was put in the place of the log.
         watch: whether the world's invariants could be touched, not only the replica's own.
     """
 
@@ -173,6 +217,7 @@ class Step:
     flush: bool
     watch: bool
     number: int
+    installed: SimSnapshot | None = None
 
 
 def _is_of_the_world(effect: Effect) -> bool:
@@ -190,6 +235,7 @@ class Locals:
         self._batches: dict[Batch, Batch] = {}
         self._logs: dict[tuple[tuple[Batch, ...], tuple[Batch, ...]], int] = {}
         self.core_steps = 0
+        self._files: list[Kept] = []
         self._renumbered: dict[tuple[int, int, tuple[int, ...]], Local] = {}
 
     def intern(self, index: int, volume: Volume, core: RaftCore | None) -> Local:
@@ -206,6 +252,45 @@ class Locals:
     def batch(self, batch: Batch) -> Batch:
         """The one object for equal batches: the invariants compare identities."""
         return self._batches.setdefault(batch, batch)
+
+    # -- snapshots ---------------------------------------------------------------------
+
+    def taken(self, local: Local) -> Kept | None:
+        """The snapshot that a replica could take now; None: it would tell nothing new."""
+        replica, end = local.replica, local.replica.applicable
+        before = local.volume.snapshot
+        if not replica.log.has_voter_record or end <= (
+            before.head.position.end_offset if before else 0
+        ):
+            return None
+        disk = local.volume.disk(local.key)
+        return Kept(replica.log.head_at(end), tuple(disk.log[: disk.position(end)]))
+
+    def _piece(self, disk: SimDisk, effect: ServeSnapshot) -> Response:
+        """One byte of a snapshot: its number among all that were ever given out."""
+        found = disk.snapshot(effect.response.snapshot)
+        if found is None:
+            return effect.with_piece(None, b"")
+        kept = Kept(found.head, found.batches)
+        if kept not in self._files:
+            self._files.append(kept)
+        return effect.with_piece(PIECES, bytes([self._files.index(kept)]))
+
+    def fetched(self, local: Local) -> SimSnapshot | None:
+        """What a replica has fetched; None: pieces of several, or not all."""
+        incoming = local.volume.incoming
+        if incoming is None or len(incoming[1]) != PIECES or len(set(incoming[1])) > 1:
+            return None
+        found = self._files[incoming[1][0]].whole()
+        return found if found.position == incoming[0] else None
+
+    def read(self, local: Local) -> Event:
+        """What reading it comes to."""
+        found, download = self.fetched(local), local.replica.download
+        assert download is not None
+        if found is None:
+            return SnapshotRefused(download.snapshot, "damaged")
+        return SnapshotVerified(found.head)
 
     # -- life ------------------------------------------------------------------------
 
@@ -252,15 +337,24 @@ class Locals:
         disk = local.volume.disk(local.key)
         if stimulus.flush:
             disk.flush(disk.end)
+        if stimulus.made is not None:
+            disk.snapshots = [stimulus.made.whole()]
+        installed = self.fetched(local)
         sent: list[tuple[ReplicaKey | None, Letter]] = []
         for effect in effects:
-            carry_out(disk, effect)
+            carry_out(disk, effect, installed)
             match effect:
                 case SendRequest(target, request):
                     sent.append((target, Letter(local.index, None, request)))
-                case SendResponse(request_id, response) | ServeFetch(request_id, response):
+                case (
+                    SendResponse(request_id, response)
+                    | ServeFetch(request_id, response)
+                    | ServeSnapshot(request_id, response)
+                ):
                     if isinstance(effect, ServeFetch):
                         response = served(disk, effect)
+                    elif isinstance(effect, ServeSnapshot):
+                        response = self._piece(disk, effect)
                     asker = askers.get(request_id)
                     if asker is not None:
                         letter = Letter(local.index, None, asker[1], response)
@@ -275,7 +369,9 @@ class Locals:
         after = self.intern(local.index, local.volume.with_disk(disk), core)
         new_leader = isinstance(role, Leader) and not isinstance(local.replica.role, Leader)
         watch = new_leader or any(_is_of_the_world(effect) for effect in effects)
-        return Step(local, after, tuple(sent), effects, stimulus.flush, watch, self.core_steps)
+        return Step(
+            local, after, tuple(sent), effects, stimulus.flush, watch, self.core_steps, installed
+        )
 
     def _askers(self, replica: Replica, stimulus: Stimulus) -> dict[int, tuple[int, Request]]:
         """Whom each request id belongs to; nobody, where the process that asked is gone."""
@@ -316,7 +412,7 @@ class Locals:
         if local.index == fetcher:
             core.replica.fetch_sequence = rank[core.replica.fetch_sequence]
             fetching = getattr(role, "fetching", None)
-            if fetching is not None and fetching.in_flight is not None:
+            if fetching is not None and isinstance(fetching.in_flight, FetchRequest):
                 fetching.in_flight = ranked(fetching.in_flight, rank)
         if isinstance(role, Leader):
             if key in role.progress and role.progress[key].sequence >= 0:
@@ -339,7 +435,7 @@ def numbers_in(local: Local, index_of: dict[ReplicaKey, int]) -> tuple[tuple[int
     role = local.replica.role
     found = {(own, local.replica.fetch_sequence)}
     in_flight = in_flight_of(local)
-    if in_flight is not None:
+    if isinstance(in_flight, FetchRequest):
         found.add((own, in_flight.sequence))
     if isinstance(role, Leader):
         for key, progress in role.progress.items():
@@ -350,16 +446,21 @@ def numbers_in(local: Local, index_of: dict[ReplicaKey, int]) -> tuple[tuple[int
     return tuple(sorted(found))
 
 
-def in_flight_of(local: Local) -> FetchRequest | None:
-    """The Fetch that a replica waits for; no log is trimmed here, so it is no FetchSnapshot."""
+def in_flight_of(local: Local) -> FetchRequest | FetchSnapshotRequest | None:
+    """What a replica waits for."""
     fetching = getattr(local.replica.role, "fetching", None)
-    in_flight = None if fetching is None else fetching.in_flight
-    assert not isinstance(in_flight, FetchSnapshotRequest)
-    return in_flight
+    return None if fetching is None else fetching.in_flight
 
 
-def carry_out(disk: SimDisk, effect: Effect) -> None:
-    """Do what an effect wants of the disk."""
+def kept_of(disk: SimDisk) -> Kept | None:
+    """The newest snapshot on a disk."""
+    if not disk.snapshots:
+        return None
+    return Kept(disk.snapshots[-1].head, disk.snapshots[-1].batches)
+
+
+def carry_out(disk: SimDisk, effect: Effect, fetched: SimSnapshot | None) -> None:
+    """Do what an effect wants of the disk; `fetched` is what an install puts in place."""
     match effect:
         case PersistQuorumState(state):
             disk.state = state
@@ -371,6 +472,16 @@ def carry_out(disk: SimDisk, effect: Effect) -> None:
             disk.append(batches)
         case TruncateLog(end):
             disk.truncate(end)
+        case StoreSnapshotPiece(snapshot, position, _, data):
+            disk.store_piece(snapshot, position, data)
+        case DropSnapshot():
+            disk.incoming = None
+        case InstallSnapshot():
+            assert fetched is not None, "nothing was read whole"
+            disk.snapshots = []
+            disk.install(fetched)
+        case TrimLog(start):
+            disk.trim(start)
         case _:
             pass
 

@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from raftnode.core.effects import Fact
-from raftnode.core.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from raftnode.core.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    VoteRequest,
+    VoteResponse,
+)
 from raftnode.testing.explorer.bounds import Bounds
 from raftnode.testing.explorer.local import Letter
 from raftnode.testing.explorer.world import Action, State, World
@@ -60,6 +66,12 @@ def letter_text(letter: Letter) -> str:
                 f"last={request.last_fetched_epoch} hw={request.high_watermark} "
                 f"incarnation={request.incarnation}"
             )
+        case FetchSnapshotRequest(snapshot=snapshot):
+            which = f"{snapshot.end_offset}/{snapshot.epoch}"
+            text = (
+                f"FetchSnapshot epoch={request.epoch} of={which} position={request.position} "
+                f"token={request.round_token}"
+            )
         case _:
             name = type(request).__name__.removesuffix("Request")
             text = f"{name} epoch={request.epoch}"
@@ -74,6 +86,8 @@ def letter_text(letter: Letter) -> str:
             batches = ",".join(runs)
             diverging = response.diverging
             parts = f" diverging={diverging.end_offset}/{diverging.epoch}" if diverging else ""
+            if response.snapshot is not None:
+                parts += f" snapshot={response.snapshot.end_offset}/{response.snapshot.epoch}"
             return f"{answer} hw={response.high_watermark} batches=[{batches}]{parts}"
         case _:
             return f"{answer} leader={response.leader}"

@@ -14,7 +14,10 @@ from raftnode.core.effects import (
     AppendBatches,
     Halt,
     HighWatermarkAdvanced,
+    InstallSnapshot,
     PersistQuorumState,
+    ServeFetch,
+    TruncateLog,
 )
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import Batch, RaftVersion
@@ -93,6 +96,8 @@ def watch(
     seen = _Seen(before.key, before.volume.disk(before.key), step.after.core)
     node = cast("SimNode", seen)
     checker.flushed[before.key] = seen.disk.ever_flushed
+    if step.installed is not None:
+        _learn(checker, step.installed.batches)
     if step.flush:
         seen.disk.flush(seen.disk.end)
     for effect in step.effects:
@@ -105,8 +110,15 @@ def watch(
                 checker.committed(node, high_watermark)
             case Halt():
                 checker.halted(node, effect)
+            case TruncateLog(end):
+                checker.snapshots.truncating(node, end)
+            case ServeFetch():
+                checker.snapshots.reads(node, effect.start_offset)
+            case InstallSnapshot():
+                assert step.installed is not None
+                checker.snapshots.installing(node, step.installed)
             case _:
                 pass
-        carry_out(seen.disk, effect)
+        carry_out(seen.disk, effect, step.installed)
     checker.after_event(node)
     return tuple(sorted(checker.leaders.items())), tuple(checker.committed_log)

@@ -17,6 +17,8 @@ from raftnode.core.events import (
     RequestFailed,
     RequestReceived,
     ResponseReceived,
+    SnapshotPieceStored,
+    SnapshotTaken,
     TimePassed,
 )
 from raftnode.core.messages import (
@@ -65,6 +67,7 @@ CLUSTER_ID = "explored"
 TICK = TimePassed()
 BUDGETS: tuple[str, ...] = (
     "elections", "resignations", "crashes", "losses", "duplicates", "writes", "changes",
+    "snapshots",
 )  # fmt: skip
 
 
@@ -235,6 +238,11 @@ class World:
                     yield Action("fetch", index)
             elif not self._is_on_its_way(state, index, in_flight):
                 yield Action("unanswered", index)
+        download = replica.download
+        if download is not None and download.busy:
+            yield Action("read" if download.verifying else "store", index)
+        if left["snapshots"] and self.locals.taken(local):
+            yield Action("snapshot", index)
         if isinstance(role, Leader):
             yield from self._leader_actions(state, local, role, left)
         elif left["elections"] and self._may_stand(local) and _may(self.bounds.standing, index):
@@ -283,7 +291,9 @@ class World:
                 if self.keys[at] in log.voters and len(log.voters) > 1:
                     yield Action("remove", index, at)
 
-    def _is_on_its_way(self, state: State, index: int, request: FetchRequest) -> bool:
+    def _is_on_its_way(
+        self, state: State, index: int, request: FetchRequest | FetchSnapshotRequest
+    ) -> bool:
         for number in state.letters:
             if self._letters[number].request == request:
                 return True
@@ -400,6 +410,18 @@ class World:
                 request = in_flight_of(local)
                 assert request is not None
                 return Stimulus(RequestFailed(None, request))
+            case "snapshot":
+                made = self.locals.taken(local)
+                assert made is not None
+                position = made.head.position
+                return Stimulus(SnapshotTaken(position, position.end_offset), made=made)
+            case "read":
+                return Stimulus(self.locals.read(local))
+            case "store":
+                assert replica.download is not None
+                assert replica.download.storing_to is not None
+                event = SnapshotPieceStored(replica.download.snapshot, replica.download.storing_to)
+                return Stimulus(event)
             case "write":
                 data = b"%d-%d" % (replica.epoch, replica.log.end)
                 return Stimulus(AppendRequested(CURRENT, data, 1))
@@ -425,8 +447,8 @@ class World:
     def _take(self, state: State, step: Step) -> State:
         self.last = (step,)
         if step.watch or step.number not in self._checked:
-            self._checked.add(step.number)
             leaders, committed = self._watched(state, step)
+            self._checked.add(step.number)
             state = state._replace(leaders=leaders, committed=committed)
         fetches = step.before.fetches != step.after.fetches
         state = self._placed(state, step.after)
@@ -551,11 +573,12 @@ class World:
         )
 
 
-SETTLING = frozenset({"deliver", "flush", "fetch", "begin", "unanswered"})
+SETTLING = frozenset({"deliver", "flush", "fetch", "begin", "unanswered", "store", "read"})
 SPENDS = {
     "election": "elections",
     "resign": "resignations",
     "write": "writes",
     "add": "changes",
     "remove": "changes",
+    "snapshot": "snapshots",
 }

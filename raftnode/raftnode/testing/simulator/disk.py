@@ -130,6 +130,8 @@ class SimDisk:
 
     def position(self, offset: Offset) -> int:
         """Index in `log` of the first batch that begins at or after an offset."""
+        if not self.log or offset > self.log[-1].base_offset:
+            return len(self.log)
         return bisect.bisect_left(self.log, offset, key=_base_offset)
 
     # -- snapshots -----------------------------------------------------------------------

@@ -25,9 +25,11 @@ class SimGate:
 
     def admit(self, key: ReplicaKey, start: Start) -> str | None:
         """Judge a peer's hello and remember its start durably; says why it is refused."""
+        if self.memory.mark_of(key) is start.mark:
+            return None  # nearly always: it was admitted before, and nothing is new
         reason = self.memory.why_stale(key, start)
         if reason is None:
-            marks = self.memory.marks_with(key, start, set(self.replica.log.voters))
+            marks = self.memory.marks_with(key, start, self.replica.log.voters)
             if marks is not None:
                 self.disk.peer_marks = marks
                 self.memory.admit(marks)

@@ -260,9 +260,12 @@ class Checker:
 
     def woken(self, node: SimNode, deadline_ms: int | None, now_ms: int) -> None:
         """NoBusyLoop: nobody wants to be woken in the past again and again."""
-        late = deadline_ms is not None and deadline_ms <= now_ms
-        self.overdue[node.key] = self.overdue.get(node.key, 0) + 1 if late else 0
-        if self.overdue[node.key] > OVERDUE_IN_A_ROW_MAX:
+        key = node.disk.key
+        if deadline_ms is None or deadline_ms > now_ms:
+            self.overdue.pop(key, None)
+            return
+        self.overdue[key] = self.overdue.get(key, 0) + 1
+        if self.overdue[key] > OVERDUE_IN_A_ROW_MAX:
             assert node.core is not None
             self.fail("NoBusyLoop", f"{node.key}: {deadline_ms} at {now_ms}: {node.core.replica}")
 
@@ -285,14 +288,16 @@ class Checker:
     def _check_marks(self, node: SimNode) -> None:
         assert node.core is not None
         replica = node.core.replica
-        if replica.epoch < self.epochs.get(node.key, NO_EPOCH):
-            self.fail("EpochMonotone", f"{node.key}: {replica.epoch}")
-        self.epochs[node.key] = replica.epoch
-        now = (replica.high_watermark, replica.applicable)
-        mark, applicable = self.marks.get((node.key, node.life), now)
-        if now[0] < mark or now[1] < applicable:
-            self.fail("MonotonicHighWatermark", f"{node.key}: {(mark, applicable)} then {now}")
-        self.marks[(node.key, node.life)] = now
+        key, epoch = node.disk.key, replica.epoch
+        if (before := self.epochs.get(key, NO_EPOCH)) != epoch:
+            if epoch < before:
+                self.fail("EpochMonotone", f"{key}: {epoch}")
+            self.epochs[key] = epoch
+        now, life = (replica.high_watermark, replica.applicable), (key, node.life)
+        if (marks := self.marks.get(life)) != now:
+            if marks is not None and (now[0] < marks[0] or now[1] < marks[1]):
+                self.fail("MonotonicHighWatermark", f"{key}: {marks} then {now}")
+            self.marks[life] = now
         if replica.log.end < replica.high_watermark:
             self.fail("NoTruncationBelowHighWatermark", f"{node.key}: {now} {replica.log.end}")
         if replica.applicable > replica.log.durable_end:

@@ -185,7 +185,7 @@ class SimNode:
             self.gate.note_acknowledgements()
         self.world.checker.after_event(self)
         self.world.checker.snapshots.after_event(self)
-        self._set_alarm()
+        self._set_alarm(core.next_deadline_ms())
 
     def ask(self, make: Callable[[int], Event], answered: Callable[[Answer], None]) -> int:
         """Put a client's or an administrator's request to the core; returns its id."""
@@ -195,9 +195,7 @@ class SimNode:
         self.take(make(request_id))
         return request_id
 
-    def _set_alarm(self) -> None:
-        assert self.core is not None
-        deadline = self.core.next_deadline_ms()
+    def _set_alarm(self, deadline: int | None) -> None:
         self.world.checker.woken(self, deadline, self.world.now_ms)
         if deadline is None:
             return
@@ -216,7 +214,7 @@ class SimNode:
         if deadline is not None and deadline <= self.world.now_ms:
             self.deliver(life, TimePassed())
         else:
-            self._set_alarm()
+            self._set_alarm(deadline)
 
     def deliver(self, life: int, event: Event) -> None:
         """Hand an event to the life it is meant for, later if the process is stopped."""
@@ -297,6 +295,8 @@ class SimNode:
         self.world.checker.snapshots.reads(self, effect.start_offset)
         start = self.disk.position(effect.start_offset)
         batches = self.disk.log[start : start + self.world.fetch_batches]
+        if not batches:
+            return effect.response
         return replace(effect.response, batches=tuple(batches))
 
     def _acknowledge(self, high_watermark: Offset) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import Fact
@@ -27,11 +26,8 @@ from raftnode.testing.simulator.snapshots import SnapshotPlan
 CLUSTER_ID = "simulated"
 
 
-@dataclass(order=True, slots=True)
-class _Scheduled:
-    at_ms: int
-    order: int
-    action: Callable[[], None] = field(compare=False)
+_Scheduled = tuple[int, int, Callable[[], None]]
+"""When, in which order of the scheduling, what."""
 
 
 class World:
@@ -102,7 +98,7 @@ class World:
     def at(self, at_ms: int, action: Callable[[], None]) -> None:
         """Do something at a time."""
         self._order += 1
-        heapq.heappush(self._queue, _Scheduled(at_ms, self._order, action))
+        heapq.heappush(self._queue, (at_ms, self._order, action))
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Do something after a while."""
@@ -120,11 +116,12 @@ class World:
 
     def run_until(self, end_ms: int) -> None:
         """Let time pass."""
-        while self._queue and self._queue[0].at_ms <= end_ms:
-            item = heapq.heappop(self._queue)
-            self.now_ms = max(self.now_ms, item.at_ms)
+        queue = self._queue
+        while queue and queue[0][0] <= end_ms:
+            at_ms, _, action = heapq.heappop(queue)
+            self.now_ms = max(self.now_ms, at_ms)
             self.events += 1
-            item.action()
+            action()
         self.now_ms = end_ms
 
     # -- nodes -------------------------------------------------------------------------
@@ -198,8 +195,10 @@ class World:
         if target is None:
             others = [n for n in self.everybody if n is not asker and n.core is not None]
             return self.rng.choice(others) if others else None
-        node = next((node for node in self.everybody if node.key == target), None)
-        return node if node is not None and node.core is not None else None
+        for node in self.everybody:
+            if node.disk.key == target:
+                return node if node.core is not None else None
+        return None
 
     def is_lost(self, key: ReplicaKey) -> bool:
         """Whether that disk was wiped."""

@@ -25,6 +25,7 @@ from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, NodeId, Offset
 from raftnode.runtime.applier import Applier
+from raftnode.runtime.disk_state import DiskState
 from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter, restore_state
 from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.batch import Record, encode_data_batch, stamp
@@ -114,6 +115,7 @@ async def _measure(root: Path, mib: int, size: int, seconds: float) -> None:
         log=log,
         last=None,
         free_bytes=lambda: 1 << 40,
+        disk=DiskState(),
     )
     load = _Load(log, applier, count, size)
     loop = asyncio.get_running_loop()

@@ -54,11 +54,11 @@ def damaged_storage(seen: Snapshot) -> tuple[Trouble, ...]:
 
 
 def low_disks(seen: Snapshot) -> tuple[Trouble, ...]:
-    """Each replica whose disk has no more than its reserve, or is full."""
+    """Each replica whose disk has no more than its reserve, is full, or too full to snapshot."""
     found = [
         Trouble(node.replica.node_id, _disk(seen, node.replica.node_id), "DiskLow", _room(node))
         for node in seen.nodes
-        if node.disk_low
+        if node.disk_low or node.snapshot_room_missing_bytes
     ]
     found += _ended(seen, FULL, "DiskLow")
     return tuple(sorted(found, key=lambda trouble: trouble.ordinal))
@@ -86,6 +86,9 @@ def _disk(seen: Snapshot, ordinal: int) -> str:
 
 def _room(node: Node) -> str:
     free, size = node.free_bytes, node.size_bytes
+    missing = -(-node.snapshot_room_missing_bytes // _MIB)
+    if not node.disk_low:
+        return f"its next snapshot needs {missing} MiB more; until then its log is not trimmed"
     room = "less than its reserve is free"
     if free is not None and size:
         room = f"{free // _MIB} of {size // _MIB} MiB are free, less than its reserve"

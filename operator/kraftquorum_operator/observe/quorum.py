@@ -69,6 +69,7 @@ def read_node(info: NodeInfo) -> Node:
         disk_low=info.storage.low,
         free_bytes=info.storage.free_bytes,
         size_bytes=info.storage.size_bytes,
+        snapshot_room_missing_bytes=info.storage.snapshot_room_missing_bytes,
     )
 
 

@@ -130,6 +130,8 @@ class Node:
     free_bytes: int | None = None
     size_bytes: int | None = None
     """Of its disk; None: not told."""
+    snapshot_room_missing_bytes: int = 0
+    """What its next snapshot lacks on its disk; until there is room its log is not trimmed."""
 
     @property
     def blank(self) -> bool:

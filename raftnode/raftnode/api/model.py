@@ -124,9 +124,11 @@ class StorageInfo(ApiModel):
     low: bool = False
     """Less than `disk_reserve_bytes` is free: a leader hands over, or refuses writes (S30)."""
     damage: tuple[str, ...] = ()
-    """What the last scrub found damaged, the first of it. The node goes on; replace it."""
+    """What was found damaged: by the last scrub, or a snapshot since the start. Replace it."""
     scrubbed_ms: int | None = None
     """When the last scrub ended, Unix time; None: none has since the start."""
+    snapshot_room_missing_bytes: int = 0
+    """More than is free that a snapshot which is due needs; until then the log is not trimmed."""
 
 
 class NodeInfo(ApiModel):
@@ -201,6 +203,8 @@ class QuorumInfo(ApiModel):
     leader: Replica
     epoch: int
     high_watermark: int
+    log_start_offset: int = 0
+    """Of the leader's log: what is below was trimmed, and stands in its snapshot."""
     log_end_offset: int
     voters: tuple[ReplicaProgress, ...]
     """The set in force: as appended, perhaps not yet committed."""

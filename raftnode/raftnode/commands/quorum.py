@@ -290,6 +290,7 @@ def status_fields(info: QuorumInfo) -> list[tuple[str, object]]:
         ("CouldBeVoters", _ids(info.observers)),
         ("CurrentObservers", _ids(info.observers)),
         *targets,
+        ("LogStartOffset", info.log_start_offset),
     ]
 
 

@@ -33,6 +33,7 @@ class QuorumDescription:
     leader: ReplicaKey
     epoch: Epoch
     high_watermark: Offset
+    log_start: Offset
     log_end: Offset
     voters: tuple[ReplicaDescription, ...]
     committed_voters: VoterSet
@@ -67,6 +68,7 @@ def describe(replica: Replica) -> QuorumDescription | None:
         leader=replica.key,
         epoch=role.epoch,
         high_watermark=replica.high_watermark,
+        log_start=log.start,
         log_end=log.end,
         voters=tuple(
             _self(replica) if key == replica.key else _other(replica, role, key)

@@ -177,6 +177,7 @@ async def running_node(
     )
     applier = Applier(log, state)
     applier.committed(core.replica.high_watermark, core.replica.applicable)
+    disk = DiskState(damaged_snapshots=snapshots.damaged)
     snapshotter = Snapshotter(
         snapshots,
         applier,
@@ -191,9 +192,9 @@ async def running_node(
         log=log,
         last=loaded,
         free_bytes=lambda: free_bytes_of(settings.log_dir),
+        disk=disk,
         on_taken=driver.post,
     )
-    disk = DiskState()
     scrubber = Scrubber(
         directory.log_directory,
         disk,
@@ -201,6 +202,7 @@ async def running_node(
         bytes_per_second=settings.scrub_bytes_per_second,
         interval_ms=settings.scrub_interval_ms,
         in_use=lambda: log.active_path,
+        on_damaged_snapshot=snapshotter.damaged,
     )
 
     def on_space(low: bool) -> None:  # noqa: FBT001
@@ -239,6 +241,7 @@ async def running_node(
         room_for=lambda size: (
             free_bytes_of(settings.log_dir) >= size + 2 * settings.disk_reserve_bytes
         ),
+        on_damaged=snapshotter.damaged,
     )
     service = Service(
         core,

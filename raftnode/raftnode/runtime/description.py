@@ -85,6 +85,7 @@ def describe_quorum(
         leader=Replica.of(description.leader),
         epoch=description.epoch,
         high_watermark=description.high_watermark,
+        log_start_offset=description.log_start,
         log_end_offset=end,
         voters=tuple(_progress(found, end) for found in description.voters),
         committed_voters=tuple(Replica.of(key) for key in description.committed_voters),

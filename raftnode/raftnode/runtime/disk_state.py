@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from raftnode.api.model import StorageInfo
+from raftnode.storage.snapshot import SnapshotId
 
 DAMAGE_SHOWN = 5
 
@@ -20,6 +21,8 @@ class DiskState:
         full: less than a quarter of it is: nothing is fetched any more.
         damage: what the last pass of the scrub found that no start can make again.
         scrubbed_ms: when the last pass ended, Unix time; None: none has.
+        damaged_snapshots: that this process has found and set aside, and what was wrong.
+        snapshot_room_missing_bytes: that a snapshot which is due lacks; 0: none.
     """
 
     free_bytes: int | None = None
@@ -28,6 +31,14 @@ class DiskState:
     full: bool = False
     damage: tuple[str, ...] = ()
     scrubbed_ms: int | None = None
+    damaged_snapshots: dict[SnapshotId, str] = field(default_factory=dict[SnapshotId, str])
+    snapshot_room_missing_bytes: int = 0
+
+    @property
+    def all_damage(self) -> tuple[str, ...]:
+        """Everything that is damaged, or was: a snapshot is made again, its disk is not."""
+        of_scrub = [one for one in self.damage if one not in self.damaged_snapshots.values()]
+        return (*of_scrub, *self.damaged_snapshots.values())
 
     def usage(self, free_bytes: int, size_bytes: int) -> None:
         """Take the last look at its room."""
@@ -39,6 +50,7 @@ class DiskState:
             free_bytes=self.free_bytes,
             size_bytes=self.size_bytes,
             low=self.low or self.full,
-            damage=self.damage[:DAMAGE_SHOWN],
+            damage=self.all_damage[:DAMAGE_SHOWN],
             scrubbed_ms=self.scrubbed_ms,
+            snapshot_room_missing_bytes=self.snapshot_room_missing_bytes,
         )

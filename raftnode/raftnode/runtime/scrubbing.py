@@ -16,6 +16,7 @@ from raftnode.runtime.disk_state import DiskState
 from raftnode.runtime.idle import make_thread_idle
 from raftnode.storage.files import OsCalls, SystemCalls
 from raftnode.storage.scrub import ScrubPass, SlowCalls
+from raftnode.storage.snapshot import SnapshotId
 from raftnode.storage.verification import Finding
 
 _log = structlog.get_logger("raftnode")
@@ -38,6 +39,7 @@ class Scrubber:
         bytes_per_second: at most read, on average; 0: no pass is made.
         interval_ms: from the begin of a pass to the begin of the next one.
         in_use: the segment that is written.
+        on_damaged_snapshot: told which snapshot is damaged, and what is wrong with it.
         calls: the system calls; None: the operating system's.
     """
 
@@ -50,6 +52,7 @@ class Scrubber:
         bytes_per_second: int,
         interval_ms: int,
         in_use: Callable[[], Path | None],
+        on_damaged_snapshot: Callable[[SnapshotId, str], None] = lambda _id, _why: None,
         calls: SystemCalls | None = None,
     ) -> None:
         self._directory = directory
@@ -57,6 +60,7 @@ class Scrubber:
         self._metrics = metrics
         self._rate = bytes_per_second
         self._interval_s = interval_ms / 1000
+        self._on_damaged_snapshot = on_damaged_snapshot
         self._thread = ThreadPoolExecutor(
             1, thread_name_prefix="scrub", initializer=make_thread_idle
         )
@@ -112,7 +116,11 @@ class Scrubber:
         metrics.scrub_progress_ratio.set(1)
         metrics.scrub_last_pass_timestamp_seconds.set(time.time())
         metrics.scrub_last_pass_seconds.set(time.monotonic() - self._began)
-        metrics.storage_damaged.set(len(damage))
+        metrics.storage_damaged.set(len(self._disk.all_damage))
+        for one in found:
+            snapshot_id = SnapshotId.of(one.path.name) if one.kind == "damage" else None
+            if snapshot_id is not None:
+                self._on_damaged_snapshot(snapshot_id, str(one))
         _log.info(
             "storage_scrubbed",
             bytes=self._read_bytes,

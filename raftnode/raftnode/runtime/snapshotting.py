@@ -24,7 +24,10 @@ from raftnode.core.log_index import LogIndex
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError
 from raftnode.runtime.applier import Applier
+from raftnode.runtime.disk_state import DiskState
+from raftnode.runtime.snapshotroom import SnapshotRoom
 from raftnode.statemachine.kv import Entry, KeyValueStore
+from raftnode.storage.files import FileOperationError
 from raftnode.storage.log import Log
 from raftnode.storage.snapshot import (
     SnapshotDamagedError,
@@ -38,6 +41,8 @@ from raftnode.storage.snapshots import Snapshots
 _log = structlog.get_logger("raftnode")
 
 CHECK_INTERVAL_S = 1.0
+PRESSING_INTERVAL_MS = 60_000
+"""Between two snapshots that are made because the disk runs low."""
 _PAUSE_S = 0.001
 """Slept after each batch of a snapshot: whoever waits for the interpreter gets it."""
 _MERGE_ENTRIES = 2000
@@ -67,7 +72,7 @@ def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, Snapsh
             store = KeyValueStore.restore(one.end_offset, entries)
         except (SnapshotDamagedError, ValueError) as error:
             _log.error("snapshot_damaged", snapshot=str(one), problem=str(error))
-            snapshots.set_aside(one)
+            snapshots.set_aside(one, str(error))
             continue
         if one.end_offset < log.start_offset:
             break
@@ -137,6 +142,7 @@ class Snapshotter:
         log: which is trimmed behind them.
         last: the one that the start began with.
         free_bytes: how much room the disk has; it may block.
+        disk: told of damage and of missing room.
         on_taken: told of each, and up to where the log may be trimmed behind it.
         now_ms: Unix time in milliseconds.
     """
@@ -152,6 +158,7 @@ class Snapshotter:
         log: Log,
         last: SnapshotFile | None,
         free_bytes: Callable[[], int],
+        disk: DiskState,
         on_taken: Callable[[SnapshotTaken], None] = lambda _: None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
@@ -161,14 +168,24 @@ class Snapshotter:
         self._log = log
         self._limits = limits
         self._metrics = metrics
-        self._free_bytes = free_bytes
+        self._disk = disk
+        self._room = SnapshotRoom(
+            free_bytes,
+            limits.reserve_bytes,
+            trims=limits.retention_bytes >= 0,
+            disk=disk,
+            metrics=metrics,
+        )
         self._on_taken = on_taken
         self._now_ms = now_ms
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self._stopping = threading.Event()
         self._bytes_at = applier.applied_bytes
         self._taken_at = time.monotonic()
-        self._no_room = False
+        self._damaged: dict[SnapshotId, str] = {}
+        """Found, and not set aside yet."""
+        self._wanted = False
+        """The newest one was damaged: the next is due at once."""
         self.last = last
         """The newest one."""
         self._made_ms = last.made_ms if last else -1
@@ -179,10 +196,14 @@ class Snapshotter:
         end = self._applier.kv.next_offset
         if end <= (self.last.snapshot_id.end_offset if self.last else 0):
             return False
+        if not self._room.may_look:
+            return False
+        age_ms = (time.monotonic() - self._taken_at) * 1000
+        if self._wanted or (self._room.pressing and age_ms >= PRESSING_INTERVAL_MS):
+            return True
         needed = max(self._limits.record_bytes, self.last.size // 2 if self.last else 0)
         if self._applier.applied_bytes - self._bytes_at >= needed:
             return True
-        age_ms = (time.monotonic() - self._taken_at) * 1000
         return 0 < self._limits.interval_ms <= age_ms
 
     async def run(self) -> None:
@@ -193,11 +214,29 @@ class Snapshotter:
         """
         while not self._stopping.is_set():
             await asyncio.sleep(CHECK_INTERVAL_S)
+            await self._set_aside_damaged()
             if self.is_due():
                 try:
                     await self.take()
                 except _GivenUpError:
                     return
+
+    def damaged(self, snapshot_id: SnapshotId, problem: str) -> None:
+        """This one was found damaged: set it aside soon, and take another one for the newest."""
+        self._damaged[snapshot_id] = problem
+
+    async def _set_aside_damaged(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._damaged:
+            snapshot_id, problem = self._damaged.popitem()
+            await loop.run_in_executor(
+                self._thread, self._snapshots.set_aside, snapshot_id, problem
+            )
+            _log.error("snapshot_damaged", snapshot=str(snapshot_id), problem=problem)
+            self._metrics.snapshots_damaged.inc()
+            if self.last is not None and self.last.snapshot_id == snapshot_id:
+                self._wanted, self.last = True, self._snapshots.newest()
+            self._show()
 
     async def take(self) -> SnapshotFile | None:
         """Take one now; None: the disk has no room for it, or one is being put in place.
@@ -206,14 +245,10 @@ class Snapshotter:
             StorageError: the disk failed.
         """
         loop, kv = asyncio.get_running_loop(), self._applier.kv
-        free = await loop.run_in_executor(self._thread, self._free_bytes)
-        wanted = kv.size_bytes + len(kv) * _RECORD_OVERHEAD_BYTES + 2 * self._limits.reserve_bytes
-        if free < wanted:
-            if not self._no_room:
-                _log.warning("snapshot_skipped", free_bytes=free, wanted_bytes=wanted)
-            self._no_room = True
+        free = await loop.run_in_executor(self._thread, self._room.free)
+        size = kv.size_bytes + len(kv) * _RECORD_OVERHEAD_BYTES
+        if not self._room.suffices(free, size):
             return None
-        self._no_room = False
         await _merged(kv)
         await self._applier.between_batches()
         # From here to the next await nothing is applied.
@@ -228,11 +263,19 @@ class Snapshotter:
             made = await loop.run_in_executor(
                 self._thread, lambda: self._write(snapshot_id, head, entries)
             )
+        except FileOperationError as error:
+            kv.release()
+            if not error.is_full:
+                raise
+            # Somebody else has taken the room meanwhile. Nothing of it is left.
+            self._room.lacks(size)
+            return None
         except Exception:
             kv.release()
             raise
         # Cancelled, it stays frozen: the thread may still be reading.
         kv.release()
+        self._room.taken()
         self._newest(made, bytes_at)
         seconds = time.monotonic() - started
         self._metrics.snapshot_seconds.observe(seconds)
@@ -250,7 +293,7 @@ class Snapshotter:
         return made
 
     def _newest(self, made: SnapshotFile, bytes_at: int) -> None:
-        self._bytes_at, self._taken_at = bytes_at, time.monotonic()
+        self._bytes_at, self._taken_at, self._wanted = bytes_at, time.monotonic(), False
         if self.last is None or made.snapshot_id > self.last.snapshot_id:
             self.last, self._made_ms = made, self._now_ms()
         self._show()
@@ -293,6 +336,7 @@ class Snapshotter:
         time.sleep(_PAUSE_S)
 
     def _show(self) -> None:
+        self._metrics.storage_damaged.set(len(self._disk.all_damage))
         if self.last is not None:
             self._metrics.snapshot_end_offset.set(self.last.snapshot_id.end_offset)
             self._metrics.snapshot_size_bytes.set(self.last.size)

@@ -38,7 +38,14 @@ _PAUSE_S = 0.001
 _PAUSE_BYTES = 64 << 10
 """While a whole file is read: whoever waits for the interpreter gets it that often."""
 
+CHECK_AGAIN_S = 30.0
+"""A snapshot that is fetched is checked this often at most."""
+
 T = TypeVar("T")
+
+
+class _StoppedError(Exception):
+    """The node stops."""
 
 
 @dataclass(slots=True)
@@ -60,6 +67,7 @@ class SnapshotTransfer:
         on_installed: told of each that was put in place.
         on_piece: told how many bytes of a piece were sent ("sent") or fetched ("fetched").
         room_for: whether the disk has room for so many bytes; it may block.
+        on_damaged: told which snapshot that somebody fetches is damaged here, and how.
     """
 
     def __init__(
@@ -74,6 +82,7 @@ class SnapshotTransfer:
         on_installed: Callable[[SnapshotFile], None],
         on_piece: Callable[[str, int], None],
         room_for: Callable[[int], bool],
+        on_damaged: Callable[[SnapshotId, str], None] = lambda _id, _why: None,
     ) -> None:
         self._snapshots = snapshots
         self._log = log
@@ -84,6 +93,10 @@ class SnapshotTransfer:
         self._on_installed = on_installed
         self._on_piece = on_piece
         self._room_for = room_for
+        self._on_damaged = on_damaged
+        self._checking = ThreadPoolExecutor(1, thread_name_prefix="snapshot-check")
+        self._checked: tuple[SnapshotId, float] | None = None
+        """Which was checked last, and when that was begun."""
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="snapshot-serve")
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="snapshot-fetch")
         self._loaded: _Loaded | None = None
@@ -109,6 +122,36 @@ class SnapshotTransfer:
             self._respond(effect.request_id, found)
 
         self._beside(self._reading, read, answer)
+        if response.position == 0:
+            self._check(which)
+
+    def _check(self, which: SnapshotId) -> None:
+        """Somebody begins to fetch it: read it once, beside, as far as its checksums go.
+
+        Who fetches a damaged one finds that out at the end, and then begins anew for ever.
+        """
+        now = time.monotonic()
+        last = self._checked
+        if last is not None and last[0] == which and now - last[1] < CHECK_AGAIN_S:
+            return
+        self._checked = which, now
+
+        def check() -> str | None:
+            try:
+                return self._snapshots.damage_of(which, self._pause_check)
+            except _StoppedError:
+                return None
+
+        def tell(problem: str | None) -> None:
+            if problem is not None:
+                self._on_damaged(which, problem)
+
+        self._beside(self._checking, check, tell)
+
+    def _pause_check(self) -> None:
+        if self._stopped:
+            raise _StoppedError
+        time.sleep(_PAUSE_S)
 
     def trim(self, start: Offset) -> None:
         """Remove what is below; nobody is served from there any more."""
@@ -241,5 +284,6 @@ class SnapshotTransfer:
         """Begin nothing more and wait for the threads; blocks."""
         self._stopped = True
         self._reading.shutdown(wait=True, cancel_futures=True)
+        self._checking.shutdown(wait=True, cancel_futures=True)
         self._writing.shutdown(wait=True, cancel_futures=True)
         self._snapshots.incoming.close()

@@ -172,9 +172,20 @@ class DataDirectory:
                     f"{formation.FILE_NAME}; this replica must be replaced"
                 )
         self.peer_marks = peer_starts.read_marks(self._files, self._root / peer_starts.FILE_NAME)
-        counter = self._root / incarnation.FILE_NAME
-        self._incarnation = incarnation.read_incarnation(self._files, counter).next()
-        incarnation.write_incarnation(self._files, counter, self._incarnation)
+        before = incarnation.read_incarnation(self._files, self._root / incarnation.FILE_NAME)
+        if before.latched and self._latch is None:
+            # S19: the first voters stand there alone until the log has them for good. A replica
+            # without them would be another one under the same UUID, and who lost one file may
+            # have lost more.
+            raise StorageIdentityError(
+                f"{self._root / formation.FILE_NAME} is missing: this storage was formed with it; "
+                "this replica must be replaced"
+            )
+        self._write_incarnation(replace(before.next(), latched=self._latch is not None))
+
+    def _write_incarnation(self, new: Incarnation) -> None:
+        incarnation.write_incarnation(self._files, self._root / incarnation.FILE_NAME, new)
+        self._incarnation = new
 
     @property
     def incarnation(self) -> int:
@@ -291,6 +302,7 @@ class DataDirectory:
         self._latch = latch
         if self._meta.cluster_id is None:
             self._write_meta(replace(self._meta, cluster_id=latch.cluster_id))
+        self._write_incarnation(replace(self._incarnation, latched=True))
 
     def _refuse_other_cluster(self, cluster_id: str) -> None:
         existing = self._meta.cluster_id

@@ -14,7 +14,8 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
@@ -49,6 +50,11 @@ class FileOperationError(StorageFailedError):
         if number in _FULL:
             # More room heals it; a new disk of the same size would fill just the same.
             self.exit_code = ExitCode.STORAGE_FULL
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the disk had no room, or a quota none, rather than failed."""
+        return self.errno in _FULL
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +226,25 @@ class Files:
         """
         if self._failure is not None:
             raise self._failure
+
+    @contextmanager
+    def apart(self) -> Generator[Files]:
+        """A layer for the content of a file that nothing acknowledged stands in.
+
+        Where it has no room it is given up, and the storage lives on: errors of a write or a
+        sync of one file say nothing about another. Any other failure is the storage's, too.
+
+        Raises:
+            FileOperationError: of what was done with it; see `is_full`.
+        """
+        self.check()
+        apart = Files(self.calls)
+        try:
+            yield apart
+        except FileOperationError as error:
+            if not error.is_full:
+                self.fail(error)
+            raise
 
     def run(
         self, operation: str, path: Path, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs

@@ -91,7 +91,8 @@ def write_format(files: Files, root: Path, wanted: Format) -> None:
         files.mkdir(log_directory)
     files.replace(log_directory / MARKER_FILE, marker_content(own))
     write_quorum_state(files, log_directory / quorum_state.FILE_NAME, QuorumState(), own)
-    incarnation.write_incarnation(files, root / incarnation.FILE_NAME, Incarnation())
+    new = Incarnation(latched=latch is not None)
+    incarnation.write_incarnation(files, root / incarnation.FILE_NAME, new)
     cluster_id = None if latch is None else latch.cluster_id
     meta = MetaProperties(wanted.key.node_id, own, cluster_id)
     write_meta_properties(files, root / meta_properties.FILE_NAME, meta)

@@ -31,14 +31,17 @@ class Incarnation:
         count: the number of openings so far.
         line: nonces of the last of them, the latest first; shorter than `count` where
             openings by earlier programs left none.
+        latched: whether there is a latch beside it (S18): a start that misses it is refused.
     """
 
     count: int = 0
     line: tuple[str, ...] = ()
+    latched: bool = False
 
     def next(self) -> Incarnation:
         """One opening more, with a nonce of its own."""
-        return Incarnation(self.count + 1, (secrets.token_hex(8), *self.line)[:LINE_MAX])
+        line = (secrets.token_hex(8), *self.line)[:LINE_MAX]
+        return Incarnation(self.count + 1, line, self.latched)
 
 
 def read_incarnation(files: Files, path: Path) -> Incarnation:
@@ -53,7 +56,10 @@ def read_incarnation(files: Files, path: Path) -> Incarnation:
     try:
         fields, intact = unseal(data)
         if intact:
-            return Incarnation(integer(fields, "incarnation", 0), _line(fields.get("starts", [])))
+            line = _line(fields.get("starts", []))
+            # Earlier programs knew no such field, and leave it out.
+            latched = fields.get("latched", False) is True
+            return Incarnation(integer(fields, "incarnation", 0), line, latched)
     except ValueError as error:
         raise StorageCorruptError(f"{path} is damaged: {error}") from error
     raise StorageCorruptError(f"{path} is damaged: its checksum is wrong")
@@ -79,4 +85,7 @@ def nonce(value: JsonValue) -> str:
 def write_incarnation(files: Files, path: Path, incarnation: Incarnation) -> None:
     """Replace the file durably."""
     starts: list[JsonValue] = list(incarnation.line)
-    files.replace(path, seal({"incarnation": incarnation.count, "starts": starts}))
+    fields: dict[str, JsonValue] = {"incarnation": incarnation.count, "starts": starts}
+    if incarnation.latched:
+        fields["latched"] = True
+    files.replace(path, seal(fields))

@@ -6,9 +6,11 @@ that counts. One at a time; a start removes what is left of it.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
-from raftnode.storage.files import File, Files
+from raftnode.storage.files import File, FileOperationError, Files
 from raftnode.storage.inspection import SNAPSHOT_SUFFIX
 from raftnode.storage.snapshot import SnapshotId, SnapshotReader
 
@@ -38,33 +40,50 @@ class IncomingSnapshot:
             How many bytes there are now.
 
         Raises:
-            ValueError: it does not follow what there is.
+            ValueError: it does not follow what there is; or there is no room, and nothing of
+                it is left.
             StorageError: the disk failed.
         """
         if position == 0:
             self.drop()
-            self._file = self._files.open(self._path(snapshot_id), create=True)
-            self._file.truncate(0)
-            self._id, self._size, self._synced = snapshot_id, 0, 0
-        if self._file is None or (self._id, self._size) != (snapshot_id, position):
-            raise ValueError(f"byte {position} of {snapshot_id} after {self._size} of {self._id}")
-        self._file.pwrite(data, position)
-        self._size += len(data)
-        if self._size - self._synced >= _SYNC_BYTES:
-            self._file.fdatasync()
-            self._synced = self._size
+        with self._or_nothing(), self._files.apart() as apart:
+            if position == 0:
+                self._id, self._size, self._synced = snapshot_id, 0, 0
+                self._file = apart.open(self._path(snapshot_id), create=True)
+                self._file.truncate(0)
+            if self._file is None or (self._id, self._size) != (snapshot_id, position):
+                raise ValueError(
+                    f"byte {position} of {snapshot_id} after {self._size} of {self._id}"
+                )
+            self._file.pwrite(data, position)
+            self._size += len(data)
+            if self._size - self._synced >= _SYNC_BYTES:
+                self._file.fdatasync()
+                self._synced = self._size
         return self._size
+
+    @contextmanager
+    def _or_nothing(self) -> Generator[None]:
+        """Where there is no room, drop what there is: nothing acknowledged stands in it."""
+        try:
+            yield
+        except FileOperationError as error:
+            if not error.is_full:
+                raise
+            self.drop()
+            raise ValueError(f"no room for it: {error}") from error
 
     def reader(self, snapshot_id: SnapshotId) -> SnapshotReader:
         """Make the file durable and read it from its first byte to its last.
 
         Raises:
-            ValueError: it is another one's.
+            ValueError: it is another one's; or there is no room, and nothing of it is left.
             StorageError: the disk failed.
         """
         if self._file is None or self._id != snapshot_id:
             raise ValueError(f"there is {self._id}, not {snapshot_id}")
-        self._file.fsync()
+        with self._or_nothing(), self._files.apart():
+            self._file.fsync()
         return SnapshotReader(self._files, self._path(snapshot_id), snapshot_id=snapshot_id)
 
     def adopt(self, snapshot_id: SnapshotId) -> None:
@@ -79,8 +98,9 @@ class IncomingSnapshot:
 
     def drop(self) -> None:
         """Remove what there is."""
-        if self._file is not None and self._id is not None:
+        if self._file is not None:
             self._file.close()
+        if self._id is not None and self._files.stat(self._path(self._id)) is not None:
             self._files.unlink(self._path(self._id))
         self._file = self._id = None
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from threading import Lock
 
 from raftnode.core.types import Offset
-from raftnode.storage.files import Files
+from raftnode.storage.files import FileOperationError, Files
 from raftnode.storage.incoming import INCOMING_SUFFIX, IncomingSnapshot
 from raftnode.storage.installing import remove_marker, write_marker
 from raftnode.storage.log import Log
 from raftnode.storage.snapshot import (
     PARTIAL_SUFFIX,
+    SnapshotDamagedError,
     SnapshotFile,
     SnapshotHead,
     SnapshotId,
@@ -76,6 +77,8 @@ class Snapshots:
         for name in files.listdir(directory):
             if name.endswith((PARTIAL_SUFFIX, INCOMING_SUFFIX)):
                 files.unlink(directory / name)
+        self.damaged: dict[SnapshotId, str] = {}
+        """Those that this process has set aside, and what was wrong with them."""
         self.incoming = IncomingSnapshot(files, directory)
         """The one that is being fetched."""
 
@@ -97,14 +100,45 @@ class Snapshots:
         with self._lock:
             self._whole[found.snapshot_id] = found
 
-    def set_aside(self, snapshot_id: SnapshotId) -> None:
-        """Take a damaged one out of the way, durably; nothing of it is lost."""
+    def set_aside(self, snapshot_id: SnapshotId, problem: str) -> None:
+        """Take a damaged one out of the way, durably; nothing of it is lost.
+
+        It stands for nothing any more, and may be gone already.
+        """
         path = self._directory / snapshot_id.file_name
         aside = path.with_name(path.name + DAMAGED_SUFFIX)
         with self._lock:
             self._whole.pop(snapshot_id, None)
-            self._files.run("rename", path, self._files.calls.rename, str(path), str(aside))
-            self._files.fsync_dir(self._directory)
+            self.damaged[snapshot_id] = problem
+            if self._files.stat(path) is not None:
+                self._files.run("rename", path, self._files.calls.rename, str(path), str(aside))
+                self._files.fsync_dir(self._directory)
+
+    def newest(self) -> SnapshotFile | None:
+        """The newest whole one."""
+        with self._lock:
+            return self._whole[max(self._whole)] if self._whole else None
+
+    def damage_of(self, snapshot_id: SnapshotId, pause: Callable[[], None]) -> str | None:
+        """Read a snapshot's bytes and compare its checksums, from any thread.
+
+        It has a file layer of its own: what cannot be read is damaged, and ends nothing.
+
+        Args:
+            snapshot_id: which.
+            pause: called now and then; it may raise to give up.
+
+        Returns:
+            What is wrong with it; None: nothing, or it is not there any more.
+        """
+        files = Files(self._files.calls)
+        path = self._directory / snapshot_id.file_name
+        reader = SnapshotReader(files, path, on_bytes=lambda _: pause())
+        try:
+            reader.check()
+        except (SnapshotDamagedError, FileOperationError) as error:
+            return None if Files(self._files.calls).stat(path) is None else str(error)
+        return None
 
     def write(
         self,
@@ -118,11 +152,23 @@ class Snapshots:
         """Make one durable, then remove those that it makes superfluous.
 
         Raises:
+            FileOperationError: the disk has no room (`is_full`); nothing of it is left.
             StorageError: the disk failed, or the directory is not the one that was opened.
         """
         self._before_write()
+
+        def between_batches() -> None:
+            self._files.check()
+            pause()
+
         made = write_snapshot(
-            self._files, self._directory, snapshot_id, head, records, now_ms=now_ms, pause=pause
+            self._files,
+            self._directory,
+            snapshot_id,
+            head,
+            records,
+            now_ms=now_ms,
+            pause=between_batches,
         )
         with self._lock:
             self._whole[snapshot_id] = made

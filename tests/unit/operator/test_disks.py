@@ -155,6 +155,17 @@ def test_it_says_how_much_is_free() -> None:
     assert "12 of 1024 MiB are free" in condition(full(), "DiskLow").message
 
 
+def test_one_without_room_for_its_snapshot_is_told_too_and_leads_on() -> None:
+    lacking = replace(node(0), snapshot_room_missing_bytes=(40 << 20) + 1)
+    seen = with_node(healthy(), lacking)
+    found = condition(seen, "DiskLow")
+    assert (found.status, found.reason) == ("True", "DiskLow")
+    assert "its next snapshot needs 41 MiB more" in found.message
+    assert "volume-0" in found.message
+    assert condition(seen, "Available").status == "True"
+    assert isinstance(decide(SPEC, seen, NOW_MS), Done)
+
+
 def test_a_low_disk_replaces_nobody() -> None:
     assert isinstance(decide(SPEC, full(), NOW_MS), Done)
 

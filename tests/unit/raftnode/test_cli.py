@@ -115,6 +115,7 @@ def test_status_has_the_fields_of_the_documents(node: Node):
         "CurrentVoters",
         "CouldBeVoters",
         "CurrentObservers",
+        "LogStartOffset",  # ours
     ]
     could_be = next(line for line in shown.splitlines() if line.startswith("CouldBeVoters"))
     assert json.loads(could_be.partition(":")[2]) == [{"id": 2, "uuid": OTHER_UUID}]

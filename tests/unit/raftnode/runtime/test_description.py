@@ -98,9 +98,12 @@ def test_a_quorum_is_described_with_its_lags_and_its_pending_change():
             waiting_for="commit",
         )
     )
-    found = describe(make(role))
+    replica = make(role)
+    replica.log.start = Offset(3)
+    found = describe(replica)
     info = description.describe_quorum(found, cluster_id="c", confirmed=True)
     assert info.confirmed
+    assert (info.log_start_offset, info.log_end_offset) == (3, 9)
     lags = {voter.node_id: (voter.acknowledged_offset, voter.lag) for voter in info.voters}
     assert lags[2] == (4, 5)
     [seen] = info.observers

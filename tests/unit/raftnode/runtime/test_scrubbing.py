@@ -19,7 +19,9 @@ from raftnode.runtime.idle import make_thread_idle
 from raftnode.runtime.scrubbing import Scrubber
 from raftnode.storage.batch import Record, encode_data_batch, stamp
 from raftnode.storage.directory import DataDirectory
+from raftnode.storage.files import Files
 from raftnode.storage.log import LogSettings
+from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
 
 
 def flip(path: Path, byte: int) -> None:
@@ -139,3 +141,19 @@ def test_an_idle_thread_is_the_least_urgent_one() -> None:
     thread.join()
     assert found == [19]
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) < 19
+
+
+async def test_a_damaged_snapshot_is_told_by_its_name(make, tmp_path):
+    rig = make()
+    which = SnapshotId(Offset(4), Epoch(1))
+    told: list[tuple[SnapshotId, str]] = []
+    rig.scrubber._on_damaged_snapshot = lambda one, why: told.append((one, why))
+    records = [StateRecord(b"key", b"v" * 500, Offset(2), Epoch(1))]
+    write_snapshot(Files(), rig.log, which, SnapshotHead(), records, now_ms=1)
+    await rig.passes(2)
+    assert told == []
+    flip(rig.log / which.file_name, 400)
+    await rig.passes(4)
+    assert told[0][0] == which
+    assert which.file_name in told[0][1]
+    assert rig.metric("storage_damaged") == 1

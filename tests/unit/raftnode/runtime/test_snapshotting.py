@@ -14,6 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from raftnode.api.metrics import NodeMetrics
+from raftnode.core.events import SnapshotTaken
 from raftnode.core.log_head import LogHead
 from raftnode.core.log_index import LogIndex
 from raftnode.core.types import (
@@ -29,6 +30,7 @@ from raftnode.core.types import (
 from raftnode.errors import StorageCorruptError, StorageFailedError, StorageLostError
 from raftnode.runtime import snapshotting
 from raftnode.runtime.applier import Applier
+from raftnode.runtime.disk_state import DiskState
 from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter, restore_state
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage import snapshot as snapshot_module
@@ -76,15 +78,20 @@ class Rig:
         self.applier = Applier(storage.log, kv)
         self.index = LogIndex(end=storage.log.end_offset, epochs=[(Epoch(1), Offset(0))])
         self.free = free
+        self.disk = DiskState(damaged_snapshots=self.snapshots.damaged)
+        self.metrics = NodeMetrics(CollectorRegistry())
+        self.taken: list[SnapshotTaken] = []
         self.taker = Snapshotter(
             self.snapshots,
             self.applier,
             self.index,
             limits,
-            NodeMetrics(CollectorRegistry()),
+            self.metrics,
             log=storage.log,
             last=last,
             free_bytes=lambda: self.free,
+            disk=self.disk,
+            on_taken=self.taken.append,
             now_ms=lambda: 5,
         )
         self.tasks = [asyncio.get_running_loop().create_task(self.applier.run())]
@@ -411,7 +418,165 @@ async def test_none_is_taken_of_a_state_that_is_replaced_meanwhile(make, storage
         rig.applier.kv = KeyValueStore.restore(Offset(500), [])
         return 1 << 40
 
-    monkeypatch.setattr(rig.taker, "_free_bytes", look)
+    monkeypatch.setattr(rig.taker._room, "_free_bytes", look)
     before = names(storage.disk)
     assert await rig.taker.take() is None
     assert names(storage.disk) == before
+
+
+# -- a snapshot that is found damaged ----------------------------------------------------
+
+
+def run_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshotting, "CHECK_INTERVAL_S", 0.001)
+    rig.tasks.append(asyncio.get_running_loop().create_task(rig.taker.run()))
+
+
+def say_who_votes(rig: Rig) -> None:
+    """Else none of its snapshots may stand for the log."""
+    record = VoterRecordId(Offset(0), Epoch(1))
+    rig.index._begin_with(LogHead(LogPosition(Epoch(1), Offset(1)), VoterSet(), record, 2, True))
+
+
+async def test_a_damaged_newest_one_is_set_aside_and_made_again_at_once(make, storage, monkeypatch):
+    rig = make()
+    say_who_votes(rig)
+    await rig.write(30)
+    first = await rig.taker.take()
+    await rig.write(30)
+    second = (await rig.taker.take()).snapshot_id
+    before = storage.disk.content(DIRECTORY / second.file_name)
+    storage.disk.flip_bit(DIRECTORY / second.file_name, 300, 1)
+    problem = rig.snapshots.damage_of(second, lambda: None)
+    assert problem is not None
+    run_it(rig, monkeypatch)
+    rig.taker.damaged(second, problem)
+    # Nothing new was written: the same state at the same place, the same bytes.
+    await until(lambda: len(rig.taken) == 3)
+    assert second.file_name + DAMAGED_SUFFIX in names(storage.disk)
+    assert storage.disk.content(DIRECTORY / second.file_name) == before
+    assert rig.snapshots.ids() == [first.snapshot_id, second]
+    assert rig.last_end == 60
+    assert rig.taken[2].snapshot.end_offset == 60
+    # The disk has rotted all the same.
+    assert rig.disk.info().damage == (problem,)
+    assert rig.metrics.storage_damaged._value.get() == 1
+    assert rig.metrics.snapshots_damaged._value.get() == 1
+    assert rig.metrics.snapshot_end_offset._value.get() == 60
+
+
+async def test_a_damaged_older_one_is_set_aside_and_stands_for_nothing(make, storage, monkeypatch):
+    rig = make()
+    say_who_votes(rig)
+    await rig.write(30)
+    first = (await rig.taker.take()).snapshot_id
+    await rig.write(30)
+    await rig.taker.take()
+    assert rig.snapshots.covered() == 30
+    run_it(rig, monkeypatch)
+    rig.taker.damaged(first, "rotten")
+    await until(lambda: bool(rig.snapshots.damaged))
+    await asyncio.sleep(0.01)
+    assert (len(rig.taken), rig.snapshots.covered()) == (2, 0)
+    assert first.file_name + DAMAGED_SUFFIX in names(storage.disk)
+
+
+async def test_one_that_a_start_finds_damaged_is_told_of_too(make, storage):
+    rig = make()
+    await rig.write(30)
+    made = (await rig.taker.take()).snapshot_id
+    storage.disk.flip_bit(DIRECTORY / made.file_name, 300, 1)
+    again = make()
+    (told,) = again.disk.info().damage
+    assert made.file_name in told
+    assert again.metrics.storage_damaged._value.get() == 1
+
+
+# -- a disk without room for one ---------------------------------------------------------
+
+
+async def test_missing_room_is_told_and_looked_for_with_pauses(make, monkeypatch):
+    now = [0.0]
+    rig = make(limits=SnapshotLimits(1, 0, 500), free=1000)
+    monkeypatch.setattr(rig.taker._room, "_now_s", lambda: now[0])
+    await rig.write(10)
+    size = rig.applier.kv.size_bytes + 10 * snapshotting._RECORD_OVERHEAD_BYTES
+    assert await rig.taker.take() is None
+    missing = size + 1000 - 1000
+    assert rig.disk.info().snapshot_room_missing_bytes == missing
+    assert rig.metrics.snapshot_room_missing_bytes._value.get() == missing
+    pauses = []
+    for _ in range(7):
+        assert not rig.taker.is_due()
+        began = now[0]
+        while not rig.taker.is_due():
+            now[0] += 0.5
+        pauses.append(now[0] - began)
+        assert await rig.taker.take() is None
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+    rig.free = 1 << 40
+    now[0] += 30
+    assert rig.taker.is_due()
+    assert await rig.taker.take() is not None
+    assert rig.disk.info().snapshot_room_missing_bytes == 0
+    assert rig.metrics.snapshot_room_missing_bytes._value.get() == 0
+    await rig.write(10)
+    assert rig.taker.is_due()
+
+
+async def test_where_it_lets_the_log_go_it_may_use_half_of_the_reserve(make):
+    for retention, margin in ((-1, 200_000), (0, 50_000)):
+        rig = make(limits=SnapshotLimits(1, 0, 100_000, retention_bytes=retention))
+        await rig.write(10)
+        kv = rig.applier.kv
+        size = kv.size_bytes + len(kv) * snapshotting._RECORD_OVERHEAD_BYTES
+        rig.free = size + margin - 1
+        assert await rig.taker.take() is None
+        assert rig.disk.info().snapshot_room_missing_bytes == 1
+        rig.free = size + margin
+        assert await rig.taker.take() is not None
+
+
+async def test_a_low_disk_makes_one_due_where_the_log_goes_behind_it(make, monkeypatch):
+    monkeypatch.setattr(snapshotting, "PRESSING_INTERVAL_MS", 20)
+    for retention, due in ((-1, False), (0, True)):
+        rig = make(limits=SnapshotLimits(1 << 40, 0, 0, retention_bytes=retention))
+        await rig.write(10)
+        await asyncio.sleep(0.03)
+        assert not rig.taker.is_due()
+        rig.disk.low = True
+        assert rig.taker.is_due() is due
+    assert await rig.taker.take() is not None
+    assert not rig.taker.is_due()
+    await rig.write(10)
+    assert not rig.taker.is_due()  # not again and again
+    await asyncio.sleep(0.03)
+    assert rig.taker.is_due()
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fsync", "create"])
+async def test_room_that_goes_while_it_is_written_costs_the_snapshot_alone(make, storage, call):
+    rig = make(limits=SnapshotLimits(1, 0, 0))
+    await rig.write(60)
+    storage.disk.faults.append(Fault(call, errno.ENOSPC, path_part=".checkpoint.part"))
+    assert await rig.taker.take() is None
+    assert storage.disk.faults == []
+    assert [
+        name for name in names(storage.disk) if "checkpoint" in name and "offset" not in name
+    ] == ["leader-epoch-checkpoint"]
+    assert rig.disk.info().snapshot_room_missing_bytes > 0
+    # The log goes on, and so does the store.
+    await rig.write(5)
+    made = await rig.taker.take()
+    assert made.snapshot_id.end_offset == 65
+    kv, _ = restore_state(rig.snapshots, storage.log)
+    assert kv.state_hash() == folded(storage.log, 65).state_hash()
+
+
+async def test_a_failing_disk_still_ends_it(make, storage):
+    rig = make()
+    await rig.write(60)
+    storage.disk.faults.append(Fault("pwrite", errno.EIO, path_part=".checkpoint.part"))
+    with pytest.raises(StorageFailedError):
+        await rig.taker.take()
+    assert rig.files.failure is not None

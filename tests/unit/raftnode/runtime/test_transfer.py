@@ -278,3 +278,48 @@ async def test_trimming_beside_the_loop_and_again_is_fine(ends):
     await asyncio.sleep(0.01)
     assert leader.errors == []
     assert log.start_offset == 0
+
+
+async def test_a_leader_checks_what_it_gives_out_and_says_that_it_is_damaged(ends):
+    leader, _ = ends
+    damaged: list[tuple[SnapshotId, str]] = []
+    leader.transfer._on_damaged = lambda which, why: damaged.append((which, why))
+    await leader.ask(0, 5000)
+    await asyncio.to_thread(leader.transfer._checking.submit(lambda: None).result)
+    await leader.ask(5000, 5000)
+    assert damaged == []
+    leader.storage.disk.flip_bit(DIRECTORY / ID.file_name, 9000, 2)
+    # Looked at a moment ago: not again for every follower that begins.
+    await leader.ask(0, 5000)
+    await asyncio.to_thread(leader.transfer._checking.submit(lambda: None).result)
+    assert damaged == []
+    leader.transfer._checked = ID, leader.transfer._checked[1] - transfer_module.CHECK_AGAIN_S
+    await leader.ask(0, 5000)
+    await until(lambda: bool(damaged))
+    assert damaged[0][0] == ID
+    assert ID.file_name in damaged[0][1]
+    leader.snapshots.set_aside(*damaged[0])
+    assert (await leader.ask(0, 5000)).error is ErrorCode.SNAPSHOT_NOT_FOUND
+    assert len(damaged) == 1
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fsync", "create"])
+async def test_room_that_goes_on_the_way_costs_the_transfer_alone(ends, call):
+    leader, follower = ends
+    follower.storage.disk.faults.append(Fault(call, errno.ENOSPC, path_part=".incoming"))
+    refused = await carry(leader, follower)
+    assert isinstance(refused, SnapshotRefused)
+    assert "no room" in refused.reason
+    assert follower.storage.disk.faults == []
+    assert not [n for n in follower.storage.disk.listdir(str(DIRECTORY)) if "incoming" in n]
+    # From its beginning once more, on the same storage.
+    assert isinstance(await carry(leader, follower), SnapshotVerified)
+
+
+async def test_a_failing_disk_on_the_way_ends_it(ends):
+    leader, follower = ends
+    follower.storage.disk.faults.append(Fault("pwrite", errno.EIO, path_part=".incoming"))
+    with pytest.raises(StorageFailedError):
+        await carry(leader, follower)
+    with pytest.raises(StorageFailedError):
+        follower.snapshots.ids()

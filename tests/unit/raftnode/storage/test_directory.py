@@ -22,8 +22,9 @@ from raftnode.errors import (
 )
 from raftnode.storage.directory import DataDirectory, LatchConflictError, format_storage
 from raftnode.storage.files import Files
+from raftnode.storage.incarnation import Incarnation, write_incarnation
 from raftnode.storage.log import LogSettings
-from raftnode.testing.faultdisk import Fault
+from raftnode.testing.faultdisk import Fault, PowerCutError
 
 from .conftest import KEY, LATCH, LOG, ONE, ROOT, blank, open_on, used
 
@@ -157,6 +158,73 @@ def test_latch_and_cluster_id_that_differ_are_refused() -> None:
     )
     with pytest.raises(StorageIdentityError, match="cluster id is other"):
         open_on(disk)
+
+
+@pytest.mark.rule("S2", "S18", "S19")
+@pytest.mark.parametrize("starts", [0, 1])
+@pytest.mark.parametrize("how", ["sent", "formatted"])
+def test_a_latch_that_is_missing_is_refused_for_good(how: str, starts: int) -> None:
+    """An empty log without its first voters would be a replica that has forgotten whose it is."""
+    disk = blank()
+    if how == "sent":
+        directory = open_on(disk)
+        directory.write_latch(LATCH)
+        directory.close()
+    else:
+        format_storage(ROOT, ONE, files=Files(disk), directory_id=KEY.directory_id, latch=LATCH)
+    for _ in range(starts):
+        open_on(disk).close()
+    disk.crash()
+    disk.remove(ROOT / "formation.json")
+    for _ in range(2):
+        with pytest.raises(StorageIdentityError, match=r"formation\.json is missing: .* replaced"):
+            open_on(disk)
+
+
+def test_a_replica_that_has_joined_never_had_one() -> None:
+    disk = blank()
+    directory = open_on(disk)
+    directory.set_cluster_id("cluster")
+    directory.close()
+    for _ in range(2):
+        directory = open_on(disk)
+        assert (directory.latch, directory.cluster_id) == (None, "cluster")
+        directory.close()
+
+
+def test_a_latch_of_an_earlier_program_is_missed_from_the_next_start_on() -> None:
+    disk = blank()
+    directory = open_on(disk)
+    directory.write_latch(LATCH)
+    directory.close()
+    # An earlier program does not know the mark, and writes the file without it.
+    write_incarnation(Files(disk), ROOT / "incarnation", Incarnation(5))
+    directory = open_on(disk)
+    assert (directory.latch, directory.incarnation) == (LATCH, 6)
+    directory.close()
+    disk.remove(ROOT / "formation.json")
+    with pytest.raises(StorageIdentityError):
+        open_on(disk)
+
+
+def test_a_power_cut_while_the_latch_is_written_refuses_nobody() -> None:
+    for nth in range(100):
+        disk = blank()
+        directory = open_on(disk)
+        disk.cut_power_at = disk.modifications + nth
+        done = False
+        with contextlib.suppress(PowerCutError):
+            directory.write_latch(LATCH)
+            done = True
+        disk.crash()
+        again = open_on(disk)
+        assert again.latch in ((LATCH,) if done else (LATCH, None))
+        again.write_latch(LATCH)
+        again.close()
+        if done:
+            break
+    else:
+        pytest.fail("it never ended")
 
 
 def test_a_formation_without_voters_is_refused() -> None:

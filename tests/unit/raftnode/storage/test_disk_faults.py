@@ -51,9 +51,8 @@ def test_a_missing_file_is_refused_or_made_again(clean: bool) -> None:
         disk, wanted = stopped(clean=clean)
         disk.remove(path)
         found[path.name] = rot.outcome(disk, wanted)
-    # What these two held is gone, untold: a memory of peers that may be empty (S3), and the
-    # first voters, which count only while the log has none; an empty set never stands (S19).
-    forgotten = {"peer-starts", "formation.json"}
+    # What this one held is gone, untold: a memory of peers that may be empty (S3).
+    forgotten = {"peer-starts"}
     # For a snapshot the older one is taken, and the log from there on, which is not read here.
     # These only detect more, or are written anew with the segment that is read anyway.
     derived = ("index", "flushed-offset")

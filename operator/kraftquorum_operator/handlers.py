@@ -161,8 +161,6 @@ class _Handlers:
         while not stopped:
             outcome = await self._reconciler.look(namespace, name, uid)
             if outcome.gone:
-                # Somebody took the finalizer off.
-                self._reconciler.forget(namespace, name, uid)
                 self._wakeups.forget(namespace, name)
                 break
             _post(body, outcome)

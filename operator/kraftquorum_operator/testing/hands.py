@@ -46,3 +46,12 @@ def unlabel_claim(world: World, ordinal: int) -> None:
     disk = world.disks.get(ordinal)
     if disk is not None:
         disk.owner_uid = ""
+
+
+def mislabel(world: World, ordinal: int) -> None:
+    """Put the voter label on a pod or take it off."""
+    runner = world.runners.get(ordinal)
+    if runner is not None:
+        runner.label, runner.version = not runner.label, runner.version + 1
+        if runner.label:
+            world.count_budget()

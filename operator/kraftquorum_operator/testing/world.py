@@ -578,14 +578,6 @@ class World:
         if disk is not None and disk.directory_id is not None:
             self.rotten.add(Replica(ordinal, disk.directory_id))
 
-    def mislabel(self, ordinal: int) -> None:
-        """Somebody puts the voter label on a pod or takes it off."""
-        runner = self.runners.get(ordinal)
-        if runner is not None:
-            runner.label, runner.version = not runner.label, runner.version + 1
-            if runner.label:
-                self.count_budget()
-
     def retemplate(self, *, bad: bool = False) -> None:
         """Somebody changes the pods' template, perhaps to one that cannot start."""
         self.revision, self.version = self.revision + 1, self.version + 1

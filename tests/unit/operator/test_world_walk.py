@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -107,7 +108,7 @@ def inject(world: World, fault: Fault, frozen: list) -> None:
             pass
         case "retemplate":
             world.retemplate()
-        case kind if kind in HANDS:
+        case kind if kind in {*HANDS, "mislabel"}:
             meddle(world, fault)
         case _:
             getattr(world, fault.kind)(fault.ordinal)
@@ -288,3 +289,23 @@ def test_a_bad_template_at_the_first_formation_is_mended_without_a_leader(
     settle(world)
     assert {ordinal: disk.claim_uid for ordinal, disk in world.disks.items()} == claims
     assert len(world.clusters) == 1
+
+
+@pytest.mark.parametrize("voters", [1, 2, 3, 4, 5])
+def test_all_claims_deleted_at_once_are_replaced_one_by_one(voters: int) -> None:
+    """`kubectl delete pvc --all`: each claim is held by its pod until the operator ends that.
+
+    One or two voters have nobody to spare, so they wait for the quorum to be grown.
+    """
+    world = start(voters)
+    settle(world)
+    first = set(world.voters)
+    for ordinal in range(voters):
+        world.delete_claim(ordinal)
+    if voters < 3:
+        run(world, 60)
+        assert set(world.voters) == first
+        assert world.step().guard == "majority_survives_loss"
+        change(world, voters=3)
+    settle(world)
+    assert first.isdisjoint(world.voters)

@@ -1,7 +1,7 @@
 """Write docs/reference/ from the code; with --check, say whether it is current.
 
-Pages: http-api, node-settings, node-cli, node-metrics, exit-codes. What a page says of
-one thing stands beside that thing in the code.
+Pages: http-api, node-settings, node-cli, node-metrics, exit-codes, bad-requests. What a page
+says of one thing stands beside that thing in the code.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from raftnode.commands.output import EXIT_CODE_MEANINGS
 from raftnode.runtime.leadermetrics import LeaderCollector
 from raftnode.settings import DOCUMENT_NAMES as SETTING_NAMES
 from raftnode.settings import ENV_PREFIX, NodeSettings
+from raftnode.testing.badrequests import CUT_OFF, REQUESTS, SILENCE, TO_LEADER, wrong_requests
 from raftnode.testing.memoryservice import MemoryService
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -148,12 +149,43 @@ def exit_codes() -> Iterator[str]:
         yield f"| {int(code)} | `{code.name}` | {_cell(meaning)} |"
 
 
+def bad_requests() -> Iterator[str]:
+    """Describe what a peer may get wrong, and what it is told."""
+    yield "# Wrong requests between nodes\n"
+    yield (
+        "What a node answers to a peer whose request has one thing wrong in it. The request comes "
+        "from whom the node listens to otherwise: from its leader to a follower, from an observer "
+        "to a leader. Nothing changes on the node, in memory or on disk, with one exception: "
+        "EndQuorumEpoch with INCONSISTENT_VOTER_SET ends the following of a leader that is gone "
+        "all the same (KIP-595). `tests/node/test_bad_requests.py` sends every row to the port of "
+        "a real node.\n"
+    )
+    yield (
+        "Codes are Kafka's; those from 1000 on are our own. "
+        f"*{CUT_OFF.capitalize()}*: the connection is closed, since what follows such bytes cannot "
+        f"be told apart any more. *{SILENCE.capitalize()}*: dropped as a network would; an epoch "
+        "far ahead of all others is damage, and taking it over would leave none to go on to.\n"
+    )
+    for request in REQUESTS:
+        receiver = "leader" if request in TO_LEADER else "follower"
+        yield f"## {request}, to a {receiver}\n"
+        yield "| field | value | answer |"
+        yield "|---|---|---|"
+        for wrong in wrong_requests():
+            if wrong.request == request:
+                plain = wrong.answer in {CUT_OFF, SILENCE}
+                answer = wrong.answer if plain else f"`{wrong.answer}`"
+                yield f"| {wrong.field} | {wrong.value} | {answer} |"
+        yield ""
+
+
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "http-api.md": http_api,
     "node-settings.md": node_settings,
     "node-cli.md": node_cli,
     "node-metrics.md": node_metrics,
     "exit-codes.md": exit_codes,
+    "bad-requests.md": bad_requests,
 }
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raftnode.core.log_head import LogHead
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import (
     AddVoter,
@@ -16,8 +17,19 @@ from raftnode.core.records import (
     LeaderChange,
     RaftVersion,
     RemoveVoter,
+    TargetVoters,
 )
-from raftnode.core.types import Epoch, LogPosition, NodeId, Offset, ReplicaKey, Voter, VoterSet
+from raftnode.core.types import (
+    BASE_VOTER_RECORD,
+    Epoch,
+    LogPosition,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    Voter,
+    VoterRecordId,
+    VoterSet,
+)
 
 KEYS = [ReplicaKey(NodeId(n), uuid.UUID(int=n + 1)) for n in range(4)]
 BASE = VoterSet.of(Voter(key) for key in KEYS[:2])
@@ -61,8 +73,12 @@ one_control = st.one_of(
     st.sampled_from(KEYS).map(RemoveVoter),
     st.just(LeaderChange(KEYS[0], (), ())),
     st.just(FormationCompleted()),
-    st.just(RaftVersion(2)),
+    st.integers(1, 2).map(RaftVersion),
+    st.lists(st.sampled_from(KEYS), max_size=2, unique=True).map(
+        lambda keys: TargetVoters(VoterSet.of(Voter(key) for key in keys).voters)
+    ),
 )
+parts = st.floats(0, 1)
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("data"), st.integers(1, 4), st.integers(0, 2)),
@@ -195,3 +211,154 @@ def test_index_that_recovery_rebuilds_is_the_one_that_was_lost(script: list):
     assert again.formation_completed_at == index.formation_completed_at
     assert (again.base_voters, again.base_raft_version) == (BASE, index.base_raft_version)
     assert again.position == index.position
+
+
+def with_snapshot(script: list, part: float) -> tuple[LogIndex, Oracle, Offset]:
+    """An index with a snapshot behind some batch, all below it committed; else none at all."""
+    index, oracle = replay([*script, ("flush", 0, 0)])
+    if not oracle.batches:
+        return index, oracle, Offset(0)
+    end = oracle.batches[int(part * (len(oracle.batches) - 1))].end_offset
+    index.snapshot = index.head_at(end).position
+    return index, oracle, end
+
+
+def same_from(start: int, index: LogIndex, whole: LogIndex) -> None:
+    """What is asked of a log from `start` on is answered as by one that has everything."""
+    assert (index.end, index.durable_end) == (whole.end, whole.durable_end)
+    assert index.position == whole.position
+    assert (index.voters, index.voter_record) == (whole.voters, whole.voter_record)
+    assert index.raft_version == whole.raft_version
+    assert index.formation_completed == whole.formation_completed
+    assert (index.target_voters, index.target_record) == (whole.target_voters, whole.target_record)
+    for offset in range(start, whole.end + 1):
+        mark = Offset(offset)
+        assert index.committed_voters(mark) == whole.committed_voters(mark)
+        assert index.target_at(mark) == whole.target_at(mark)
+        if offset < whole.end:
+            assert index.epoch_at(mark) == whole.epoch_at(mark)
+        if offset:
+            assert index.epoch_at(Offset(offset - 1)) == whole.epoch_at(Offset(offset - 1))
+            assert index.head_at(mark) == whole.head_at(mark)
+    for epoch in range(whole.epoch_at(Offset(start)) if start < whole.end else 0, 70):
+        if index.end_of_epoch(Epoch(epoch)).end_offset > start:
+            assert index.end_of_epoch(Epoch(epoch)) == whole.end_of_epoch(Epoch(epoch))
+
+
+@pytest.mark.rule("P22", "S11", "S15")
+@given(steps, parts)
+def test_head_says_what_the_records_below_it_say(script: list, part: float):
+    index, oracle, end = with_snapshot(script, part)
+    if not end:
+        return
+    head, below = index.head_at(end), [one for one in oracle.records() if one[0] < end]
+    assert head.position == LogPosition(Epoch(below[-1][1]), end)
+    assert set(head.voters) == oracle.voters(end)
+    versions = [control.version for _, _, control in below if isinstance(control, RaftVersion)]
+    assert head.raft_version == max(versions, default=0)
+    assert head.formation_completed == any(isinstance(one[2], FormationCompleted) for one in below)
+    targets = [one for one in below if isinstance(one[2], TargetVoters)]
+    if targets:
+        offset, epoch, control = targets[-1]
+        assert head.target_record == VoterRecordId(Offset(offset), Epoch(epoch))
+        assert head.target_voters.voters == control.voters
+    else:
+        assert (head.target_record, len(head.target_voters)) == (BASE_VOTER_RECORD, 0)
+
+
+@pytest.mark.rule("P22", "P32")
+@given(steps, parts, parts)
+def test_trimmed_log_answers_like_the_whole_one(script: list, part: float, cut: float):
+    index, oracle, end = with_snapshot(script, part)
+    if not end:
+        return
+    whole, _ = replay([*script, ("flush", 0, 0)])
+    starts = [0, *(batch.end_offset for batch in oracle.batches if batch.end_offset <= end)]
+    start = Offset(starts[int(cut * (len(starts) - 1))])
+    index.trim(start)
+    assert index.start == start
+    assert index.snapshot == whole.head_at(end).position
+    same_from(start, index, whole)
+    # Nothing is kept that could not be asked for any more.
+    for kept in (
+        [first for _, first in index.epochs],
+        [at.record.offset for at in index.history],
+        [at.record.offset for at in index.targets],
+        [offset for offset, _ in index.raft_versions],
+    ):
+        assert sum(offset < start for offset in kept) <= 1
+    index.trim(start)
+    same_from(start, index, whole)
+    # What is not committed may still be truncated.
+    for log in (index, whole):
+        log.truncate(end)
+    same_from(start, index, whole)
+
+
+@pytest.mark.rule("P22", "S11", "S15")
+@given(steps, steps, parts)
+def test_log_that_begins_with_a_snapshot_goes_on_like_the_whole_one(
+    script: list, other: list, part: float
+):
+    whole, oracle, end = with_snapshot(script, part)
+    if not end:
+        return
+    head = whole.head_at(end)
+    installed, _ = replay(other)
+    before = installed.truncations
+    installed.install(head)
+    # A flush from before says nothing of what came with it, and each install is another log.
+    assert installed.truncations == before + 1
+    assert (installed.start, installed.end, installed.durable_end) == (end, end, end)
+    assert installed.snapshot == head.position
+    assert installed.head_at(end) == head
+    restored = LogIndex.restore(
+        BASE,
+        start=end,
+        end=whole.end,
+        epochs=[
+            (head.position.epoch, Offset(end - 1)),
+            *((epoch, first) for epoch, first in whole.epochs if first >= end),
+        ],
+        control=[batch for batch in oracle.batches if batch.control],
+        head=head,
+    )
+    assert restored.snapshot == head.position
+    for batch in oracle.batches:
+        if batch.base_offset >= end:
+            installed.append(batch)
+    installed.durable_end = installed.end
+    same_from(end, installed, whole)
+    same_from(end, restored, whole)
+
+
+@pytest.mark.rule("P22")
+@given(steps, parts)
+def test_log_covers_what_it_holds_or_has_trimmed(script: list, part: float):
+    index, _, end = with_snapshot(script, part)
+    if not end:
+        return
+    position = index.snapshot
+    assert position is not None
+    assert index.covers(position)
+    assert not index.covers(LogPosition(Epoch(position.epoch + 1), end))
+    assert not index.covers(LogPosition(index.last_epoch, Offset(index.end + 1)))
+    index.trim(end)
+    assert index.covers(position)
+    assert index.covers(LogPosition(Epoch(99), Offset(end - 1)))
+    assert not index.covers(LogPosition(Epoch(position.epoch + 1), end))
+
+
+def test_target_in_a_snapshot_of_an_earlier_program_stands_where_the_snapshot_ends():
+    """Such a head names no record of the target (S15)."""
+    target = VoterSet.of([Voter(KEYS[1])])
+    at = LogPosition(Epoch(3), Offset(7))
+    record = VoterRecordId(Offset(2), Epoch(1))
+    index = LogIndex(BASE)
+    index.install(LogHead(at, BASE, record, 2, False, target))
+    assert index.target_record == VoterRecordId(Offset(6), Epoch(3))
+    assert index.target_voters == target
+    index.install(LogHead(at, BASE, record, 2, False))
+    assert index.target_record == BASE_VOTER_RECORD
+    assert index.targets == []
+    assert index.assignment_record == record

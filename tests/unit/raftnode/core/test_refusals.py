@@ -111,3 +111,54 @@ def test_unknown_raft_version_is_refused_by_name():
         answer = refused(book, book.upgrade("1", version))
         assert answer.refusal is Refusal.UNSUPPORTED_VERSION
         assert answer.message == f"this program knows raft.version 0 to 2, not {version}"
+
+
+@pytest.mark.rule("P33", "S24")
+def test_target_that_is_not_appended_in_time_says_what_it_waited_for():
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    book.isolate("2", "3")
+    added = book.add("1", "4", within_ms=60_000)
+    assert book.answer(added) is None
+    request = book.reassign("1", "1", "2", "4", within_ms=500)
+    book.run(600)
+    answer = refused(book, request)
+    assert (answer.refusal, answer.outcome) == (Refusal.WAITING, "not_done")
+    assert answer.message == (
+        "not begun in time; it waited for: "
+        "the last change of the voters, their target or the version to be committed"
+    )
+
+
+@pytest.mark.rule("P33", "S11")
+def test_target_that_is_appended_and_not_committed_in_time_has_an_unknown_outcome():
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    book.isolate("2", "3")
+    end = book["1"].replica.log.end
+    request = book.reassign("1", "1", "2", "4", within_ms=500)
+    book.abandon("1", 12345)
+    assert book["1"].replica.log.end > end
+    book.run(600)
+    assert book.answer(request) == Refused(
+        request, Refusal.TIMED_OUT, f"the record at offset {end} is not committed yet", "unknown"
+    )
+
+
+@pytest.mark.rule("S24")
+def test_target_in_the_log_stays_wanted_though_nobody_waits_for_it():
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    book.isolate("2", "3")
+    request = book.reassign("1", "1", "2", "4")
+    role = book["1"].replica.role
+    book.abandon("1", request)
+    assert role.target is not None
+    assert role.target.request_ids == set()
+    book.heal()
+    book.run(5000)
+    assert book.voters("1") == "{1,2,4}"
+    assert book.answer(request) is None

@@ -224,13 +224,10 @@ def _silent_voter(case: Case, ordinal: int) -> Step:
     if quorum is None:
         return None
     old = quorum.voters_of(ordinal)[0].replica
-    subject = _case(case, ordinal, old=old)
-    waiting = first_block(subject, guards.node_answers)
-    pod, claim = case.seen.pod(ordinal), case.seen.claim(ordinal)
-    if pod is not None and (roll := _outdated(case, pod)) is not None:
-        return roll
-    if claim is not None and not claim.terminating and not _is_broken(pod, claim.phase):
-        return waiting
+    subject, waiting = _case(case, ordinal, old=old), _unanswered(case, ordinal)
+    kept = _kept(case, ordinal, waiting)
+    if kept is not None:
+        return kept
     blocked = first_block(
         subject,
         guards.deletion_policy_allows,
@@ -240,6 +237,7 @@ def _silent_voter(case: Case, ordinal: int) -> Step:
         guards.majority_survives_loss,
     )
     reasons = {STALE: "the replica's storage is an old copy (S3)", CORRUPT: DAMAGED}
+    pod = case.seen.pod(ordinal)
     code = None if pod is None else pod.exit_code
     reason = STORAGE_LOST if code is None else reasons.get(code, STORAGE_LOST)
     return blocked or _wipe(case, ordinal, reason) or waiting
@@ -247,13 +245,10 @@ def _silent_voter(case: Case, ordinal: int) -> Step:
 
 def _silent_observer(case: Case, ordinal: int) -> Action | Wait:
     """A replica that is to become a voter does not answer: nothing of value is on its disk."""
-    subject = _case(case, ordinal, old=None)
-    waiting = first_block(subject, guards.node_answers) or Wait("node_answers", "observing again")
-    pod, claim = case.seen.pod(ordinal), case.seen.claim(ordinal)
-    if pod is not None and (roll := _outdated(case, pod)) is not None:
-        return roll
-    if claim is not None and not claim.terminating and not _is_broken(pod, claim.phase):
-        return waiting
+    subject, waiting = _case(case, ordinal, old=None), _unanswered(case, ordinal)
+    kept = _kept(case, ordinal, waiting)
+    if kept is not None:
+        return kept
     blocked = first_block(
         subject,
         guards.deletion_policy_allows,
@@ -261,6 +256,24 @@ def _silent_observer(case: Case, ordinal: int) -> Action | Wait:
         guards.fresh_claim_uid,
     )
     return blocked or _wipe(case, ordinal) or waiting
+
+
+def _unanswered(case: Case, ordinal: int) -> Wait:
+    found = first_block(_case(case, ordinal, old=None), guards.node_answers)
+    return found or Wait("node_answers", "observing again")
+
+
+def _kept(case: Case, ordinal: int, waiting: Wait) -> Action | Wait | None:
+    """What is done about a silent replica before its disk is given up; None if it may be.
+
+    Its pod may be of an older template; and while nothing speaks against the disk, it is waited
+    for, however long.
+    """
+    pod, claim = case.seen.pod(ordinal), case.seen.claim(ordinal)
+    if pod is not None and (roll := _outdated(case, pod)) is not None:
+        return roll
+    sound = claim is not None and not claim.terminating and not _is_broken(pod, claim.phase)
+    return waiting if sound else None
 
 
 def _is_broken(pod: Pod | None, phase: str) -> bool:

@@ -1,0 +1,163 @@
+"""What `/metrics` says, held against the API and against what was done to a running quorum."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+import urllib.request
+from collections.abc import Callable
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from raftnode.api.model import VoterSpec
+from raftnode.client.errors import NotDoneError, OutcomeUnknownError
+from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
+
+pytestmark = [pytest.mark.timeout(90), pytest.mark.rule("P58", "P59")]
+
+Value = Callable[..., float | None]
+LEADERS_ONLY = ("fault_tolerance", "peer_caught_up", "peer_lag_records", "peer_fetch_age_seconds")
+
+
+async def scrape(node: LocalNode) -> Value:
+    """All samples of a node; each is asked for by its name and labels."""
+
+    def get() -> str:
+        with urllib.request.urlopen(f"http://{node.host}:9080/metrics", timeout=10) as answer:
+            return answer.read().decode()
+
+    text = await asyncio.to_thread(get)
+    samples = [one for f in text_string_to_metric_families(text) for one in f.samples]
+
+    def value(name: str, **labels: str) -> float | None:
+        found = [
+            sample.value
+            for sample in samples
+            if sample.name == f"raftnode_{name}" and labels.items() <= sample.labels.items()
+        ]
+        assert len(found) <= 1 or labels == {}, name
+        return found[0] if found else None
+
+    return value
+
+
+async def told(node: LocalNode, name: str, is_so: Callable[[float | None], bool], **labels: str):
+    async def look() -> float | None:
+        found = (await scrape(node))(name, **labels)
+        assert is_so(found), found
+        return 0.0 if found is None else found
+
+    return await eventually(look, within_s=15, what=f"{name} {labels} of node {node.node_id}")
+
+
+async def agree(quorum: LocalQuorum, nodes: list[LocalNode]) -> LocalNode:
+    """Each node's metrics say what its API says; returns the leader."""
+    leader = await quorum.leader()
+
+    async def look() -> LocalNode | None:
+        for node in nodes:
+            info, value = await quorum.info(node), await scrape(node)
+            assert (await quorum.info(node)).log_end_offset == info.log_end_offset
+            for name in ("log_end_offset", "durable_end_offset", "high_watermark"):
+                assert value(name) == getattr(info, name), (node.node_id, name)
+            assert value("current_epoch") == info.epoch
+            assert value("current_leader") == leader.node_id
+            assert value("current_state", raftnode_current_state=info.role) == 1
+            assert value("voters") == len(info.voters)
+            leads = node is leader
+            assert value("current_state", raftnode_current_state="leader") == leads
+            for name in LEADERS_ONLY:
+                assert (value(name) is not None) == leads, (node.node_id, name)
+        return leader
+
+    return await eventually(look, within_s=20, what="metrics that say what the API says")
+
+
+async def test_role_epoch_log_and_counts_are_those_of_the_api(quorum: LocalQuorum) -> None:
+    formed = await quorum.form(3)
+    nodes = quorum.nodes[:3]
+    before = formed.log_end_offset
+    for number in range(40):
+        await quorum.client.put(f"key-{number}", b"value")
+    leader = await agree(quorum, nodes)
+    value = await scrape(leader)
+    assert value("high_watermark") == before + 40
+    assert (value("appended_records_total") or 0) >= 40
+    assert (value("commit_latency_seconds_count") or 0) >= 40
+    assert (value("fsync_seconds_count") or 0) >= 40
+    assert value("appends_pending") == value("append_queue_bytes") == 0
+    assert value("fault_tolerance") == 1
+    elected = [await scrape(node) for node in nodes]
+    assert sum(one("election_latency_seconds_count") or 0 for one in elected) >= 1
+    for node in nodes:
+        if node is not leader:
+            fetched = (await scrape(node))("fetched_records_total")
+            assert fetched is not None
+            assert 40 <= fetched <= before + 45
+            lag = value("peer_lag_records", peer_id=str(node.node_id), peer_role="voter")
+            assert lag == 0
+
+
+async def test_a_dead_a_stopped_and_a_new_replica_are_told(quorum: LocalQuorum) -> None:
+    await quorum.form(3)
+    leader = await quorum.leader()
+    away, other = [node for node in quorum.nodes[:3] if node is not leader]
+    away.kill()
+    who = {"peer_id": str(away.node_id), "peer_role": "voter"}
+    killed_s = time.monotonic()
+    age = await told(leader, "peer_fetch_age_seconds", lambda age: (age or 0) > 3, **who)
+    assert age <= time.monotonic() - killed_s + 1
+    await told(leader, "fault_tolerance", lambda found: found == 0)
+    await told(leader, "peer_caught_up", lambda found: found == 0, **who)
+    for number in range(20):
+        await quorum.client.put(f"key-{number}", b"value")
+    value = await scrape(leader)
+    assert (value("peer_lag_records", **who) or 0) >= 20
+
+    # No majority: what is written waits, and is told so, until the leader resigns.
+    mark = (await quorum.info(leader)).high_watermark
+    await told(leader, "high_watermark", lambda found: found == mark)
+    other.signal(signal.SIGSTOP)
+
+    async def write() -> None:
+        with pytest.raises((NotDoneError, OutcomeUnknownError)):
+            await quorum.client.put("waits", b"value", timeout_ms=4000)
+
+    writing = asyncio.get_running_loop().create_task(write())
+    await told(leader, "appends_pending", lambda found: found == 1)
+    await told(leader, "log_end_offset", lambda end: (end or 0) > mark)
+    assert (await scrape(leader))("high_watermark") == mark
+    await told(leader, "current_state", lambda found: found == 0, raftnode_current_state="leader")
+    for name in LEADERS_ONLY:
+        await told(leader, name, lambda found: found is None)
+    await told(leader, "appends_pending", lambda found: found == 0)
+    other.signal(signal.SIGCONT)
+    await writing
+
+    away.start()
+    await quorum.wait_running([away])
+    led = await agree(quorum, quorum.nodes[:3])
+    await told(led, "fault_tolerance", lambda found: found == 1)
+
+    # A fourth one observes, is counted as one that could vote, and votes.
+    new = quorum.nodes[3]
+    new.start()
+    await quorum.observe(new)
+    await told(led, "observers", lambda found: found == 1)
+    assert (await scrape(led))("possible_voters") == 1
+    await told(led, "peer_caught_up", lambda found: found == 1, peer_id="3", peer_role="observer")
+    described = await quorum.describe()
+    info = await quorum.info(new)
+    spec = VoterSpec(
+        node_id=info.node_id, directory_id=info.directory_id, endpoint=info.peer_endpoint
+    )
+    await quorum.client.add_voter(spec, expected=described.voter_record)
+    await agree(quorum, quorum.nodes[:4])
+    value = await scrape(led)
+    assert (value("voters"), value("observers")) == (4, 0)
+    assert value("pending_add_voter") == value("uncommitted_voter_change") == 0
+    assert value("peer_caught_up", peer_id="3", peer_role="observer") is None
+    # Four tolerate what three do.
+    await told(led, "fault_tolerance", lambda found: found == 1)

@@ -385,17 +385,20 @@ def majority_lost_at(replica: Replica, role: Leader) -> int | None:
     needed = replica.log.voters.majority - (1 if replica.is_voter else 0)
     if needed <= 0:
         return None
-    heard = sorted(
-        [_heard_ms(role, voter) for voter in replica.log.voters if voter != replica.key],
-        reverse=True,
-    )
+    heard = sorted(_heard_ms(replica, role), reverse=True)
     return heard[needed - 1] + replica.config.leader_timeout_ms
 
 
-def _heard_ms(role: Leader, voter: ReplicaKey) -> int:
-    progress = role.progress.get(voter)
-    fetched = progress.last_fetch_ms if progress else None
-    return role.since_ms if fetched is None else max(role.since_ms, fetched)
+def _heard_ms(replica: Replica, role: Leader) -> list[int]:
+    """When each other voter last fetched; since it leads, for those that have not."""
+    heard: list[int] = []
+    for voter in replica.log.voters:
+        if voter != replica.key:
+            progress = role.progress.get(voter)
+            fetched_ms = progress.last_fetch_ms if progress else None
+            since_ms = role.since_ms
+            heard.append(since_ms if fetched_ms is None else max(since_ms, fetched_ms))
+    return heard
 
 
 # -- giving it up (P16, P17, S17) --------------------------------------------------------

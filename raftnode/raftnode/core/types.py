@@ -63,6 +63,14 @@ class ReplicaKey:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash(self.directory_id.int))
 
+    def __eq__(self, other: object) -> bool:
+        # As often as not it is compared with itself.
+        if self is other:
+            return True
+        if not isinstance(other, ReplicaKey):
+            return NotImplemented
+        return self.node_id == other.node_id and self.directory_id == other.directory_id
+
     def __hash__(self) -> int:
         return self._hash
 

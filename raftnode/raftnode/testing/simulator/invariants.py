@@ -252,9 +252,9 @@ class Checker:
 
     def asked(self, node: SimNode, now_ms: int) -> None:
         """NoStorm: nobody asks on and on without time passing."""
-        at_ms, count = self.requests.get(node.key, (now_ms, 0))
+        at_ms, count = self.requests.get(node.disk.key, (now_ms, 0))
         count = count + 1 if at_ms == now_ms else 1
-        self.requests[node.key] = (now_ms, count)
+        self.requests[node.disk.key] = (now_ms, count)
         if count > REQUESTS_AT_ONCE_MAX:
             self.fail("NoStorm", f"{node.key}: {count} requests within one millisecond")
 
@@ -277,8 +277,9 @@ class Checker:
             return
         replica = core.replica
         self._check_marks(node)
-        if self.voter_records.get(node.key) != replica.log.voter_record:
-            self.voter_records[node.key] = replica.log.voter_record
+        record = replica.log.voter_record
+        if self.voter_records.get(node.disk.key) != record:
+            self.voter_records[node.disk.key] = record
             self._check_voters(node)
         if replica.log.end != node.disk.end:
             self.fail("IndexMatchesLog", f"{node.key}: {replica.log.end} != {node.disk.end}")
@@ -310,7 +311,7 @@ class Checker:
         if known is None:
             self.leaders[role.epoch] = node.key
             self._check_completeness(node)
-        elif known != node.key:
+        elif known != node.disk.key:
             self.fail("SingleLeader", f"epoch {role.epoch}: {known} and {node.key}")
         open_records = [
             at for at in replica.log.history if at.record.offset >= replica.high_watermark

@@ -340,7 +340,7 @@ class SimNode:
             self.world.after(1, failed)
             return
         # The keys of now: a message may arrive when its sender has another disk.
-        there, there_life, there_key, own_key = node, node.life, node.key, self.key
+        there, there_life, there_key, own_key = node, node.life, node.disk.key, self.disk.key
 
         def too_late() -> None:
             # The transport's own time-out: whatever was lost on the way is reported some day.
@@ -380,7 +380,7 @@ class SimNode:
     ) -> None:
         """Carry something behind a hello; it arrives only if this start passes the gate (S3)."""
         assert self.gate is not None
-        key, life, start = self.key, self.life, self.gate.start
+        key, life, start = self.disk.key, self.life, self.gate.start
 
         def knock() -> None:
             if there.life != there_life or there.gate is None:
@@ -399,7 +399,7 @@ class SimNode:
             )
             lost()
 
-        if not self.world.network.carry(key.node_id, there.key.node_id, knock):
+        if not self.world.network.carry(key.node_id, there.disk.key.node_id, knock):
             lost()
 
     def _told_stale(self, life: int, teller: ReplicaKey, reason: str) -> None:

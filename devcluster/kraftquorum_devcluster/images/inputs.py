@@ -3,6 +3,7 @@
 import hashlib
 import platform
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from kraftquorum_devcluster.errors import ImageError
@@ -21,6 +22,16 @@ INPUTS = (
     "tools/collect_runtime.py",
 )
 """Files and folders that the build reads; a test holds them against the Dockerfile."""
+
+PIPELINE_INPUTS = (
+    *INPUTS,
+    "pipeline",
+    "requirements/java.txt",
+    "requirements/pipeline.txt",
+    "tools/pipeline_main.py",
+    "tools/spark_submit.py",
+)
+"""Likewise for the pipeline's image."""
 
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
@@ -49,14 +60,14 @@ def check_tag(tag: str) -> None:
         )
 
 
-def input_files(root: Path) -> list[Path]:
+def input_files(root: Path, inputs: Sequence[str] = INPUTS) -> list[Path]:
     """Every file that goes into the images, sorted.
 
     Raises:
-        ImageError: One of `INPUTS` is missing.
+        ImageError: One of `inputs` is missing.
     """
     files: list[Path] = []
-    for name in INPUTS:
+    for name in inputs:
         path = root / name
         if path.is_dir():
             files += [
@@ -71,7 +82,7 @@ def input_files(root: Path) -> list[Path]:
     return sorted(files)
 
 
-def content_hash(root: Path, *parts: str) -> str:
+def content_hash(root: Path, *parts: str, inputs: Sequence[str] = INPUTS) -> str:
     """A hash over all that decides what is built, and over what the caller adds."""
     digest = hashlib.sha256()
 
@@ -80,7 +91,7 @@ def content_hash(root: Path, *parts: str) -> str:
 
     for part in (platform.machine(), *parts):
         add(part.encode())
-    for path in input_files(root):
+    for path in input_files(root, inputs):
         add(str(path.relative_to(root)).encode())
         add(path.read_bytes())
     return digest.hexdigest()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftquorum_devcluster.images.inputs import INPUTS, input_files, source_root
+from kraftquorum_devcluster.images.inputs import PIPELINE_INPUTS, input_files, source_root
 
 ROOT = Path(__file__).parents[4]
 TEXT = (ROOT / "Dockerfile").read_text()
@@ -25,7 +25,7 @@ def stages():
 
 
 STAGES = stages()
-FINAL = ("runtime", "node", "operator")
+FINAL = ("runtime", "node", "operator", "pipeline")
 
 
 def values(stage, instruction):
@@ -44,6 +44,7 @@ def test_user_is_a_number_and_not_root():
     assert values("runtime", "USER") == ["10001:10001"]
     assert not values("node", "USER")
     assert not values("operator", "USER")
+    assert not values("pipeline", "USER")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,11 @@ def test_program_is_started_without_a_shell(stage, program):
     assert values(stage, "CMD") == ['["run"]']
 
 
-@pytest.mark.parametrize("stage", ["node", "operator"])
+def test_pipelines_program_is_what_spark_on_kubernetes_calls():
+    assert values("pipeline", "ENTRYPOINT") == ['["python3", "-m", "kraftquorum_pipeline.launch"]']
+
+
+@pytest.mark.parametrize("stage", ["node", "operator", "pipeline"])
 def test_labels_say_what_it_is_and_come_last_so_that_a_new_version_builds_nothing(stage):
     label = values(stage, "LABEL")[0]
     for key in ("title", "description", "licenses", "version", "revision"):
@@ -72,7 +77,7 @@ def test_nothing_depends_on_the_architecture():
 
 def test_no_address_of_a_registry_is_written_down():
     assert not re.search(r"https?://|--index-url|--extra-index|--trusted-host", TEXT)
-    for name in ("build", "node", "operator"):
+    for name in ("build", "java", "node", "operator", "pipeline"):
         text = (ROOT / f"requirements/{name}.txt").read_text()
         assert not re.search(r"https?://|^--(?!hash)", text, re.MULTILINE)
 
@@ -85,7 +90,7 @@ def test_every_install_checks_hashes():
         for part in value.split("&&")
         if "pip" in part and " install " in part and "apt-get" not in part
     ]
-    assert len(installs) == 5
+    assert len(installs) == 7
     for command in installs:
         assert "--require-hashes" in command or "--no-index" in command
 
@@ -105,7 +110,7 @@ def test_node_carries_neither_kopf_nor_the_client_and_the_operator_no_kafka_sche
 
 def test_images_carry_the_versions_that_are_tested():
     tested = versions("dev")
-    for name in ("build", "node", "operator"):
+    for name in ("build", "node", "operator", "pipeline"):
         for package, version in versions(name).items():
             assert tested.get(package, version) == version, package
     missing = set(versions("node")) | set(versions("operator"))
@@ -118,6 +123,9 @@ def test_each_target_copies_its_own_requirements_and_packages():
     assert "requirements/operator.txt requirements/" in values("operator-files", "COPY")
     everything = [value for stage in STAGES for value in values(stage, "COPY")]
     assert not any("devcluster" in value for value in everything)
+    wanted = "requirements/pipeline.txt requirements/java.txt requirements/"
+    assert wanted in values("pipeline-files", "COPY")
+    assert not any("operator" in value for value in values("pipeline-files", "COPY"))
 
 
 def test_hash_covers_all_that_is_copied():
@@ -128,15 +136,15 @@ def test_hash_covers_all_that_is_copied():
         if not value.startswith("--from=")
         for name in value.split()[:-1]
     }
-    assert copied <= set(INPUTS)
-    assert set(INPUTS) - copied == {".dockerignore", "Dockerfile"}
+    assert copied <= set(PIPELINE_INPUTS)
+    assert set(PIPELINE_INPUTS) - copied == {".dockerignore", "Dockerfile"}
 
 
 def test_context_is_what_is_copied_and_nothing_else():
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     allowed = {line.removeprefix("!") for line in lines if line.startswith("!")}
     assert "*" in lines
-    needed = {name for name in INPUTS if name not in {".dockerignore", "Dockerfile"}}
+    needed = {name for name in PIPELINE_INPUTS if name not in {".dockerignore", "Dockerfile"}}
     for name in needed:
         assert name in allowed or name.split("/")[0] in allowed, name
     assert "**/__pycache__" in lines

@@ -8,8 +8,21 @@ import stat
 import pytest
 
 from kraftquorum_devcluster.errors import ImageError
-from kraftquorum_devcluster.images import base, build, build_images, engine, install
-from kraftquorum_devcluster.images.inputs import INPUTS, check_tag, content_hash, source_root
+from kraftquorum_devcluster.images import (
+    base,
+    build,
+    build_images,
+    build_pipeline,
+    engine,
+    install,
+)
+from kraftquorum_devcluster.images.inputs import (
+    INPUTS,
+    PIPELINE_INPUTS,
+    check_tag,
+    content_hash,
+    source_root,
+)
 from kraftquorum_devcluster.images.secrets import build_secrets, parse_pip_settings
 from kraftquorum_devcluster.progress import LineProgress
 
@@ -30,9 +43,9 @@ def said():
 @pytest.fixture
 def tree(tmp_path):
     """A source tree with all inputs."""
-    for name in INPUTS:
+    for name in PIPELINE_INPUTS:
         path = tmp_path / name
-        if name in {"operator", "raftnode"}:
+        if name in {"operator", "pipeline", "raftnode"}:
             path.mkdir()
             (path / "a.py").write_text(name)
         else:
@@ -49,11 +62,23 @@ def test_hash_follows_every_input_and_nothing_else(tree):
         path.write_text("changed")
         seen.add(content_hash(tree, "1"))
     assert len(seen) == 2 + len(INPUTS)
+    (tree / "pipeline" / "a.py").write_text("changed")
+    assert content_hash(tree, "1") in seen, "the node is not built anew for the pipeline"
     (tree / "raftnode" / "__pycache__").mkdir()
     (tree / "raftnode" / "__pycache__" / "a.pyc").write_bytes(b"x")
     (tree / "docs").mkdir()
     (tree / "docs" / "page.md").write_text("text")
     assert content_hash(tree, "1") in seen
+
+
+def test_hash_of_the_pipeline_follows_what_only_it_has(tree):
+    seen = {content_hash(tree, "1"), content_hash(tree, "1", inputs=PIPELINE_INPUTS)}
+    more = [name for name in PIPELINE_INPUTS if name not in INPUTS]
+    for name in more:
+        path = tree / name / "a.py" if (tree / name).is_dir() else tree / name
+        path.write_text("changed")
+        seen.add(content_hash(tree, "1", inputs=PIPELINE_INPUTS))
+    assert len(seen) == 2 + len(more)
 
 
 def test_hash_tells_a_files_text_from_the_next_files_name(tree):
@@ -127,11 +152,10 @@ def test_machine_without_settings_has_no_secrets(tmp_path):
     assert build_secrets({"find-links": "/opt"}, {}, tmp_path) == {}
 
 
-def finish(cache, tag):
+def finish(cache, tag, images=("node", "operator", "pause-1"), inputs=INPUTS):
     """Leave in the cache what a finished build leaves."""
-    plan = build._Plan(
-        cache, source_root(), tag, content_hash(source_root(), tag, "", build.pause_source())
-    )
+    key = content_hash(source_root(), tag, "", build.pause_source(), inputs=inputs)
+    plan = build._Plan(cache, source_root(), tag, key, images)
     plan.directory.mkdir(parents=True, exist_ok=True)
     for name, image in plan.names.items():
         plan.archive(name).write_bytes(b"tar")
@@ -159,6 +183,16 @@ def test_finished_build_is_found_without_an_engine(tmp_path, no_engine):
         "pause-1.tar",
     ]
     assert images.sizes[images.node] == 7
+
+
+def test_pipeline_is_an_image_of_its_own(tmp_path, no_engine, said):
+    finish(tmp_path, "1.0")
+    with pytest.raises(ImageError, match="Docker engine"):
+        build_pipeline("1.0", cache=tmp_path, progress=LineProgress(said))
+    finish(tmp_path, "1.0", ("pipeline",), PIPELINE_INPUTS)
+    image = build_pipeline("1.0", cache=tmp_path)
+    assert (image.name, image.size) == ("ghcr.io/kraftquorum/pipeline:1.0", 7)
+    assert image.archive.name == "pipeline-1.0.tar"
 
 
 @pytest.mark.parametrize("damage", ["archive", "note", "key", "text"])

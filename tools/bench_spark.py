@@ -1,10 +1,13 @@
-"""Measure the export in Spark against one process that does the same without it.
+"""Measure export and audit in Spark against one process that does the same without it.
 
-`make bench-spark` runs it; MB="10 1000" sets the sizes of the log. Both read the same files with
-the same decoder, check every checksum and write Parquet; the one process has neither Spark's
-start nor its processes in between. Wall time says what a person waits; processor time of the
-whole tree of processes is told beside it, since it does not change with what else the machine
-does. Memory is the peak of the driver's JVM, and of all Python processes together.
+`make bench-spark` runs it; MB="10 1000" sets the sizes of the log, WORK="export audit" what is
+measured. Both ways read the same files with the same decoder and check every checksum; the one
+process has neither Spark's start nor its processes in between. After the audits bits are flipped
+in as many places as PLANTED says, each in a batch of its own, and counted.
+
+Wall time says what a person waits; processor time of the whole tree of processes is told beside
+it, since it does not change with what else the machine does. Memory is the peak of the driver's
+JVM, and of all Python processes together.
 """
 
 from __future__ import annotations
@@ -12,18 +15,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from bench_storage import generate
 
+from bench_storage import generate
 from kraftquorum_pipeline.source.files import FileLog
 from kraftquorum_pipeline.source.options import parse_options
 from raftnode.core.state import Latch
@@ -32,6 +36,7 @@ from raftnode.storage.directory import format_storage
 from raftnode.storage.identity import random_directory_id
 
 MB = 1_000_000
+PROGRAM = str(Path(sys.executable).with_name("kraftquorum-pipeline"))
 BATCH_BYTES, BATCH_RECORDS = 16 << 10, 100
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -40,7 +45,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 class Cost:
     """What a run took."""
 
-    rows: int = 0
+    output: str = ""
     wall_s: float = 0.0
     cpu_s: float = 0.0
     java_mb: float = 0.0
@@ -80,8 +85,8 @@ def tree(root: int) -> Iterator[int]:
         return
 
 
-def measured(command: list[str], cores: int) -> Cost:
-    """Run a command that prints JSON with `rows` on so many cores."""
+def measured(command: list[str], cores: int, codes: tuple[int, ...] = (0,)) -> Cost:
+    """Run a command on so many cores; it may end with one of the codes."""
     some = sorted(os.sched_getaffinity(0))[:cores]
     pinned = ["taskset", "-c", ",".join(map(str, some)), *command]
     cost = Cost()
@@ -91,11 +96,9 @@ def measured(command: list[str], cores: int) -> Cost:
         cost.look(process.pid)
         time.sleep(0.1)
     cost.wall_s = time.monotonic() - began
-    output, said = process.communicate()
-    if process.returncode:
+    cost.output, said = process.communicate()
+    if process.returncode not in codes:
         sys.exit(f"{' '.join(command)}: {said[-3000:]}")
-    rows = json.loads(output.splitlines()[-1])["rows"]
-    cost.rows = sum(rows.values()) if isinstance(rows, dict) else rows
     return cost
 
 
@@ -126,43 +129,87 @@ def make(root: Path, size_mb: int) -> None:
     generate(root, size_mb * MB, BATCH_BYTES, BATCH_RECORDS)
 
 
-def run(sizes: list[int], scratch: Path) -> None:
-    """Print a line for each way and size."""
-    program = str(Path(sys.executable).with_name("kraftquorum-pipeline"))
+Once = Callable[[str, int, Path, Path], tuple[Cost, int]]
+
+
+def export_once(way: str, cores: int, source: Path, scratch: Path) -> tuple[Cost, int]:
+    """Export a log; what it took, and how many rows there are."""
+    output = scratch / "output"
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir()
+    if way == "alone":
+        command = [sys.executable, __file__, "--alone", str(source), str(output)]
+    else:
+        where = [f"--path={source}", f"--output={output}", f"--master=local[{cores}]"]
+        command = [PROGRAM, "export", *where, "-o", "upTo=end", "--json"]
+    cost = measured(command, cores)
+    rows = json.loads(cost.output.splitlines()[-1])["rows"]
+    shutil.rmtree(output)
+    return cost, sum(rows.values()) if isinstance(rows, dict) else rows
+
+
+def audit_once(way: str, cores: int, source: Path, _scratch: Path) -> tuple[Cost, int]:
+    """Audit a log; what it took, and how many findings there are."""
+    where = ["--local"] if way == "alone" else [f"--master=local[{cores}]"]
+    cost = measured([PROGRAM, "audit", str(source), "--json", "-", *where], cores, (0, 8, 9))
+    return cost, sum(json.loads(cost.output)["counts"].values())
+
+
+def plant(source: Path, count: int) -> int:
+    """Flip a bit in each of so many batches, far from each other; returns how many it were."""
+    segments = sorted(source.rglob("*.log"))
+    chosen = random.Random(7)
+    planted = 0
+    for segment in segments:
+        places: list[int] = []
+        position = 0
+        with segment.open("r+b") as file:
+            while len(head := file.read(12)) == 12:
+                places.append(position)
+                position += 12 + int.from_bytes(head[8:], "big")
+                file.seek(position)
+            share = -(-(count - planted) // (len(segments) - segments.index(segment)))
+            for place in chosen.sample(places[1:], min(share, len(places) - 1)):
+                at = place + 100
+                file.seek(at)
+                byte = file.read(1)[0]
+                file.seek(at)
+                file.write(bytes([byte ^ 1 << chosen.randrange(8)]))
+                planted += 1
+    return planted
+
+
+HEAD = ("job", "MB", "way", "cores", "wall s", "MB/s", "CPU s", "JVM MB", "Python MB", "found")
+
+
+def line(*cells: object) -> None:
+    """Print cells in columns."""
+    print(" ".join(f"{cell:>9}" for cell in cells), flush=True)
+
+
+def run(sizes: list[int], scratch: Path, jobs: list[str], planted: int) -> None:
+    """Print a line for each job, size and way."""
     print(f"load of the machine at the start: {os.getloadavg()[0]:.1f}")
-    head = (
-        "MB",
-        "way",
-        "cores",
-        "rows",
-        "wall s",
-        "MB/s",
-        "rows/s",
-        "CPU s",
-        "JVM MB",
-        "Python MB",
-    )
-    print(" ".join(f"{one:>10}" for one in head))
+    line(*HEAD)
+    ways = [("alone", 1), ("spark", 1), ("spark", 2)]
     for size in sizes:
         source = scratch / f"log-{size}"
         make(source, size)
-        for way in ("alone", "spark"):
-            for cores in (1,) if way == "alone" else (1, 2):
-                output = scratch / "output"
-                shutil.rmtree(output, ignore_errors=True)
-                output.mkdir()
-                if way == "alone":
-                    command = [sys.executable, __file__, "--alone", str(source), str(output)]
-                else:
-                    where = [f"--path={source}", f"--output={output}", f"--master=local[{cores}]"]
-                    command = [program, "export", *where, "-o", "upTo=end", "--json"]
-                cost = measured(command, cores)
-                cells = (
-                    *(size, way, cores, cost.rows, f"{cost.wall_s:.1f}"),
-                    *(f"{size / cost.wall_s:.1f}", f"{cost.rows / cost.wall_s:.0f}"),
-                    *(f"{cost.cpu_s:.1f}", f"{cost.java_mb:.0f}", f"{cost.python_mb:.0f}"),
-                )
-                print(" ".join(f"{cell:>10}" for cell in cells), flush=True)
+
+        def told(job: str, once: Once, of: list[tuple[str, int]], size: int, log: Path) -> None:
+            for way, cores in of:
+                cost, found = once(way, cores, log, scratch)
+                wall = f"{cost.wall_s:.1f}", f"{size / cost.wall_s:.1f}", f"{cost.cpu_s:.1f}"
+                memory = round(cost.java_mb), round(cost.python_mb)
+                line(job, size, way, cores, *wall, *memory, found)
+
+        if "export" in jobs:
+            told("export", export_once, ways, size, source)
+        if "audit" in jobs:
+            told("audit", audit_once, ways, size, source)
+            if planted:
+                done = plant(source, planted)
+                told(f"of {done}", audit_once, [ways[0], ways[2]], size, source)
         shutil.rmtree(source)
 
 
@@ -170,13 +217,16 @@ def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mb", default="10 1000")
+    parser.add_argument("--jobs", default="export audit")
+    parser.add_argument("--planted", type=int, default=20)
     parser.add_argument("--alone", nargs=2, metavar=("PATH", "OUTPUT"))
     given = parser.parse_args()
     if given.alone:
         alone(*given.alone)
         return
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as scratch:
-        run([int(one) for one in given.mb.split()], Path(scratch))
+        sizes = [int(one) for one in given.mb.split()]
+        run(sizes, Path(scratch), given.jobs.split(), given.planted)
 
 
 if __name__ == "__main__":

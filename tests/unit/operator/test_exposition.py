@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from kraftquorum_operator.exposition import metrics_application
+from kraftquorum_operator.exposition import RESTS, metrics_application
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.web import CONNECTIONS_MAX, listening
 
@@ -81,3 +81,20 @@ async def test_a_long_exposition_does_not_hold_the_operator_up() -> None:
             longest, before = max(longest, time.monotonic() - before), time.monotonic()
         assert "slow 1.0" in await asked
     assert longest < 0.4
+
+
+async def test_who_asks_all_the_time_takes_no_more_than_a_quarter_of_a_core() -> None:
+    registry = CollectorRegistry()
+    registry.register(Slow())
+    async with (
+        listening(metrics_application(registry), HOST, 0, "metrics") as port,
+        aiohttp.ClientSession() as session,
+    ):
+
+        async def ask() -> float:
+            async with session.get(f"http://{HOST}:{port}/metrics") as answer:
+                await answer.read()
+            return time.monotonic()
+
+        first, second = sorted(await asyncio.gather(ask(), ask()))
+    assert second - first >= (1 + RESTS) * 0.5

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 import uuid
 
+import pytest
+
 from raftnode.core.config import CoreConfig
 from raftnode.core.describe import ReplicaDescription, describe
 from raftnode.core.log_index import LogIndex
 from raftnode.core.progress import Progress
-from raftnode.core.records import AddVoter, Batch
+from raftnode.core.records import AddVoter, Batch, RaftVersion, TargetVoters
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Follower, Leader
 from raftnode.core.state import QuorumState
@@ -23,6 +25,7 @@ from raftnode.core.types import (
     VoterRecordId,
     VoterSet,
 )
+from raftnode.core.voter_change import PendingChange
 
 ONE, TWO, THREE, FOUR = (ReplicaKey(NodeId(n), uuid.UUID(int=n)) for n in (1, 2, 3, 4))
 HERE, THERE = Endpoint("here", 1), Endpoint("there", 1)
@@ -125,3 +128,47 @@ def test_everything_that_a_leader_knows_is_told():
     assert (other.acknowledged, other.fenced, other.incarnation) == (1, True, 4)
     [observer] = described.observers
     assert (observer.acknowledged, observer.fenced, observer.incarnation) == (0, False, 2)
+
+
+def test_of_several_changes_the_one_in_the_log_is_shown():
+    replica = leading()
+    role = replica.role
+    assert isinstance(role, Leader)
+    record = VoterRecordId(Offset(0), Epoch(5))
+    waiting = PendingChange("add", Voter(THREE), record, 0)
+    begun = PendingChange("remove", Voter(TWO), record, 0, appended=Offset(3))
+    for changes, shown in (([], None), ([waiting], waiting), ([waiting, begun], begun)):
+        role.changes = changes
+        described = describe(replica)
+        assert described is not None
+        assert described.pending_change is shown
+
+
+@pytest.mark.rule("P34")
+def test_target_and_version_are_committed_once_the_high_watermark_is_above_their_records():
+    replica = leading(_2=Progress(last_fetch_ms=9_900, acknowledged=Offset(1)))
+    role = replica.role
+    assert isinstance(role, Leader)
+    role.step_waits_for = "something"
+    described = describe(replica)
+    assert described is not None
+    assert (described.target_voters, described.step_waits_for) == ((), "")
+    target = VoterSet.of([Voter(ONE), Voter(THREE, THERE)])
+    controls = (RaftVersion(2), AddVoter(Voter(ONE)), TargetVoters(target.voters))
+    for offset, control in enumerate(controls):
+        replica.log.append(Batch(Offset(offset), Offset(offset), Epoch(5), b"", (control,)))
+    replica.endpoint = HERE
+    for high_watermark, committed in ((0, (False, False)), (2, (True, False)), (3, (True, True))):
+        replica.high_watermark = Offset(high_watermark)
+        described = describe(replica)
+        assert described is not None
+        found = (described.raft_version_committed, described.target_committed)
+        assert found == committed
+    assert described is not None
+    assert described.target_record == VoterRecordId(Offset(2), Epoch(5))
+    assert described.assignment_record == VoterRecordId(Offset(2), Epoch(5))
+    assert described.voter_record == VoterRecordId(Offset(1), Epoch(5))
+    assert described.step_waits_for == "something"
+    own, other = described.target_voters
+    assert (own.key, own.endpoint, own.caught_up) == (ONE, HERE, True)
+    assert (other.key, other.last_fetch_age_ms, other.caught_up) == (THREE, None, False)

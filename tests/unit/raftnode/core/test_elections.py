@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from raftnode.core import election
 from raftnode.core.effects import Effect, SendRequest, SendResponse
 from raftnode.core.events import RequestReceived, ResponseReceived, ShutdownRequested
 from raftnode.core.messages import (
@@ -190,3 +191,60 @@ def test_prospective_replica_remembers_who_leads_unless_that_is_its_own_address(
     assert role.leader_hint == key_of("4")
     answered(book, "4", "4", leader=key_of("2'"), granted=False)
     assert role.leader_hint is None
+
+
+@pytest.mark.rule("P8")
+def test_refused_candidate_of_the_same_epoch_changes_nothing():
+    """Neither the role nor the Fetch that is on its way."""
+    book = candidate("1", "2", "3")
+    book["3"].replica.become_unattached(Epoch(7))
+    before = book["3"].replica.role
+    short = LogPosition(Epoch(1), Offset(1))
+    request = VoteRequest(Epoch(7), key_of("1"), key_of("3"), short, pre_vote=False)
+    book.give("3", RequestReceived(book.number(), key_of("1"), request))
+    assert book["3"].replica.role is before
+    assert book["3"].replica.state.voted is None
+
+
+@pytest.mark.rule("S9")
+def test_epoch_of_a_voter_that_asks_in_vain_is_adopted_and_an_election_held_soon():
+    book = candidate("1", "2", "3")
+    asked = VoteRequest(
+        Epoch(8), key_of("2"), key_of("3"), LogPosition(Epoch(1), Offset(1)), pre_vote=True
+    )
+    book.give("3", RequestReceived(book.number(), key_of("2"), asked))
+    replica = book["3"].replica
+    assert replica.epoch == 8
+    assert isinstance(replica.role, Unattached)
+    assert replica.role.election_at_ms == replica.first_election_deadline()
+    assert replica.role.election_at_ms < replica.election_deadline()
+
+
+def test_voter_that_knows_no_leader_when_it_starts_stands_soon():
+    """Nobody is to be waited for."""
+    book = Playbook.formed("1", "2", "3")
+    book["3"].replica.become_unattached(Epoch(7))
+    book["3"].disk.state = book["3"].replica.state
+    book.crash("3", keep_unflushed=True)
+    book["3"].start(book.now_ms)
+    replica = book["3"].replica
+    assert isinstance(replica.role, Unattached)
+    assert replica.role.election_at_ms == replica.first_election_deadline()
+
+
+def test_blank_replica_wants_never_to_be_woken():
+    book = Playbook.formed("1")
+    assert book.blank("2").core.next_deadline_ms() is None
+
+
+@pytest.mark.rule("P40")
+def test_first_candidacy_counts_no_earlier_ones():
+    book = candidate("1", "2", "3")
+    role = book["2"].replica.role
+    assert isinstance(role, Candidate)
+    assert role.retries == 0
+    book["3"].replica.become_unattached(Epoch(7))
+    election.campaign(book["3"].replica)
+    role = book["3"].replica.role
+    assert isinstance(role, Candidate)
+    assert role.retries == 0

@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftnode.core.peer_memory import LINE_MAX, PEERS_MAX, Mark, PeerMemory, Start
+from raftnode.core.peer_memory import (
+    LINE_MAX,
+    PEERS_MAX,
+    Mark,
+    PeerMemory,
+    Start,
+    is_believed,
+)
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey
+from raftnode.testing.playbook import Playbook, key_of
 
 pytestmark = pytest.mark.rule("S3")
 
@@ -186,3 +194,13 @@ def test_nothing_acknowledged_means_nothing_to_miss(number: int) -> None:
     admit(memory, start(1, "a"))
     memory.acknowledged(PEER, Offset(number))
     assert memory.why_stale(PEER, start(2, "b", "a")) is None
+
+
+@pytest.mark.rule("S16")
+def test_only_voters_are_believed_by_who_has_any() -> None:
+    book = Playbook.formed("1", "2")
+    book.observer("3")
+    assert is_believed(book["1"].replica, key_of("2"))
+    assert not is_believed(book["1"].replica, key_of("3"))
+    # It knows of no voters yet, so it has promised nothing to anybody.
+    assert is_believed(book["3"].replica, key_of("4"))

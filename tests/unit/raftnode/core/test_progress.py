@@ -79,3 +79,11 @@ def test_boundaries_of_being_caught_up():
     assert progress.is_caught_up(limit, 2000, 1000)
     behind = progress.acknowledged < progress.round_target
     assert progress.is_caught_up(limit + 1, 2000, 1000) is not behind
+
+
+def test_replica_in_its_first_round_is_not_caught_up():
+    """However near it is: how long a round takes is not known yet."""
+    progress = Progress()
+    fetched(progress, 9, 10, 0)
+    assert (progress.round_ms, progress.round_started_ms) == (None, 0)
+    assert not progress.is_caught_up(1, 2000, 1000)

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from raftnode.core import versioning
+from raftnode.core.config import CoreConfig
 from raftnode.core.effects import AppendAccepted, Done, Refusal, Refused
-from raftnode.testing.playbook import Playbook
+from raftnode.testing.playbook import Playbook, key_of
 
 ASKING: dict[str, Callable[[Playbook, str], int]] = {
     "append": lambda book, name: book.append(name, b"data"),
@@ -162,3 +164,112 @@ def test_target_in_the_log_stays_wanted_though_nobody_waits_for_it():
     book.run(5000)
     assert book.voters("1") == "{1,2,4}"
     assert book.answer(request) is None
+
+
+@pytest.mark.rule("P29")
+def test_as_many_changes_wait_as_the_configuration_says():
+    book = Playbook.formed("1", "2", "3", config=CoreConfig(pending_changes_max=2))
+    for name in ("4", "5", "6"):
+        book.observer(name)
+    book.run(1000)
+    book.isolate("2", "3", "4", "5", "6")
+    book.run(book.config.fetch_timeout_ms)
+    waiting = [book.add("1", name) for name in ("4", "5")]
+    assert [book.answer(one) for one in waiting] == [None, None]
+    answer = refused(book, book.add("1", "6"))
+    assert answer.refusal is Refusal.TOO_MANY_CHANGES
+    assert answer.message == "2 voter changes wait already"
+
+
+@pytest.mark.rule("P34", "P35")
+def test_while_voters_are_reassigned_nobody_else_changes_them():
+    """Who is asked for makes no difference, in the target or not."""
+    book = Playbook.formed("1", "2", "3")
+    for name in ("4", "5"):
+        book.observer(name)
+    book.run(1000)
+    book.isolate("4")
+    book.run(book.config.fetch_timeout_ms + 500)
+    book.reassign("1", "1", "2", "3", "4", within_ms=60_000)
+    book.run(1000)
+    assert book["1"].replica.log.target_voters
+    for request in (book.add("1", "4"), book.add("1", "5"), book.remove("1", "3")):
+        answer = refused(book, request)
+        assert answer.refusal is Refusal.REASSIGNMENT_PENDING
+    assert book.voters("1") == "{1,2,3}"
+
+
+@pytest.mark.rule("P56")
+def test_upgrade_waits_for_what_is_appended_and_not_committed():
+    """The record may be the very next one to be committed."""
+    book = Playbook.formed("1", "2", "3", raft_version=1)
+    reborn = book.wipe("3")
+    book.run(1000)
+    book.isolate("2", reborn)
+    replica = book["1"].replica
+    book.add("1", reborn)
+    assert replica.log.voter_record.offset == replica.high_watermark
+    assert versioning.obstacle(replica, replica.role, 2) == "the last voter change to be committed"
+    book.heal()
+    book.run(2000)
+    book.remove("1", "3")
+    book.run(2000)
+    book.isolate("2", reborn)
+    book.upgrade("1", 2)
+    assert replica.log.raft_version_record == replica.high_watermark
+    assert versioning.obstacle(replica, replica.role, 2) == "the last upgrade to be committed"
+
+
+@pytest.mark.rule("P56")
+def test_upgrade_to_the_version_that_is_ends_at_once():
+    for version in (0, 1, 2):
+        book = Playbook.formed("1", "2", "3", raft_version=version)
+        book.run(1000)
+        request = book.upgrade("1", version)
+        assert book.answer(request) == Done(request)
+
+
+@pytest.mark.rule("P56")
+def test_upgrade_asks_the_programs_of_voters_and_of_observers_that_are_there():
+    book = Playbook.formed("1", "2", "3", raft_version=1)
+    book.observer("4")
+    book.run(1000)
+    replica = book["1"].replica
+    known = replica.role.progress[key_of("4")]
+    known.raft_version_max = 1
+    waits_for = "programs that know raft.version 2 on " + str(key_of("4"))
+    assert versioning.obstacle(replica, replica.role, 2) == waits_for
+    known.last_fetch_ms = book.now_ms - book.config.fetch_timeout_ms - 1
+    assert versioning.obstacle(replica, replica.role, 2) is None
+
+
+@pytest.mark.rule("S24")
+def test_giving_one_change_up_gives_up_that_one_wherever_it_stands():
+    book = Playbook.formed("1", "2", "3")
+    for name in ("4", "5"):
+        book.observer(name)
+    book.run(1000)
+    book.isolate("2", "3", "4", "5")
+    book.run(book.config.fetch_timeout_ms)
+    kept, given_up = book.add("1", "4"), book.add("1", "5")
+    book.abandon("1", given_up)
+    assert [change.request_ids for change in book["1"].replica.role.changes] == [{kept}]
+
+
+@pytest.mark.rule("S23")
+def test_removal_of_what_was_replaced_waits_for_so_long_and_for_nobody():
+    book = Playbook.formed("1", "2", "3")
+    book.observer("3'")
+    book.run(1000)
+    book.add("1", "3'", replaces="3")
+    role = book["1"].replica.role
+    for _ in range(100):
+        removal = [change for change in role.changes if change.kind == "remove"]
+        if removal or not book.deliver(limit=1):
+            break
+        for seat in book.seats.values():
+            seat.flush(book.now_ms)
+    [removal] = removal
+    assert removal.key == key_of("3")
+    assert removal.request_ids == set()
+    assert removal.deadline_ms == book.now_ms + 5 * book.config.fetch_timeout_ms

@@ -51,6 +51,19 @@ def test_the_json_is_what_grafana_reads() -> None:
         assert any(link["type"] == "dashboards" for link in found["links"])
 
 
+def test_quorums_of_one_name_in_two_namespaces_are_never_taken_for_one() -> None:
+    """What tells quorums apart tells their namespaces apart, in each expression and legend."""
+    seen = 0
+    for path, text in generate.files().items():
+        for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", text):
+            named = [label.strip() for label in labels.split(",")]
+            assert ("quorum" in named) <= ("namespace" in named), (path, labels)
+            seen += "quorum" in named
+        for legend in re.findall(r'"legendFormat": "(.*)"', text):
+            assert ("{{quorum}}" in legend) <= ("{{namespace}}" in legend), (path, legend)
+    assert seen > 40
+
+
 def test_a_file_that_is_no_longer_made_is_stale(tmp_path) -> None:
     for path, text in generate.files().items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)

@@ -29,11 +29,12 @@ STATE = (
     Panel(
         "figure",
         "Active operators",
-        "Operators that hold the Lease. Normal: 1. At 0 nobody repairs.",
+        "Operators that hold their Lease. Normal: 1, or one for each set of namespaces that has "
+        "operators of its own. At 0 nobody repairs.",
         (Query("sum(kraftquorum_operator_active)"),),
         width=4,
         height=5,
-        limits=((None, RED), (1, GREEN), (2, RED)),
+        limits=((None, RED), (1, GREEN)),
     ),
     Panel(
         "figure",
@@ -69,8 +70,14 @@ STATE = (
         "spec.voters and the voters of the leader's set. Normal: the same; they differ while the "
         "operator changes one at a time.",
         (
-            Query(f"max by (quorum) (kraftquorum_voters_wanted{{{S}}})", "{{quorum}}: wanted"),
-            Query(f"max by (quorum) (kraftquorum_voters{{{S}}})", "{{quorum}}: in force"),
+            Query(
+                f"max by (namespace, quorum) (kraftquorum_voters_wanted{{{S}}})",
+                "{{namespace}}/{{quorum}}: wanted",
+            ),
+            Query(
+                f"max by (namespace, quorum) (kraftquorum_voters{{{S}}})",
+                "{{namespace}}/{{quorum}}: in force",
+            ),
         ),
         width=12,
     ),
@@ -81,7 +88,7 @@ WORK = (
         "lanes",
         "Operations under way, by step",
         "A lane for each step. Normal: empty; minutes in a lane, not hours.",
-        operation_lanes(S, "{{quorum}}, "),
+        operation_lanes(S, "{{namespace}}/{{quorum}}, "),
         width=24,
         height=9,
         values=PRESENT,
@@ -92,8 +99,8 @@ WORK = (
         "What holds the operator back, by quorum. Normal: empty, or short stretches.",
         (
             Query(
-                f"max by (quorum, guard) (kraftquorum_blocked{{{S}}})",
-                "{{quorum}}, {{guard}}",
+                f"max by (namespace, quorum, guard) (kraftquorum_blocked{{{S}}})",
+                "{{namespace}}/{{quorum}}, {{guard}}",
             ),
         ),
         width=24,
@@ -154,8 +161,9 @@ LOOKS = (
         "Seconds, by quorum. Normal: below eleven.",
         (
             Query(
-                f"time() - max by (quorum) (kraftquorum_last_reconcile_timestamp_seconds{{{S}}})",
-                "{{quorum}}",
+                "time() - max by (namespace, quorum) "
+                f"(kraftquorum_last_reconcile_timestamp_seconds{{{S}}})",
+                "{{namespace}}/{{quorum}}",
             ),
         ),
         width=8,
@@ -238,7 +246,7 @@ OPERATOR = Dashboard(
     (
         Annotation(
             "Disk lost",
-            f"max by (quorum) (kraftquorum_voters_storage_gone{{{S}}} + "
+            f"max by (namespace, quorum) (kraftquorum_voters_storage_gone{{{S}}} + "
             f"kraftquorum_pods_storage_failing{{{S}}}) > 0",
             "a disk of {{quorum}} fails or is gone",
             RED,

@@ -153,7 +153,7 @@ def operation_lanes(selector: str, name: str = "") -> tuple[Query, ...]:
     """A lane for each step of each operation, in the order in which steps come."""
     return tuple(
         Query(
-            f"max by (quorum) (kraftquorum_operations{{{selector}, "
+            f"max by (namespace, quorum) (kraftquorum_operations{{{selector}, "
             f'operation="{kind}", step="{step}"}} > 0) * 0 + 1',
             f"{name}{kind} {number}: {step}",
         )

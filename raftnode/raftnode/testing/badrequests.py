@@ -159,7 +159,8 @@ def _of_any_request(request: str) -> Iterator[Wrong]:
         ("api version", "0", "UNSUPPORTED_VERSION", _around(api_version=0)),
         ("api version", "huge", "UNSUPPORTED_VERSION", _around(api_version=2**15 - 1)),
         ("api key", "unknown", "UNSUPPORTED_VERSION", _around(api_key=999)),
-        ("sender", "of another id", CUT_OFF, _around(source=STRANGER)),
+        ("sender", "another, in the body alike", CUT_OFF, _another_sender),
+        ("sender", "another than in the body", CUT_OFF, _around(source=STRANGER)),
         ("receiver", "of another UUID", "INVALID_VOTER_KEY", _another_receiver),
         (
             "cluster id",
@@ -200,6 +201,23 @@ def _of_any_request(request: str) -> Iterator[Wrong]:
         ("epoch", "huge", SILENCE, _body(f"{part}.{epoch}", INT32_MAX)),
     ]
     yield from (Wrong(request, *row) for row in rows)
+
+
+_SENDER: dict[str, tuple[str, str | None]] = {
+    "Vote": ("topics.0.partitions.0.replica_id", "replica_directory_id"),
+    "BeginQuorumEpoch": ("topics.0.partitions.0.leader_id", None),
+    "EndQuorumEpoch": ("topics.0.partitions.0.leader_id", None),
+    "Fetch": ("replica_state.replica_id", "replica_directory_id"),
+    "FetchSnapshot": ("replica_id", "replica_directory_id"),
+}
+
+
+def _another_sender(draft: Draft) -> None:
+    number, directory = _SENDER[draft.request]
+    draft.wrap(source=STRANGER)
+    draft.put(number, STRANGER.node_id)
+    if directory is not None:
+        draft.put(f"topics.0.partitions.0.{directory}", STRANGER.directory_id)
 
 
 def _another_receiver(draft: Draft) -> None:

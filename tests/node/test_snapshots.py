@@ -212,3 +212,29 @@ async def trimmed_large(quorum: LocalQuorum) -> None:
         return True if all(info.log_start_offset > 10 for info in infos) else None
 
     await eventually(look, within_s=60, what="the logs to be trimmed")
+
+
+async def test_by_default_the_log_stops_growing_and_what_is_gone_stands_in_the_state(quorum):
+    """No setting is made: 100 MiB stay, a segment more, and what comes between two snapshots."""
+    await quorum.form(1)
+    [node] = quorum.nodes[:1]
+    value = b"x" * (900 << 10)
+    for number in range(60):
+        await quorum.client.put(f"key-{number % 7}", b"%d " % number + value, timeout_ms=30_000)
+    assert (await quorum.info(node)).log_start_offset == 0, "a log of 50 MiB is whole"
+    for number in range(60, 330):
+        await quorum.client.put(f"key-{number % 7}", b"%d " % number + value, timeout_ms=30_000)
+    await trimmed(quorum, node)
+
+    async def small() -> bool | None:
+        size = sum(one.stat().st_size for one in node.directory.rglob("*.log"))
+        return True if size < 200 << 20 else None
+
+    await eventually(small, within_s=40, what="the log to be as small as is said")
+    node.kill()
+    node.start()
+    await quorum.wait_running([node])
+    for number in range(323, 330):
+        entry = await quorum.client.get(f"key-{number % 7}")
+        assert entry is not None
+        assert entry.value == b"%d " % number + value

@@ -88,7 +88,9 @@ def _facts(report: Json) -> list[str]:
         for name, size in sizes.items()
     )
     parts = {"images": "images", "cluster": "cluster", "install": "operator installed"}
-    spent = [f"{title} {seconds[key]:.0f} s" for key, title in parts.items() if key in seconds]
+    spent = [
+        f"{title} {seconds[key]:.0f} s" for key, title in parts.items() if seconds.get(key, 0) >= 1
+    ]
     version = cluster["version"].removeprefix("v")
     times = sorted(case["at"] for case in report["cases"])
     ended = f"; cases ended {times[0]} to {times[-1]} UTC" if all(times) else ""

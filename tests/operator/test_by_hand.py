@@ -1,0 +1,133 @@
+"""What people do by hand to the objects of a quorum: put right, and no voter and no write lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(300)]
+
+FINALIZER = "kraftquorum.io/quorum"
+
+
+def _uids(krq, kind: str) -> dict[str, str]:
+    return {o["metadata"]["name"]: o["metadata"]["uid"] for o in krq.list(kind)}
+
+
+def _services(krq) -> dict[str, Any]:
+    found = json.loads(krq.kubectl("get", "services", "-o", "json"))["items"]
+    return {service["metadata"]["name"]: service for service in found}
+
+
+def _patch(krq, kind: str, name: str, change: dict[str, Any]) -> None:
+    krq.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps(change))
+
+
+def _settled(krq, what: str, holds: Callable[[], bool]) -> None:
+    krq.until(what, holds, 40)
+    krq.ready(3)
+
+
+@pytest.mark.rule("S18", "S22", "S25")
+def test_what_is_deleted_or_changed_by_hand_comes_back_and_costs_no_voter(
+    krq, operators, writing
+) -> None:
+    operators.start()
+    krq.apply(voters=3)
+    krq.ready(3)
+    writing.start()
+    voters, pods, claims = krq.voters(), _uids(krq, "pods"), _uids(krq, "pvc")
+    cluster_id = krq.status()["clusterId"]
+
+    # The StatefulSet without its pods, the latch, Services, the budget, labels, the finalizer.
+    sets, latch = _uids(krq, "sts"), krq.latches()[0]["metadata"]
+    krq.kubectl("delete", "statefulset", "demo", "--cascade=orphan")
+    krq.kubectl("delete", "configmap", latch["name"])
+    krq.kubectl("delete", "service", "demo", "demo-peers")
+    krq.kubectl("delete", "pdb", "demo")
+    krq.kubectl("label", "pods", "--all", "kraftquorum.io/voter-")
+    krq.kubectl("label", "pvc", "--all", "kraftquorum.io/owner-uid-")
+    _patch(krq, "krq", "demo", {"metadata": {"finalizers": []}})
+    _settled(
+        krq,
+        "everything there again",
+        lambda: (
+            _uids(krq, "sts").get("demo", sets["demo"]) != sets["demo"]
+            and [c["metadata"]["uid"] for c in krq.latches()] not in ([], [latch["uid"]])
+            and set(_services(krq)) == {"demo", "demo-peers"}
+            and "demo" in _uids(krq, "pdb")
+            and krq.labelled() == set(pods)
+            and all("owner-uid" in str(c["metadata"].get("labels")) for c in krq.list("pvc"))
+            and krq.get()["metadata"].get("finalizers") == [FINALIZER]
+        ),
+    )
+    assert (_uids(krq, "pods"), _uids(krq, "pvc"), krq.voters()) == (pods, claims, voters)
+    assert krq.latches()[0]["data"]["origin"] == "adopted"
+    assert krq.latches()[0]["data"]["clusterId"] == cluster_id
+
+    # What holds the pods, changed beneath the operator.
+    _patch(krq, "sts", "demo", {"metadata": {"labels": {"kraftquorum.io/owner-uid": None}}})
+    _patch(krq, "service", "demo-peers", {"spec": {"publishNotReadyAddresses": False}})
+    _patch(krq, "service", "demo", {"spec": {"selector": {"app": "other"}}})
+    _settled(
+        krq,
+        "put back",
+        lambda: (
+            "kraftquorum.io/owner-uid" in krq.get("sts")["metadata"]["labels"]
+            and _services(krq)["demo-peers"]["spec"].get("publishNotReadyAddresses") is True
+            and "app" not in _services(krq)["demo"]["spec"]["selector"]
+        ),
+    )
+    assert (_uids(krq, "pods"), krq.voters()) == (pods, voters)
+    _patch(krq, "sts", "demo", {"spec": {"ordinals": {"start": 1}}})
+    _settled(krq, "ordinals from 0", lambda: "ordinals" not in krq.get("sts")["spec"])
+    krq.kubectl("scale", "sts", "demo", "--replicas=1")
+    _settled(krq, "three pods", lambda: krq.get("sts")["spec"]["replicas"] == 3)
+
+    # All pods at once: by force, then with their StatefulSet.
+    before = _uids(krq, "pods")
+    krq.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+    _settled(krq, "other pods", lambda: not before.items() & _uids(krq, "pods").items())
+    before = _uids(krq, "pods")
+    krq.kubectl("delete", "statefulset", "demo", "--wait=false")
+    _settled(
+        krq,
+        "other pods",
+        lambda: not before.items() & _uids(krq, "pods").items() and len(krq.list("pods")) == 3,
+    )
+    assert krq.voters() == voters
+    assert _uids(krq, "pvc").items() >= claims.items(), "and one that ordinal 3 left behind"
+
+    # The claim of a pod that runs, twice in a row.
+    for _ in range(2):
+        old = dict(krq.voters())[1]
+        krq.kubectl("delete", "pvc", "data-demo-1", "--wait=false")
+        krq.replaced(1, old)
+    assert [one for one in krq.voters() if one[0] != 1] == [one for one in voters if one[0] != 1]
+    writing.finish()
+
+
+def test_a_service_of_somebody_else_under_our_name_is_left_alone_and_told(krq, operators) -> None:
+    web = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "demo"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+    }
+    krq.kubectl("create", "-f", "-", stdin=json.dumps(web))
+    before = _services(krq)["demo"]
+    operators.start()
+    krq.apply(voters=3)
+    krq.until("formed", lambda: len(krq.voters()) == 3)
+    krq.until("told", lambda: krq.status().get("waitingFor") == "objects_written")
+    assert "Service/demo: it is there already" in krq.status()["message"]
+    assert krq.condition("Ready")["status"] == "False"
+    assert krq.condition("Available")["status"] == "True"
+    krq.until("warned", lambda: "ObjectsWritten" in {e["reason"] for e in krq.list("events")})
+    assert _services(krq)["demo"] == before
+    krq.kubectl("delete", "service", "demo")
+    krq.ready(3)
+    assert _services(krq)["demo"]["spec"]["selector"]["app.kubernetes.io/instance"] == "demo"

@@ -5,7 +5,9 @@ Each needs root for its mounts; those of the device mapper need a kernel that ha
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -202,6 +204,122 @@ async def test_a_device_that_fails_under_the_file_system(disk: Disk, one, target
     node.start()
     await one.leader()
     await check(one, count, more)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Blocks of a file that stand together: first and last in the file, and on the device."""
+
+    first: int
+    last: int
+    there: int
+    there_last: int
+
+
+def extents(path: Path) -> list[Extent]:
+    number = r"\s*(\d+)"
+    row = rf"^\s*\d+:{number}\.\.{number}:{number}\.\.{number}:"
+    found = re.findall(row, run("filefrag", "-e", str(path)), re.MULTILINE)
+    return [Extent(*map(int, numbers)) for numbers in found]
+
+
+def far_out(disk: Disk, path: Path, part: range) -> None:
+    """Put a file on a device of its own, a part of it beyond everything else, and take that off."""
+    data, root, image = path.read_bytes(), disk.root / "far", disk.memory / "far"
+    root.mkdir()
+    run("truncate", "-s", "24M", str(image))
+    device = run("losetup", "--find", "--show", str(image))
+    disk.undo.append(("losetup", "-d", device))
+    run("mkfs.ext4", "-q", "-b", "4096", "-m", "0", "-O", "^has_journal", device)
+    disk.do(("mount", device, str(root)), ("umount", "-l", str(root)))
+    new, filler, block = root / path.name, root / "filler", os.statvfs(root).f_bsize
+    with new.open("wb") as file:
+        file.write(data[: part.start])
+        file.seek(part.stop)
+        file.write(data[part.stop :])
+        os.fsync(file.fileno())
+    # All that is free is taken, and then only the last of it given back.
+    size, piece = 0, 16 << 20
+    with filler.open("wb") as file:
+        while piece >= block:
+            try:
+                os.posix_fallocate(file.fileno(), size, piece)
+                size += piece
+            except OSError:
+                piece //= 2
+                file.truncate(size)
+    last = max(extents(filler), key=lambda one: one.there_last)
+    where = (last.last + 1) * block - 2 * len(part)
+    run("fallocate", "-p", "-o", str(where), "-l", str(2 * len(part)), str(filler))
+    with new.open("r+b") as file:
+        file.seek(part.start)
+        file.write(data[part.start : part.stop])
+        os.fsync(file.fileno())
+    disk.do(("mount", "--bind", str(new), str(path)), ("umount", "-l", str(path)))
+    found = extents(path)
+    lost = [one for one in found if part.start <= one.first * block < part.stop]
+    beyond = min(one.there for one in lost)
+    assert all(one.there_last < beyond for one in found if one not in lost), found
+    # The part's blocks go, under the mounted file system.
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    os.truncate(image, beyond * block)
+    run("losetup", "--set-capacity", device)
+    with path.open("rb") as file, pytest.raises(OSError, match="Input/output"):
+        os.pread(file.fileno(), block, part.start)
+
+
+@pytest.mark.parametrize("who", ["reader", "scrub"])
+async def test_sectors_that_cannot_be_read(disk: Disk, network: str, who: str) -> None:
+    """EIO from the device, in the middle of an old segment, which a start does not read."""
+    disk.mount()
+    settings = {
+        "RAFTNODE_DISK_RESERVE_BYTES": "0",
+        "RAFTNODE_SEGMENT_BYTES": str(2 << 20),
+        "RAFTNODE_MAX_BATCH_BYTES": str(1 << 20),
+        "RAFTNODE_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS": str(1 << 20),
+        "RAFTNODE_LOG_RETENTION_BYTES": "-1",
+        "RAFTNODE_SCRUB_INTERVAL_MS": "3600000" if who == "reader" else "1000",
+        "RAFTNODE_SCRUB_BYTES_PER_SECOND": str(1 << 30),
+    }
+    async with LocalQuorum(disk.root, 1, network, settings) as quorum:
+        await quorum.form(1)
+        [node] = quorum.nodes
+        count = await write(quorum)
+        for number in range(40):
+            await quorum.client.put(f"more-{number}", bytes(200_000))
+
+        async def covered() -> bool | None:
+            ends = [path.name.split("-")[0] for path in disk.directory.glob("*/*-*.checkpoint")]
+            return max(map(int, ends), default=0) > count + 20 or None
+
+        await eventually(covered, within_s=30, what="a snapshot beyond the first segment")
+        assert node.stop() == 0
+        first = min(disk.directory.glob("*/*.log"))
+        part = range(1 << 20, (1 << 20) + (256 << 10))
+        far_out(disk, first, part)
+        node.start()
+        await quorum.leader()
+        await check(quorum, count, 40)  # the store is the snapshot's
+        if who == "reader":
+            with suppress(Exception):
+                async with asyncio.timeout(20):
+                    async for _ in quorum.client.follow(0):
+                        pass
+            code, message = await end_of(node)
+            assert code == ExitCode.STORAGE_FAILED
+            assert first.name in message
+            assert "Input/output" in message
+            return
+
+        async def told() -> bool | None:
+            damage = (await quorum.info(node)).storage.damage
+            return any(first.name in one and "Input/output" in one for one in damage) or None
+
+        await eventually(told, within_s=30, what="the scrub to tell")
+        await quorum.client.put("after", b"x")
+        assert node.process is not None
+        assert node.process.poll() is None
 
 
 async def test_a_full_file_system_is_refused_before_it_is_full_and_goes_on_by_itself(

@@ -33,21 +33,10 @@ markers = ["rule(*rows): checks these rows"]
 CONFTEST = '''\
 """Mutants are told apart from each other only if the tests do the same each time."""
 
-import json
-from pathlib import Path
-
 import hypothesis
 
 hypothesis.settings.register_profile("mutants", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("mutants")
-
-STATS = Path("mutmut-stats.json")
-SECONDS = json.loads(STATS.read_text())["duration_by_test"] if STATS.exists() else {}
-
-
-def pytest_collection_modifyitems(items):
-    """The quickest first: most mutants are noticed by many tests."""
-    items.sort(key=lambda item: SECONDS.get(item.nodeid, 0))
 '''
 
 

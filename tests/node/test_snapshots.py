@@ -214,8 +214,9 @@ async def trimmed_large(quorum: LocalQuorum) -> None:
     await eventually(look, within_s=60, what="the logs to be trimmed")
 
 
-async def test_by_default_the_log_stops_growing_and_what_is_gone_stands_in_the_state(quorum):
-    """No setting is made: 100 MiB stay, a segment more, and what comes between two snapshots."""
+@pytest.mark.quorum_settings(RAFTNODE_LOG_RETENTION_BYTES=str(100 << 20))
+async def test_a_log_stops_growing_and_what_is_gone_stands_in_the_state(quorum):
+    """100 MiB stay, a segment more, and what comes between two snapshots."""
     await quorum.form(1)
     [node] = quorum.nodes[:1]
     value = b"x" * (900 << 10)
@@ -238,3 +239,34 @@ async def test_by_default_the_log_stops_growing_and_what_is_gone_stands_in_the_s
         entry = await quorum.client.get(f"key-{number % 7}")
         assert entry is not None
         assert entry.value == b"%d " % number + value
+
+
+@pytest.mark.quorum_settings(**{k: v for k, v in SMALL.items() if "RETENTION" not in k})
+async def test_by_default_a_new_disk_gets_every_record_those_in_no_snapshot_too(quorum):
+    await quorum.form(3)
+    raw = [b"no key, %d" % number for number in range(5)]
+    await quorum.client.append(raw)
+    writer = Writer(quorum, 1000)
+    for _ in range(100):
+        await writer.put()
+    leader = await quorum.leader()
+    victim = next(node for node in quorum.nodes[:3] if node is not leader)
+
+    async def taken() -> bool | None:
+        return True if list(leader.directory.rglob("*.checkpoint")) else None
+
+    await eventually(taken, within_s=20, what="the leader to have a snapshot")
+    info = await quorum.info(victim)
+    victim.kill()
+    victim.wipe()
+    victim.start()
+    await quorum.wait_running([victim])
+    await quorum.client.join(victim.api, JoinRequest(cluster_id=CLUSTER_ID))
+    old = Replica(node_id=info.node_id, directory_id=info.directory_id)
+    await come_back(quorum, victim, old)
+    assert not installed(victim)
+    assert (await quorum.info(victim)).log_start_offset == 0
+    await lead(quorum, victim)
+    page = await quorum.client.read(0, max_bytes=1 << 20)
+    assert set(raw) <= {record.value for record in page.records}
+    assert await writer.lost() == []

@@ -14,6 +14,7 @@ Each of these was seen to fail with its rule taken out:
 import pytest
 
 from raftnode.core import installing
+from raftnode.core.config import CoreConfig
 from raftnode.core.download import Download
 from raftnode.core.effects import Halt, HaltReason, Refused, StoreSnapshotPiece, TrimLog
 from raftnode.core.events import (
@@ -97,6 +98,34 @@ def test_p22_an_empty_log_begins_with_a_snapshot_though_nothing_was_trimmed():
     same(book, "1", "4")
     assert book["4"].disk.start == book["1"].disk.snapshots[-1].head.position.end_offset
     assert book["1"].disk.start == 0
+
+
+def test_whoever_keeps_every_record_brings_an_empty_log_all_of_them():
+    """A record without a key is in no snapshot: it would be on fewer replicas with each new disk."""
+    book = Playbook.formed("1", "2", "3", config=CoreConfig(keeps_every_record=True))
+    for number in range(6):
+        book.append("1", b"record %d" % number)
+        book.settle()
+    book.run(1200)
+    book.snapshot("1")
+    book.observer("4")
+    book.run(2000)
+    same(book, "1", "4")
+    assert book["4"].disk.start == 0
+    assert b"record 0" in book["4"].records
+
+
+def test_whoever_kept_every_record_and_trimmed_after_all_brings_its_snapshot():
+    book = Playbook.formed("1", "2", "3", config=CoreConfig(keeps_every_record=True))
+    for number in range(6):
+        book.append("1", b"record %d" % number)
+        book.settle()
+    book.run(1200)
+    trimmed(book, "1")
+    book.observer("4")
+    book.run(2000)
+    same(book, "1", "4")
+    assert book["4"].disk.start == book["1"].disk.start > 0
 
 
 def test_a_new_disk_becomes_a_voter_by_snapshot_and_log():

@@ -33,6 +33,9 @@ class CoreConfig:
     """How much one Fetch brings; at least one batch, whatever its size."""
     max_uncommitted_bytes: int = 64 << 20
     """How many bytes of clients' batches a leader appends ahead of its high watermark."""
+    keeps_every_record: bool = False
+    """Whether no record is ever to give way to a snapshot: as a leader whose log is whole, bring
+    even an empty one all records (P22 would bring it the snapshot)."""
     pending_changes_max: int = 8
     """How many voter changes may wait at once; one more is refused."""
     observers_max: int = 64

@@ -27,7 +27,7 @@ from raftnode.core.records import (
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Confirmation, Leader, ParkedFetch
 from raftnode.core.state import QuorumState
-from raftnode.core.types import Epoch, LogPosition, Offset, ReplicaKey
+from raftnode.core.types import FIRST_OFFSET, Epoch, LogPosition, Offset, ReplicaKey
 
 
 def become_leader(replica: Replica, granted: frozenset[ReplicaKey]) -> None:
@@ -127,7 +127,7 @@ def handle_fetch(
     progress.raft_version_max = request.raft_version_max
     progress.round_token = max(progress.round_token, request.round_token)
     position = LogPosition(request.last_fetched_epoch, request.fetch_offset)
-    if replica.log.needs_snapshot(position):
+    if _begins_with_snapshot(replica, position):
         snapshot = replica.log.snapshot
         replica.respond(request_id, _response(replica, role, ErrorCode.NONE, snapshot=snapshot))
         after_progress(replica, role)
@@ -197,6 +197,15 @@ def _is_fenced(
             has=request.acknowledged_offset,
         )
     return progress.fenced
+
+
+def _begins_with_snapshot(replica: Replica, fetch: LogPosition) -> bool:
+    # A snapshot has the newest value of each key and no record without one. Replica by
+    # replica, as disks are replaced, those records would be gone from every log.
+    whole = replica.log.start == FIRST_OFFSET
+    if whole and replica.config.keeps_every_record:
+        return False
+    return replica.log.needs_snapshot(fetch)
 
 
 def _park(replica: Replica, role: Leader, fetch: ParkedFetch) -> None:

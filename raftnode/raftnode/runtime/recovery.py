@@ -82,6 +82,7 @@ def recover(
             retry_backoff_ms=settings.retry_backoff_ms,
             retry_backoff_max_ms=settings.retry_backoff_max_ms,
             max_uncommitted_bytes=settings.max_uncommitted_bytes,
+            keeps_every_record=settings.log_retention_bytes < 0,
         ),
         incarnation=directory.incarnation,
         fetch_sequence=clock.fetch_sequence_base(),

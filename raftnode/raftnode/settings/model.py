@@ -241,14 +241,15 @@ class NodeSettings(BaseSettings):
     )
 
     log_retention_bytes: int = Field(
-        default=100 << 20,
+        default=-1,
         ge=-1,
         le=1 << 40,
         description="How much of the log's end is kept though snapshots cover it, bytes, in whole "
         "segments: what slow followers and readers of the log still find. Behind it the log is "
         "removed once `snapshots_retained` snapshots cover it; who needs more gets a snapshot. "
-        "0: no more than that. -1: the log is never trimmed, and every record stays to be read. "
-        "Kafka's default, 100 MiB.",
+        "0: no more than that. 104857600: Kafka's default. -1: the log is never trimmed, and every "
+        "record stays to be read, on new replicas too. Records without a key (`POST /v1/log`) are "
+        "in no snapshot: anything but -1 lets go of them.",
     )
 
     # The disk.

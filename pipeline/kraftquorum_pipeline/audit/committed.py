@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .continuity import Extent
@@ -38,7 +38,10 @@ def committed_end(
 
     A snapshot is made of committed records only. What a majority of the voters has up to
     a record of the newest epoch is committed, or will be: no later leader can be without
-    it. A majority that ends in an older epoch proves nothing (P42).
+    it. A majority that ends in an older epoch proves nothing by itself (P42), only if the
+    directories of all voters are there and every one that reached a later epoch has the
+    records too: whoever could win an election then has them. So it is after a quorum was
+    stopped node by node, whose last leader was alone with its first record.
 
     Args:
         holdings: by replica.
@@ -55,7 +58,28 @@ def committed_end(
         holders = [h for h in holdings.values() if h.voter and h.agreed_end >= end]
         if end and all(one.extent.epoch_at(end - 1) == newest for one in holders):
             known.append((end, f"{len(holders)} of {len(voters)} voters have it"))
+        if len(ends) == len(voters):
+            having = [one for one in holdings.values() if one.voter]
+            end = _of_every_winner(having, end)
+            known.append((end, "whoever of the voters could lead has it"))
     return max(known, key=lambda entry: entry[0])
+
+
+def _of_every_winner(voters: Sequence[Holding], end: int) -> int:
+    """Up to where, at most `end`, those have the log who could win an election.
+
+    Args:
+        voters: all of them.
+        end: what a majority has.
+    """
+    while end > 0:
+        longest = max(voters, key=lambda one: one.agreed_end)
+        epoch = longest.extent.epoch_at(end - 1)
+        bound = min([end, *(o.agreed_end for o in voters if o.extent.last_epoch > epoch)])
+        if bound == end:
+            break
+        end = bound
+    return end
 
 
 def check_committed(

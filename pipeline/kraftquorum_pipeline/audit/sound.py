@@ -64,6 +64,11 @@ def sound_log(
             f"{source}: offset {wanted} is past {verdict.committed_end}, up to where the files "
             "prove the log to be committed"
         )
+    if end is None and not wanted and any(one["end_offset"] for one in verdict.replicas.values()):
+        raise OptionError(
+            f"{source}: nothing of the log is proved to be committed; name the directories of all "
+            "voters"
+        )
     forked = [
         one
         for one in verdict.findings

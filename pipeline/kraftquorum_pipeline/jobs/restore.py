@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kraftquorum_pipeline.audit.sound import SoundLog
 from kraftquorum_pipeline.audit.states import read_state, read_stretch
 from kraftquorum_pipeline.errors import TrimmedError
-from raftnode.client import QuorumClient
+from raftnode.client import QuorumClient, RefusedError
 
 _PAGE_BYTES = 2 << 20
 _PAGE_KEYS = 1000
@@ -129,13 +129,13 @@ async def look(client: QuorumClient, start: int) -> Living:
     records: list[Written] = []
     offset = start
     while offset < end:
-        page = await client.read(offset, max_bytes=_PAGE_BYTES, max_wait_ms=500)
-        if page.log_start_offset > offset:
-            raise TrimmedError(
-                f"cluster {before.cluster_id}",
-                f"the log begins at offset {page.log_start_offset} now: take newer files",
-                start,
-            )
+        try:
+            page = await client.read(offset, max_bytes=_PAGE_BYTES, max_wait_ms=500)
+        except RefusedError as error:
+            if error.error != "OFFSET_OUT_OF_RANGE":
+                raise
+            said = f"the log was trimmed since: take newer files ({error.answer.message})"
+            raise TrimmedError(f"cluster {before.cluster_id}", said, offset) from error
         for record in page.records:
             if record.control is None and record.key is not None and record.offset < end:
                 held = None if record.value is None else Held.of(record.offset, record.value)

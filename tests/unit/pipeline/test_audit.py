@@ -249,6 +249,32 @@ def test_a_majority_below_what_was_committed(quorum: list[Path], audit: Run):
     assert found.reason.startswith("only 1 of 3 voters have what was committed")
 
 
+def test_a_last_leader_alone_with_its_first_record_hides_nothing(tmp_path: Path, audit: Run):
+    """As a quorum that was stopped node by node leaves it."""
+    history, longer = quorum_history(), quorum_history()
+    longer.lead(key_of(2), 5)
+    paths = write_quorum(tmp_path / "all", history)
+    [alone] = [path for path in write_quorum(tmp_path / "more", longer) if path.name == "node-2"]
+    paths = [alone if path.name == "node-2" else path for path in paths]
+    verdict = audit(paths)
+    assert (verdict.word, verdict.committed_end) == ("ok", history.end)
+    # With one voter unknown, it may be that which led with other records.
+    [snapshot] = history.states
+    assert audit(paths[1:]).committed_end == snapshot
+
+
+def test_what_a_later_leader_lacks_is_not_proved(tmp_path: Path, audit: Run):
+    """It won without the others' last batches, which a majority has, and its own is not theirs."""
+    history, other = quorum_history(), quorum_history()
+    del other.batches[-3:]
+    fork = other.end
+    other.lead(key_of(2), 5)
+    paths = write_quorum(tmp_path / "all", history)
+    [later] = [path for path in write_quorum(tmp_path / "other", other) if path.name == "node-2"]
+    verdict = audit([later if path.name == "node-2" else path for path in paths])
+    assert verdict.committed_end == fork < history.end
+
+
 def test_a_snapshot_proves_what_was_committed(quorum: list[Path], audit: Run):
     end = audit(quorum).replicas["node-0"]["snapshots"][0]
     for path in quorum[1:]:

@@ -78,6 +78,13 @@ def test_an_offset_that_is_not_committed_is_refused(quorum: list[Path]):
         state(quorum, 100_000)
 
 
+def test_where_nothing_is_proved_to_be_committed_nothing_is_called_the_state(quorum: list[Path]):
+    for path in quorum:
+        next(path.rglob("*.checkpoint")).unlink()
+    with pytest.raises(OptionError, match="name the directories of all voters"):
+        state(quorum[:1])
+
+
 # -- against a living quorum --------------------------------------------------------------
 
 OLD, NEW, NEWER = Held(5, b"a"), Held(12, b"b"), Held(22, b"c")

@@ -134,6 +134,9 @@ faults: $(READY) ## Run a node on real file systems that fail: full, read-only, 
 bench-snapshot: $(READY) ## Measure how long writes wait while a snapshot of MIB=n is made
 	@$(BIN)/python tools/bench_snapshot.py $(if $(MIB),--mib $(MIB))
 
+bench-amplification: $(READY) ## Measure how much a node writes to its disk for each byte of its clients
+	@$(BIN)/python tools/bench_amplification.py
+
 bench-install: $(READY) ## Measure a snapshot of MIB=n that a blank node fetches: time, writes meanwhile, memory
 	@$(BIN)/python tools/bench_install.py $(if $(MIB),--mib $(MIB))
 
@@ -204,4 +207,4 @@ image: $(READY) ## Build the images and write them as archives: TAG=… names th
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash faults bench bench-install bench-snapshot bench-spark spark-kubernetes lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash faults bench bench-amplification bench-install bench-snapshot bench-spark spark-kubernetes lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean

@@ -17,7 +17,7 @@ SHELLS = ("sh", "bash", "dash", "busybox", "perl", "apt-get", "pip")
 
 @pytest.fixture(scope="module")
 def pipeline(docker, pipeline_image):
-    docker.ask("load", "--quiet", "--input", str(pipeline_image.archive), timeout_s=900)
+    docker.engine.ask("load", "--quiet", "--input", str(pipeline_image.archive), timeout_s=900)
     return pipeline_image
 
 
@@ -70,7 +70,7 @@ def test_it_is_labelled_small_enough_and_has_neither_shell_nor_root(docker, pipe
         " and not p.is_symlink() and p.is_file() and p.stat().st_mode & 0o6002])"
     )
     python = ["run", "--rm", "--entrypoint", "python3", pipeline.name, "-c", script]
-    shells, programs, rights = docker.ask(*python, timeout_s=120).splitlines()
+    shells, programs, rights = docker.engine.ask(*python, timeout_s=120).splitlines()
     assert shells == "[]"
     assert re.fullmatch(r"\['chmod', 'ls', 'python3', 'python3\.\d+', 'readlink'\]", programs)
     assert rights == "[]", "nothing changes the user or can be written by all"

@@ -50,7 +50,7 @@ def test_a_backup_from_before_a_scale_up_takes_no_voter_its_pod_or_claim(
     krq.until("a voter removed", lambda: "RemoveVoter" in " ".join(operators.actions()[done:]), 90)
     krq.ready(3, 90)
     acted = destroyed(operators, done)
-    heights = [int(a.split()[2]) for a in acted if a.startswith("SetReplicas")]
+    heights = [int(a.split()[2]) for a in acted if a.startswith("SetReplicas to ")]
     assert heights[0] == 5, "every voter gets its pod back first"
     lowered = acted.index(next(a for a in acted if a.startswith("SetReplicas") and " 4 " in a))
     assert any(a.startswith("RemoveVoter 4-") for a in acted[:lowered])

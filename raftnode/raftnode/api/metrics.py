@@ -178,7 +178,7 @@ class NodeMetrics:
         )
         self.snapshot_room_missing_bytes = gauge(
             "snapshot_room_missing_bytes",
-            "Bytes that a snapshot which is due needs and that are not free; 0: none is kept waiting.",
+            "Bytes that a snapshot which is due lacks on the disk; 0: none is kept waiting.",
         )
         self.snapshots_damaged = Counter(
             "raftnode_snapshots_damaged",

@@ -70,11 +70,11 @@ class _Writes:
 
 
 async def _measure(root: Path, mib: int, value_bytes: int, seconds: float) -> None:
-    between = max(mib << 19, 1 << 20)
+    between = max(mib * 9 << 20, 20 << 20) // 20  # the second covers nine tenths of the state
     settings = {
         "RAFTNODE_SEGMENT_BYTES": str(max(between // 8, 1 << 20)),
         "RAFTNODE_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS": str(between),
-        "RAFTNODE_MAX_SNAPSHOT_INTERVAL_MS": "2000",
+        "RAFTNODE_MAX_SNAPSHOT_INTERVAL_MS": "0",
         "RAFTNODE_SNAPSHOTS_RETAINED": "1",
         "RAFTNODE_LOG_RETENTION_BYTES": "0",
         "RAFTNODE_SCRUB_BYTES_PER_SECOND": "0",
@@ -85,10 +85,12 @@ async def _measure(root: Path, mib: int, value_bytes: int, seconds: float) -> No
         await quorum.form(1)
         await _fill(quorum, mib, value_bytes)
 
-        async def trimmed() -> bool | None:
-            return (await quorum.info(leader)).log_start_offset > 0 or None
+        puts = (mib << 20) // value_bytes
 
-        await eventually(trimmed, within_s=600, what="a snapshot of all, and the log trimmed")
+        async def trimmed() -> bool | None:
+            return (await quorum.info(leader)).log_start_offset > 0.75 * puts or None
+
+        await eventually(trimmed, within_s=600, what="snapshots, and the log trimmed")
         writes = _Writes(quorum)
         writing = asyncio.get_running_loop().create_task(writes.run())
         await asyncio.sleep(seconds)

@@ -75,9 +75,12 @@ def test_spark_submit_of_the_howto_exports_with_two_executors(site, tmp_path):
     words[place:place] = [word for one in small for word in ("--conf", one)]
     # Parts of the log for both.
     words += ["-o", "partitionOffsets=50"]
+    # As in an activated environment: Spark's script asks `python3` where Spark is.
+    environment = site.cluster.kubectl_env()
+    environment["PATH"] = f"{SUBMIT.parent}:{environment['PATH']}"
     done = subprocess.run(
         [str(SUBMIT), *words[1:]],
-        env=site.cluster.kubectl_env(),
+        env=environment,
         capture_output=True,
         text=True,
         timeout=600,

@@ -42,7 +42,7 @@ def of_pods():
 def test_the_spark_application_is_whole_by_the_operators_own_models():
     body = application()
     assert SparkV1beta2SparkApplication.from_dict(body).to_dict() == body
-    body["spec"]["executor"]["memroy"] = "1g"
+    body["spec"]["executor"]["heap"] = "1g"
     assert SparkV1beta2SparkApplication.from_dict(body).to_dict() != body, "a slip is seen"
 
 

@@ -172,7 +172,10 @@ async def test_voters_requests_with_one_thing_wrong(quorum: LocalQuorum):
         assert (await state_of(quorum, peer.node))["epoch"] != EPOCH
 
 
-@pytest.mark.quorum_settings(RAFTNODE_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS="1000")
+@pytest.mark.quorum_settings(
+    RAFTNODE_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS="1000",
+    RAFTNODE_LOG_RETENTION_BYTES="1000000",  # else the leader offers no snapshot while it has all
+)
 async def test_fetchers_requests_with_one_thing_wrong(quorum: LocalQuorum):
     """Letting any of these pass in `wire`, `transport` or `core` makes this fail."""
     own = ReplicaKey(NodeId(8), uuid.UUID(int=8))

@@ -66,6 +66,18 @@ def live_quorum(tmp_path):
     return LocalQuorum(tmp_path, 3, network_of(2), SETTINGS)
 
 
+@pytest.fixture
+def trimming_quorum(tmp_path):
+    """Likewise, of nodes that keep little more of the log than their snapshots do not cover."""
+    return LocalQuorum(tmp_path / "quorum", 3, network_of(3), SETTINGS | TRIMMING)
+
+
+@pytest.fixture
+def restored_quorum():
+    """Makes a quorum of the directories under a root that the `recorded` one left."""
+    return lambda root: LocalQuorum(root, 4, network_of(1), SETTINGS)
+
+
 def in_loop(work):
     """Run a coroutine function to its end, and leave the loop that pytest-asyncio knows alone."""
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
@@ -77,6 +89,15 @@ SETTINGS = {
     "RAFTNODE_SEGMENT_BYTES": "65536",
     "RAFTNODE_MAX_BATCH_BYTES": "32768",
     "RAFTNODE_RECORD_MAX_BYTES": "16384",
+}
+
+TRIMMING = {
+    "RAFTNODE_SEGMENT_BYTES": "16384",
+    "RAFTNODE_MAX_BATCH_BYTES": "8192",
+    "RAFTNODE_RECORD_MAX_BYTES": "4096",
+    "RAFTNODE_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS": "30000",
+    "RAFTNODE_SNAPSHOTS_RETAINED": "1",
+    "RAFTNODE_LOG_RETENTION_BYTES": "0",
 }
 
 

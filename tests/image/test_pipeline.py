@@ -31,7 +31,12 @@ def run(docker, pipeline, tmp_path):
     def command(*arguments, code=0):
         options = (
             *["--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges"],
-            *["--network=none", "--tmpfs=/tmp:mode=1777", f"--volume={source}:/replicas:ro"],
+            *[
+                "--network=none",
+                "--hostname=localhost",
+                "--tmpfs=/tmp:mode=1777,exec",
+                f"--volume={source}:/replicas:ro",
+            ],
             f"--volume={output}:/output",
         )
         done = subprocess.run(

@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow.dataset as ds
 import pytest
 
 from kraftquorum_devcluster import chart
+
+ds = pytest.importorskip("pyarrow.dataset")
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900, func_only=True)]
 

@@ -241,6 +241,7 @@ async def test_a_log_stops_growing_and_what_is_gone_stands_in_the_state(quorum):
         assert entry.value == b"%d " % number + value
 
 
+@pytest.mark.rule("S32")
 @pytest.mark.quorum_settings(**{k: v for k, v in SMALL.items() if "RETENTION" not in k})
 async def test_by_default_a_new_disk_gets_every_record_those_in_no_snapshot_too(quorum):
     await quorum.form(3)

@@ -100,6 +100,7 @@ def test_p22_an_empty_log_begins_with_a_snapshot_though_nothing_was_trimmed():
     assert book["1"].disk.start == 0
 
 
+@pytest.mark.rule("S32")
 def test_whoever_keeps_every_record_brings_an_empty_log_all_of_them():
     """A record without a key is in no snapshot: it would be on fewer replicas with each new disk."""
     book = Playbook.formed("1", "2", "3", config=CoreConfig(keeps_every_record=True))
@@ -115,6 +116,7 @@ def test_whoever_keeps_every_record_brings_an_empty_log_all_of_them():
     assert b"record 0" in book["4"].records
 
 
+@pytest.mark.rule("S32")
 def test_whoever_kept_every_record_and_trimmed_after_all_brings_its_snapshot():
     book = Playbook.formed("1", "2", "3", config=CoreConfig(keeps_every_record=True))
     for number in range(6):

@@ -200,7 +200,7 @@ def _is_fenced(
 
 
 def _begins_with_snapshot(replica: Replica, fetch: LogPosition) -> bool:
-    # A snapshot has the newest value of each key and no record without one. Replica by
+    # S32: a snapshot has the newest value of each key and no record without one. Replica by
     # replica, as disks are replaced, those records would be gone from every log.
     whole = replica.log.start == FIRST_OFFSET
     if whole and replica.config.keeps_every_record:

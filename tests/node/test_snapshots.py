@@ -75,6 +75,15 @@ async def trimmed(quorum: LocalQuorum, *nodes: LocalNode) -> None:
     await eventually(look, within_s=40, what="the logs to be trimmed")
 
 
+async def wipe(quorum: LocalQuorum, node: LocalNode) -> None:
+    """Kill a node, take its disk away and let it join with a new one."""
+    node.kill()
+    node.wipe()
+    node.start()
+    await quorum.wait_running([node])
+    await quorum.client.join(node.api, JoinRequest(cluster_id=CLUSTER_ID))
+
+
 async def come_back(quorum: LocalQuorum, node: LocalNode, old: Replica) -> None:
     """The wiped node catches up and takes the place of its old replica."""
 
@@ -134,11 +143,7 @@ async def test_a_wiped_replica_comes_back_through_a_snapshot_and_nothing_is_lost
     await trimmed(quorum, *quorum.nodes[:3])
     info = await quorum.info(victim)
     writing = asyncio.get_running_loop().create_task(writer.run())
-    victim.kill()
-    victim.wipe()
-    victim.start()
-    await quorum.wait_running([victim])
-    await quorum.client.join(victim.api, JoinRequest(cluster_id=CLUSTER_ID))
+    await wipe(quorum, victim)
     old = Replica(node_id=info.node_id, directory_id=info.directory_id)
     await come_back(quorum, victim, old)
     writer.stopped = True
@@ -171,11 +176,7 @@ async def test_killed_in_the_middle_of_a_transfer_it_begins_anew_and_nothing_is_
     victim = next(node for node in quorum.nodes[:3] if node is not leader)
     await trimmed_large(quorum)
     info = await quorum.info(victim)
-    victim.kill()
-    victim.wipe()
-    victim.start()
-    await quorum.wait_running([victim])
-    await quorum.client.join(victim.api, JoinRequest(cluster_id=CLUSTER_ID))
+    await wipe(quorum, victim)
     killed = 0
     for bytes_there in (1, 3 << 20, 8 << 20):
         async with asyncio.timeout(30):
@@ -258,11 +259,7 @@ async def test_by_default_a_new_disk_gets_every_record_those_in_no_snapshot_too(
 
     await eventually(taken, within_s=20, what="the leader to have a snapshot")
     info = await quorum.info(victim)
-    victim.kill()
-    victim.wipe()
-    victim.start()
-    await quorum.wait_running([victim])
-    await quorum.client.join(victim.api, JoinRequest(cluster_id=CLUSTER_ID))
+    await wipe(quorum, victim)
     old = Replica(node_id=info.node_id, directory_id=info.directory_id)
     await come_back(quorum, victim, old)
     assert not installed(victim)

@@ -37,9 +37,9 @@ SMALL = 40
 """A snapshot of these tests has some two hundred bytes: several pieces."""
 
 
-def written(count: int = 6, *names: str) -> Playbook:
+def written(count: int = 6, *names: str, config: CoreConfig | None = None) -> Playbook:
     """A quorum with some records, all of it committed everywhere."""
-    book = Playbook.formed(*(names or ("1", "2", "3")))
+    book = Playbook.formed(*(names or ("1", "2", "3")), config=config)
     for number in range(count):
         book.append("1", b"record %d" % number)
         book.settle()
@@ -103,11 +103,7 @@ def test_p22_an_empty_log_begins_with_a_snapshot_though_nothing_was_trimmed():
 @pytest.mark.rule("S32")
 def test_whoever_keeps_every_record_brings_an_empty_log_all_of_them():
     """A record without a key is in no snapshot: it would be on fewer replicas with each new disk."""
-    book = Playbook.formed("1", "2", "3", config=CoreConfig(keeps_every_record=True))
-    for number in range(6):
-        book.append("1", b"record %d" % number)
-        book.settle()
-    book.run(1200)
+    book = written(config=CoreConfig(keeps_every_record=True))
     book.snapshot("1")
     book.observer("4")
     book.run(2000)
@@ -118,11 +114,7 @@ def test_whoever_keeps_every_record_brings_an_empty_log_all_of_them():
 
 @pytest.mark.rule("S32")
 def test_whoever_kept_every_record_and_trimmed_after_all_brings_its_snapshot():
-    book = Playbook.formed("1", "2", "3", config=CoreConfig(keeps_every_record=True))
-    for number in range(6):
-        book.append("1", b"record %d" % number)
-        book.settle()
-    book.run(1200)
+    book = written(config=CoreConfig(keeps_every_record=True))
     trimmed(book, "1")
     book.observer("4")
     book.run(2000)

@@ -6,7 +6,8 @@ import asyncio
 import gzip
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 
 import aiohttp
 from prometheus_client import CollectorRegistry
@@ -62,7 +63,9 @@ class Slow(Collector):
         yield GaugeMetricFamily("slow", "Slow.", value=1)
 
 
-async def test_a_long_exposition_does_not_hold_the_operator_up() -> None:
+@asynccontextmanager
+async def slowly_shown() -> AsyncGenerator[Callable[[], Awaitable[str]]]:
+    """Metrics that take half a second to make, and how to ask for them."""
     registry = CollectorRegistry()
     registry.register(Slow())
     async with (
@@ -74,6 +77,11 @@ async def test_a_long_exposition_does_not_hold_the_operator_up() -> None:
             async with session.get(f"http://{HOST}:{port}/metrics") as answer:
                 return await answer.text()
 
+        yield ask
+
+
+async def test_a_long_exposition_does_not_hold_the_operator_up() -> None:
+    async with slowly_shown() as ask:
         asked = asyncio.ensure_future(ask())  # noqa: TID251
         longest, before = 0.0, time.monotonic()
         while not asked.done():
@@ -84,17 +92,11 @@ async def test_a_long_exposition_does_not_hold_the_operator_up() -> None:
 
 
 async def test_who_asks_all_the_time_takes_no_more_than_a_quarter_of_a_core() -> None:
-    registry = CollectorRegistry()
-    registry.register(Slow())
-    async with (
-        listening(metrics_application(registry), HOST, 0, "metrics") as port,
-        aiohttp.ClientSession() as session,
-    ):
+    async with slowly_shown() as ask:
 
-        async def ask() -> float:
-            async with session.get(f"http://{HOST}:{port}/metrics") as answer:
-                await answer.read()
+        async def answered() -> float:
+            await ask()
             return time.monotonic()
 
-        first, second = sorted(await asyncio.gather(ask(), ask()))
+        first, second = sorted(await asyncio.gather(answered(), answered()))
     assert second - first >= (1 + RESTS) * 0.5

@@ -343,7 +343,7 @@ SNAPSHOT_MUTANTS = [
         LogIndex.needs_snapshot,
         "or fetch.epoch < before or foreign",
         "",
-        seed=11,
+        seed=92,
     ),
     Mutant(
         "takes-an-installed-one-for-uncommitted",
@@ -371,10 +371,18 @@ SNAPSHOT_MUTANTS = [
         ),
         seed=5,
     ),
+    Mutant(
+        "S32-brings-a-snapshot-for-records-that-are-all-there",
+        leading._begins_with_snapshot,
+        "if whole and replica.config.keeps_every_record:",
+        "if False:",
+        seed=1,
+        breaks="KeepsEveryRecord",
+    ),
 ]
 
 
-@pytest.mark.rule("P22", "P25", "P48", "P50", "S10", "S11", "S15")
+@pytest.mark.rule("P22", "P25", "P48", "P50", "S10", "S11", "S15", "S32")
 @pytest.mark.parametrize("mutant", SNAPSHOT_MUTANTS, ids=lambda mutant: mutant.name)
 def test_simulator_finds_snapshots_without(mutant: Mutant):
     with taken_out(mutant.function, mutant.old, mutant.new, mutant.also):

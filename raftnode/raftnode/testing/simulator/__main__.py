@@ -11,6 +11,9 @@ from concurrent.futures import ProcessPoolExecutor
 from raftnode.testing.simulator.invariants import InvariantError
 from raftnode.testing.simulator.run import Outcome, run_seed
 
+TELL_SECONDS = 30
+"""How often a long run says on stderr how far it is."""
+
 
 def _attempt(seed: int) -> Outcome | str:
     try:
@@ -33,14 +36,30 @@ def main() -> int:
         return 0
     started = time.monotonic()
     seeds = range(args.first, args.first + args.seeds)
+    outcomes: list[Outcome] = []
+    failed, told = 0, started
     with ProcessPoolExecutor(args.jobs) as pool:
-        results = list(pool.map(_attempt, seeds, chunksize=4))
-    failures = [result for result in results if isinstance(result, str)]
-    outcomes = [result for result in results if not isinstance(result, str)]
-    for failure in failures:
-        print(failure)  # noqa: T201
-    print(summary(outcomes, len(failures), time.monotonic() - started))  # noqa: T201
-    return 1 if failures else 0
+        for done, result in enumerate(pool.map(_attempt, seeds, chunksize=4), 1):
+            if isinstance(result, Outcome):
+                outcomes.append(result)
+            else:
+                failed += 1
+                print(result, flush=True)  # noqa: T201
+            now = time.monotonic()
+            if now - told >= TELL_SECONDS:
+                told = now
+                _tell(done, args.seeds, failed, now - started)
+    print(summary(outcomes, failed, time.monotonic() - started))  # noqa: T201
+    return 1 if failed else 0
+
+
+def _tell(done: int, seeds: int, failed: int, seconds: float) -> None:
+    minutes_left = seconds / done * (seeds - done) / 60
+    print(  # noqa: T201
+        f"{done} of {seeds} seeds, {failed} failed, about {minutes_left:.0f} minutes left",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def summary(outcomes: list[Outcome], failed: int, seconds: float) -> str:

@@ -114,6 +114,8 @@ class SimNode:
         self.next_flush_fails = False
         newest = self.disk.newest_whole()
         self.machine = self.disk.state_of(newest) if newest else Machine()
+        plan = self.world.snapshot_plan
+        keeps = plan is not None and plan.keeps_every_record(self.key.node_id)
         self.core = RaftCore(
             self.disk.key,
             log=self.disk.index(),
@@ -121,12 +123,11 @@ class SimNode:
             cluster_id=self.disk.cluster_id,
             rng=random.Random(self.rng.getrandbits(64)),
             now_ms=self.world.now_ms,
-            config=self.world.config,
+            config=replace(self.world.config, keeps_every_record=keeps),
             incarnation=self.disk.incarnation,
             fetch_sequence=self.world.now_ms * 1000,
         )
         self.gate = SimGate(self.disk, self.core.replica, start)
-        plan = self.world.snapshot_plan
         self.snapshots = SimSnapshots(self, plan, self.life) if plan else None
         if self.snapshots and newest:
             self.snapshots.whole[newest.position] = newest

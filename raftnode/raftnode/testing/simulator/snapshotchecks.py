@@ -158,12 +158,16 @@ class SnapshotChecks:
         """AppliesAll: the state is what the core takes for applied, whatever it comes from.
 
         LogStart: it is committed, and a snapshot covers what is below.
+        KeepsEveryRecord: where all replicas are set to, no log ever begins with a snapshot.
         """
         assert node.core is not None
         replica = node.core.replica
         if node.machine.end != replica.applicable:
             self.fail("AppliesAll", f"{node.key}: {node.machine.end} of {replica.applicable}")
         start = replica.log.start
+        plan = node.world.snapshot_plan
+        if start > FIRST_OFFSET and plan is not None and plan.all_keep:
+            self.fail("KeepsEveryRecord", f"{node.key}: its log begins at {start}")
         if (start, replica.log.truncations) != self.compared[node.key]:
             self._compare_index(node)
         if start < node.disk.start:

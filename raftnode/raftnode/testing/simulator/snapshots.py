@@ -60,6 +60,8 @@ class SnapshotPlan:
         kept_batches: of the log's end, however far the snapshots reach.
         segment_batches: so many batches are a segment: a trim takes whole ones.
         piece_bytes: how much of a snapshot goes into one answer.
+        keepers: which replicas keep every record (S32), by the remainder of their id by two:
+            they never trim.
     """
 
     rng: random.Random
@@ -70,6 +72,7 @@ class SnapshotPlan:
     kept_batches: int = 0
     segment_batches: int = 1
     piece_bytes: int = 100
+    keepers: frozenset[int] = frozenset()
 
     @classmethod
     def of_seed(cls, seed: int) -> SnapshotPlan:
@@ -84,7 +87,17 @@ class SnapshotPlan:
             kept_batches=rng.choice([0, 0, 5, 40]),
             segment_batches=rng.choice([1, 4, 15]),
             piece_bytes=rng.choice([10, 30, 100, 1000]),
+            keepers=frozenset(rng.choice([(), (), (), (0,), (1,), (0, 1), (0, 1)])),
         )
+
+    def keeps_every_record(self, node_id: int) -> bool:
+        """Whether that replica is set to."""
+        return node_id % 2 in self.keepers
+
+    @property
+    def all_keep(self) -> bool:
+        """Whether every replica keeps every record: no snapshot may then replace any."""
+        return len(self.keepers) == 2
 
 
 @dataclass(slots=True)
@@ -198,7 +211,7 @@ class SimSnapshots:
     def _trim_target(self) -> Offset:
         """The start of a segment up to which snapshots cover the log; else the log's own."""
         disk = self.node.disk
-        if len(self.whole) < self.plan.retained:
+        if self.plan.keeps_every_record(disk.key.node_id) or len(self.whole) < self.plan.retained:
             return disk.start
         covered = min(one.end for one in self.whole.values())
         last = min(len(disk.log) - self.plan.kept_batches, disk.position(covered))

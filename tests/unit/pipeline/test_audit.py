@@ -275,6 +275,36 @@ def test_what_a_later_leader_lacks_is_not_proved(tmp_path: Path, audit: Run):
     assert verdict.committed_end == fork < history.end
 
 
+def test_what_a_dead_leader_of_a_later_epoch_would_cut_off_is_not_proved(
+    tmp_path: Path, audit: Run
+):
+    """Raft's figure 8: a majority has it, in an epoch older than that of a leader that fell."""
+
+    def until_the_fork() -> History:
+        history = History(voters=tuple(key_of(number) for number in range(5)))
+        history.lead(key_of(0), 1)
+        history.write(20)
+        return history
+
+    short, fallen, longer, newest = (until_the_fork() for _ in range(4))
+    fork = short.end
+    # Node 3 was elected in epoch 2 before node 2 had the last batches; then it fell.
+    fallen.lead(key_of(3), 2)
+    for history in (longer, newest):
+        history.write(3)
+    newest.lead(key_of(0), 3)
+    led = QuorumState(Epoch(3), key_of(0))
+    logs = [(newest, led), (longer, led), (longer, led)]
+    logs += [(fallen, QuorumState(Epoch(2), key_of(3))), (short, QuorumState(Epoch(1), key_of(0)))]
+    paths = [
+        write_replica(tmp_path / f"node-{number}", key_of(number), history.batches, state=state)
+        for number, (history, state) in enumerate(logs)
+    ]
+    verdict = audit(paths)
+    assert verdict.word == "ok", [f.lines() for f in verdict.findings]
+    assert verdict.committed_end == fork < longer.end
+
+
 def test_a_snapshot_proves_what_was_committed(quorum: list[Path], audit: Run):
     end = audit(quorum).replicas["node-0"]["snapshots"][0]
     for path in quorum[1:]:

@@ -1,7 +1,12 @@
-"""Measures how long writes wait while a snapshot is made: `make bench-snapshot MIB=1024`.
+"""Measures how long writes wait while snapshots are made: `make bench-snapshot MIB=1024`.
 
-A real log and a real snapshot on the disk; the writes go the way of the node, through log,
-fsync thread and applier. Compared are the same writes without a snapshot.
+A real log and real snapshots on the disk; the writes go the way of the node, through log,
+fsync thread and applier, and the interpreter is set as the node sets it. Stretches without a
+snapshot and with one take turns, so that the machine's other work is in both.
+
+Told of each: how late the event loop came round (`loop`); the same less what its thread or the
+snapshot's waited for a processor that others had (`own`, so far as the kernel tells it); the
+fsyncs (`sync`); the writes as a client would see them (`write`).
 """
 
 from __future__ import annotations
@@ -9,12 +14,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import importlib
+import os
 import random
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -24,6 +33,7 @@ from raftnode.api.metrics import NodeMetrics
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, NodeId, Offset
+from raftnode.runtime import interpreter
 from raftnode.runtime.applier import Applier
 from raftnode.runtime.disk_state import DiskState
 from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter, restore_state
@@ -35,11 +45,52 @@ from raftnode.storage.log import Log
 _EPOCH = Epoch(1)
 _RECORDS = 10
 """In each write."""
+_TICK_S = 0.001
 
 
 def _entries(count: int, size: int) -> Iterator[tuple[bytes, Entry]]:
     for number in range(count):
         yield b"key %012d" % number, Entry(random.randbytes(size), Offset(0), _EPOCH)
+
+
+@dataclass(slots=True)
+class _Times:
+    """Of one stretch, milliseconds."""
+
+    loop: list[float] = field(default_factory=list[float])
+    own: list[float] = field(default_factory=list[float])
+    sync: list[float] = field(default_factory=list[float])
+    write: list[float] = field(default_factory=list[float])
+    collected: list[float] = field(default_factory=list[float])
+
+    def told(self, what: str) -> None:
+        for name in ("loop", "own", "sync", "write", "collected"):
+            ranked = sorted(getattr(self, name)) or [0.0]
+            print(
+                f"{what:<9} {name:<9} n={len(ranked):<6} median {statistics.median(ranked):6.2f}"
+                f"  p99 {ranked[int(len(ranked) * 0.99)]:6.2f}  longest {ranked[-1]:6.2f} ms"
+            )
+
+    def add(self, other: _Times) -> None:
+        for name in ("loop", "own", "sync", "write", "collected"):
+            getattr(self, name).extend(getattr(other, name))
+
+
+class _Waits:
+    """What threads of this process waited for a processor, from the kernel's counts."""
+
+    def __init__(self) -> None:
+        self._files: dict[int, int] = {}
+
+    def ms(self) -> list[float]:
+        """Of the loop's thread and of the snapshot's, if there is one; in all so far."""
+        for thread in threading.enumerate():
+            tid = thread.native_id
+            wanted = thread is threading.main_thread() or thread.name.startswith("snapshot")
+            if wanted and tid is not None and tid not in self._files:
+                path = f"/proc/self/task/{tid}/schedstat"
+                self._files[tid] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return [int(os.pread(fd, 100, 0).split()[1]) / 1e6 for fd in self._files.values()]
 
 
 class _Load:
@@ -48,18 +99,16 @@ class _Load:
     def __init__(self, log: Log, applier: Applier, keys: int, size: int) -> None:
         self._log, self._applier, self._keys, self._size = log, applier, keys, size
         self._thread = ThreadPoolExecutor(1)
-        self.write_ms: list[float] = []
-        self.lag_ms: list[float] = []
+        self.times = _Times()
         self.stopped = False
         self._collecting = 0.0
-        self.collected_ms = [0.0]
         gc.callbacks.append(self._gc)
 
     def _gc(self, phase: str, _info: object) -> None:
         if phase == "start":
             self._collecting = time.perf_counter()
         else:
-            self.collected_ms.append((time.perf_counter() - self._collecting) * 1000)
+            self.times.collected.append((time.perf_counter() - self._collecting) * 1000)
 
     async def writes(self) -> None:
         while not self.stopped:
@@ -74,30 +123,39 @@ class _Load:
         data = stamp(encode_data_batch(records, 1), base, _EPOCH)
         begun = time.perf_counter()
         self._log.append([Batch(base, Offset(base + _RECORDS - 1), _EPOCH, data)])
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._log.flush)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._flush)
         end = self._log.end_offset
         self._applier.committed(end, end)
         await self._applier.wait_applied(end, timeout_ms=60_000)
-        self.write_ms.append((time.perf_counter() - begun) * 1000)
+        self.times.write.append((time.perf_counter() - begun) * 1000)
+
+    def _flush(self) -> None:
+        begun = time.perf_counter()
+        self._log.flush()
+        self.times.sync.append((time.perf_counter() - begun) * 1000)
 
     async def lag(self) -> None:
+        waits = _Waits()
+        before = waits.ms()
         while not self.stopped:
             begun = time.perf_counter()
-            await asyncio.sleep(0.001)
-            self.lag_ms.append((time.perf_counter() - begun) * 1000 - 1)
+            await asyncio.sleep(_TICK_S)
+            late = (time.perf_counter() - begun - _TICK_S) * 1000
+            now = waits.ms()
+            waited = max(b - a for a, b in zip(before, now, strict=False))
+            before = now
+            self.times.loop.append(late)
+            self.times.own.append(max(late - waited, 0))
 
-    def told(self, what: str) -> None:
-        for name, values in (("write", self.write_ms), ("loop", self.lag_ms)):
-            ranked = sorted(values)
-            print(
-                f"{what:<9} {name:<5} n={len(ranked):<6} median {statistics.median(ranked):6.2f}  "
-                f"p99 {ranked[int(len(ranked) * 0.99)]:6.2f}  max {ranked[-1]:6.2f} ms"
-            )
-        print(f"{what:<9} longest garbage collection {max(self.collected_ms):.2f} ms")
-        self.write_ms, self.lag_ms, self.collected_ms = [], [], [0.0]
+    def stretch(self) -> _Times:
+        """The times since the last call."""
+        times, self.times = self.times, _Times()
+        return times
 
 
-async def _measure(root: Path, mib: int, size: int, seconds: float) -> None:
+async def _measure(root: Path, mib: int, size: int, seconds: float, rounds: int) -> None:
+    importlib.import_module("raftnode.runtime.server")  # the collector has a node's objects
+    interpreter.take_turns()
     directory = DataDirectory.open(root, NodeId(1))
     log = directory.open_log()
     count = (mib << 20) // size
@@ -105,13 +163,12 @@ async def _measure(root: Path, mib: int, size: int, seconds: float) -> None:
     applier = Applier(log, kv)
     index = LogIndex(epochs=[(_EPOCH, Offset(0))])
     snapshots = directory.open_snapshots(2)
-    metrics = NodeMetrics(CollectorRegistry())
     taker = Snapshotter(
         snapshots,
         applier,
         index,
         SnapshotLimits(1 << 40, 0, 0),
-        metrics,
+        NodeMetrics(CollectorRegistry()),
         log=log,
         last=None,
         free_bytes=lambda: 1 << 40,
@@ -120,22 +177,32 @@ async def _measure(root: Path, mib: int, size: int, seconds: float) -> None:
     load = _Load(log, applier, count, size)
     loop = asyncio.get_running_loop()
     applying = loop.create_task(applier.run())
+    interpreter.settle()
     await load.write()
-    load.write_ms.clear()
+    load.stretch()
     tasks = [loop.create_task(load.writes()), loop.create_task(load.lag())]
-    await asyncio.sleep(seconds)
-    load.told("without")
-    begun = time.perf_counter()
-    made = await taker.take()
-    taken_s = time.perf_counter() - begun
-    load.told("snapshot")
+    alone, beside = _Times(), _Times()
+    for number in range(1, rounds + 1):
+        await asyncio.sleep(seconds)
+        alone.add(load.stretch())
+        begun = time.perf_counter()
+        made = await taker.take()
+        taken_s = time.perf_counter() - begun
+        times = load.stretch()
+        beside.add(times)
+        assert made is not None
+        mb = made.size / 1e6
+        print(
+            f"snapshot {number}: {made.records} entries, {mb:.0f} MB, {taken_s:.1f} s, "
+            f"{mb / taken_s:.0f} MB/s; longest: loop {max(times.loop):.1f}, own "
+            f"{max(times.own):.1f}, sync {max(times.sync):.1f}, write {max(times.write):.1f} ms"
+        )
     load.stopped = True
     await asyncio.gather(*tasks)
     applying.cancel()
     taker.close()
-    if made is not None:
-        mb = made.size / 1e6
-        print(f"{made.records} entries, {mb:.0f} MB, {taken_s:.1f} s, {mb / taken_s:.0f} MB/s")
+    alone.told("without")
+    beside.told("snapshot")
     begun = time.perf_counter()
     again, _ = restore_state(snapshots, log)
     print(f"loaded {len(again)} entries in {time.perf_counter() - begun:.1f} s")
@@ -148,11 +215,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mib", type=int, default=256, help="size of the state")
     parser.add_argument("--value-bytes", type=int, default=1024)
-    parser.add_argument("--seconds", type=float, default=5, help="of writes without a snapshot")
+    parser.add_argument("--seconds", type=float, default=10, help="of writes before each snapshot")
+    parser.add_argument("--rounds", type=int, default=4, help="snapshots")
+    parser.add_argument("--directory", type=Path, help="where files go; default: /tmp")
     chosen = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
-    with tempfile.TemporaryDirectory() as root:
-        asyncio.run(_measure(Path(root), chosen.mib, chosen.value_bytes, chosen.seconds))
+    print(f"load of the machine: {os.getloadavg()[0]:.1f}, processors: {os.cpu_count()}")
+    with tempfile.TemporaryDirectory(dir=chosen.directory) as root:
+        asyncio.run(
+            _measure(Path(root), chosen.mib, chosen.value_bytes, chosen.seconds, chosen.rounds)
+        )
 
 
 if __name__ == "__main__":

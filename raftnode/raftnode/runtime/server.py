@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import structlog
@@ -16,6 +17,7 @@ from raftnode.errors import (
     StorageError,
     StorageStaleError,
 )
+from raftnode.runtime import interpreter
 from raftnode.runtime.assembly import Running, running_node
 from raftnode.runtime.process import StopSignals, write_termination_message
 from raftnode.runtime.refusing import tell_damage
@@ -58,7 +60,8 @@ def _outcome(settings: NodeSettings, signals: StopSignals) -> tuple[ExitCode, st
 
 
 async def _run(settings: NodeSettings, signals: StopSignals) -> None:
-    node = Node(settings)
+    interpreter.take_turns()
+    node = Node(settings, on_started=interpreter.settle)
     signals.connect(node.request_stop)
     try:
         await node.run()
@@ -75,11 +78,19 @@ class Node:
     Args:
         settings: the node's.
         files: the file layer; None: the operating system's.
+        on_started: called once all its parts are there and run.
     """
 
-    def __init__(self, settings: NodeSettings, files: Files | None = None) -> None:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        files: Files | None = None,
+        *,
+        on_started: Callable[[], None] = lambda: None,
+    ) -> None:
         self.settings = settings
         self._files = files
+        self._on_started = on_started
         self._wanted = asyncio.Event()
         """Set when it is to end, on request or not."""
         self._error: BaseException | None = None
@@ -139,6 +150,7 @@ class Node:
         try:
             async with running_node(self.settings, directory, log, tasks, self._fail) as running:
                 self._running = running
+                self._on_started()
                 await self._wanted.wait()
                 await self._mark_if_stale(directory)
                 if self._error is None:

@@ -258,7 +258,7 @@ class Snapshotter:
             return None
         snapshot_id, head = self._identified(end)
         bytes_at, started = self._applier.applied_bytes, time.monotonic()
-        entries = kv.freeze()
+        entries = kv.freeze(self._pause)
         try:
             made = await loop.run_in_executor(
                 self._thread, lambda: self._write(snapshot_id, head, entries)

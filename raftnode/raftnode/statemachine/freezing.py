@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
+from raftnode.statemachine.spread import SpreadMap
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -23,7 +25,7 @@ class FreezableMap(Generic[K, V]):
     """
 
     def __init__(self) -> None:
-        self._base: dict[K, V] = {}
+        self._base: SpreadMap[K, V] = SpreadMap()
         self._overlay: dict[K, V | None] = {}
         self._frozen = False
         self._size = 0
@@ -48,7 +50,7 @@ class FreezableMap(Generic[K, V]):
         if self._frozen:
             self._overlay[key] = value
         else:
-            self._base[key] = value
+            self._base.put(key, value)
             if self._overlay:
                 self._overlay.pop(key, None)
         return before
@@ -62,7 +64,7 @@ class FreezableMap(Generic[K, V]):
         if self._frozen:
             self._overlay[key] = None
         else:
-            self._base.pop(key, None)
+            self._base.discard(key)
             if self._overlay:
                 self._overlay.pop(key, None)
         return before
@@ -103,6 +105,6 @@ class FreezableMap(Generic[K, V]):
         for _ in range(min(limit, len(self._overlay))):
             key, value = self._overlay.popitem()
             if value is None:
-                self._base.pop(key, None)
+                self._base.discard(key)
             else:
-                self._base[key] = value
+                self._base.put(key, value)

@@ -13,7 +13,7 @@ import bisect
 import hashlib
 import heapq
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
@@ -21,6 +21,7 @@ from typing import Protocol
 from raftnode.core.types import FIRST_OFFSET, Epoch, Offset
 from raftnode.statemachine.errors import OffsetGapError
 from raftnode.statemachine.freezing import FreezableMap
+from raftnode.statemachine.spread import SpreadMap
 
 _ORIGIN = struct.Struct(">qi")
 _RUN_KEYS = 4096
@@ -70,7 +71,7 @@ class KeyValueStore:
     def __init__(self) -> None:
         # Entries lie packed in bytes: a dict of nothing else is unknown to the garbage
         # collector, for which a walk through a million objects takes a second, in which the
-        # node stands still. The keys below are kept in a dict and a tuple for the same reason.
+        # node stands still. The keys below are kept in dicts and a tuple for the same reason.
         self._entries: FreezableMap[bytes, bytes] = FreezableMap()
         self._next_offset = FIRST_OFFSET
         self._size_bytes = 0
@@ -80,7 +81,7 @@ class KeyValueStore:
         # list sorted with bisect.insort would cost every put of a new key a move of half
         # the list; writes are the hot path and scans are rare.
         self._order: tuple[bytes, ...] = ()
-        self._added: dict[bytes, None] = {}
+        self._added: SpreadMap[bytes, None] = SpreadMap()
         self._removed = False
 
     @classmethod
@@ -96,7 +97,7 @@ class KeyValueStore:
                 raise ValueError(f"key {key!r} stands there twice")
             store._digest += _entry_digest(key, entry)
             store._size_bytes += len(key) + len(entry.value)
-            store._added[key] = None
+            store._added.put(key, None)
         store._digest %= _DIGEST_MODULUS
         store._next_offset = next_offset
         return store
@@ -132,7 +133,7 @@ class KeyValueStore:
         if value is None:
             old = self._entries.remove(key)
             if old is not None:
-                self._added.pop(key, None)
+                self._added.discard(key)
                 self._removed = True
         else:
             entry = Entry(value, offset, epoch)
@@ -140,7 +141,7 @@ class KeyValueStore:
             self._digest += _entry_digest(key, entry)
             self._size_bytes += len(key) + len(value)
             if old is None:
-                self._added[key] = None
+                self._added.put(key, None)
         if old is not None:
             before = _unpacked(old)
             self._digest -= _entry_digest(key, before)
@@ -159,17 +160,21 @@ class KeyValueStore:
         """
         return self._advance(base_offset, last_offset)
 
-    def freeze(self) -> Iterator[tuple[bytes, Entry]]:
+    def freeze(self, pause: Callable[[], None] = lambda: None) -> Iterator[tuple[bytes, Entry]]:
         """The entries as of `next_offset` by key, for another thread to read until `release`.
 
         The order is that of the keys, so that equal stores give the same, whatever was written
-        before. It is made bit by bit while they are read.
+        before. It is made bit by bit when the first is read.
+
+        Args:
+            pause: called by the reading thread about each millisecond while it makes the order;
+                it may raise to give up.
 
         Raises:
             RuntimeError: they are frozen already, or `merge` has not caught up.
         """
         frozen = self._entries.freeze()
-        return ((key, _unpacked(frozen[key])) for key in _in_order(frozen))
+        return ((key, _unpacked(frozen[key])) for key in _in_order(frozen, pause))
 
     def release(self) -> None:
         """Nobody reads the frozen entries any more; then `merge` until it says that it is done."""
@@ -229,17 +234,21 @@ class KeyValueStore:
             kept += sorted(self._added)
             kept.sort()
             self._order = tuple(kept)
-            self._added = {}
+            self._added = SpreadMap()
             self._removed = False
         return self._order
 
 
-def _in_order(frozen: Mapping[bytes, bytes]) -> Iterator[bytes]:
-    """The keys in order, without holding the interpreter for long: sorted runs, merged."""
-    keys, runs = iter(frozen), list[list[bytes]]()
-    while run := list(islice(keys, _RUN_KEYS)):
-        run.sort()
+def _in_order(frozen: Mapping[bytes, bytes], pause: Callable[[], None]) -> Iterator[bytes]:
+    """The keys in order, without holding the interpreter for long: sorted runs, merged.
+
+    The runs are dicts, which the garbage collector knows nothing of as long as bytes are all they
+    hold. Lists it would walk through each time: a million keys in up to 180 ms.
+    """
+    keys, runs = iter(frozen), list[dict[bytes, None]]()
+    while run := dict.fromkeys(sorted(islice(keys, _RUN_KEYS))):
         runs.append(run)
+        pause()
     yield from heapq.merge(*runs)
 
 

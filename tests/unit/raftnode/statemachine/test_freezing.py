@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,3 +109,29 @@ def test_a_key_that_stands_twice_is_refused() -> None:
     (entry,) = store.freeze()
     with pytest.raises(ValueError, match="twice"):
         KeyValueStore.restore(Offset(1), [entry, entry])
+
+
+def test_the_garbage_collector_does_not_look_into_a_store_or_into_the_order_that_is_made() -> None:
+    store = KeyValueStore()
+    for offset in range(20_000):
+        store.apply(Offset(offset), b"key %d" % offset, b"value", epoch=Epoch(1))
+    pauses: list[None] = []
+    frozen = store.freeze(lambda: pauses.append(None))
+    assert pauses == []
+    first, _ = next(frozen)
+    assert first == b"key 0"
+    assert len(pauses) == 5  # 4096 keys in each run
+    holding = [found for found in gc.get_objects() if _keys_in(found) > 50]
+    assert holding == []
+    assert [key for key, _ in frozen] == sorted(b"key %d" % one for one in range(1, 20_000))
+    store.release()
+    list(store.scan())
+    gc.collect()  # a tuple is seen once
+    assert [found for found in gc.get_objects() if _keys_in(found) > 50] == []
+
+
+def _keys_in(found: object) -> int:
+    """How many of the store's keys the collector comes by in an object."""
+    if type(found) not in (list, tuple, dict):
+        return 0
+    return sum(type(one) is bytes and one.startswith(b"key ") for one in gc.get_referents(found))

@@ -1,0 +1,47 @@
+"""What a node asks of its interpreter, of a process of its own: it holds for the whole of one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+NODE = """
+import gc, json, os, signal, sys, threading, time
+
+from raftnode.runtime import server
+from raftnode.settings import NodeSettings
+
+def look():
+    while not gc.get_freeze_count():
+        time.sleep(0.01)
+    began = time.thread_time()
+    gc.collect()
+    took_ms = (time.thread_time() - began) * 1000
+    found = [gc.get_freeze_count(), len(gc.get_objects()), took_ms, sys.getswitchinterval()]
+    print(json.dumps(found), flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread(target=look, daemon=True).start()
+any_port = "127.0.0.1:0"
+settings = NodeSettings(
+    node_id=1, log_dir=sys.argv[1], peer_listen=any_port, api_listen=any_port, disk_reserve_bytes=0
+)
+sys.exit(server.run(settings))
+"""
+
+
+def test_a_node_keeps_its_program_out_of_collections_and_its_threads_take_turns(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-c", NODE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    line = next(line for line in ran.stdout.splitlines() if line.startswith("["))
+    frozen, left, took_ms, interval_s = json.loads(line)
+    assert frozen > 50_000
+    assert left < frozen / 20
+    assert took_ms < 20
+    assert interval_s == 0.001

@@ -3,12 +3,20 @@
 import pytest
 
 from raftnode.core import changing
-from raftnode.core.effects import Done, Refusal, Refused, VoterChangeCompleted
+from raftnode.core.effects import (
+    Done,
+    Fact,
+    Refusal,
+    Refused,
+    SendRequest,
+    VoterChangeCompleted,
+)
 from raftnode.core.events import Target
 from raftnode.core.log_head import LogHead
 from raftnode.core.log_index import LogIndex
-from raftnode.core.reassigning import differences
+from raftnode.core.reassigning import _hand_over, differences
 from raftnode.core.records import AddVoter, Batch, RemoveVoter, TargetVoters
+from raftnode.core.roles import Resigned
 from raftnode.core.types import (
     FIRST_OFFSET,
     Epoch,
@@ -462,6 +470,27 @@ def test_leader_that_is_elected_again_does_not_hand_over_in_circles():
     assert "its turn" in book["1"].replica.role.step_waits_for
     book.run(3000)
     assert (book.leaders, book.voters("2")) == (["2"], "{2}")
+
+
+@pytest.mark.rule("P18", "P34")
+def test_leadership_is_handed_to_the_one_that_is_named_and_again_only_after_a_while():
+    book = with_observers()
+    book.isolate("2", "3")
+    book.reassign("1", "2", "3")
+    replica, role = book["1"].replica, book["1"].replica.role
+    last = replica.now_ms - 2 * book.config.fetch_timeout_ms
+    replica.handed_over_at_ms = last + 1
+    assert _hand_over(replica, role) == "its turn to hand leadership over again"
+    assert (replica.handed_over_at_ms, replica.role) == (last + 1, role)
+    replica.handed_over_at_ms = last
+    assert _hand_over(replica, role) is None
+    assert replica.handed_over_at_ms == replica.now_ms
+    assert isinstance(replica.role, Resigned)
+    [told] = [one for one in replica.effects if isinstance(one, Fact) and "preferred" in str(one)]
+    best = key_of("3")  # both have the same
+    assert ("preferred", str(best)) in told.fields
+    ends = [one.request for one in replica.effects if isinstance(one, SendRequest)]
+    assert [end.preferred_successors for end in ends] == [(best, key_of("2"))] * 2
 
 
 @pytest.mark.rule("P33", "S3")

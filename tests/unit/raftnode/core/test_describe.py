@@ -111,11 +111,12 @@ def test_everything_that_a_leader_knows_is_told():
     for offset, control in enumerate([(AddVoter(Voter(ONE)),), (), ()]):
         replica.log.append(Batch(Offset(offset), Offset(offset), Epoch(5), b"", control))
     replica.log.durable_end = Offset(2)
+    replica.log.start = Offset(1)
     replica.high_watermark = Offset(1)
     described = describe(replica)
     assert described is not None
     assert (described.leader, described.epoch) == (ONE, 5)
-    assert (described.high_watermark, described.log_end) == (1, 3)
+    assert (described.log_start, described.high_watermark, described.log_end) == (1, 1, 3)
     assert described.formation_completed is False
     assert described.epoch_committed is True
     assert described.pending_change is None

@@ -14,7 +14,7 @@ from raftnode.core.messages import (
     ErrorCode,
     FetchResponse,
 )
-from raftnode.core.roles import Follower, Leader
+from raftnode.core.roles import Follower, Leader, Unattached
 from raftnode.core.types import Endpoint, Epoch, Offset, Voter, VoterRecordId, VoterSet
 from raftnode.core.voter_change import PendingChange
 from raftnode.testing.playbook import Playbook, key_of
@@ -46,6 +46,18 @@ def test_refused_end_is_told_who_leads():
     effects = book.give("2", RequestReceived(book.number(), key_of("3"), asked))
     [answer] = [one.response for one in effects if isinstance(one, SendResponse)]
     assert answer == EndQuorumEpochResponse(ErrorCode.FENCED_LEADER_EPOCH, Epoch(1), key_of("1"))
+
+
+@pytest.mark.rule("P18", "S17")
+def test_who_led_an_earlier_epoch_takes_its_turn_when_a_later_one_ends():
+    book = Playbook.formed("1", "2", "3")
+    asked = EndQuorumEpochRequest(Epoch(2), key_of("2"), key_of("1"), (key_of("3"), key_of("1")))
+    assert book["1"].replica.state.leader == key_of("1")
+    effects = book.give("1", RequestReceived(77, key_of("2"), asked))
+    assert SendResponse(77, EndQuorumEpochResponse(ErrorCode.NONE, Epoch(2), None)) in effects
+    role = book["1"].replica.role
+    assert isinstance(role, Unattached)
+    assert role.election_at_ms == book.now_ms + book.config.retry_backoff_ms
 
 
 @pytest.mark.rule("P23")

@@ -270,6 +270,22 @@ def test_one_that_leads_no_more_says_whom_to_ask(fetcher: Fetcher):
     ]
 
 
+@pytest.mark.rule("P23")
+@pytest.mark.parametrize("source", ["1", "2"])
+def test_a_leader_is_left_when_it_says_itself_that_it_leads_no_more(fetcher: Fetcher, source: str):
+    fetcher.hear(source, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=None)
+    assert fetcher.replica.leader == (None if source == "1" else key_of("1"))
+    assert fetcher.fetching.failures == 1
+
+
+@pytest.mark.rule("P23")
+def test_a_new_leader_that_names_itself_was_heard(fetcher: Fetcher):
+    fetcher.hear("2", error=ErrorCode.FENCED_LEADER_EPOCH, epoch=Epoch(5), leader=key_of("2"))
+    role = fetcher.replica.role
+    assert isinstance(role, Follower)
+    assert (role.leader, role.heard_at_ms) == (key_of("2"), fetcher.book.now_ms)
+
+
 def test_a_piece_that_does_not_come_is_asked_for_again(fetcher: Fetcher):
     fetcher.book.give("4", RequestFailed(key_of("1"), fetcher.request))
     assert fetcher.replica.download == Download(fetcher.request.snapshot)
@@ -315,6 +331,22 @@ def test_offers_are_taken_that_bring_something(fetcher: Fetcher):
     fetcher.fetching.next_at_ms = 0
     assert offer(fetcher, snapshot) == (True, Download(snapshot))
     assert fetcher.fetching.next_at_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("position", "storing_to"), [(1, None), (0, 1), (10, 20)], ids=["here", "on its way", "both"]
+)
+def test_a_snapshot_of_which_something_is_here_is_fetched_to_its_end(
+    fetcher: Fetcher, position: int, storing_to: int | None
+):
+    """A newer one is offered ever again: a slow disk would never come to the end of any."""
+    snapshot = fetcher.request.snapshot
+    newer = replace(snapshot, end_offset=Offset(snapshot.end_offset + 5))
+    fetcher.replica.download = Download(snapshot)
+    assert offer(fetcher, newer) == (True, Download(newer))
+    begun = Download(snapshot, position, SIZE, storing_to=storing_to)
+    fetcher.replica.download = replace(begun)
+    assert offer(fetcher, newer) == (True, begun)
 
 
 def test_offers_of_what_is_committed_here_or_of_an_epoch_to_come_are_not_wanted(fetcher: Fetcher):

@@ -110,6 +110,13 @@ def test_of_too_many_observers_the_longest_silent_is_forgotten_with_its_fetch():
     assert key_of(fenced) in role.progress
     assert voters - {key_of("1")} <= set(role.progress)
     assert len(role.progress) == len(voters) - 1 + len(names)
+    # Who was not heard from at all goes before all others, whether a Fetch of its waits or not.
+    role.progress[extra].last_fetch_ms = 1
+    unheard = key_of("98")
+    role.progress[unheard] = Progress()
+    leading._forget_silent_observers(book["1"].replica, role)
+    assert unheard not in role.progress
+    assert extra in role.progress
 
 
 def begun(book: Playbook, answer: BeginQuorumEpochResponse, source: str = "2") -> None:

@@ -181,6 +181,49 @@ def test_as_many_changes_wait_as_the_configuration_says():
     assert answer.message == "2 voter changes wait already"
 
 
+@pytest.mark.rule("P29", "P30", "S11")
+def test_what_is_so_already_is_said_whatever_it_was_compared_with():
+    """Whoever asks again after a time-out compares with a record that its own change replaced."""
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    old = book["1"].replica.log.voter_record
+    book.add("1", "4")
+    book.run(1000)
+    book.remove("1", "3")
+    book.run(1000)
+    assert book.voters("1") == "{1,2,4}"
+    answer = refused(book, book.add("1", "4", expected=old))
+    assert answer.refusal is Refusal.VOTER_ALREADY_ADDED
+    answer = refused(book, book.remove("1", "3", expected=old))
+    assert answer.refusal is Refusal.VOTER_ALREADY_REMOVED
+
+
+@pytest.mark.rule("S11")
+def test_a_change_that_waits_is_told_when_another_was_first():
+    book = Playbook.formed("1", "2", "3")
+    for name in ("4", "5"):
+        book.observer(name)
+    book.run(1000)
+    book.isolate("5")
+    book.run(book.config.fetch_timeout_ms + 500)
+    waiting = book.add("1", "5", within_ms=60_000)
+    assert book.answer(waiting) is None
+    book.add("1", "4")
+    answer = refused(book, waiting)
+    assert (answer.refusal, answer.outcome) == (Refusal.STALE_VOTER_RECORD, "not_done")
+    assert "the voters changed since they were read" in answer.message
+
+
+@pytest.mark.rule("P29", "P30", "P54", "S12")
+def test_what_a_version_rules_out_is_refused_with_what_to_do_about_it():
+    book = Playbook.formed("1", "2", "3", raft_version=1)
+    book.observer("4")
+    book.run(1500)
+    assert "4 is not among the ids of its voters" in refused(book, book.add("1", "4")).message
+    assert "add its successor first" in refused(book, book.remove("1", "3")).message
+
+
 @pytest.mark.rule("P34", "P35")
 def test_while_voters_are_reassigned_nobody_else_changes_them():
     """Who is asked for makes no difference, in the target or not."""
@@ -254,6 +297,24 @@ def test_giving_one_change_up_gives_up_that_one_wherever_it_stands():
     kept, given_up = book.add("1", "4"), book.add("1", "5")
     book.abandon("1", given_up)
     assert [change.request_ids for change in book["1"].replica.role.changes] == [{kept}]
+
+
+@pytest.mark.rule("S24", "P56")
+def test_upgrade_is_given_up_with_the_last_that_waits_for_it_unless_it_is_in_the_log():
+    book = Playbook.formed("1", "2", "3", raft_version=0)
+    book.isolate("3")
+    book.run(book.config.fetch_timeout_ms)
+    first, second = book.upgrade("1", 1), book.upgrade("1", 1)
+    role = book["1"].replica.role
+    book.abandon("1", first)
+    assert role.upgrade is not None
+    assert role.upgrade.request_ids == {second}
+    role.upgrade.appended = book["1"].replica.high_watermark
+    book.abandon("1", second)
+    assert role.upgrade is not None
+    role.upgrade.appended = None
+    book.abandon("1", second)
+    assert role.upgrade is None
 
 
 @pytest.mark.rule("S23")

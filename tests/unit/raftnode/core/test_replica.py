@@ -13,7 +13,7 @@ from raftnode.core.effects import Halt, HaltReason, TruncateLog
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import AddVoter, Batch
 from raftnode.core.replica import Replica
-from raftnode.core.roles import Prospective, Unattached
+from raftnode.core.roles import Prospective, Resigned, Unattached
 from raftnode.core.state import QuorumState
 from raftnode.core.types import NO_EPOCH, Epoch, Offset, Voter, VoterSet
 from raftnode.testing.playbook import Playbook, key_of
@@ -44,6 +44,14 @@ def replica(**config: int) -> Replica:
     made.high_watermark = Offset(1)
     made.role = Unattached(10_000)
     return made
+
+
+def test_times_are_whole_milliseconds_whatever_the_settings():
+    made = replica(fetch_timeout_ms=1001)
+    assert (type(made.config.leader_timeout_ms), made.config.leader_timeout_ms) == (int, 1501)
+    made.become_resigned()
+    assert isinstance(made.role, Resigned)
+    assert (type(made.role.election_at_ms), made.role.election_at_ms) == (int, 501)
 
 
 @pytest.mark.rule("P40")

@@ -303,6 +303,22 @@ def test_voters_are_not_changed_by_hand_meanwhile():
     assert isinstance(book.answer(removed), VoterChangeCompleted)
 
 
+@pytest.mark.rule("S11", "P34")
+def test_who_asks_for_the_very_step_that_is_under_way_waits_with_it():
+    book = with_observers("4")
+    role, before = book["1"].replica.role, book["1"].replica.log.voter_record
+    book.reassign("1", "1", "2", "3", "4")
+    while not role.changes:
+        assert book.deliver(limit=1)
+        for seat in book.seats.values():
+            seat.flush(book.now_ms)
+    joined = book.add("1", "4", expected=before)
+    assert book.answer(joined) is None
+    book.run(1000)
+    assert isinstance(book.answer(joined), VoterChangeCompleted)
+    assert steps(book, "1") == ["target", "+4", "done"]
+
+
 @pytest.mark.rule("S15")
 def test_target_is_pinned_to_the_disk_that_it_had():
     """A disk that is lost meanwhile is not replaced in the target by the next of its id."""

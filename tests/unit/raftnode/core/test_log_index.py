@@ -21,6 +21,7 @@ from raftnode.core.records import (
 )
 from raftnode.core.types import (
     BASE_VOTER_RECORD,
+    NO_EPOCH,
     Epoch,
     LogPosition,
     NodeId,
@@ -362,3 +363,33 @@ def test_target_in_a_snapshot_of_an_earlier_program_stands_where_the_snapshot_en
     assert index.target_record == BASE_VOTER_RECORD
     assert index.targets == []
     assert index.assignment_record == record
+
+
+def of_records(*records: ControlRecord) -> LogIndex:
+    """A log of one control record each, all of epoch 1."""
+    index = LogIndex(BASE)
+    for offset, record in enumerate(records):
+        index.append(Batch(Offset(offset), Offset(offset), Epoch(1), b"", (record,)))
+    return index
+
+
+def test_before_the_first_record_is_no_epoch():
+    assert LogIndex(BASE).epoch_at(Offset(-1)) == NO_EPOCH
+    assert of_records(RaftVersion(2)).epoch_at(Offset(-1)) == NO_EPOCH
+
+
+@pytest.mark.rule("P54")
+def test_of_the_versions_below_the_start_the_newest_is_kept():
+    index = of_records(RaftVersion(1), RaftVersion(2), RaftVersion(2), RaftVersion(2))
+    index.snapshot = index.head_at(Offset(4)).position
+    index.trim(Offset(3))
+    assert index.raft_versions == [(2, 2), (3, 2)]
+
+
+@pytest.mark.rule("P54")
+def test_a_snapshot_of_version_0_brings_no_record_of_a_version():
+    head = of_records(FormationCompleted()).head_at(Offset(1))
+    assert head.raft_version == 0
+    installed = LogIndex(BASE)
+    installed.install(head)
+    assert (installed.raft_version, installed.raft_version_record) == (0, -1)

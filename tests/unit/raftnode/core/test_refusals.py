@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from raftnode.core import versioning
+from raftnode.core import changing, versioning
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import AppendAccepted, Done, Refusal, Refused
+from raftnode.core.types import Voter
+from raftnode.core.voter_change import PendingChange
 from raftnode.testing.playbook import Playbook, key_of
 
 ASKING: dict[str, Callable[[Playbook, str], int]] = {
@@ -240,6 +242,26 @@ def test_while_voters_are_reassigned_nobody_else_changes_them():
         answer = refused(book, request)
         assert answer.refusal is Refusal.REASSIGNMENT_PENDING
     assert book.voters("1") == "{1,2,3}"
+
+
+@pytest.mark.rule("P34", "S23")
+def test_what_the_leader_wants_by_itself_gives_way_only_to_a_target_that_has_its_voter():
+    """A removal after a replacement that came before the target."""
+    book = Playbook.formed("1", "2", "3")
+    book.isolate("2", "3")
+    book.reassign("1", "1", "2")
+    replica = book["1"].replica
+    assert set(replica.log.target_voters) == {key_of("1"), key_of("2")}
+
+    def ruled_out(name: str) -> tuple[Refusal, str] | None:
+        record = replica.log.voter_record
+        own = PendingChange("remove", Voter(key_of(name)), record, replica.now_ms)
+        return changing._ruled_out(replica, own)
+
+    assert ruled_out("3") is None
+    refusal = ruled_out("2")
+    assert refusal is not None
+    assert refusal[0] is Refusal.REASSIGNMENT_PENDING
 
 
 @pytest.mark.rule("P56")

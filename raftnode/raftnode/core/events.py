@@ -74,6 +74,14 @@ class SnapshotTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotLost:
+    """A snapshot of our own was found damaged; `instead` is an older one, whole and durable."""
+
+    snapshot: LogPosition
+    instead: LogPosition
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotPieceStored:
     """The storage has the first `end` bytes of a snapshot that is being fetched."""
 
@@ -225,6 +233,7 @@ Event = (
     | RequestFailed
     | LogFlushed
     | SnapshotTaken
+    | SnapshotLost
     | SnapshotPieceStored
     | SnapshotVerified
     | SnapshotRefused

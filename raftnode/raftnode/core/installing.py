@@ -22,6 +22,7 @@ from raftnode.core.effects import (
     VerifySnapshot,
 )
 from raftnode.core.events import (
+    SnapshotLost,
     SnapshotPieceStored,
     SnapshotRefused,
     SnapshotTaken,
@@ -174,3 +175,14 @@ def taken(replica: Replica, event: SnapshotTaken) -> None:
         log.trim(event.trim_to)
         replica.emit(TrimLog(event.trim_to))
         replica.fact("log_trimmed", start=log.start, end=log.end)
+
+
+def lost(replica: Replica, event: SnapshotLost) -> None:
+    """The snapshot that was offered is damaged: offer an older one, if the log goes on from it.
+
+    If it does not, the damaged one's name stays: it says where a fetcher's log would begin.
+    """
+    log, old, instead = replica.log, event.snapshot, event.instead
+    if log.snapshot == old and log.start <= instead.end_offset < old.end_offset:
+        log.snapshot = instead
+        replica.fact("snapshot_lost", end=old.end_offset, instead=instead.end_offset)

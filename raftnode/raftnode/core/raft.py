@@ -48,6 +48,7 @@ from raftnode.core.events import (
     ResignRequested,
     ResponseReceived,
     ShutdownRequested,
+    SnapshotLost,
     SnapshotPieceStored,
     SnapshotRefused,
     SnapshotTaken,
@@ -198,6 +199,8 @@ class RaftCore:
                     replica.raise_high_watermark(replica.high_watermark)
             case SnapshotTaken():
                 installing.taken(replica, event)
+            case SnapshotLost():
+                installing.lost(replica, event)
             case SnapshotPieceStored():
                 following.handle_piece_stored(replica, event)
             case SnapshotVerified():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ import structlog
 from raftnode.api.metrics import NodeMetrics
 from raftnode.runtime.disk_state import DiskState
 from raftnode.runtime.idle import make_thread_idle
+from raftnode.runtime.pause import Pause, StoppedError
 from raftnode.storage.files import OsCalls, SystemCalls
 from raftnode.storage.scrub import ScrubPass, SlowCalls
 from raftnode.storage.snapshot import SnapshotId
@@ -23,10 +23,6 @@ _log = structlog.get_logger("raftnode")
 
 FIRST_PASS_MS = 60_000
 """The first pass begins so long after the start, or after an interval if that is shorter."""
-
-
-class _GivenUpError(Exception):
-    """The node stops."""
 
 
 class Scrubber:
@@ -64,7 +60,7 @@ class Scrubber:
         self._thread = ThreadPoolExecutor(
             1, thread_name_prefix="scrub", initializer=make_thread_idle
         )
-        self._stopping = threading.Event()
+        self._pause = Pause()
         slow = SlowCalls(calls or OsCalls(), self._pace, in_use)
         self._pass = ScrubPass(slow, directory)
         self._read_bytes = self._size = 0
@@ -76,12 +72,12 @@ class Scrubber:
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + min(self._interval_s, FIRST_PASS_MS / 1000)
-        while not self._stopping.is_set():
+        while not self._pause.stopped:
             await asyncio.sleep(max(0.0, due - loop.time()))
             due = loop.time() + self._interval_s
             try:
                 found = await loop.run_in_executor(self._thread, self._one_pass)
-            except _GivenUpError:
+            except StoppedError:
                 return
             self._tell(found)
 
@@ -95,8 +91,7 @@ class Scrubber:
         self._read_bytes += size
         self._metrics.scrub_read_bytes.inc(size)
         early = self._began + self._read_bytes / self._rate - time.monotonic()
-        if self._stopping.wait(max(early, 0.0)):
-            raise _GivenUpError
+        self._pause(max(early, 0.0))
         # Checks of findings read some of it twice.
         self._metrics.scrub_progress_ratio.set(min(self._read_bytes / max(self._size, 1), 1.0))
 
@@ -131,5 +126,5 @@ class Scrubber:
 
     def close(self) -> None:
         """Give up a pass that is under way and wait for its thread; blocks."""
-        self._stopping.set()
+        self._pause.stop()
         self._thread.shutdown(wait=True)

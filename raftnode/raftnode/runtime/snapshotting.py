@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,12 +18,13 @@ from pathlib import Path
 import structlog
 
 from raftnode.api.metrics import NodeMetrics
-from raftnode.core.events import SnapshotTaken
+from raftnode.core.events import SnapshotLost, SnapshotTaken
 from raftnode.core.log_index import LogIndex
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError
 from raftnode.runtime.applier import Applier
 from raftnode.runtime.disk_state import DiskState
+from raftnode.runtime.pause import Pause, StoppedError
 from raftnode.runtime.snapshotroom import SnapshotRoom
 from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.files import FileOperationError
@@ -43,8 +43,6 @@ _log = structlog.get_logger("raftnode")
 CHECK_INTERVAL_S = 1.0
 PRESSING_INTERVAL_MS = 60_000
 """Between two snapshots that are made because the disk runs low."""
-_PAUSE_S = 0.001
-"""Slept after each batch of a snapshot: whoever waits for the interpreter gets it."""
 _MERGE_ENTRIES = 2000
 """Put back in one go after a snapshot: about a millisecond."""
 _RECORD_OVERHEAD_BYTES = 64
@@ -126,10 +124,6 @@ class SnapshotLimits:
     retention_bytes: int = -1
 
 
-class _GivenUpError(Exception):
-    """The node stops."""
-
-
 class Snapshotter:
     """Takes snapshots when they are due.
 
@@ -143,7 +137,8 @@ class Snapshotter:
         last: the one that the start began with.
         free_bytes: how much room the disk has; it may block.
         disk: told of damage and of missing room.
-        on_taken: told of each, and up to where the log may be trimmed behind it.
+        on_taken: told of each, and up to where the log may be trimmed behind it; or of a damaged
+            one, and which older one can be offered in its place.
         now_ms: Unix time in milliseconds.
     """
 
@@ -159,7 +154,7 @@ class Snapshotter:
         last: SnapshotFile | None,
         free_bytes: Callable[[], int],
         disk: DiskState,
-        on_taken: Callable[[SnapshotTaken], None] = lambda _: None,
+        on_taken: Callable[[SnapshotTaken | SnapshotLost], None] = lambda _: None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._snapshots = snapshots
@@ -179,13 +174,15 @@ class Snapshotter:
         self._on_taken = on_taken
         self._now_ms = now_ms
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
-        self._stopping = threading.Event()
+        self._pause = Pause()
         self._bytes_at = applier.applied_bytes
         self._taken_at = time.monotonic()
         self._damaged: dict[SnapshotId, str] = {}
         """Found, and not set aside yet."""
         self._wanted = False
         """The newest one was damaged: the next is due at once."""
+        self._lost: SnapshotId | None = None
+        """It, until another one can be offered in its place."""
         self.last = last
         """The newest one."""
         self._made_ms = last.made_ms if last else -1
@@ -212,14 +209,16 @@ class Snapshotter:
         Raises:
             StorageError: the disk failed.
         """
-        while not self._stopping.is_set():
+        while not self._pause.stopped:
             await asyncio.sleep(CHECK_INTERVAL_S)
             await self._set_aside_damaged()
-            if self.is_due():
-                try:
+            try:
+                if self.is_due():
                     await self.take()
-                except _GivenUpError:
-                    return
+                if self._lost is not None:
+                    await self._offer_older(self._lost)
+            except StoppedError:
+                return
 
     def damaged(self, snapshot_id: SnapshotId, problem: str) -> None:
         """This one was found damaged: set it aside soon, and take another one for the newest."""
@@ -236,7 +235,27 @@ class Snapshotter:
             self._metrics.snapshots_damaged.inc()
             if self.last is not None and self.last.snapshot_id == snapshot_id:
                 self._wanted, self.last = True, self._snapshots.newest()
+                self._lost = snapshot_id
             self._show()
+
+    async def _offer_older(self, lost: SnapshotId) -> None:
+        """There is no room to make the newest once more: an older one does, if the log is there."""
+
+        def find() -> SnapshotFile | None:
+            found = (self._snapshots.prove(one, self._pause) for one in reversed(self._older(lost)))
+            return next((one for one in found if one is not None), None)
+
+        self._lost = None
+        found = await asyncio.get_running_loop().run_in_executor(self._thread, find)
+        if found is None or found.log_head is None:
+            return
+        if self.last is None:
+            self.last = found
+            self._show()
+        self._on_taken(SnapshotLost(lost.position, found.snapshot_id.position))
+
+    def _older(self, lost: SnapshotId) -> list[SnapshotId]:
+        return [one for one in self._snapshots.ids() if one < lost]
 
     async def take(self) -> SnapshotFile | None:
         """Take one now; None: the disk has no room for it, or one is being put in place.
@@ -294,6 +313,7 @@ class Snapshotter:
 
     def _newest(self, made: SnapshotFile, bytes_at: int) -> None:
         self._bytes_at, self._taken_at, self._wanted = bytes_at, time.monotonic(), False
+        self._lost = None
         if self.last is None or made.snapshot_id > self.last.snapshot_id:
             self.last, self._made_ms = made, self._now_ms()
         self._show()
@@ -330,11 +350,6 @@ class Snapshotter:
             snapshot_id, head, records, now_ms=head.last_timestamp_ms, pause=self._pause
         )
 
-    def _pause(self) -> None:
-        if self._stopping.is_set():
-            raise _GivenUpError
-        time.sleep(_PAUSE_S)
-
     def _show(self) -> None:
         self._metrics.storage_damaged.set(len(self._disk.all_damage))
         if self.last is not None:
@@ -344,7 +359,7 @@ class Snapshotter:
 
     def close(self) -> None:
         """Give up a snapshot that is being written and wait for its thread; blocks."""
-        self._stopping.set()
+        self._pause.stop()
         self._thread.shutdown(wait=True)
 
 

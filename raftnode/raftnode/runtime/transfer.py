@@ -27,6 +27,7 @@ from raftnode.core.log_head import LogHead
 from raftnode.core.messages import FetchSnapshotResponse
 from raftnode.core.types import LogPosition, Offset
 from raftnode.runtime.applier import Applier
+from raftnode.runtime.pause import Pause, StoppedError
 from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.log import Log
 from raftnode.storage.snapshot import SnapshotDamagedError, SnapshotFile, SnapshotId, StateRecord
@@ -34,7 +35,6 @@ from raftnode.storage.snapshots import Snapshots
 
 _log = structlog.get_logger("raftnode")
 
-_PAUSE_S = 0.001
 _PAUSE_BYTES = 64 << 10
 """While a whole file is read: whoever waits for the interpreter gets it that often."""
 
@@ -42,10 +42,6 @@ CHECK_AGAIN_S = 30.0
 """A snapshot that is fetched is checked this often at most."""
 
 T = TypeVar("T")
-
-
-class _StoppedError(Exception):
-    """The node stops."""
 
 
 @dataclass(slots=True)
@@ -102,7 +98,7 @@ class SnapshotTransfer:
         self._loaded: _Loaded | None = None
         self._wanted: LogPosition | None = None
         """What is being fetched; another thread looks whether it still is."""
-        self._stopped = False
+        self._pause = Pause()
 
     # -- on a leader -------------------------------------------------------------------
 
@@ -111,15 +107,21 @@ class SnapshotTransfer:
         response = effect.response
         which = SnapshotId.at(response.snapshot)
 
-        def read() -> FetchSnapshotResponse:
-            piece = self._snapshots.read_piece(which, response.position, effect.max_bytes)
+        def read() -> tuple[FetchSnapshotResponse, str | None]:
+            try:
+                piece = self._snapshots.read_piece(which, response.position, effect.max_bytes)
+            except SnapshotDamagedError as error:
+                return effect.with_piece(None, b""), str(error)
             if piece is None:
-                return effect.with_piece(None, b"")
-            return effect.with_piece(piece.size, piece.data)
+                return effect.with_piece(None, b""), None
+            return effect.with_piece(piece.size, piece.data), None
 
-        def answer(found: FetchSnapshotResponse) -> None:
-            self._on_piece("sent", len(found.data))
-            self._respond(effect.request_id, found)
+        def answer(found: tuple[FetchSnapshotResponse, str | None]) -> None:
+            piece, problem = found
+            if problem is not None:
+                self._on_damaged(which, problem)
+            self._on_piece("sent", len(piece.data))
+            self._respond(effect.request_id, piece)
 
         self._beside(self._reading, read, answer)
         if response.position == 0:
@@ -138,8 +140,8 @@ class SnapshotTransfer:
 
         def check() -> str | None:
             try:
-                return self._snapshots.damage_of(which, self._pause_check)
-            except _StoppedError:
+                return self._snapshots.damage_of(which, self._pause)
+            except StoppedError:
                 return None
 
         def tell(problem: str | None) -> None:
@@ -147,11 +149,6 @@ class SnapshotTransfer:
                 self._on_damaged(which, problem)
 
         self._beside(self._checking, check, tell)
-
-    def _pause_check(self) -> None:
-        if self._stopped:
-            raise _StoppedError
-        time.sleep(_PAUSE_S)
 
     def trim(self, start: Offset) -> None:
         """Remove what is below; nobody is served from there any more."""
@@ -202,6 +199,8 @@ class SnapshotTransfer:
                 for one in self._paused(reader.records(), snapshot)
             )
             store = KeyValueStore.restore(snapshot.end_offset, entries)
+        except StoppedError:
+            return SnapshotRefused(snapshot, "the node stops")
         except (SnapshotDamagedError, ValueError) as error:
             return SnapshotRefused(snapshot, str(error))
         found = reader.found
@@ -220,8 +219,8 @@ class SnapshotTransfer:
             size += len(record.key) + len(record.value)
             if size >= _PAUSE_BYTES:
                 size = 0
-                time.sleep(_PAUSE_S)
-                if self._stopped or self._wanted != snapshot:
+                self._pause()
+                if self._wanted != snapshot:
                     raise ValueError("not wanted any more")
 
     async def install(self, head: LogHead) -> None:
@@ -265,12 +264,12 @@ class SnapshotTransfer:
     def _beside(
         self, thread: ThreadPoolExecutor, work: Callable[[], T], done: Callable[[T], None]
     ) -> None:
-        if self._stopped:
+        if self._pause.stopped:
             return
         future = asyncio.get_running_loop().run_in_executor(thread, work)
 
         def finished(finished: asyncio.Future[T]) -> None:
-            if self._stopped or finished.cancelled():
+            if self._pause.stopped or finished.cancelled():
                 return
             error = finished.exception()
             if error is not None:
@@ -282,7 +281,7 @@ class SnapshotTransfer:
 
     def close(self) -> None:
         """Begin nothing more and wait for the threads; blocks."""
-        self._stopped = True
+        self._pause.stop()
         self._reading.shutdown(wait=True, cancel_futures=True)
         self._checking.shutdown(wait=True, cancel_futures=True)
         self._writing.shutdown(wait=True, cancel_futures=True)

@@ -30,6 +30,9 @@ TEMPORARY_SUFFIX = ".tmp"
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+_UNREADABLE = frozenset(
+    {errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA, errno.EILSEQ, errno.EREMOTEIO}
+)
 
 
 class FileOperationError(StorageFailedError):
@@ -55,6 +58,11 @@ class FileOperationError(StorageFailedError):
     def is_full(self) -> bool:
         """Whether the disk had no room, or a quota none, rather than failed."""
         return self.errno in _FULL
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether a read failed for the disk's sake, rather than for want of descriptors, say."""
+        return self.errno in _UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from raftnode.storage.incoming import INCOMING_SUFFIX, IncomingSnapshot
 from raftnode.storage.installing import remove_marker, write_marker
 from raftnode.storage.log import Log
 from raftnode.storage.snapshot import (
+    BATCH_BYTES,
     PARTIAL_SUFFIX,
     SnapshotDamagedError,
     SnapshotFile,
@@ -136,9 +137,46 @@ class Snapshots:
         reader = SnapshotReader(files, path, on_bytes=lambda _: pause())
         try:
             reader.check()
-        except (SnapshotDamagedError, FileOperationError) as error:
+        except SnapshotDamagedError as error:
             return None if Files(self._files.calls).stat(path) is None else str(error)
+        except FileOperationError as error:
+            return str(error) if error.is_unreadable else None
         return None
+
+    def prove(self, snapshot_id: SnapshotId, pause: Callable[[], None]) -> SnapshotFile | None:
+        """This one, if it is whole; reads it from end to end if nobody has, from any thread.
+
+        Likewise with a file layer of its own; one that is damaged is set aside.
+
+        Args:
+            snapshot_id: which.
+            pause: called now and then; it may raise to give up.
+
+        Raises:
+            StorageError: it could not be set aside, durably.
+        """
+        with self._lock:
+            if snapshot_id in self._whole:
+                return self._whole[snapshot_id]
+        path = self._directory / snapshot_id.file_name
+        reader = SnapshotReader(Files(self._files.calls), path)
+        size = 0
+        try:
+            for record in reader.records():
+                size += len(record.key) + len(record.value)
+                if size >= BATCH_BYTES:
+                    size = 0
+                    pause()
+        except SnapshotDamagedError as error:
+            self.set_aside(snapshot_id, str(error))
+            return None
+        except FileOperationError as error:
+            if error.is_unreadable:
+                self.set_aside(snapshot_id, str(error))
+            return None
+        assert reader.found is not None  # noqa: S101
+        self.proved(reader.found)
+        return reader.found
 
     def write(
         self,
@@ -203,19 +241,36 @@ class Snapshots:
     ) -> SnapshotPiece | None:
         """Some bytes of a whole snapshot; None: there is no such one any more.
 
+        An error of this read ends nothing: what it holds stands in memory, too, and nothing
+        that was acknowledged is read from here again. So the file layer is one of its own.
+
         Raises:
-            StorageError: the disk failed.
+            SnapshotDamagedError: the disk cannot read them, or the file is shorter than it was.
+            StorageError: anything else failed, now or before.
         """
+        self._files.check()
         with self._lock:
             found = self._whole.get(snapshot_id)
             if found is None:
                 return None
             self._read_at[snapshot_id] = self._now_s()
-            path = self._directory / snapshot_id.file_name
-            data = b""
-            if 0 <= position < found.size:
-                data = self._files.read_bytes(path, max_bytes, position)
-        return None if data is None else SnapshotPiece(data, found.size)
+            expected = min(max_bytes, found.size - position) if 0 <= position < found.size else 0
+            data = self._read_apart(snapshot_id, expected, position) if expected else b""
+        if len(data) < expected:
+            raise SnapshotDamagedError(
+                f"snapshot {snapshot_id}: {len(data)} instead of {expected} bytes at {position}"
+            )
+        return SnapshotPiece(data, found.size)
+
+    def _read_apart(self, snapshot_id: SnapshotId, count: int, position: int) -> bytes:
+        path = self._directory / snapshot_id.file_name
+        try:
+            return Files(self._files.calls).read_bytes(path, count, position) or b""
+        except FileOperationError as error:
+            if error.is_unreadable:
+                raise SnapshotDamagedError(str(error)) from error
+            self._files.fail(error)
+            raise
 
     def install(self, log: Log, found: SnapshotFile) -> None:
         """Put the one that was fetched, and read whole, in the place of the log, durably.

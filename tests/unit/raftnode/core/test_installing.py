@@ -24,6 +24,7 @@ from raftnode.core.effects import (
 from raftnode.core.events import (
     RequestFailed,
     ResponseReceived,
+    SnapshotLost,
     SnapshotPieceStored,
     SnapshotRefused,
     SnapshotTaken,
@@ -476,3 +477,31 @@ def test_an_own_snapshot_is_offered_if_it_is_newer_and_the_log_trimmed_behind_it
     assert TrimLog(newest.end_offset) in effects
     assert replica.log.start == newest.end_offset
     assert book.give("1", SnapshotTaken(newest, newest.end_offset)) == []
+
+
+def test_an_older_snapshot_is_offered_for_a_damaged_one_if_the_log_goes_on_from_it():
+    book = Playbook.formed("1", "2", "3")
+    for number in range(6):
+        book.append("1", b"record %d" % number)
+        book.settle()
+    book.run(1000)
+    replica = book["1"].replica
+    end = replica.applicable
+    older, newest = (LogPosition(Epoch(1), Offset(end - back)) for back in (3, 1))
+    below = LogPosition(Epoch(1), Offset(end - 4))
+    book.give("1", SnapshotTaken(older, Offset(0)))
+    book.give("1", SnapshotTaken(newest, older.end_offset))
+    assert (replica.log.start, replica.log.snapshot) == (older.end_offset, newest)
+    for wrong in (
+        SnapshotLost(older, below),  # not the one that is offered
+        SnapshotLost(newest, below),  # records behind it are gone
+        SnapshotLost(newest, newest),
+    ):
+        assert book.give("1", wrong) == []
+        assert replica.log.snapshot == newest
+    book.give("1", SnapshotLost(newest, older))
+    assert replica.log.snapshot == older
+    # The damaged one is made again, and the log is trimmed behind it as ever.
+    effects = book.give("1", SnapshotTaken(newest, newest.end_offset))
+    assert replica.log.snapshot == newest
+    assert TrimLog(newest.end_offset) in effects

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from raftnode.api.metrics import NodeMetrics
-from raftnode.core.events import SnapshotTaken
+from raftnode.core.events import SnapshotLost, SnapshotTaken
 from raftnode.core.log_head import LogHead
 from raftnode.core.log_index import LogIndex
 from raftnode.core.types import (
@@ -28,9 +28,10 @@ from raftnode.core.types import (
     VoterSet,
 )
 from raftnode.errors import StorageCorruptError, StorageFailedError, StorageLostError
-from raftnode.runtime import snapshotting
+from raftnode.runtime import pause, snapshotting
 from raftnode.runtime.applier import Applier
 from raftnode.runtime.disk_state import DiskState
+from raftnode.runtime.pause import Pause
 from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter, restore_state
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage import snapshot as snapshot_module
@@ -80,7 +81,7 @@ class Rig:
         self.free = free
         self.disk = DiskState(damaged_snapshots=self.snapshots.damaged)
         self.metrics = NodeMetrics(CollectorRegistry())
-        self.taken: list[SnapshotTaken] = []
+        self.taken: list[SnapshotTaken | SnapshotLost] = []
         self.taker = Snapshotter(
             self.snapshots,
             self.applier,
@@ -150,13 +151,14 @@ async def test_a_start_from_a_snapshot_gives_the_state_of_the_log(make, storage)
 async def test_what_is_written_meanwhile_is_not_in_it(make, storage, monkeypatch):
     go, begun = threading.Event(), threading.Event()
 
-    def slow(_seconds: float) -> None:
-        begun.set()
-        assert go.wait(10)
+    class Slow(Pause):
+        def __call__(self, seconds: float | None = None) -> None:
+            begun.set()
+            assert go.wait(10)
 
-    monkeypatch.setattr(snapshotting.time, "sleep", slow)
     monkeypatch.setattr(snapshot_module, "_BATCH_RECORDS", 10)
     rig = make()
+    rig.taker._pause = Slow()
     await rig.write(60)
     taking = asyncio.get_running_loop().create_task(rig.taker.take())
     await until(begun.is_set)
@@ -244,7 +246,7 @@ async def test_a_failing_disk_ends_the_task(make, storage, monkeypatch):
 
 async def test_a_stop_gives_up_and_leaves_none(make, storage, monkeypatch):
     monkeypatch.setattr(snapshotting, "CHECK_INTERVAL_S", 0.001)
-    monkeypatch.setattr(snapshotting, "_PAUSE_S", 0.3)
+    monkeypatch.setattr(pause, "PAUSE_S", 0.3)
     monkeypatch.setattr(snapshot_module, "_BATCH_RECORDS", 10)
     rig = make(limits=SnapshotLimits(100, 0, 0))
     await rig.write(30)
@@ -490,6 +492,57 @@ async def test_one_that_a_start_finds_damaged_is_told_of_too(make, storage):
     (told,) = again.disk.info().damage
     assert made.file_name in told
     assert again.metrics.storage_damaged._value.get() == 1
+
+
+async def test_without_room_for_another_an_older_one_is_read_and_offered(
+    make, storage, monkeypatch
+):
+    rig = make()
+    say_who_votes(rig)
+    ends = []
+    for _ in range(3):
+        await rig.write(30)
+        ends.append((await rig.taker.take()).snapshot_id)
+    await rig.close()
+    # A start reads the newest alone, and two are kept.
+    rig = make(limits=SnapshotLimits(1 << 40, 0, 1000), free=1000)
+    say_who_votes(rig)
+    assert rig.snapshots.ids() == ends[1:]
+    assert rig.snapshots.newest().snapshot_id == ends[2]
+    storage.disk.flip_bit(DIRECTORY / ends[2].file_name, 300, 1)
+    run_it(rig, monkeypatch)
+    rig.taker.damaged(ends[2], "rotten")
+    await until(lambda: bool(rig.taken))
+    assert rig.taken == [SnapshotLost(ends[2].position, ends[1].position)]
+    assert rig.last_end == 60
+    assert rig.disk.snapshot_room_missing_bytes > 0
+    assert rig.snapshots.read_piece(ends[1], 0, 10) is not None
+    # Another one is made once there is room, though nothing new was written.
+    rig.free = 1 << 40
+    rig.taker._room.taken()
+    await until(lambda: len(rig.taken) == 2)
+    assert rig.taken[1].snapshot == ends[2].position
+
+
+async def test_an_older_one_that_is_damaged_too_is_set_aside_and_none_is_offered(
+    make, storage, monkeypatch
+):
+    rig = make()
+    say_who_votes(rig)
+    ends = []
+    for _ in range(2):
+        await rig.write(30)
+        ends.append((await rig.taker.take()).snapshot_id)
+    await rig.close()
+    rig = make(limits=SnapshotLimits(1 << 40, 0, 1000), free=1000)
+    for one in ends:
+        storage.disk.flip_bit(DIRECTORY / one.file_name, 300, 1)
+    run_it(rig, monkeypatch)
+    rig.taker.damaged(ends[1], "rotten")
+    await until(lambda: len(rig.snapshots.damaged) == 2)
+    await asyncio.sleep(0.02)
+    assert rig.taken == []
+    assert rig.snapshots.ids() == []
 
 
 # -- a disk without room for one ---------------------------------------------------------

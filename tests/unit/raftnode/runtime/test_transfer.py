@@ -303,6 +303,55 @@ async def test_a_leader_checks_what_it_gives_out_and_says_that_it_is_damaged(end
     assert len(damaged) == 1
 
 
+@pytest.mark.parametrize("call", ["pread", "open"])
+async def test_a_piece_that_cannot_be_read_costs_the_snapshot_and_not_the_node(ends, call):
+    leader, _ = ends
+    damaged: list[tuple[SnapshotId, str]] = []
+    leader.transfer._on_damaged = lambda which, why: damaged.append((which, why))
+    assert (await leader.ask(5000, 5000)).error is ErrorCode.NONE
+    leader.storage.disk.faults.append(Fault(call, errno.EIO, path_part=".checkpoint"))
+    assert (await leader.ask(10_000, 5000)).error is ErrorCode.SNAPSHOT_NOT_FOUND
+    assert [which for which, _ in damaged] == [ID]
+    assert "Input/output error" in damaged[0][1]
+    assert leader.errors == []
+    # The log goes on.
+    leader.storage.append(b"more")
+    leader.storage.log.flush()
+    await asyncio.to_thread(leader.snapshots.set_aside, *damaged[0])
+    assert leader.snapshots.newest() is None
+
+
+async def test_a_file_that_has_become_shorter_is_damaged_too(ends):
+    leader, _ = ends
+    damaged: list[SnapshotId] = []
+    leader.transfer._on_damaged = lambda which, _: damaged.append(which)
+    size = (await leader.ask(5000, 5000)).size
+    file = Files(leader.storage.disk).open(DIRECTORY / ID.file_name)
+    file.truncate(size - 1)
+    file.close()
+    last = await leader.ask(size - 100, 5000)
+    assert (last.error, damaged) == (ErrorCode.SNAPSHOT_NOT_FOUND, [ID])
+    Files(leader.storage.disk).unlink(DIRECTORY / ID.file_name)
+    assert (await leader.ask(5000, 10)).error is ErrorCode.SNAPSHOT_NOT_FOUND
+    assert damaged == [ID, ID]
+
+
+async def test_want_of_descriptors_is_no_damage_and_ends_the_node(ends):
+    leader, _ = ends
+    damaged: list[SnapshotId] = []
+    leader.transfer._on_damaged = lambda which, _: damaged.append(which)
+    leader.storage.disk.faults.append(Fault("open", errno.EMFILE, path_part=".checkpoint"))
+    assert leader.snapshots.damage_of(ID, lambda: None) is None
+    leader.storage.disk.faults.append(Fault("open", errno.EMFILE, path_part=".checkpoint"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await leader.ask(5000, 5000)
+    assert [str(one).startswith("open of") for one in leader.errors] == [True]
+    assert damaged == []
+    with pytest.raises(StorageFailedError):
+        leader.snapshots.ids()
+
+
 @pytest.mark.parametrize("call", ["pwrite", "fsync", "create"])
 async def test_room_that_goes_on_the_way_costs_the_transfer_alone(ends, call):
     leader, follower = ends

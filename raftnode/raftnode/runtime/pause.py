@@ -1,0 +1,37 @@
+"""The pause that a long piece of work beside the loop makes again and again."""
+
+from __future__ import annotations
+
+import threading
+
+PAUSE_S = 0.001
+"""As long as it takes for whoever waits for the interpreter to get it."""
+
+
+class StoppedError(Exception):
+    """The node stops: the work is given up."""
+
+
+class Pause:
+    """Called by a thread after each bit of its work; ends the work when the node stops."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+
+    def __call__(self, seconds: float | None = None) -> None:
+        """Let others have their turns for so long, `PAUSE_S` unless told.
+
+        Raises:
+            StoppedError: the node stops, or did so meanwhile.
+        """
+        if self._stopped.wait(PAUSE_S if seconds is None else seconds):
+            raise StoppedError
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the node stops."""
+        return self._stopped.is_set()
+
+    def stop(self) -> None:
+        """Give up whatever work is at a pause or comes to its next one."""
+        self._stopped.set()

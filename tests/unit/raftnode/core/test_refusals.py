@@ -217,6 +217,42 @@ def test_a_change_that_waits_is_told_when_another_was_first():
     assert "the voters changed since they were read" in answer.message
 
 
+@pytest.mark.rule("P31", "P33", "P56")
+def test_what_is_in_the_log_says_that_it_waits_for_a_majority():
+    book = Playbook.formed("1", "2", "3", raft_version=1)
+    reborn = book.wipe("3")
+    book.run(1000)
+    book.isolate("2", reborn)
+    role = book["1"].replica.role
+    book.add("1", reborn)
+    [change] = role.changes
+    assert change.waiting_for == "a majority of the new voters to commit it"
+    book.heal()
+    book.run(1000)
+    book.remove("1", "3")
+    book.run(1000)
+    book.isolate("2", reborn)
+    book.upgrade("1", 2)
+    assert role.upgrade.waiting_for == "a majority of the voters to commit it"
+    book.heal()
+    book.run(1000)
+    book.isolate("2", reborn)
+    book.reassign("1", "1", "2")
+    assert role.target.waiting_for == "a majority of the voters to commit it"
+
+
+@pytest.mark.rule("S13", "S23")
+def test_a_change_that_waits_for_a_majority_says_how_many_it_has_and_needs():
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    book.isolate("2", "3")
+    book.run(book.config.fetch_timeout_ms + 500)
+    assert book.answer(book.add("1", "4")) is None
+    [change] = book["1"].replica.role.changes
+    assert change.waiting_for == "a caught-up majority after the change: 2 of 4, 3 needed"
+
+
 @pytest.mark.rule("P29", "P30", "P54", "S12")
 def test_what_a_version_rules_out_is_refused_with_what_to_do_about_it():
     book = Playbook.formed("1", "2", "3", raft_version=1)

@@ -4,8 +4,13 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["kraftquorum_devcluster.pytest_plugin"]
+
+# How long an example takes says how busy the machine is, and nothing of what is tested.
+settings.register_profile("patient", settings(), deadline=None)
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session", autouse=True)

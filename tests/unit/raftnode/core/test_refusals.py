@@ -9,7 +9,9 @@ import pytest
 from raftnode.core import changing, versioning
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import AppendAccepted, Done, Refusal, Refused
-from raftnode.core.types import Voter
+from raftnode.core.events import ClusterJoined, LatchReceived
+from raftnode.core.state import Latch
+from raftnode.core.types import Offset, Voter, VoterRecordId
 from raftnode.core.voter_change import PendingChange
 from raftnode.testing.playbook import Playbook, key_of
 
@@ -115,6 +117,81 @@ def test_unknown_raft_version_is_refused_by_name():
         answer = refused(book, book.upgrade("1", version))
         assert answer.refusal is Refusal.UNSUPPORTED_VERSION
         assert answer.message == f"this program knows raft.version 0 to 2, not {version}"
+
+
+@pytest.mark.rule("P33", "S15")
+def test_target_that_cannot_be_is_refused_with_the_reason():
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1500)
+    reborn = book.wipe("4")
+    book.run(1500)
+    fours = f"{key_of('4')}, {key_of(reborn)}"
+    for targets, refusal, message in [
+        (("1", "#4"), Refusal.AMBIGUOUS_VOTER, f"4 is one of {fours}: name its directory id"),
+        (("1", "4", reborn), Refusal.AMBIGUOUS_VOTER, "a node id is in the target twice"),
+        (
+            ("1", "#9"),
+            Refusal.NOT_AN_OBSERVER,
+            "9: no such voter, and no such replica fetches from here",
+        ),
+    ]:
+        answer = refused(book, book.reassign("1", *targets))
+        assert (answer.refusal, answer.message) == (refusal, message)
+    assert refused(book, book.reassign("2", "1")).message == "this replica is not the leader"
+    book.isolate("2", "3")
+    book.reassign("1", "1", "2")
+    answer = refused(book, book.reassign("1", "1", "3"))
+    assert answer.refusal is Refusal.TOO_MANY_CHANGES
+    assert answer.message == f"another target waits already: {book['1'].replica.log.target_voters}"
+
+
+@pytest.mark.rule("P33", "P54", "S11")
+def test_target_of_another_version_or_of_voters_as_they_were_is_refused_with_what_is_now():
+    book = Playbook.formed("1", "2", "3", raft_version=1)
+    book.run(1500)
+    answer = refused(book, book.reassign("1", "1", "2"))
+    assert answer.refusal is Refusal.UNSUPPORTED_VERSION
+    assert answer.message == "the quorum is at raft.version 1; upgrade it to 2 first"
+    book = Playbook.formed("1", "2", "3")
+    book.run(1500)
+    now = book["1"].replica.log.assignment_record
+    old = VoterRecordId(Offset(now.offset - 1), now.epoch)
+    answer = refused(book, book.reassign("1", "1", "2", expected=old))
+    assert answer.refusal is Refusal.STALE_VOTER_RECORD
+    assert f"offset {now.offset} of epoch {now.epoch}; describe the quorum" in answer.message
+
+
+@pytest.mark.rule("S18")
+def test_a_storage_that_belongs_somewhere_takes_no_other_latch():
+    book = Playbook.formed("1", "2", "3")
+    voters = book["1"].replica.log.base_voters
+    for latch in (Latch("another", voters), Latch("playbook", voters.without(key_of("3")))):
+        answer = refused(book, book.ask("1", lambda number, to=latch: LatchReceived(number, to)))
+        assert answer.refusal is Refusal.ALREADY_FORMED
+        assert answer.message == "this storage belongs to cluster playbook already"
+    same = book.ask("1", lambda number: LatchReceived(number, Latch("playbook", voters)))
+    assert book.answer(same) == Done(same)
+    same = book.ask("1", lambda number: ClusterJoined(number, "playbook"))
+    assert book.answer(same) == Done(same)
+    book.blank("4")
+    answer = refused(
+        book, book.ask("4", lambda number: LatchReceived(number, Latch("playbook", voters)))
+    )
+    assert answer.refusal is Refusal.NOT_LISTED
+    assert answer.message == f"{key_of('4')} is not among the voters {voters}"
+    assert book["4"].role == "blank"
+
+
+@pytest.mark.rule("P52", "S19")
+def test_writes_before_the_formation_is_complete_are_refused_with_the_reason():
+    book = Playbook.formed("1", "2", "3", raft_version=0)
+    book.run(1500)
+    book.isolate("3")
+    book.upgrade("1", 1)
+    answer = refused(book, book.append("1", b"too early"))
+    assert answer.refusal is Refusal.FORMATION_INCOMPLETE
+    assert answer.message.startswith("the quorum is being formed: writes begin once every voter")
 
 
 @pytest.mark.rule("P33", "S24")

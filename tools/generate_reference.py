@@ -1,7 +1,7 @@
 """Write docs/reference/ from the code; with --check, say whether it is current.
 
-Pages: http-api, node-settings, node-cli, node-metrics, exit-codes, bad-requests. What a page
-says of one thing stands beside that thing in the code.
+Pages: http-api, node-settings, node-cli, node-metrics, exit-codes, bad-requests,
+surviving-mutants. What a page says of one thing stands beside that thing in the code.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from typer.main import get_command
 
+from mutants import survivors
 from raftnode.api.errors import ERRORS
 from raftnode.api.http import ApiLimits, Route
 from raftnode.api.metrics import DOCUMENT_NAMES as METRIC_NAMES
@@ -179,6 +180,26 @@ def bad_requests() -> Iterator[str]:
         yield ""
 
 
+def surviving_mutants() -> Iterator[str]:
+    """Say of each fault that `make mutants` may leave unnoticed why no test is wanted."""
+    reasons = survivors.read()
+    count = sum(len(reason.mutants) for reason in reasons)
+    yield "# Mutants that may survive\n"
+    yield (
+        f"`make mutants` breaks the core in thousands of small ways; see [how and with what "
+        f"result](../explain/proof.md#mutants). These {count} faults no test notices, nor need "
+        "one. A fault that survives and is not here fails the run.\n"
+    )
+    for reason in reasons:
+        yield f"## {reason.title}\n"
+        yield f"{reason.why}\n"
+        for mutant in reason.mutants:
+            yield f"`{mutant.function}`\n\n```diff"
+            yield from (f"-{line}" for line in mutant.was.splitlines())
+            yield from (f"+{line}" for line in mutant.now.splitlines())
+            yield "```\n"
+
+
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "http-api.md": http_api,
     "node-settings.md": node_settings,
@@ -186,6 +207,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "node-metrics.md": node_metrics,
     "exit-codes.md": exit_codes,
     "bad-requests.md": bad_requests,
+    "surviving-mutants.md": surviving_mutants,
 }
 
 

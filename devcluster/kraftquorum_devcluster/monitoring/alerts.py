@@ -250,6 +250,15 @@ max by (namespace, quorum, node_id) (
         "is left out when the disk has no room for it.",
     ),
     Alert(
+        "KraftquorumSnapshotHasNoRoom",
+        "warning",
+        "max by (namespace, quorum, node_id) (raftnode_snapshot_room_missing_bytes) > 0",
+        "15m",
+        f"{NODE} has no room for a snapshot",
+        "A snapshot is due and lacks {{ $value | humanize1024 }}B. Until there is room none is "
+        "made, starts get longer, and no log is trimmed behind one.",
+    ),
+    Alert(
         "KraftquorumOperatorDown",
         "critical",
         "absent(kraftquorum_operator_active == 1)",

@@ -493,7 +493,7 @@ def test_an_older_snapshot_is_offered_for_a_damaged_one_if_the_log_goes_on_from_
     book.give("1", SnapshotTaken(newest, older.end_offset))
     assert (replica.log.start, replica.log.snapshot) == (older.end_offset, newest)
     for wrong in (
-        SnapshotLost(older, below),  # not the one that is offered
+        SnapshotLost(LogPosition(Epoch(1), end), older),  # not the one that is offered
         SnapshotLost(newest, below),  # records behind it are gone
         SnapshotLost(newest, newest),
     ):

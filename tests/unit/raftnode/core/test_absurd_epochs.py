@@ -64,6 +64,9 @@ def test_a_response_of_an_absurd_epoch_is_no_answer():
     core = make()
     absurd = Epoch(2**31 - 1)
     asked = VoteRequest(Epoch(5), OWN, PEER, LAST, True)
-    core.handle(ResponseReceived(PEER, asked, VoteResponse(ErrorCode.NONE, absurd, None, True)), 1)
+    answer = VoteResponse(ErrorCode.NONE, absurd, None, True)
+    effects = core.handle(ResponseReceived(PEER, asked, answer), 1)
+    [told] = [one for one in effects if isinstance(one, Fact) and one.name == "epoch_is_absurd"]
+    assert told.fields == (("epoch", 5), ("claimed", absurd), ("source", str(PEER)))
     core.handle(ResponseReceived(PEER, asked, FetchResponse(ErrorCode.NONE, absurd, PEER)), 2)
     assert core.replica.epoch == 5

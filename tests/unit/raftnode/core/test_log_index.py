@@ -121,6 +121,7 @@ def test_ends_epochs_and_voters_are_those_of_the_records(script: list):
     assert index.end == oracle.end()
     assert index.durable_end <= index.end
     assert index.last_epoch == (records[-1][1] if records else -1)
+    assert [epoch for epoch, _ in index.epochs] == sorted({epoch for _, epoch, _ in records})
     assert set(index.voters) == oracle.voters()
     assert all(index.epoch_at(Offset(offset)) == epoch for offset, epoch, _ in records)
     completed = [o for o, _, control in records if isinstance(control, FormationCompleted)]

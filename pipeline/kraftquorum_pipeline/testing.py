@@ -38,6 +38,7 @@ from raftnode.storage.identity import LOG_DIRECTORY
 from raftnode.storage.log import LogSettings
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
 
+CLUSTER_ID = "TestTestTestTestTestTe"
 FIRST_MS = 1_700_000_000_000
 STEP_MS = 40
 
@@ -159,10 +160,11 @@ def write_replica(
     *,
     state: QuorumState | None = None,
     segment_bytes: int = 4000,
+    cluster_id: str = CLUSTER_ID,
 ) -> Path:
     """Make a replica's data directory with these batches in it, through the node's own storage."""
     path.mkdir(parents=True)
-    latch = Latch("TestTestTestTestTestTe", VoterSet.of([voter(key)]))
+    latch = Latch(cluster_id, VoterSet.of([voter(key)]))
     format_storage(path, key.node_id, directory_id=key.directory_id, latch=latch)
     directory = DataDirectory.open(path, key.node_id)
     log = directory.open_log(LogSettings(segment_bytes=segment_bytes))
@@ -206,7 +208,9 @@ def voters_at(history: History, end: int) -> list[ReplicaKey]:
     return keys
 
 
-def write_quorum(root: Path, history: History, *, segment_bytes: int = 4000) -> list[Path]:
+def write_quorum(
+    root: Path, history: History, *, segment_bytes: int = 4000, cluster_id: str = CLUSTER_ID
+) -> list[Path]:
     """The last voters' directories, in order of node, each with the remembered snapshots."""
     paths: list[Path] = []
     leader = next(
@@ -218,7 +222,14 @@ def write_quorum(root: Path, history: History, *, segment_bytes: int = 4000) -> 
     for key in history.voters:
         state = QuorumState(Epoch(history.epoch), leader)
         path = root / f"node-{key.node_id}"
-        write_replica(path, key, history.batches, state=state, segment_bytes=segment_bytes)
+        write_replica(
+            path,
+            key,
+            history.batches,
+            state=state,
+            segment_bytes=segment_bytes,
+            cluster_id=cluster_id,
+        )
         for end in history.states:
             add_snapshot(path, history, end)
         paths.append(path)

@@ -65,7 +65,8 @@ async def test_files_taken_while_it_runs_bring_back_what_the_quorum_has(
         log = await asyncio.to_thread(sound_log, [backup], LocalEngine())
         state = state_of(log)
         await writer.more(5)
-        living = await look(quorum.client, log.end)
+        nodes = [node.api for node in quorum.nodes[:3]]
+        living = await look(nodes, None, log.end, {"TestTestTestTestTestTe"})
     finally:
         writer.stop = True
         await writing

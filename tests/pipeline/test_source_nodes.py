@@ -36,7 +36,7 @@ def test_a_live_quorum_gives_its_log_from_followers_also_while_leaders_die(live_
             assert state.cluster_id == CLUSTER_ID
             assert state.end >= 300
             leader = await quorum.leader()
-            asked, fallback = await _Reader(log._client, CLUSTER_ID)._choice()
+            asked, fallback = await _Reader(log._client, CLUSTER_ID)._choice(0)
             assert sorted(asked) == sorted(node.api for node in quorum.nodes if node is not leader)
             assert leader.api in fallback
             # What is read while a leader dies and another is elected.

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from kraftquorum_pipeline.datasource import LogReader, LogStreamReader
-from kraftquorum_pipeline.errors import TrimmedError
+from kraftquorum_pipeline.errors import PipelineExitCode, TrimmedError
+from kraftquorum_pipeline.jobs.export import export
+from kraftquorum_pipeline.source.nodes import _Reader
 from kraftquorum_pipeline.source.options import parse_options
+from kraftquorum_pipeline.testing import quorum_history, write_quorum
+from raftnode.api.model import Replica
 from raftnode.testing.clientrecord import ClientRecord
 from raftnode.testing.localquorum import eventually
 
@@ -29,28 +37,36 @@ def options_of(quorum, **options):
     }
 
 
-async def write_past(quorum, record, offset):
-    """Write until no node has a record at an offset any more, and nothing is trimmed later."""
+async def starts(nodes, quorum):
+    """Where the log of each node begins."""
+    return [(await quorum.info(node)).log_start_offset for node in nodes]
+
+
+async def write_past(quorum, record, offset, nodes=None):
+    """Write until none of the nodes has a record at an offset any more, and none trims on.
+
+    A node looks once a second whether a snapshot is due, and trims after it.
+    """
+    nodes = quorum.nodes if nodes is None else nodes
 
     async def look():
-        infos = [await quorum.info(node) for node in quorum.nodes]
-        if all(info.log_start_offset > offset for info in infos):
-            return infos
+        if min(await starts(nodes, quorum)) > offset:
+            return True
         first = len(record.acknowledged) + len(record.unknown)
         await record.write(quorum, first, 100)
         return None
 
-    await eventually(look, within_s=90, what=f"the logs to be trimmed past offset {offset}")
-    seen = None
+    await eventually(look, within_s=240, what=f"the logs to be trimmed past offset {offset}")
 
     async def settled():
-        nonlocal seen
-        before, seen = seen, [(await quorum.info(node)).log_start_offset for node in quorum.nodes]
-        await asyncio.sleep(0.5)
-        return True if before == seen else None
+        before = await starts(quorum.nodes, quorum)
+        for _ in range(6):
+            await asyncio.sleep(0.5)
+            if await starts(quorum.nodes, quorum) != before:
+                return None
+        return before
 
-    await eventually(settled, within_s=30, what="an end of the trimming")
-    return max(seen)
+    return min(await eventually(settled, within_s=120, what="an end of the trimming"))
 
 
 def rows_of(parts):
@@ -58,10 +74,14 @@ def rows_of(parts):
 
 
 def check_whole(rows, record, log_start, end):
-    """The state before the log, each record of the log once, and so each acknowledged value."""
+    """The state before the log, each record of the log once, and so each acknowledged value.
+
+    Returns where it ends: an election since `end` was seen is a record, too.
+    """
     assert any(row["kind"] == "state" for row in rows)
     log = sorted(row["offset"] for row in rows if row["kind"] != "state")
-    assert log == list(range(log_start, end))
+    assert log[-1] + 1 >= end
+    assert log == list(range(log_start, log[-1] + 1))
     assert all(row["offset"] < log_start for row in rows if row["kind"] == "state")
     values = {
         bytes(row["key"]).decode(): (row["offset"], bytes(row["value"]))
@@ -69,6 +89,7 @@ def check_whole(rows, record, log_start, end):
         if row["kind"] in {"state", "data"} and row["key"] is not None
     }
     assert {key: values.get(key) for key in record.acknowledged} == record.acknowledged
+    return log[-1] + 1
 
 
 def read_stream(quorum, limit, start=None):
@@ -100,12 +121,14 @@ def test_a_trimmed_log_is_read_from_its_state_on_and_a_gap_is_an_error(trimming_
 
             check_whole(await asyncio.to_thread(batch), record, log_start, end)
             later = await asyncio.to_thread(lambda: batch(startingOffset=str(log_start + 5)))
-            assert [row["offset"] for row in later] == list(range(log_start + 5, end))
+            assert [row["offset"] for row in later] == list(
+                range(log_start + 5, max(end, later[-1]["offset"] + 1))
+            )
             with pytest.raises(TrimmedError, match=rf"{quorum.nodes[0].api}.* at offset 7: "):
                 await asyncio.to_thread(lambda: batch(startingOffset="7"))
 
             rows, reached, sizes = await asyncio.to_thread(read_stream, quorum, 7)
-            check_whole(rows, record, log_start, end)
+            end = check_whole(rows, record, log_start, end)
             assert reached["offset"] == end
             # The state comes whole with the first of the log, and the limit is the log's.
             states = sum(row["kind"] == "state" for row in rows)
@@ -119,5 +142,121 @@ def test_a_trimmed_log_is_read_from_its_state_on_and_a_gap_is_an_error(trimming_
                 await asyncio.to_thread(stream.latestOffset, reached, ReadAllAvailable())
             assert told.value.offset == end
             assert str(quorum.nodes[0].api) in told.value.source
+
+    run_async(work)
+
+
+def test_a_record_that_one_node_still_has_is_not_gone(trimming_quorum, run_async):
+    """Each node trims by itself; a new disk's log begins where a snapshot ended."""
+    record = ClientRecord()
+    keeper, *others = trimming_quorum.nodes
+    keeper.environment["RAFTNODE_LOG_RETENTION_BYTES"] = str(1 << 30)
+
+    async def work() -> None:
+        async with trimming_quorum as quorum:
+            await quorum.form(3)
+            info = await quorum.info(keeper)
+            replica = Replica(node_id=info.node_id, directory_id=info.directory_id)
+
+            async def leads():
+                if await quorum.leader() is keeper:
+                    return True
+                await quorum.client.resign(preferred=replica)
+                return None
+
+            await eventually(leads, within_s=60, what="the node that keeps all to lead")
+            await record.write(quorum, 0, 200)
+            options = parse_options(options_of(quorum))
+            reading = _Reader(options.client, info.cluster_id, page_bytes=1).records(0, 100)
+            found = [await anext(reading)]
+            # The followers, which it reads from, trim what it has not read yet.
+            await write_past(quorum, record, 300, others)
+            assert await starts([keeper], quorum) == [0]
+            found += [row async for row in reading]
+            assert [row.offset for row in found] == list(range(100))
+            # A checkpoint that the others were trimmed past, and all that comes after it.
+            start = {"cluster": info.cluster_id, "offset": 7, "epoch": -1}
+            end = (await quorum.describe()).high_watermark
+            rows, reached, _ = await asyncio.to_thread(read_stream, quorum, 1000, start)
+            assert reached["offset"] >= end
+            assert sorted(row["offset"] for row in rows) == list(range(7, reached["offset"]))
+            # Without that node they are gone, and the error says who was not heard.
+            keeper.stop()
+            await quorum.leader()
+            stream = LogStreamReader(parse_options(options_of(quorum)))
+            silent = rf"on the nodes that answered \({keeper.api} did not\): records from here"
+            with pytest.raises(TrimmedError, match=silent):
+                await asyncio.to_thread(stream.latestOffset, start, ReadAllAvailable())
+            reading = _Reader(options.client, info.cluster_id).records(7, 9)
+            with pytest.raises(TrimmedError, match=rf"at offset 7: .*{silent}"):
+                await anext(reading)
+
+    run_async(work)
+
+
+def pipeline(*arguments):
+    return subprocess.run(
+        [str(PROGRAM), *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_commands_read_a_trimmed_log_and_say_by_code_5_what_is_gone(
+    spark, tmp_path, trimming_quorum, run_async, quick_conf
+):
+    record, target = ClientRecord(), tmp_path / "target"
+
+    async def work() -> None:
+        async with trimming_quorum as quorum:
+            await quorum.form(3)
+            await record.write(quorum, 0, 50)
+            for node in quorum.nodes:
+                node.stop()
+            old = shutil.copytree(tmp_path / "quorum", tmp_path / "old")
+            for node in quorum.nodes:
+                node.start()
+            await quorum.wait_running(quorum.nodes)
+            await quorum.leader()
+            log_start = await write_past(quorum, record, 300)
+            end = (await quorum.describe()).high_watermark
+            servers = ",".join(str(node.api) for node in quorum.nodes)
+            arguments = (
+                *["export", "--master=local[2]", f"--output={target}", *quick_conf],
+                f"--bootstrap-server={servers}",
+            )
+            done = await asyncio.to_thread(pipeline, *arguments)
+            assert done.returncode == 0, done.stderr
+            table = ds.dataset(str(target), format="parquet", partitioning="hive").to_table()
+            end = check_whole(table.to_pylist(), record, log_start, end)
+
+            await write_past(quorum, record, end)
+            again = await asyncio.to_thread(pipeline, *arguments)
+            assert again.returncode == PipelineExitCode.TRIMMED, again.stderr
+            assert f"{servers} at offset {end}: the log begins at " in again.stderr
+            kept = ds.dataset(str(target), format="parquet", partitioning="hive").to_table()
+            assert kept.num_rows == table.num_rows
+
+            # As a driver leaves it that was killed in its first batch: that is planned anew.
+            killed = tmp_path / "killed"
+            checkpoint = shutil.copytree(target / "_checkpoint", killed / "_checkpoint")
+            for note in checkpoint.glob("*/commits/*"):
+                note.unlink()
+            options = {"bootstrapServers": servers}
+            summary = await asyncio.to_thread(export, spark, options, str(killed))
+            table = ds.dataset(str(killed), format="parquet", partitioning="hive").to_table()
+            check_whole(table.to_pylist(), record, summary.log_start, summary.log_end)
+
+            # Files from before the log's start: what was written since cannot be told any more.
+            check = "restore-check", old, f"--bootstrap-server={servers}"
+            refused = await asyncio.to_thread(pipeline, *check)
+            assert refused.returncode == PipelineExitCode.TRIMMED, refused.stderr
+            assert re.search(
+                rf"{servers} at offset \d+: the log was trimmed since and begins at \d+: .* newer files",
+                refused.stderr,
+            )
+            # Another cluster is told first: no newer files of these would help.
+            cluster_id = "AnotherAnotherAnotherA"
+            other = write_quorum(tmp_path / "other", quorum_history(), cluster_id=cluster_id)
+            refused = await asyncio.to_thread(pipeline, check[0], *other, check[2])
+            assert refused.returncode == PipelineExitCode.CLUSTER_ID, refused.stderr
 
     run_async(work)

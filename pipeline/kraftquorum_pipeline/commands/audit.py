@@ -14,7 +14,7 @@ from kraftquorum_pipeline.audit.findings import Verdict
 from kraftquorum_pipeline.audit.render import verdict_lines
 from kraftquorum_pipeline.audit.replicas import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
-from kraftquorum_pipeline.commands.common import Master, reporting, say
+from kraftquorum_pipeline.commands.common import Conf, Master, pairs, reporting, say
 from kraftquorum_pipeline.errors import PipelineExitCode
 
 Paths = Annotated[
@@ -44,6 +44,7 @@ def run(
         typer.Option("--json", metavar="FILE", help="Write the verdict as JSON, `-` to print it."),
     ] = None,
     master: Master = None,
+    conf: Conf = None,
     local: Annotated[
         bool, typer.Option("--local", help="Read in this process, without Spark and Java.")
     ] = False,
@@ -56,7 +57,8 @@ def run(
     """
     with reporting():
         replicas = find_replicas(paths)
-        verdict = Audit(replicas, _engine(master, local=local), committed_end, say).run()
+        engine = _engine(master, pairs("--conf", conf), local=local)
+        verdict = Audit(replicas, engine, committed_end, say).run()
         _write(verdict, output)
     code = {
         "ok": PipelineExitCode.OK,
@@ -66,14 +68,14 @@ def run(
     raise typer.Exit(int(code))
 
 
-def _engine(master: str | None, *, local: bool) -> Engine:
+def _engine(master: str | None, settings: dict[str, str], *, local: bool) -> Engine:
     if local:
         return LocalEngine()
     from kraftquorum_pipeline.audit.spark import SparkEngine  # noqa: PLC0415 - needs PySpark
     from kraftquorum_pipeline.session import spark_session  # noqa: PLC0415
 
     say("starting Spark")
-    return SparkEngine(spark_session("kraftquorum-audit", master=master))
+    return SparkEngine(spark_session("kraftquorum audit", master=master, settings=settings))
 
 
 def _write(verdict: Verdict, output: Path | None) -> None:

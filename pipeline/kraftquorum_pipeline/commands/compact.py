@@ -9,7 +9,15 @@ import typer
 
 from kraftquorum_pipeline.audit.sound import sound_log
 from kraftquorum_pipeline.audit.spark import SparkEngine
-from kraftquorum_pipeline.commands.common import AsJson, Master, print_json, reporting, say
+from kraftquorum_pipeline.commands.common import (
+    AsJson,
+    Conf,
+    Master,
+    pairs,
+    print_json,
+    reporting,
+    say,
+)
 from kraftquorum_pipeline.session import spark_session
 
 
@@ -29,6 +37,7 @@ def run(
         typer.Option(min=0, help="State at this offset. Default: all that is committed."),
     ] = None,
     master: Master = None,
+    conf: Conf = None,
     as_json: AsJson = False,
 ) -> None:
     """Write each key with its newest value below an offset: `key`, `value`, `offset`, `epoch`.
@@ -37,7 +46,9 @@ def run(
     snapshot on. Nothing that was not certainly committed is taken.
     """
     with reporting():
-        session = spark_session("kraftquorum compact", master=master)
+        session = spark_session(
+            "kraftquorum compact", master=master, settings=pairs("--conf", conf)
+        )
         try:
             engine = SparkEngine(session)
             log = sound_log(paths, engine, offset, say)

@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
-from kraftquorum_pipeline.commands.common import AsJson, Master, print_json, reporting
+from kraftquorum_pipeline.commands.common import (
+    AsJson,
+    Conf,
+    Master,
+    pairs,
+    print_json,
+    reporting,
+)
 from kraftquorum_pipeline.errors import OptionError, PipelineExitCode
 from kraftquorum_pipeline.jobs.count import Counted, count
 from kraftquorum_pipeline.report.gather import clusters, read_export
@@ -27,6 +34,7 @@ def run(
         str | None, typer.Option(help="Which cluster, where the export holds several.")
     ] = None,
     master: Master = None,
+    conf: Conf = None,
     as_json: AsJson = False,
 ) -> None:
     """Count what is missing and what is there twice.
@@ -35,7 +43,7 @@ def run(
     there twice.
     """
     with reporting():
-        session = spark_session("kraftquorum count", master=master)
+        session = spark_session("kraftquorum count", master=master, settings=pairs("--conf", conf))
         try:
             table = read_export(session, export)
             there = clusters(table)

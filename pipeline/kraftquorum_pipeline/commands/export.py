@@ -70,7 +70,10 @@ def run(
 
 
 def _begun(query: StreamingQuery, summary: Export) -> None:
-    say(f"{summary.source}: cluster {summary.cluster_id}, committed up to {summary.log_end}")
+    extent = f"committed up to {summary.log_end}"
+    if summary.log_start:
+        extent += f", trimmed up to {summary.log_start}"
+    say(f"{summary.source}: cluster {summary.cluster_id}, {extent}")
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         query.stop()

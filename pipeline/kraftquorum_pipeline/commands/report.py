@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 import typer
 from pyspark.sql import SparkSession
 
-from kraftquorum_pipeline.commands.common import Master, reporting, say
+from kraftquorum_pipeline.commands.common import Conf, Master, pairs, reporting, say
 from kraftquorum_pipeline.errors import OptionError
 from kraftquorum_pipeline.report.gather import Sources, clusters, gather, read_export
 from kraftquorum_pipeline.report.page import render
@@ -55,6 +55,7 @@ def run(
         ),
     ] = None,
     master: Master = None,
+    conf: Conf = None,
 ) -> None:
     """Draw writes, latency, leaders, voters, repairs and sizes into one HTML page.
 
@@ -62,7 +63,7 @@ def run(
     one quorum.
     """
     with reporting():
-        session = spark_session("kraftquorum report", master=master)
+        session = spark_session("kraftquorum report", master=master, settings=pairs("--conf", conf))
         try:
             sources = {
                 "name": name or [],

@@ -13,14 +13,13 @@ from kraftquorum_pipeline.audit.engine import LocalEngine
 from kraftquorum_pipeline.audit.sound import SoundLog, sound_log
 from kraftquorum_pipeline.commands.common import AsJson, print_json, reporting, say
 from kraftquorum_pipeline.errors import (
-    ClusterIdError,
     CorruptError,
     OptionError,
     PipelineExitCode,
     UnreachableError,
 )
 from kraftquorum_pipeline.jobs.restore import Living, Restored, compare, look, state_of
-from raftnode.client import ClientError, QuorumClient
+from raftnode.client import ClientError
 from raftnode.core.types import Endpoint
 from raftnode.errors import RaftnodeError
 
@@ -77,20 +76,11 @@ def _ask(servers: str, hosts_file: Path | None, log: SoundLog) -> Living:
     except ValueError as error:
         raise OptionError(f"--bootstrap-server: {error}") from None
 
-    async def ask() -> Living:
-        async with QuorumClient(endpoints, hosts_file=hosts_file) as client:
-            return await look(client, log.end)
-
+    ids = {one["cluster_id"] for one in log.verdict.replicas.values() if one["cluster_id"]}
     try:
-        living = asyncio.run(ask())
+        return asyncio.run(look(endpoints, hosts_file, log.end, ids))
     except ClientError as error:
         raise UnreachableError(servers, str(error), log.end) from error
-    ids = {one["cluster_id"] for one in log.verdict.replicas.values() if one["cluster_id"]}
-    if ids and living.cluster_id not in ids:
-        raise ClusterIdError(
-            servers, f"it is cluster {living.cluster_id}, the files are of {', '.join(ids)}"
-        )
-    return living
 
 
 def _endpoint(text: str) -> Endpoint:

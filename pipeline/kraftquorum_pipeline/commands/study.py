@@ -19,7 +19,7 @@ from kraftquorum_pipeline.audit.render import verdict_lines
 from kraftquorum_pipeline.audit.replicas import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.audit.spark import SparkEngine
-from kraftquorum_pipeline.commands.common import Master, reporting, say
+from kraftquorum_pipeline.commands.common import Conf, Master, pairs, reporting, say
 from kraftquorum_pipeline.commands.count import count_lines
 from kraftquorum_pipeline.commands.report import write_report
 from kraftquorum_pipeline.errors import PipelineExitCode
@@ -51,6 +51,7 @@ def run(
         Path | None, typer.Option(help="What was done to the quorum, as for `report`.")
     ] = None,
     master: Master = None,
+    conf: Conf = None,
 ) -> None:
     """Export the log, make its history, audit the replicas, count, and draw the report.
 
@@ -59,7 +60,7 @@ def run(
     """
     with reporting():
         study = Study(path, output, name, committed_end, writes, events)
-        summary = study.run(master)
+        summary = study.run(master, pairs("--conf", conf))
     typer.echo(f"\n{output / 'report.html'}")
     raise typer.Exit(int(PipelineExitCode.OK if summary["ok"] else PipelineExitCode.DIVERGED))
 
@@ -77,8 +78,12 @@ class Study:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     tables: dict[str, int] = field(default_factory=dict[str, int])
 
-    def run(self, master: str | None = None) -> dict[str, Any]:
+    def run(self, master: str | None, settings: dict[str, str]) -> dict[str, Any]:
         """Do everything; returns the summary, which also stands in `summary.json`.
+
+        Args:
+            master: Spark's; None: this machine.
+            settings: Spark's own.
 
         Raises:
             PipelineError: as the jobs say.
@@ -86,7 +91,7 @@ class Study:
         self.output.mkdir(parents=True, exist_ok=True)
         typer.echo("starting Spark")
         with self._timed("start"):
-            session = spark_session("kraftquorum study", master=master)
+            session = spark_session("kraftquorum study", master=master, settings=settings)
         try:
             return self._run(session)
         finally:

@@ -73,6 +73,7 @@ class Export:
         left_out: offsets that are not there because they were corrupt.
         bytes: of the Parquet files.
         seconds: of the run.
+        log_start: the first offset of the log when the run began; above 0 it was trimmed.
     """
 
     source: str
@@ -85,6 +86,7 @@ class Export:
     left_out: int = 0
     bytes: int = 0
     seconds: float = 0.0
+    log_start: int = 0
 
     def add(self, done: Exported) -> None:
         """Take in a batch.
@@ -141,7 +143,7 @@ def export(
         )
     place = Target(session, target, state.cluster_id)
     place.prepare()
-    summary = Export(state.source, state.cluster_id, state.end)
+    summary = Export(state.source, state.cluster_id, state.end, log_start=state.start)
     rows = session.readStream.format(NAME).options(**wanted).load()
 
     def write(frame: DataFrame, batch: int) -> None:

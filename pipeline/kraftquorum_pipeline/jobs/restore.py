@@ -7,15 +7,18 @@ listed must be the key's state at one of these moments. Pure but for `look`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from pathlib import Path
 from typing import NamedTuple
 
 from kraftquorum_pipeline.audit.sound import SoundLog
 from kraftquorum_pipeline.audit.states import read_state, read_stretch
-from kraftquorum_pipeline.errors import TrimmedError
-from raftnode.client import QuorumClient, RefusedError
+from kraftquorum_pipeline.errors import ClusterIdError, TrimmedError
+from raftnode.client import ClientError, LogRecord, QuorumClient, RefusedError
+from raftnode.core.types import Endpoint
 
 _PAGE_BYTES = 2 << 20
 _PAGE_KEYS = 1000
@@ -106,42 +109,89 @@ def state_of(log: SoundLog) -> dict[bytes, Held]:
     return state
 
 
-async def look(client: QuorumClient, start: int) -> Living:
+async def look(
+    nodes: Sequence[Endpoint], hosts_file: Path | None, start: int, clusters: Collection[str]
+) -> Living:
     """Read a living quorum's log from an offset on, and its store.
 
+    Args:
+        nodes: where the quorum is asked.
+        hosts_file: names of nodes; None: by DNS.
+        start: the offset.
+        clusters: which it may be; empty: any.
+
     Raises:
-        TrimmedError: its log begins later.
+        ClusterIdError: it is another one.
+        TrimmedError: the log of every node that answers begins later.
         ClientError: it could not be read.
     """
-    before = await client.describe_quorum(confirmed=True)
     listed: dict[bytes, Held] = {}
-    after: str | None = None
-    while True:
-        page = await client.list(after=after, limit=_PAGE_KEYS)
-        for entry in page.entries:
-            listed[entry.key.encode("utf-8", "surrogateescape")] = Held.of(
-                entry.offset, entry.value
-            )
-        after = page.next
-        if after is None:
-            break
-    end = (await client.describe_quorum(confirmed=True)).high_watermark
+    async with QuorumClient(nodes, hosts_file=hosts_file) as client:
+        before = await client.describe_quorum(confirmed=True)
+        if clusters and before.cluster_id not in clusters:
+            said = f"it is cluster {before.cluster_id}, the files are of {', '.join(clusters)}"
+            raise ClusterIdError(",".join(map(str, nodes)), said)
+        after: str | None = None
+        while True:
+            page = await client.list(after=after, limit=_PAGE_KEYS)
+            for entry in page.entries:
+                listed[entry.key.encode("utf-8", "surrogateescape")] = Held.of(
+                    entry.offset, entry.value
+                )
+            after = page.next
+            if after is None:
+                break
+        end = (await client.describe_quorum(confirmed=True)).high_watermark
     records: list[Written] = []
-    offset = start
+    async for record in _records(nodes, hosts_file, start, end):
+        if record.control is None and record.key is not None:
+            held = None if record.value is None else Held.of(record.offset, record.value)
+            records.append(Written(record.offset, record.key, held))
+    return Living(before.cluster_id, tuple(records), listed, before.high_watermark, end)
+
+
+async def _records(
+    nodes: Sequence[Endpoint], hosts_file: Path | None, offset: int, end: int
+) -> AsyncIterator[LogRecord]:
+    """What was committed from one offset to another, of whichever node still has it."""
+    asked = nodes
     while offset < end:
         try:
-            page = await client.read(offset, max_bytes=_PAGE_BYTES, max_wait_ms=500)
+            async with QuorumClient(asked, hosts_file=hosts_file) as client:
+                while offset < end:
+                    page = await client.read(offset, max_bytes=_PAGE_BYTES, max_wait_ms=500)
+                    for record in page.records:
+                        if record.offset < end:
+                            yield record
+                    offset = page.next_offset
         except RefusedError as error:
             if error.error != "OFFSET_OUT_OF_RANGE":
                 raise
-            said = f"the log was trimmed since: take newer files ({error.answer.message})"
-            raise TrimmedError(f"cluster {before.cluster_id}", said, offset) from error
-        for record in page.records:
-            if record.control is None and record.key is not None and record.offset < end:
-                held = None if record.value is None else Held.of(record.offset, record.value)
-                records.append(Written(record.offset, record.key, held))
-        offset = page.next_offset
-    return Living(before.cluster_id, tuple(records), listed, before.high_watermark, end)
+            asked = await _having(nodes, hosts_file, offset)
+
+
+async def _having(
+    nodes: Sequence[Endpoint], hosts_file: Path | None, offset: int
+) -> list[Endpoint]:
+    """Who has a record; each node trims its log by itself."""
+    starts: dict[Endpoint, int] = {}
+    async with QuorumClient(nodes, hosts_file=hosts_file) as client:
+
+        async def ask(node: Endpoint) -> None:
+            try:
+                starts[node] = (await client.describe_node(node)).log_start_offset
+            except ClientError:
+                return
+
+        await asyncio.gather(*map(ask, nodes))
+    having = [node for node, start in starts.items() if start <= offset]
+    if starts and not having:
+        said = (
+            f"the log was trimmed since and begins at {min(starts.values())}: what was written "
+            "before that cannot be told; take newer files"
+        )
+        raise TrimmedError(",".join(map(str, nodes)), said, offset)
+    return having or list(nodes)
 
 
 def compare(state: Mapping[bytes, Held], end: int, living: Living) -> Restored:

@@ -30,11 +30,17 @@ class Target:
     def prepare(self) -> None:
         """Clear away what a killed run left unfinished.
 
+        A first batch that never was done is planned anew: where the log is trimmed, the records
+        that it was to end with may be gone by now.
+
         Raises:
             OptionError: there are batches and no checkpoint that tells which records they hold.
         """
         self.remove(self._temporary)
-        if self.exists(self.table) and not self.exists(f"{self.checkpoint}/offsets"):
+        if not self.exists(self.table):
+            if not self._done():
+                self.remove(self.checkpoint)
+        elif not self.exists(f"{self.checkpoint}/offsets"):
             raise OptionError(
                 f"{self.table} holds batches, but {self.checkpoint}, which tells how far they "
                 "reach, is gone: name another target, or remove both"
@@ -70,6 +76,13 @@ class Target:
         system.mkdirs(to.getParent())
         if not system.rename(place, to):
             raise OSError(f"{path} cannot be renamed to {final}")
+
+    def _done(self) -> bool:
+        """Whether Spark has noted a batch as done."""
+        path = f"{self.checkpoint}/commits"
+        place, system = self._open(path)
+        found = system.listStatus(place) if self.exists(path) else []
+        return any(one.getPath().getName().isdecimal() for one in found)
 
     def _open(self, path: str) -> tuple[Any, Any]:
         place = self._jvm.org.apache.hadoop.fs.Path(path)

@@ -34,6 +34,7 @@ class LogState:
         end: one past the last committed one.
         state_end: where the log was trimmed, up to where the state reaches that stands for what
             is gone: the log is read from there on. 0: nothing was trimmed.
+        note: what has to be said with where the log begins.
     """
 
     source: str
@@ -41,6 +42,12 @@ class LogState:
     start: int
     end: int
     state_end: int = 0
+    note: str = ""
+
+    @property
+    def gone(self) -> str:
+        """Why an offset below the start cannot be read, and what to do."""
+        return gone(self.start, self.note)
 
     def check_start(self, offset: int) -> None:
         """Refuse an offset that is not there any more, save 0: the state stands for what is gone.
@@ -49,12 +56,7 @@ class LogState:
             TrimmedError: it lies below the log's start.
         """
         if 0 < offset < self.start:
-            raise TrimmedError(
-                self.source,
-                f"the log begins at {self.start}: records from here to there are gone. Begin with "
-                "the state before it (startingOffset=earliest, and a new checkpoint)",
-                offset,
-            )
+            raise TrimmedError(self.source, self.gone, offset)
 
     def check_explicit_start(self, offset: int) -> None:
         """Refuse an offset that was asked for by its number and is not there any more.
@@ -64,9 +66,18 @@ class LogState:
         """
         if offset < self.start:
             reason = (
-                f"the log begins at {self.start}; startingOffset=earliest begins with the state"
+                f"the log begins at {self.start}{self.note}; startingOffset=earliest begins with "
+                "the state"
             )
             raise TrimmedError(self.source, reason, offset)
+
+
+def gone(start: int, note: str = "") -> str:
+    """The reason of a TrimmedError: a record below where the log begins."""
+    return (
+        f"the log begins at {start}{note}: records from here to there are gone. Begin with the "
+        "state before it (startingOffset=earliest, and a new checkpoint)"
+    )
 
 
 class LogSource(Protocol):

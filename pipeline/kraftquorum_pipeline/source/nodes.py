@@ -4,6 +4,9 @@ Asked are the nodes that are not the leader, as long as one of them answers: who
 history shall not slow down who writes it. A node that answers slowly is left alone for as long
 as it took. A follower that has not heard of an offset yet is waited for, and then another one
 asked; every answer is of committed records, so it does not matter whose it is.
+
+Each node trims its log by itself, and one whose disk is new begins where a snapshot ended. So an
+offset is gone only when no node has it any more.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from kraftquorum_pipeline.errors import (
     UnreachableError,
 )
 from kraftquorum_pipeline.schema import KIND_DATA
-from kraftquorum_pipeline.source.log import LogState, Part
+from kraftquorum_pipeline.source.log import LogState, Part, gone
 from kraftquorum_pipeline.source.options import ClientOptions, Options
 from kraftquorum_pipeline.source.rows import (
     ROWS_MAX,
@@ -140,9 +143,10 @@ class NodeLog:
         if len(clusters) > 1:
             told = ", ".join(f"{endpoint} is of {info.cluster_id}" for endpoint, info in infos)
             raise ClusterIdError(self._client.source, f"nodes of different clusters: {told}")
-        start = max(info.log_start_offset for _, info in infos)
+        start = min(info.log_start_offset for _, info in infos)
         end = max(info.high_watermark for _, info in infos)
-        self._state = LogState(self._client.source, clusters.pop(), start, end, start)
+        note = _without(self._client, infos)
+        self._state = LogState(self._client.source, clusters.pop(), start, end, start, note)
         return self._state
 
     def parts(self, start: int, end: int) -> Sequence[Part]:
@@ -153,8 +157,7 @@ class NodeLog:
         parts: list[Part] = []
         if start < state.start:
             if end < state.start:
-                reason = f"the log begins at {state.start}: records from here to there are gone"
-                raise TrimmedError(state.source, reason, end)
+                raise TrimmedError(state.source, state.gone, end)
             parts.append(StorePart(self._client, state.start, shape))
             start = state.start
         step = self._options.partition_offsets
@@ -180,6 +183,13 @@ class NodeLog:
             return None
 
         return asyncio.run(first())
+
+
+def _without(options: ClientOptions, infos: Sequence[tuple[Endpoint, NodeInfo]]) -> str:
+    """Who did not answer, for an error that says what is gone."""
+    answered = {endpoint for endpoint, _ in infos}
+    silent = [str(endpoint) for endpoint in options.endpoints if endpoint not in answered]
+    return f" on the nodes that answered ({', '.join(silent)} did not)" if silent else ""
 
 
 async def _look(options: ClientOptions, cluster_id: str | None) -> list[tuple[Endpoint, NodeInfo]]:
@@ -234,9 +244,18 @@ class _Reader:
         self._cluster_id = cluster_id
         self._page_bytes = page_bytes or options.request_bytes
 
-    async def _choice(self) -> tuple[list[Endpoint], list[Endpoint]]:
-        """Whom to ask, and whom to ask when nobody of those answers."""
-        infos = await _look(self._options, self._cluster_id)
+    async def _choice(self, offset: int) -> tuple[list[Endpoint], list[Endpoint]]:
+        """Whom to ask for a record, and whom to ask when nobody of those answers.
+
+        Raises:
+            TrimmedError: it is gone on every node that answers.
+        """
+        everyone = await _look(self._options, self._cluster_id)
+        infos = [(endpoint, info) for endpoint, info in everyone if info.log_start_offset <= offset]
+        if not infos:
+            first = min(info.log_start_offset for _, info in everyone)
+            reason = gone(first, _without(self._options, everyone))
+            raise TrimmedError(self._options.source, reason, offset)
         leaders = [endpoint for endpoint, info in infos if info.role == "leader"]
         others = [endpoint for endpoint, _ in infos if endpoint not in leaders]
         everybody = [*others, *leaders]
@@ -256,7 +275,7 @@ class _Reader:
         """
         deadline = self._deadline()
         while offset < end:
-            chosen, everybody = await self._choice()
+            chosen, everybody = await self._choice(offset)
             for asked in (chosen, everybody):
                 async with client_of(self._options, asked) as client:
                     while offset < end:
@@ -292,7 +311,7 @@ class _Reader:
             )
         except RefusedError as error:
             if error.error == "OFFSET_OUT_OF_RANGE":
-                raise TrimmedError(str(error.endpoint), error.answer.message, offset) from error
+                return None  # trimmed since the choice: others may have it
             raise UnreachableError(self._options.source, str(error), offset) from error
         except ClientError:
             return None

@@ -20,7 +20,7 @@ from raftnode.storage.batch import iter_records
 from raftnode.storage.files import Files
 from raftnode.storage.inspection import Piece as StoredPiece
 from raftnode.storage.inspection import PieceReader
-from raftnode.storage.snapshot import SnapshotReader
+from raftnode.storage.snapshotreading import SnapshotReader
 
 from .continuity import Extent
 

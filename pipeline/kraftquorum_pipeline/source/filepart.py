@@ -29,7 +29,7 @@ from raftnode.storage.files import File, Files
 from raftnode.storage.indexfiles import read_index
 from raftnode.storage.inspection import FoundBatch, Piece, PieceReader
 from raftnode.storage.segment import Damage
-from raftnode.storage.snapshot import SnapshotReader
+from raftnode.storage.snapshotreading import SnapshotReader
 
 
 @dataclass(frozen=True, slots=True)

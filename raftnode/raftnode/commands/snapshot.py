@@ -24,11 +24,11 @@ from raftnode.storage.snapshot import (
     SnapshotFile,
     SnapshotHead,
     SnapshotId,
-    SnapshotReader,
     StateRecord,
     list_snapshots,
     write_snapshot,
 )
+from raftnode.storage.snapshotreading import SnapshotReader
 
 app = typer.Typer(no_args_is_help=True, help="Look into snapshot files, check them, make one.")
 app.command("dump")(logfiles.dump)

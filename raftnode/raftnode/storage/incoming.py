@@ -12,7 +12,8 @@ from pathlib import Path
 
 from raftnode.storage.files import File, FileOperationError, Files
 from raftnode.storage.inspection import SNAPSHOT_SUFFIX
-from raftnode.storage.snapshot import SnapshotId, SnapshotReader
+from raftnode.storage.snapshot import SnapshotId
+from raftnode.storage.snapshotreading import SnapshotReader
 
 INCOMING_SUFFIX = SNAPSHOT_SUFFIX + ".incoming"
 _SYNC_BYTES = 8 << 20

@@ -23,7 +23,8 @@ from raftnode.errors import RaftnodeError
 from raftnode.storage.files import FileOperationError, Files, OsCalls, Stat, SystemCalls
 from raftnode.storage.inspection import SNAPSHOT_SUFFIX, find_log
 from raftnode.storage.segment import SUFFIX
-from raftnode.storage.snapshot import SnapshotDamagedError, SnapshotReader, list_snapshots
+from raftnode.storage.snapshot import SnapshotDamagedError, list_snapshots
+from raftnode.storage.snapshotreading import SnapshotReader
 from raftnode.storage.verification import Finding, Verification
 
 PIECE_BYTES = 128 << 10

@@ -25,11 +25,11 @@ from raftnode.storage.snapshot import (
     SnapshotFile,
     SnapshotHead,
     SnapshotId,
-    SnapshotReader,
     StateRecord,
     list_snapshots,
     write_snapshot,
 )
+from raftnode.storage.snapshotreading import SnapshotReader
 
 DAMAGED_SUFFIX = ".damaged"
 """Added to the name of a snapshot that was found damaged, for a person to look at."""

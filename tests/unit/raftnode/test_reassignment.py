@@ -29,7 +29,8 @@ from raftnode.errors import DecodeError
 from raftnode.storage.control import decode_control_record, encode_control_record
 from raftnode.storage.controlfields import describe_control
 from raftnode.storage.files import Files
-from raftnode.storage.snapshot import SnapshotHead, SnapshotId, SnapshotReader, write_snapshot
+from raftnode.storage.snapshot import SnapshotHead, SnapshotId, write_snapshot
+from raftnode.storage.snapshotreading import SnapshotReader
 
 pytestmark = pytest.mark.rule("P33", "S15")
 

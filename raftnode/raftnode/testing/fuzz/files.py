@@ -48,10 +48,10 @@ from raftnode.storage.snapshot import (
     SnapshotDamagedError,
     SnapshotHead,
     SnapshotId,
-    SnapshotReader,
     StateRecord,
     write_snapshot,
 )
+from raftnode.storage.snapshotreading import SnapshotReader
 from raftnode.testing.faultdisk import FaultDisk
 from raftnode.testing.fuzz.target import FuzzError, Target, same
 

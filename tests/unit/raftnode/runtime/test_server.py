@@ -27,7 +27,7 @@ from raftnode.runtime import assembly, snapshotting
 from raftnode.runtime.server import Node
 from raftnode.settings import NodeSettings
 from raftnode.storage.files import Files
-from raftnode.storage.snapshot import SnapshotReader
+from raftnode.storage.snapshotreading import SnapshotReader
 from raftnode.testing.faultdisk import Fault, FaultDisk
 
 RECORD = NewRecord(b"key", b"value")

@@ -17,11 +17,11 @@ from raftnode.storage.snapshot import (
     SnapshotDamagedError,
     SnapshotHead,
     SnapshotId,
-    SnapshotReader,
     StateRecord,
     list_snapshots,
     write_snapshot,
 )
+from raftnode.storage.snapshotreading import SnapshotReader
 from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
 from .conftest import KEY, LOG

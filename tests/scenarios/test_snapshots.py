@@ -8,7 +8,8 @@ Each of these was seen to fail with its rule taken out:
 - the log is not replaced by less than it holds: `a_snapshot_that_comes_late`;
 - a piece goes on where the stored ones end: `snapshot_log_gap`, and the two of a new leader;
 - a fetch that has begun goes on, newer snapshots or not: `one_that_is_being_fetched`;
-- FetchSnapshot is a sign of life on both sides: `nobody_stands`.
+- FetchSnapshot is a sign of life on both sides: `nobody_stands`;
+- an older snapshot is offered for one that is lost: `brought_in_by_the_older`.
 """
 
 import pytest
@@ -20,6 +21,7 @@ from raftnode.core.effects import Halt, HaltReason, Refused, StoreSnapshotPiece,
 from raftnode.core.events import (
     LogFlushed,
     RequestReceived,
+    SnapshotLost,
     SnapshotPieceStored,
     SnapshotRefused,
     SnapshotTaken,
@@ -98,6 +100,30 @@ def test_p22_an_empty_log_begins_with_a_snapshot_though_nothing_was_trimmed():
     same(book, "1", "4")
     assert book["4"].disk.start == book["1"].disk.snapshots[-1].head.position.end_offset
     assert book["1"].disk.start == 0
+
+
+def test_a_blank_replica_is_brought_in_by_the_older_snapshot_where_the_newest_is_lost():
+    book = written()
+    trimmed(book, "1")
+    older = book["1"].replica.log.snapshot
+    book.append("1", b"between")
+    book.settle()
+    book.run(600)
+    book.snapshot("1")
+    newest = book["1"].replica.log.snapshot
+    assert newest is not None
+    assert older is not None
+    assert book["1"].disk.start == older.end_offset < newest.end_offset
+    kept = book["1"].disk.snapshots
+    kept.remove(next(one for one in kept if one.head.position == newest))
+    book.observer("4")
+    book.run(3000)
+    assert book["4"].disk.end == 0  # it hears that there is none, and asks again
+    book["1"].take(SnapshotLost(newest, older), book.now_ms)
+    book.run(3000)
+    same(book, "1", "4")
+    assert book["4"].disk.start == older.end_offset
+    assert b"between" in book["4"].records
 
 
 @pytest.mark.rule("S32")

@@ -1,8 +1,11 @@
 """P33-P37, S15: from the voters that are to those that are asked for, whoever leads."""
 
+import random
+
 import pytest
 
 from raftnode.core import changing
+from raftnode.core.config import CoreConfig
 from raftnode.core.effects import (
     Done,
     Fact,
@@ -14,11 +17,15 @@ from raftnode.core.effects import (
 from raftnode.core.events import Target
 from raftnode.core.log_head import LogHead
 from raftnode.core.log_index import LogIndex
-from raftnode.core.reassigning import _hand_over, differences
+from raftnode.core.progress import Progress
+from raftnode.core.reassigning import _hand_over, _voter, differences
 from raftnode.core.records import AddVoter, Batch, RemoveVoter, TargetVoters
-from raftnode.core.roles import Resigned
+from raftnode.core.replica import Replica
+from raftnode.core.roles import Leader, Resigned
+from raftnode.core.state import QuorumState
 from raftnode.core.types import (
     FIRST_OFFSET,
+    Endpoint,
     Epoch,
     LogPosition,
     NodeId,
@@ -358,6 +365,21 @@ def test_no_reassignment_before_version_2(version: int):
     book = Playbook.formed("1", "2", "3", raft_version=version)
     book.run(1500)
     assert refusal_of(book, book.reassign("1", "1", "2")) is Refusal.UNSUPPORTED_VERSION
+
+
+@pytest.mark.rule("S15")
+def test_place_of_a_target_is_the_one_asked_for_else_the_recorded_else_the_one_it_fetches_from():
+    places = [Endpoint(f"{name}.example", 9093) for name in ("asked", "recorded", "fetching")]
+    asked, recorded, fetching = places
+    one, two, three, four = (key_of(name) for name in ("1", "2", "3", "4"))
+    log = LogIndex(VoterSet.of([Voter(one), Voter(two, recorded)]))
+    replica = Replica(one, CoreConfig(), random.Random(0), log, QuorumState(Epoch(1)), "c")
+    known = {two: Progress(endpoint=fetching), three: Progress(endpoint=fetching)}
+    role = Leader(Epoch(1), 0, progress=known)
+    for key, place in [(two, recorded), (three, fetching), (four, None)]:
+        assert _voter(replica, role, key, Target(key.node_id)) == Voter(key, place)
+        named = Target(key.node_id, endpoint=asked)
+        assert _voter(replica, role, key, named) == Voter(key, asked)
 
 
 @pytest.mark.rule("P34")

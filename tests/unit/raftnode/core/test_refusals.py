@@ -175,6 +175,9 @@ def test_a_storage_that_belongs_somewhere_takes_no_other_latch():
     same = book.ask("1", lambda number: ClusterJoined(number, "playbook"))
     assert book.answer(same) == Done(same)
     book.blank("4")
+    book.blank("5")
+    joined = book.ask("5", lambda number: ClusterJoined(number, "playbook"))
+    assert book.answer(joined) == Done(joined)
     answer = refused(
         book, book.ask("4", lambda number: LatchReceived(number, Latch("playbook", voters)))
     )

@@ -11,11 +11,20 @@ from raftnode.core import election
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import Halt, HaltReason, TruncateLog
 from raftnode.core.log_index import LogIndex
+from raftnode.core.raft import RaftCore
 from raftnode.core.records import AddVoter, Batch
 from raftnode.core.replica import Replica
-from raftnode.core.roles import Prospective, Resigned, Unattached
+from raftnode.core.roles import Blank, Prospective, Resigned, Unattached
 from raftnode.core.state import QuorumState
-from raftnode.core.types import NO_EPOCH, Epoch, Offset, Voter, VoterSet
+from raftnode.core.types import (
+    NO_EPOCH,
+    Endpoint,
+    Epoch,
+    LogPosition,
+    Offset,
+    Voter,
+    VoterSet,
+)
 from raftnode.testing.playbook import Playbook, key_of
 
 ONE, TWO = key_of("1"), key_of("2")
@@ -44,6 +53,35 @@ def replica(**config: int) -> Replica:
     made.high_watermark = Offset(1)
     made.role = Unattached(10_000)
     return made
+
+
+def test_what_a_core_is_told_at_its_start_its_replica_knows():
+    log = LogIndex(VoterSet.of([Voter(ONE), Voter(TWO)]))
+    log.snapshot = LogPosition(Epoch(1), Offset(7))
+    here = Endpoint("one.example", 9093)
+    made = RaftCore(
+        ONE,
+        log=log,
+        state=QuorumState(Epoch(3)),
+        cluster_id="c",
+        rng=random.Random(0),
+        now_ms=50,
+        config=CoreConfig(fetch_timeout_ms=1001),
+        incarnation=4,
+        fetch_sequence=900,
+        endpoint=here,
+    ).replica
+    assert (made.key, made.epoch, made.cluster_id, made.now_ms) == (ONE, 3, "c", 50)
+    assert (made.incarnation, made.fetch_sequence, made.endpoint) == (4, 900, here)
+    assert made.config.fetch_timeout_ms == 1001
+    assert (made.high_watermark, made.applicable) == (7, 7)
+    log.snapshot = None
+    plain = RaftCore(
+        ONE, log=log, state=made.state, cluster_id=None, rng=random.Random(0), now_ms=0
+    ).replica
+    assert (plain.config, plain.incarnation, plain.fetch_sequence) == (CoreConfig(), 1, 0)
+    assert (plain.high_watermark, plain.applicable, plain.endpoint) == (0, 0, None)
+    assert isinstance(plain.role, Blank)
 
 
 def test_times_are_whole_milliseconds_whatever_the_settings():

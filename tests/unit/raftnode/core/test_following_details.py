@@ -12,10 +12,13 @@ from raftnode.core.messages import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     ErrorCode,
+    FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
 )
 from raftnode.core.roles import Follower, Leader, Unattached
-from raftnode.core.types import Endpoint, Epoch, Offset, Voter, VoterRecordId, VoterSet
+from raftnode.core.types import Endpoint, Epoch, LogPosition, Offset, Voter, VoterRecordId, VoterSet
 from raftnode.core.voter_change import PendingChange
 from raftnode.testing.playbook import Playbook, key_of
 
@@ -37,6 +40,36 @@ def test_follower_tells_a_fetcher_where_its_leader_is():
         key_of("1"),
         Endpoint("leader.example", 9093),
     )
+
+
+@pytest.mark.rule("P23", "P25")
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [
+        (0, ErrorCode.FENCED_LEADER_EPOCH),
+        (1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_follower_tells_who_fetches_a_snapshot_where_its_leader_is(epoch: int, error: ErrorCode):
+    book = Playbook.formed("1", "2", "3")
+    replica = book["2"].replica
+    place, snapshot = Endpoint("leader.example", 9093), LogPosition(Epoch(1), Offset(3))
+    assert isinstance(replica.role, Follower)
+    replica.role.leader_endpoint = place
+    asked = FetchSnapshotRequest(Epoch(epoch), key_of("3"), snapshot, 30, max_bytes=100)
+    effects = book.give("2", RequestReceived(77, key_of("3"), asked))
+    answer = FetchSnapshotResponse(error, Epoch(1), key_of("1"), snapshot, 30, place)
+    assert effects == [SendResponse(77, answer)]
+    plain = replace(plain_fetch(book), epoch=Epoch(epoch))
+    effects = book.give("2", RequestReceived(78, key_of("3"), plain))
+    assert effects == [SendResponse(78, FetchResponse(error, Epoch(1), key_of("1"), place))]
+
+
+def plain_fetch(book: Playbook) -> FetchRequest:
+    leads = book["1"].replica.role
+    assert isinstance(leads, Leader)
+    return leads.parked[key_of("3")].request
 
 
 @pytest.mark.rule("P12", "P18")

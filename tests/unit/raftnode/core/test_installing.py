@@ -120,14 +120,22 @@ def test_a_piece_is_stored_and_the_leader_kept_in_touch_meanwhile(fetcher: Fetch
 
 
 def test_the_next_piece_is_asked_for_as_soon_as_one_is_stored(fetcher: Fetcher):
-    fetcher.hear()
+    fetcher.replica.endpoint = Endpoint("four.example", 9093)
+    fetcher.hear(round_token=7)
     stored = SnapshotPieceStored(fetcher.request.snapshot, 10)
     effects = fetcher.book.give("4", stored)
     [sent] = [one for one in effects if isinstance(one, SendRequest)]
     assert sent.target == key_of("1")
     assert isinstance(sent.request, FetchSnapshotRequest)
-    assert (sent.request.snapshot, sent.request.position) == (fetcher.request.snapshot, 10)
-    assert sent.request.max_bytes == fetcher.book.config.fetch_max_bytes
+    assert sent.request == FetchSnapshotRequest(
+        fetcher.replica.epoch,
+        key_of("4"),
+        fetcher.request.snapshot,
+        10,
+        fetcher.book.config.fetch_max_bytes,
+        round_token=7,
+        endpoint=Endpoint("four.example", 9093),
+    )
 
 
 def test_after_the_last_piece_the_whole_is_read_and_nothing_asked_for(fetcher: Fetcher):

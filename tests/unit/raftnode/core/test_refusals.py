@@ -197,6 +197,29 @@ def test_writes_before_the_formation_is_complete_are_refused_with_the_reason():
     assert answer.message.startswith("the quorum is being formed: writes begin once every voter")
 
 
+@pytest.mark.rule("P31", "S11")
+@pytest.mark.parametrize("what", ["add", "remove"])
+def test_change_that_is_appended_and_not_committed_in_time_has_an_unknown_outcome(what: str):
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    book.isolate("2", "3")
+    end = book["1"].replica.log.end
+    request = (
+        book.add("1", "4", within_ms=500) if what == "add" else book.remove("1", "3", within_ms=500)
+    )
+    asked_at = book.now_ms
+    book.run(499)
+    assert book.answer(request) is None
+    book.run(1)
+    assert book.now_ms == asked_at + 500
+    assert book.answer(request) == Refused(
+        request, Refusal.TIMED_OUT, f"the record at offset {end} is not committed yet", "unknown"
+    )
+    [change] = book["1"].replica.role.changes
+    assert (change.appended, change.request_ids) == (end, set())
+
+
 @pytest.mark.rule("P33", "S24")
 def test_target_that_is_not_appended_in_time_says_what_it_waited_for():
     book = Playbook.formed("1", "2", "3")

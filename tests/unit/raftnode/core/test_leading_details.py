@@ -119,6 +119,20 @@ def test_of_too_many_observers_the_longest_silent_is_forgotten_with_its_fetch():
     assert extra in role.progress
 
 
+@pytest.mark.rule("S11")
+@pytest.mark.parametrize(("voters", "silent"), [(2, 1), (3, 2), (4, 2), (5, 3), (6, 3)])
+def test_a_round_counts_once_a_majority_has_echoed_it(voters: int, silent: int):
+    """Half of an even number is none."""
+    names = [str(number) for number in range(1, voters + 1)]
+    for away in (silent, silent - 1):
+        book = Playbook.formed(*names)
+        book.run(1000)
+        book.isolate(*names[voters - away :])
+        request = book.confirm("1")
+        book.settle()
+        assert isinstance(book.answer(request), Confirmed) is (away < silent)
+
+
 def begun(book: Playbook, answer: BeginQuorumEpochResponse, source: str = "2") -> None:
     """A voter answers the leader's BeginQuorumEpoch."""
     asked = BeginQuorumEpochRequest(Epoch(1), key_of("1"), key_of(source), None)

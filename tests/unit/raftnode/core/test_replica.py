@@ -92,6 +92,22 @@ def test_times_are_whole_milliseconds_whatever_the_settings():
     assert (type(made.role.election_at_ms), made.role.election_at_ms) == (int, 501)
 
 
+@pytest.mark.rule("S1")
+def test_a_leader_at_its_own_address_is_nobody_and_delays_nothing():
+    made, reborn = replica(), key_of("1'")
+    before = made.role
+    made.become_follower(Epoch(1), reborn)
+    assert made.role is before
+    made.become_follower(Epoch(2), reborn)
+    assert isinstance(made.role, Unattached)
+    assert (made.epoch, made.state.leader, made.leader) == (2, None, None)
+    made.become_follower(Epoch(2), TWO)
+    assert made.leader == TWO
+    made.become_follower(Epoch(2), reborn)
+    assert isinstance(made.role, Unattached)
+    assert made.state.leader == TWO, "it is durable that it follows nobody else in this epoch"
+
+
 @pytest.mark.rule("P40")
 @pytest.mark.parametrize(
     ("retries", "base", "longest"),

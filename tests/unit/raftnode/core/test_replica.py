@@ -92,6 +92,20 @@ def test_times_are_whole_milliseconds_whatever_the_settings():
     assert (type(made.role.election_at_ms), made.role.election_at_ms) == (int, 501)
 
 
+@pytest.mark.rule("P17", "P36", "S7", "S19")
+def test_who_may_stand_by_itself():
+    made = replica()
+    assert made.may_stand
+    made.stopping = True
+    assert not made.may_stand
+    made.stopping, made.removed_below = False, made.log.end
+    assert made.may_stand, "its own log tells it whether it was removed"
+    made.removed_below = Offset(made.log.end + 1)
+    assert not made.may_stand
+    made.removed_below, made.log = Offset(0), LogIndex(VoterSet())
+    assert not made.may_stand
+
+
 @pytest.mark.rule("S1")
 def test_a_leader_at_its_own_address_is_nobody_and_delays_nothing():
     made, reborn = replica(), key_of("1'")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from raftnode.core.effects import Confirmed, Effect, Fact, SendResponse, ServeFetch
-from raftnode.core.events import RequestReceived, TimePassed
+from raftnode.core.events import RequestReceived, ShutdownRequested, TimePassed
 from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse
 from raftnode.core.progress import Progress
 from raftnode.core.replica import Replica
@@ -135,6 +135,14 @@ def test_a_fetch_waits_as_long_as_it_says(book: Playbook):
     [served] = [one for one in book.give("1", TimePassed()) if isinstance(one, ServeFetch)]
     assert served == ServeFetch(77, answer(book), request.fetch_offset, 100)
     assert leader(book).parked == {}
+
+
+@pytest.mark.rule("P16", "P23")
+def test_who_waits_for_records_is_told_when_nobody_leads_any_more(book: Playbook):
+    ask(book, fetch(book))
+    effects = book.give("1", ShutdownRequested())
+    gone = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, Epoch(1), None)
+    assert SendResponse(77, gone) in effects
 
 
 @pytest.mark.parametrize("news", ["records", "high watermark", "round"])

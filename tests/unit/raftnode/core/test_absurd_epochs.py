@@ -50,7 +50,8 @@ def test_a_request_of_an_absurd_epoch_changes_nothing(request_):
     effects = core.handle(RequestReceived(1, PEER, request_), 1)
     assert core.replica.epoch == 5
     assert not any(isinstance(effect, PersistQuorumState) for effect in effects)
-    assert any(isinstance(e, Fact) and e.name == "epoch_is_absurd" for e in effects)
+    fields = (("epoch", 5), ("claimed", request_.epoch), ("source", str(PEER)))
+    assert Fact("epoch_is_absurd", fields) in effects
 
 
 @pytest.mark.parametrize("request_", list(requests(5 + EPOCH_JUMP_MAX)), ids=repr)

@@ -6,7 +6,13 @@ import pytest
 
 from raftnode.core import election
 from raftnode.core.effects import Effect, SendRequest, SendResponse
-from raftnode.core.events import RequestReceived, ResponseReceived, ShutdownRequested
+from raftnode.core.events import (
+    RequestFailed,
+    RequestReceived,
+    ResponseReceived,
+    ShutdownRequested,
+    TimePassed,
+)
 from raftnode.core.messages import (
     EndQuorumEpochRequest,
     ErrorCode,
@@ -235,6 +241,43 @@ def test_voter_that_knows_no_leader_when_it_starts_stands_soon():
 def test_blank_replica_wants_never_to_be_woken():
     book = Playbook.formed("1")
     assert book.blank("2").core.next_deadline_ms() is None
+
+
+@pytest.mark.rule("P40")
+def test_who_asks_in_vain_waits_a_while_and_then_asks_again():
+    book = Playbook.formed("1", "2", "3")
+    book.isolate("2")
+    book.stand("2")
+    role, config = book["2"].replica.role, book.config
+    assert isinstance(role, Prospective)
+    assert (role.retry_at_ms, role.retries) == (None, 0)
+    effects = book.give("2", RequestFailed(key_of("1"), asked_by(book, "2")))
+    assert not votes_asked(effects)
+    book.now_ms = role.gives_up_at_ms
+    assert not votes_asked(book.give("2", TimePassed()))
+    assert book["2"].replica.role is role
+    assert role.retry_at_ms is not None
+    assert book.now_ms < role.retry_at_ms <= book.now_ms + 2 * config.retry_backoff_ms
+    book.now_ms = role.retry_at_ms
+    assert votes_asked(book.give("2", TimePassed())) == [key_of("1"), key_of("3")]
+    again = book["2"].replica.role
+    assert isinstance(again, Prospective)
+    assert (again.retry_at_ms, again.retries) == (None, 1)
+    assert again.gives_up_at_ms == book.now_ms + config.election_timeout_ms
+
+
+def asked_by(book: Playbook, name: str) -> VoteRequest:
+    replica = book[name].replica
+    last = replica.log.position
+    return VoteRequest(replica.epoch, replica.key, key_of("1"), last, pre_vote=True)
+
+
+def votes_asked(effects: list[Effect]) -> list[ReplicaKey | None]:
+    return [
+        one.target
+        for one in effects
+        if isinstance(one, SendRequest) and isinstance(one.request, VoteRequest)
+    ]
 
 
 @pytest.mark.rule("P40")

@@ -8,11 +8,19 @@ import pytest
 
 from raftnode.core import changing, versioning
 from raftnode.core.config import CoreConfig
-from raftnode.core.effects import AppendAccepted, Done, Refusal, Refused
+from raftnode.core.effects import (
+    AppendAccepted,
+    Done,
+    LeadershipLost,
+    Refusal,
+    Refused,
+    VoterChangeCompleted,
+)
 from raftnode.core.events import ClusterJoined, LatchReceived
+from raftnode.core.roles import Confirmation
 from raftnode.core.state import Latch
-from raftnode.core.types import Offset, Voter, VoterRecordId
-from raftnode.core.voter_change import PendingChange
+from raftnode.core.types import Epoch, Offset, Voter, VoterRecordId, VoterSet
+from raftnode.core.voter_change import PendingChange, PendingTarget, PendingUpgrade
 from raftnode.testing.playbook import Playbook, key_of
 
 ASKING: dict[str, Callable[[Playbook, str], int]] = {
@@ -62,6 +70,57 @@ def test_who_waits_for_a_leader_is_told_that_it_leads_no_more(
     answer = refused(book, request)
     assert (answer.refusal, answer.outcome) == (refusal, outcome)
     assert answer.message.startswith("leadership was lost")
+
+
+@pytest.mark.rule("P16", "S11", "S24")
+def test_who_waits_is_told_what_the_end_of_leadership_means_for_it():
+    """What is in the log may yet be committed by the next leader; nothing else may."""
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    replica, role = book["1"].replica, book["1"].replica.role
+    record = replica.log.voter_record
+    role.parked.clear()
+    role.confirmations = [Confirmation(1, 99, for_read=True)]
+    role.changes = [
+        PendingChange("remove", Voter(key_of("3")), record, 0, {3, 2}),
+        PendingChange("remove", Voter(key_of("2")), record, 0, {4}, appended=Offset(7)),
+    ]
+    role.upgrade = PendingUpgrade(2, 0, {5})
+    role.target = PendingTarget(VoterSet(), None, 0, {6}, appended=Offset(8))
+    replica.become_resigned()
+
+    def unknown(request_id: int, offset: int) -> Refused:
+        message = (
+            f"leadership was lost with the record at offset {offset} not yet committed: "
+            "describe the quorum to see what became of it"
+        )
+        return Refused(request_id, Refusal.LEADERSHIP_LOST, message, "unknown")
+
+    def not_done(request_id: int) -> Refused:
+        return Refused(request_id, Refusal.NOT_LEADER, "leadership was lost")
+
+    assert replica.effects[:7] == [
+        not_done(1),
+        not_done(2),
+        not_done(3),
+        unknown(4, 7),
+        not_done(5),
+        unknown(6, 8),
+        LeadershipLost(replica.epoch),
+    ]
+
+
+@pytest.mark.rule("P28", "P30", "S11")
+def test_a_committed_change_tells_the_set_and_its_record():
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    log = book["1"].replica.log
+    for ask in (lambda: book.add("1", "4"), lambda: book.remove("1", "2")):
+        at, request = VoterRecordId(log.end, Epoch(1)), ask()
+        book.run(1000)
+        assert log.voter_record == at
+        assert book.answer(request) == VoterChangeCompleted(request, at, log.voters)
 
 
 def test_full_disk_is_named():

@@ -96,9 +96,9 @@ $(PROOF): requirements/proof.txt $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/proof.txt
 	@touch $@
 
-mutants: $(PROOF) ## Break the core in thousands of small ways: MODULES="election log_index", AGAIN=1 only survivors
+mutants: $(PROOF) ## Break the core in thousands of small ways, goes on where it stopped: MODULES="election log_index", AGAIN=1 only survivors, SECONDS_MAX=n
 	@$(BIN)/python tools/mutants/prepare.py $(MUTANTS)
-	@cd $(MUTANTS) && $(CURDIR)/$(BIN)/python $(CURDIR)/tools/mutants/run.py --jobs $(if $(filter auto,$(JOBS)),$$(nproc),$(JOBS)) $(if $(AGAIN),--again) $(MODULES)
+	@cd $(MUTANTS) && $(CURDIR)/$(BIN)/python $(CURDIR)/tools/mutants/run.py --jobs $(if $(filter auto,$(JOBS)),$$(nproc),$(JOBS)) $(if $(AGAIN),--again) $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX)) $(MODULES)
 
 fuzz: $(PROOF) ## Give every decoder any bytes, guided by coverage: SECONDS=n for all together
 	@$(BIN)/python tools/fuzz.py --seconds $(SECONDS)

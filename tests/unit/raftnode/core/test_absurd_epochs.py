@@ -6,17 +6,19 @@ import uuid
 import pytest
 
 from raftnode.core.effects import Fact, PersistQuorumState
-from raftnode.core.events import RequestReceived, ResponseReceived
+from raftnode.core.events import RequestReceived, ResponseReceived, TimePassed
 from raftnode.core.log_index import LogIndex
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     ErrorCode,
+    FetchRequest,
     FetchResponse,
     VoteRequest,
     VoteResponse,
 )
 from raftnode.core.raft import EPOCH_JUMP_MAX, RaftCore
+from raftnode.core.roles import Follower
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, LogPosition, NodeId, Offset, ReplicaKey, Voter, VoterSet
 
@@ -71,3 +73,16 @@ def test_a_response_of_an_absurd_epoch_is_no_answer():
     assert told.fields == (("epoch", 5), ("claimed", absurd), ("source", str(PEER)))
     core.handle(ResponseReceived(PEER, asked, FetchResponse(ErrorCode.NONE, absurd, PEER)), 2)
     assert core.replica.epoch == 5
+
+
+def test_a_fetch_that_is_answered_with_an_absurd_epoch_has_failed():
+    core = make()
+    core.replica.become_follower(Epoch(5), PEER)
+    core.handle(TimePassed(), 1)
+    role = core.replica.role
+    assert isinstance(role, Follower)
+    asked = role.fetching.in_flight
+    assert isinstance(asked, FetchRequest)
+    absurd = Epoch(5 + EPOCH_JUMP_MAX + 1)
+    core.handle(ResponseReceived(PEER, asked, FetchResponse(ErrorCode.NONE, absurd, PEER)), 1)
+    assert (role.fetching.in_flight, role.fetching.failures) == (None, 1)

@@ -12,7 +12,7 @@ from raftnode.core.events import RequestFailed, ResponseReceived
 from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse
 from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
-from raftnode.core.roles import Fetching, Follower, Unattached
+from raftnode.core.roles import Fetching, Follower, Prospective, Unattached
 from raftnode.core.types import Endpoint, Epoch, LogPosition, Offset
 from raftnode.testing.playbook import Playbook, key_of
 
@@ -316,3 +316,24 @@ def test_a_higher_epoch_without_a_leader_is_taken_by_who_may_stand(fetcher: Fetc
     book.give("4", ResponseReceived(key_of("3"), asked, answer))
     assert isinstance(observer.replica.role, Unattached)
     assert observer.replica.epoch == 1, "nobody would ever lead it"
+
+
+@pytest.mark.rule("S1", "P20")
+def test_who_asks_for_pre_votes_remembers_whom_it_is_told_and_follows_in_a_later_epoch_only(
+    fetcher: Fetcher,
+):
+    fetcher.book.isolate("1")
+    fetcher.book.stand("2")
+    role = fetcher.replica.role
+    assert isinstance(role, Prospective)
+    error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for leader, hint in ((key_of("3"), key_of("3")), (key_of("2'"), None)):
+        if fetcher.fetching.in_flight is None:
+            fetcher.book.wait(fetcher.waits(), "2")
+        fetcher.hear("3", error=error, leader=leader)
+        assert fetcher.replica.role is role
+        assert role.leader_hint == hint
+    if fetcher.fetching.in_flight is None:
+        fetcher.book.wait(fetcher.waits(), "2")
+    fetcher.hear("3", error=ErrorCode.FENCED_LEADER_EPOCH, epoch=Epoch(2), leader=key_of("3"))
+    assert (fetcher.role.leader, fetcher.replica.epoch) == (key_of("3"), 2)

@@ -92,6 +92,19 @@ def test_times_are_whole_milliseconds_whatever_the_settings():
     assert (type(made.role.election_at_ms), made.role.election_at_ms) == (int, 501)
 
 
+@pytest.mark.rule("S30")
+@pytest.mark.parametrize(("low", "times", "first_times"), [(False, 1, 1), (True, 2, 3)])
+def test_a_replica_without_space_stands_after_the_others(low: bool, times: int, first_times: int):
+    made = replica(fetch_timeout_ms=1001, election_timeout_ms=333)
+    made.disk_low, made.now_ms = low, 7
+    wait = 333 * first_times
+    # The source of chance gives the bound itself.
+    assert made.election_deadline() == 7 + 1001 * times + 501
+    assert made.first_election_deadline() == 7 + wait // 2 + wait // 2 + 1
+    assert isinstance(made.rng, Ranges)
+    assert made.rng.asked == [(501, None), (wait // 2 + 1, None)]
+
+
 @pytest.mark.rule("P17", "P36", "S7", "S19")
 def test_who_may_stand_by_itself():
     made = replica()

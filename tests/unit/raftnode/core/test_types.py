@@ -61,6 +61,11 @@ def test_equal_replicas_have_one_hash(one: ReplicaKey, other: ReplicaKey):
     assert one != (one.node_id, one.directory_id)
 
 
+def test_replicas_have_hashes_of_their_own():
+    """All alike would be right too, and slow."""
+    assert len({hash(ReplicaKey(NodeId(1), uuid.UUID(int=n))) for n in range(100)}) == 100
+
+
 @pytest.mark.parametrize("text", ["host:1", "10.0.0.1:65535", "::1:9093"])
 def test_endpoint_reads_back(text: str):
     assert str(Endpoint.parse(text)) == text

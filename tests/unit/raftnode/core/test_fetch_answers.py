@@ -337,3 +337,20 @@ def test_who_asks_for_pre_votes_remembers_whom_it_is_told_and_follows_in_a_later
         fetcher.book.wait(fetcher.waits(), "2")
     fetcher.hear("3", error=ErrorCode.FENCED_LEADER_EPOCH, epoch=Epoch(2), leader=key_of("3"))
     assert (fetcher.role.leader, fetcher.replica.epoch) == (key_of("3"), 2)
+
+
+@pytest.mark.rule("S1", "P20")
+def test_who_knew_no_leader_takes_the_first_good_answer_and_what_it_brings(fetcher: Fetcher):
+    fetcher.replica.become_unattached(Epoch(1))
+    fetcher.book.wait(0, "2")
+    nobody = fetcher.replica.role
+    fetcher.hear("2'", leader=key_of("2'"), batches=(batch(fetcher),))
+    assert isinstance(fetcher.replica.role, Unattached), "its own address"
+    assert fetcher.replica.role is nobody
+    fetcher.book.wait(0, "2")
+    new = batch(fetcher)
+    effects = fetcher.hear(batches=(new,), leader_endpoint=HERE, round_token=4)
+    assert AppendBatches((new,)) in effects
+    role = fetcher.role
+    assert (role.leader, role.heard_at_ms) == (key_of("1"), fetcher.book.now_ms)
+    assert (role.leader_endpoint, role.round_token) == (HERE, 4)

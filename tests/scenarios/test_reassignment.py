@@ -112,6 +112,16 @@ def test_additions_come_before_removals_while_as_many_are_to_come(
     assert book.voters("1") == "{" + ",".join(target) + "}"
 
 
+@pytest.mark.rule("P34")
+def test_of_those_that_are_to_go_the_ones_that_are_gone_anyway_go_first():
+    book = with_observers(voters=("1", "2", "3", "4", "5"))
+    book.isolate("5")
+    book.run(2500)
+    book.reassign("1", "1", "2", "3")
+    book.run(3000)
+    assert steps(book, "1") == ["target", "-5", "-4", "done"]
+
+
 @pytest.mark.rule("P34", "P37")
 def test_observer_is_added_only_once_it_is_caught_up():
     """Another that is caught up goes first. Taking `_caught_up` out of `obstacle` fails this."""

@@ -93,6 +93,19 @@ def test_who_led_an_earlier_epoch_takes_its_turn_when_a_later_one_ends():
     assert role.election_at_ms == book.now_ms + book.config.retry_backoff_ms
 
 
+@pytest.mark.rule("P18", "S30")
+def test_a_successor_without_space_lets_the_next_one_stand_first():
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    book.disk_space("2", low=True)
+    asked = EndQuorumEpochRequest(Epoch(1), key_of("1"), key_of("2"), (key_of("2"), key_of("3")))
+    book.give("2", RequestReceived(77, key_of("1"), asked))
+    replica = book["2"].replica
+    assert isinstance(replica.role, Unattached)
+    assert replica.role.election_at_ms == replica.first_election_deadline()
+    assert replica.role.transfer is False
+
+
 @pytest.mark.rule("P23")
 def test_observer_whose_fetch_fails_asks_somebody_else_soon():
     """It waits longer each time, but never more than a tenth of a fetch time-out."""

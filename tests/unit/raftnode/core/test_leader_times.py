@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftnode.core import leading
-from raftnode.core.effects import Refusal, Refused
+from raftnode.core.effects import Refusal, Refused, SendRequest
 from raftnode.core.events import RequestFailed
 from raftnode.core.log_index import VoterSetAt
 from raftnode.core.messages import BeginQuorumEpochRequest
@@ -13,7 +13,7 @@ from raftnode.core.progress import Progress
 from raftnode.core.records import AddVoter, LeaderChange, RaftVersion
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Leader
-from raftnode.core.types import Epoch, Offset, Voter, VoterSet
+from raftnode.core.types import Endpoint, Epoch, Offset, Voter, VoterSet
 from raftnode.core.voter_change import PendingChange, PendingTarget, PendingUpgrade
 from raftnode.testing.playbook import Playbook, key_of
 
@@ -112,8 +112,14 @@ def test_an_epoch_begins_with_who_leads_who_votes_and_who_granted():
     assert version == RaftVersion(2)
     assert added == [AddVoter(Voter(key)) for key in (one, two, three)]
     end = book["2"].replica.log.end
+    here, seen = Endpoint("two.example", 9093), []
+    book["2"].replica.endpoint = here
+    book.watch = lambda seat, effect: seen.append((seat.name, effect))
     book.elect("2")
     replica, role = leads(book, "2")
+    for voter in (one, three):
+        begin = BeginQuorumEpochRequest(replica.epoch, two, voter, here)
+        assert seen.count(("2", SendRequest(voter, begin))) == 1
     assert (role.epoch, role.epoch_start) == (replica.epoch, end)
     assert set(role.progress) == {one, three}
     assert role.hand_over_at_ms == 0

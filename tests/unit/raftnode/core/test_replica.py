@@ -12,7 +12,7 @@ from raftnode.core.config import CoreConfig
 from raftnode.core.effects import Halt, HaltReason, TruncateLog
 from raftnode.core.log_index import LogIndex
 from raftnode.core.raft import RaftCore
-from raftnode.core.records import AddVoter, Batch
+from raftnode.core.records import AddVoter, Batch, RaftVersion
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Blank, Prospective, Resigned, Unattached
 from raftnode.core.state import QuorumState
@@ -103,6 +103,20 @@ def test_a_replica_without_space_stands_after_the_others(low: bool, times: int, 
     assert made.first_election_deadline() == 7 + wait // 2 + wait // 2 + 1
     assert isinstance(made.rng, Ranges)
     assert made.rng.asked == [(501, None), (wait // 2 + 1, None)]
+
+
+@pytest.mark.rule("P52")
+def test_an_id_that_is_not_configured_ends_the_node_whatever_follows_it():
+    made, at = replica(), Offset(3)
+    made.log.append(Batch(at, at, Epoch(1), b"", (RaftVersion(1),)))
+    batches = tuple(
+        Batch(Offset(4 + n), Offset(4 + n), Epoch(1), b"", (AddVoter(Voter(key_of(name))),))
+        for n, name in enumerate(("7", "1'"))
+    )
+    made.append(batches)
+    [halt] = [effect for effect in made.effects if isinstance(effect, Halt)]
+    assert halt.reason is HaltReason.UNLISTED_VOTER_ID
+    assert halt.message.startswith("the log is at raft.version 1 and adds [7], ids that are not")
 
 
 @pytest.mark.rule("P17", "P36", "S7", "S19")

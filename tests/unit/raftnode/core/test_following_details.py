@@ -107,6 +107,23 @@ def test_a_successor_without_space_lets_the_next_one_stand_first():
 
 
 @pytest.mark.rule("P23")
+@pytest.mark.parametrize(("early_ms", "stays"), [(1, True), (0, False)])
+def test_observer_leaves_a_leader_that_does_not_answer_when_its_time_is_up(
+    early_ms: int, stays: bool
+):
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    role = book["4"].replica.role
+    assert isinstance(role, Follower)
+    assert role.fetching.in_flight is not None
+    role.election_at_ms = book.now_ms + early_ms
+    book.give("4", RequestFailed(key_of("1"), role.fetching.in_flight))
+    assert (book["4"].replica.role is role) is stays
+    assert book["4"].replica.epoch == 1
+
+
+@pytest.mark.rule("P23")
 def test_observer_whose_fetch_fails_asks_somebody_else_soon():
     """It waits longer each time, but never more than a tenth of a fetch time-out."""
     book = Playbook.formed("1", "2", "3")

@@ -354,3 +354,17 @@ def test_who_knew_no_leader_takes_the_first_good_answer_and_what_it_brings(fetch
     role = fetcher.role
     assert (role.leader, role.heard_at_ms) == (key_of("1"), fetcher.book.now_ms)
     assert (role.leader_endpoint, role.round_token) == (HERE, 4)
+
+
+def test_an_error_of_the_leader_that_is_known_is_no_news_of_it(fetcher: Fetcher):
+    role, heard = fetcher.role, fetcher.role.heard_at_ms
+    assert len(sent(fetcher.hear(error=ErrorCode.INVALID_REQUEST))) == 1, "once at once"
+    assert fetcher.replica.role is role
+    assert role.heard_at_ms == heard
+    assert fetcher.fetching.failures == 1
+
+
+def test_a_leader_of_a_later_epoch_is_followed_there(fetcher: Fetcher):
+    fetcher.hear(epoch=Epoch(3))
+    assert (fetcher.replica.epoch, fetcher.role.leader) == (3, key_of("1"))
+    assert fetcher.replica.state.leader == key_of("1")

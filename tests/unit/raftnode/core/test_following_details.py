@@ -9,6 +9,8 @@ import pytest
 from raftnode.core.effects import Refusal, Refused, SendResponse
 from raftnode.core.events import RequestFailed, RequestReceived
 from raftnode.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     ErrorCode,
@@ -70,6 +72,23 @@ def plain_fetch(book: Playbook) -> FetchRequest:
     leads = book["1"].replica.role
     assert isinstance(leads, Leader)
     return leads.parked[key_of("3")].request
+
+
+@pytest.mark.rule("P13", "S9")
+def test_a_leader_that_announces_itself_is_followed_where_it_says_and_was_heard():
+    book, place = Playbook.formed("1", "2", "3"), Endpoint("leader.example", 9093)
+    asked = BeginQuorumEpochRequest(Epoch(2), key_of("3"), key_of("2"), place)
+    answer = SendResponse(77, BeginQuorumEpochResponse(ErrorCode.NONE, Epoch(2), key_of("3")))
+    assert answer in book.give("2", RequestReceived(77, key_of("3"), asked))
+    role = book["2"].replica.role
+    assert isinstance(role, Follower)
+    assert (role.leader, role.leader_endpoint) == (key_of("3"), place)
+    assert role.heard_at_ms == book.now_ms
+    book.now_ms += 100
+    deadline = role.election_at_ms
+    assert book.give("2", RequestReceived(77, key_of("3"), asked)) == [answer]
+    assert book["2"].replica.role is role
+    assert (role.heard_at_ms, role.election_at_ms) == (book.now_ms, deadline)
 
 
 @pytest.mark.rule("P12", "P18")

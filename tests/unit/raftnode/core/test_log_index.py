@@ -394,3 +394,22 @@ def test_a_snapshot_of_version_0_brings_no_record_of_a_version():
     installed = LogIndex(BASE)
     installed.install(head)
     assert (installed.raft_version, installed.raft_version_record) == (0, -1)
+
+
+@pytest.mark.rule("P22")
+def test_who_ends_at_the_start_needs_a_snapshot_unless_its_last_record_is_ours():
+    index = LogIndex(BASE)
+    for offset, epoch in enumerate((1, 3, 5)):
+        index.append(Batch(Offset(offset), Offset(offset), Epoch(epoch), b"x"))
+    assert not index.needs_snapshot(LogPosition(Epoch(2), Offset(2)))
+    index.snapshot = index.head_at(Offset(2)).position
+    index.trim(Offset(2))
+    needs = [
+        (epoch, end)
+        for epoch in range(1, 6)
+        for end in range(1, 4)
+        if index.needs_snapshot(LogPosition(Epoch(epoch), Offset(end)))
+    ]
+    # Behind the start: whoever's last epoch is older than what is known here.
+    older = [(1, 3), (2, 3)]
+    assert needs == sorted([*((e, 1) for e in range(1, 6)), (1, 2), (2, 2), (4, 2), (5, 2), *older])

@@ -237,6 +237,8 @@ def test_a_storage_that_belongs_somewhere_takes_no_other_latch():
     book.blank("5")
     joined = book.ask("5", lambda number: ClusterJoined(number, "playbook"))
     assert book.answer(joined) == Done(joined)
+    observer = book["5"].replica
+    assert observer.role.election_at_ms == observer.first_election_deadline()
     answer = refused(
         book, book.ask("4", lambda number: LatchReceived(number, Latch("playbook", voters)))
     )
@@ -295,6 +297,25 @@ def test_target_that_is_not_appended_in_time_says_what_it_waited_for():
         "not begun in time; it waited for: "
         "the last change of the voters, their target or the version to be committed"
     )
+
+
+@pytest.mark.rule("P33", "S11")
+def test_target_that_waits_is_told_when_a_voter_change_was_first():
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    book["2"].flushes = book["3"].flushes = False
+    book.add("1", "4")
+    book.remove("1", "3")
+    request = book.reassign("1", "1", "2")
+    assert book.answer(request) is None
+    book["2"].flushes = book["3"].flushes = True
+    book.run(1000)
+    assert book.voters("1") == "{1,2,4}"
+    answer = refused(book, request)
+    assert (answer.refusal, answer.outcome) == (Refusal.STALE_VOTER_RECORD, "not_done")
+    assert "the voters or their target changed since they were read" in answer.message
+    assert book["1"].replica.role.target is None
 
 
 @pytest.mark.rule("P33", "S11")

@@ -19,7 +19,9 @@ import pytest
 from kraftquorum_pipeline.commands.common import raised
 from kraftquorum_pipeline.errors import PipelineExitCode
 from kraftquorum_pipeline.jobs.export import export
+from raftnode.api.model import Replica, VoterSpec
 from raftnode.testing.clientrecord import ClientRecord
+from raftnode.testing.localquorum import eventually
 
 PROGRAM = Path(sys.executable).with_name("kraftquorum-pipeline")
 
@@ -109,7 +111,29 @@ def test_batches_without_their_checkpoint_are_not_added_to(spark, recorded, tmp_
         export(spark, {"path": str(recorded.root)}, str(tmp_path))
 
 
-def test_a_live_quorum_is_followed_through_elections_without_loss(
+async def lose_a_disk(quorum) -> None:
+    """The leader's disk goes while it runs; its next one is added, then the old one removed."""
+    victim = await quorum.leader()
+    info = await quorum.info(victim)
+    old = Replica(node_id=info.node_id, directory_id=info.directory_id)
+    victim.wipe()
+    await asyncio.to_thread(victim.wait, 60)  # it notices (S4)
+    victim.start()
+    new = await quorum.observe(victim)
+    assert new.directory_id != old.directory_id
+    spec = VoterSpec(**new.model_dump(), endpoint=str(victim.peer))
+
+    async def replaced():
+        told = await quorum.describe()
+        voters = [one.directory_id for one in told.voters]
+        if new.directory_id not in voters:
+            await quorum.client.add_voter(spec, told.voter_record, replaces=old, timeout_ms=60_000)
+        return True if new.directory_id in voters and old.directory_id not in voters else None
+
+    await eventually(replaced, within_s=120, what="the old disk to be replaced")
+
+
+def test_a_live_quorum_is_followed_through_elections_and_a_lost_disk_without_loss(
     spark, tmp_path, live_quorum, run_async
 ):
     record, target = ClientRecord(), tmp_path / "target"
@@ -153,7 +177,9 @@ def test_a_live_quorum_is_followed_through_elections_without_loss(
                 await writing
                 leader.start()
                 await quorum.wait_running([leader])
-            await quorum.leader()
+            writing = asyncio.ensure_future(record.write(quorum, 500, 150))  # noqa: TID251
+            await lose_a_disk(quorum)
+            await writing
             end = (await quorum.describe()).high_watermark
             deadline = time.monotonic() + 400
             reached = -1
@@ -172,7 +198,9 @@ def test_a_live_quorum_is_followed_through_elections_without_loss(
     end = run_async(work)
     check(target, record, end)
     rows = exported(target)
-    assert sum(row["control"] == "LeaderChange" for row in rows) >= 4
+    said = [row["control"] for row in rows]
+    assert said.count("LeaderChange") >= 5
+    assert (said.count("AddVoter"), said.count("RemoveVoter")) == (4, 1)
 
 
 @pytest.mark.parametrize(

@@ -559,6 +559,18 @@ def test_upgrade_is_given_up_with_the_last_that_waits_for_it_unless_it_is_in_the
 
 
 @pytest.mark.rule("S23")
+@pytest.mark.parametrize("replaced", ["4", "9"])
+def test_nothing_is_removed_for_what_replaces_itself_or_nobody(replaced: str):
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    book.add("1", "4", replaces=replaced)
+    book.run(3000)
+    assert book.voters("1") == "{1,2,3,4}"
+    assert book["1"].replica.role.changes == []
+
+
+@pytest.mark.rule("S23")
 def test_removal_of_what_was_replaced_waits_for_so_long_and_for_nobody():
     book = Playbook.formed("1", "2", "3")
     book.observer("3'")

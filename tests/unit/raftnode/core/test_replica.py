@@ -9,7 +9,7 @@ import pytest
 
 from raftnode.core import election
 from raftnode.core.config import CoreConfig
-from raftnode.core.effects import Halt, HaltReason, TruncateLog
+from raftnode.core.effects import Fact, Halt, HaltReason, TruncateLog
 from raftnode.core.log_index import LogIndex
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import AddVoter, Batch, RaftVersion
@@ -100,9 +100,28 @@ def test_a_replica_without_space_stands_after_the_others(low: bool, times: int, 
     wait = 333 * first_times
     # The source of chance gives the bound itself.
     assert made.election_deadline() == 7 + 1001 * times + 501
+    assert isinstance(made.election_deadline(), int)
+    made.rng = Ranges()
+    made.election_deadline()
     assert made.first_election_deadline() == 7 + wait // 2 + wait // 2 + 1
     assert isinstance(made.rng, Ranges)
     assert made.rng.asked == [(501, None), (wait // 2 + 1, None)]
+
+
+def test_a_change_of_role_is_told_with_the_leader_and_nothing_else_is():
+    made = replica()
+    made.become_follower(Epoch(2), TWO)
+    told = [one for one in made.effects if isinstance(one, Fact)]
+    assert told == [
+        Fact("role_changed", (("epoch", 2), ("role", "follower"), ("leader", str(TWO))))
+    ]
+    made.effects.clear()
+    made.become_follower(Epoch(2), TWO)
+    assert made.effects == []
+    made.become_unattached(Epoch(2))
+    assert made.effects == [
+        Fact("role_changed", (("epoch", 2), ("role", "unattached"), ("leader", None)))
+    ]
 
 
 @pytest.mark.rule("P52")

@@ -76,7 +76,7 @@ def test_functions_are_found_by_name_and_class():
     tree = ast.parse(SOURCE)
     assert function_named(tree, "free", None).lineno == 1
     assert function_named(tree, "method", "Owner").lineno == 6
-    for name, owner in [("method", None), ("free", "Owner"), ("free", "Nobody")]:
+    for name, owner in [("method", None), ("free", "Owner"), ("method", "Nobody")]:
         with pytest.raises(LookupError):
             function_named(tree, name, owner)
 

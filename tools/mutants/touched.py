@@ -61,6 +61,6 @@ def touched_lines(function: ast.FunctionDef, changed: set[int]) -> set[int]:
 def _own_lines(statement: ast.stmt) -> range:
     end = (statement.end_lineno or statement.lineno) + 1
     inner: list[ast.stmt] = getattr(statement, "body", [])
-    if inner and not isinstance(statement, ast.Match):
+    if inner:
         end = max(inner[0].lineno, statement.lineno + 1)
     return range(statement.lineno, end)

@@ -403,6 +403,8 @@ def test_who_ends_at_the_start_needs_a_snapshot_unless_its_last_record_is_ours()
         index.append(Batch(Offset(offset), Offset(offset), Epoch(epoch), b"x"))
     assert not index.needs_snapshot(LogPosition(Epoch(2), Offset(2)))
     index.snapshot = index.head_at(Offset(2)).position
+    assert not index.needs_snapshot(LogPosition(Epoch(2), Offset(2))), "all is still here"
+    assert index.needs_snapshot(LogPosition(NO_EPOCH, Offset(0))), "better off with it"
     index.trim(Offset(2))
     needs = [
         (epoch, end)

@@ -16,7 +16,12 @@ from raftnode.core.effects import (
     Refused,
     VoterChangeCompleted,
 )
-from raftnode.core.events import ClusterJoined, LatchReceived
+from raftnode.core.events import (
+    ClusterJoined,
+    LatchReceived,
+    ReassignmentRequested,
+    Target,
+)
 from raftnode.core.roles import Confirmation
 from raftnode.core.state import Latch
 from raftnode.core.types import Epoch, Offset, Voter, VoterRecordId, VoterSet
@@ -297,6 +302,29 @@ def test_target_that_is_not_appended_in_time_says_what_it_waited_for():
         "not begun in time; it waited for: "
         "the last change of the voters, their target or the version to be committed"
     )
+
+
+@pytest.mark.rule("P33", "P35", "S11")
+def test_only_a_target_is_taken_back_without_naming_the_record_that_was_seen():
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1000)
+    old = book["1"].replica.log.assignment_record
+    book.isolate("4")
+    book.run(book.config.fetch_timeout_ms + 500)
+    book.reassign("1", "1", "2", "3", "4")
+    book.run(1000)
+
+    def asked(*names: str, expected: VoterRecordId | None) -> int:
+        targets = tuple(Target(key_of(name).node_id) for name in names)
+        return book.ask("1", lambda number: ReassignmentRequested(number, targets, expected, 10**6))
+
+    for request in (asked(expected=old), asked("1", "2", expected=None)):
+        assert refused(book, request).refusal is Refusal.STALE_VOTER_RECORD
+    request = asked(expected=None)
+    book.run(1000)
+    assert book.answer(request) == Done(request)
+    assert not book["1"].replica.log.target_voters
 
 
 @pytest.mark.rule("P33", "S11")

@@ -108,6 +108,18 @@ def test_a_replica_without_space_stands_after_the_others(low: bool, times: int, 
     assert made.rng.asked == [(501, None), (wait // 2 + 1, None)]
 
 
+@pytest.mark.rule("P54")
+def test_a_version_that_this_program_does_not_know_ends_the_node():
+    made, at = replica(), Offset(3)
+    made.append((Batch(at, at, Epoch(1), b"", (RaftVersion(3),)),))
+    [halt] = [effect for effect in made.effects if isinstance(effect, Halt)]
+    assert halt == Halt(
+        HaltReason.UNSUPPORTED_RAFT_VERSION,
+        "the log is at raft.version 3, this program knows 2: run a newer one",
+    )
+    assert made.halted
+
+
 def test_a_change_of_role_is_told_with_the_leader_and_nothing_else_is():
     made = replica()
     made.become_follower(Epoch(2), TWO)

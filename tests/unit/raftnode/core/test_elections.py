@@ -258,6 +258,9 @@ def test_who_asks_in_vain_waits_a_while_and_then_asks_again():
     assert book["2"].replica.role is role
     assert role.retry_at_ms is not None
     assert book.now_ms < role.retry_at_ms <= book.now_ms + 2 * config.retry_backoff_ms
+    book.now_ms = max(book.now_ms, role.retry_at_ms - 1)
+    assert not votes_asked(book.give("2", TimePassed()))
+    assert book["2"].core.next_deadline_ms() == role.retry_at_ms
     book.now_ms = role.retry_at_ms
     assert votes_asked(book.give("2", TimePassed())) == [key_of("1"), key_of("3")]
     again = book["2"].replica.role

@@ -6,9 +6,9 @@ import pytest
 
 from raftnode.core import leading
 from raftnode.core.effects import Refusal, Refused, SendRequest
-from raftnode.core.events import RequestFailed
+from raftnode.core.events import RequestFailed, ResponseReceived
 from raftnode.core.log_index import VoterSetAt
-from raftnode.core.messages import BeginQuorumEpochRequest
+from raftnode.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse, ErrorCode
 from raftnode.core.progress import Progress
 from raftnode.core.records import AddVoter, LeaderChange, RaftVersion
 from raftnode.core.replica import Replica
@@ -153,9 +153,16 @@ def test_a_begin_that_fails_is_sent_again_unless_its_epoch_is_over():
         book.give("1", RequestFailed(target, asked))
         assert known.begin_in_flight is True
     asked = BeginQuorumEpochRequest(Epoch(1), key_of("1"), key_of("2"), None)
-    book.give("1", RequestFailed(key_of("2"), asked))
-    assert known.begin_in_flight is False
-    assert known.begin_at_ms == book.now_ms + book.config.retry_backoff_max_ms // 4
+    absurd = BeginQuorumEpochResponse(ErrorCode.NONE, Epoch(2**30), None)
+    for failed in (
+        RequestFailed(key_of("2"), asked),
+        ResponseReceived(key_of("2"), asked, absurd),
+    ):
+        known.begin_in_flight, known.begin_done = True, False
+        book.now_ms += 7
+        book.give("1", failed)
+        assert (known.begin_in_flight, known.begin_done) == (False, False)
+        assert known.begin_at_ms == book.now_ms + book.config.retry_backoff_max_ms // 4
 
 
 @pytest.mark.rule("P31", "P33", "P56", "S24")

@@ -115,6 +115,15 @@ def test_who_waits_is_told_what_the_end_of_leadership_means_for_it():
     ]
 
 
+def test_a_leader_that_has_too_much_in_waiting_says_how_much():
+    book = Playbook.formed("1", "2", "3", config=CoreConfig(max_uncommitted_bytes=10))
+    book.isolate("2", "3")
+    assert isinstance(book.answer(book.append("1", b"x" * 8)), AppendAccepted)
+    answer = refused(book, book.append("1", b"x" * 3))
+    assert answer.refusal is Refusal.TOO_MUCH_UNCOMMITTED
+    assert answer.message.startswith("8 bytes are appended and wait for a majority")
+
+
 @pytest.mark.rule("P28", "P30", "S11")
 def test_a_committed_change_tells_the_set_and_its_record():
     book = Playbook.formed("1", "2", "3")

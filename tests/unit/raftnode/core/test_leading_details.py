@@ -119,6 +119,22 @@ def test_of_too_many_observers_the_longest_silent_is_forgotten_with_its_fetch():
     assert extra in role.progress
 
 
+@pytest.mark.rule("P42", "S3", "S10")
+def test_voters_that_are_fenced_or_unheard_hold_nothing():
+    """Not even the first record."""
+    book = Playbook.formed("1", "2", "3")
+    replica, role = book["1"].replica, leader(book)
+    role.progress[key_of("2")].acknowledged = Offset(1)
+    role.progress[key_of("3")].fenced = True
+    assert leading.majority_offset(replica, role) == 1
+    role.progress[key_of("2")].fenced = True
+    assert leading.majority_offset(replica, role) == -1
+    role.progress[key_of("2")] = Progress()
+    assert leading.majority_offset(replica, role) == -1
+    del role.progress[key_of("3")]
+    assert leading.majority_offset(replica, role) == -1
+
+
 @pytest.mark.rule("S11")
 @pytest.mark.parametrize(("voters", "silent"), [(2, 1), (3, 2), (4, 2), (5, 3), (6, 3)])
 def test_a_round_counts_once_a_majority_has_echoed_it(voters: int, silent: int):

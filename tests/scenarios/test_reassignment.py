@@ -122,6 +122,18 @@ def test_of_those_that_are_to_go_the_ones_that_are_gone_anyway_go_first():
     assert steps(book, "1") == ["target", "-5", "-4", "done"]
 
 
+@pytest.mark.rule("P34", "S13")
+def test_a_step_that_cannot_be_made_says_what_each_way_waits_for():
+    book = with_observers(voters=("1", "2", "3", "4", "5"))
+    book.isolate("4", "5")
+    book.run(2500)
+    book.reassign("1", "1", "4", "5")
+    book.run(500)
+    reason = "a caught-up majority after the change: 2 of 4, 3 needed"
+    waits = "; ".join(f"remove {key_of(name)}: {reason}" for name in ("2", "3"))
+    assert book["1"].replica.role.step_waits_for == waits
+
+
 @pytest.mark.rule("P34", "P37")
 def test_observer_is_added_only_once_it_is_caught_up():
     """Another that is caught up goes first. Taking `_caught_up` out of `obstacle` fails this."""

@@ -284,6 +284,20 @@ def votes_asked(effects: list[Effect]) -> list[ReplicaKey | None]:
 
 
 @pytest.mark.rule("P40")
+def test_who_wins_the_pre_vote_has_lost_as_many_elections_as_before():
+    book = Playbook.formed("1", "2", "3")
+    book.isolate("1")
+    book.stand("2")
+    role = book["2"].replica.role
+    assert isinstance(role, Prospective)
+    role.retries = 3
+    answered(book, "3", "3", granted=True)
+    after = book["2"].replica.role
+    assert isinstance(after, Candidate)
+    assert after.retries == 3
+
+
+@pytest.mark.rule("P40")
 def test_first_candidacy_counts_no_earlier_ones():
     book = candidate("1", "2", "3")
     role = book["2"].replica.role

@@ -14,7 +14,7 @@ from raftnode.core.log_index import LogIndex
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import AddVoter, Batch, RaftVersion
 from raftnode.core.replica import Replica
-from raftnode.core.roles import Blank, Prospective, Resigned, Unattached
+from raftnode.core.roles import Blank, Follower, Prospective, Resigned, Unattached
 from raftnode.core.state import QuorumState
 from raftnode.core.types import (
     NO_EPOCH,
@@ -130,6 +130,8 @@ def test_a_change_of_role_is_told_with_the_leader_and_nothing_else_is():
     made.effects.clear()
     made.become_follower(Epoch(2), TWO)
     assert made.effects == []
+    assert isinstance(made.role, Follower)
+    assert made.role.heard_at_ms is None, "by hearsay unless it is said otherwise"
     made.become_unattached(Epoch(2))
     assert made.effects == [
         Fact("role_changed", (("epoch", 2), ("role", "unattached"), ("leader", None)))

@@ -142,6 +142,18 @@ def test_a_leader_that_is_elected_without_space_keeps_leading_for_a_while():
     assert role.hand_over_at_ms == role.since_ms + book.config.hand_over_again_ms
 
 
+@pytest.mark.rule("S30")
+def test_a_leader_without_space_hands_over_as_soon_as_it_may():
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    _, role = leads(book)
+    role.hand_over_at_ms = book.now_ms + 1
+    book.disk_space("1", low=True)
+    assert book["1"].role == "leader"
+    book.wait(1, "1")
+    assert book["1"].role == "resigned"
+
+
 @pytest.mark.rule("P14")
 def test_a_begin_that_fails_is_sent_again_unless_its_epoch_is_over():
     book = Playbook.formed("1", "2", "3")

@@ -1,13 +1,14 @@
 """Measure export and audit in Spark against one process that does the same without it.
 
 `make bench-spark` runs it; MB="10 1000" sets the sizes of the log, WORK="export audit" what is
-measured. Both ways read the same files with the same decoder and check every checksum; the one
-process has neither Spark's start nor its processes in between. After the audits bits are flipped
-in as many places as PLANTED says, each in a batch of its own, and counted.
+measured, CORES="1 2" on how many cores Spark runs. Both ways read the same files with the same
+decoder and check every checksum; the one process has neither Spark's start nor its processes in
+between. After the audits bits are flipped in as many places as PLANTED says, each in a batch of
+its own, and counted.
 
 Wall time says what a person waits; processor time of the whole tree of processes is told beside
 it, since it does not change with what else the machine does. Memory is the peak of the driver's
-JVM, and of all Python processes together.
+JVM, and of all Python processes together, a page that several share counted once.
 """
 
 from __future__ import annotations
@@ -51,7 +52,6 @@ class Cost:
     java_mb: float = 0.0
     python_mb: float = 0.0
     seen: dict[int, float] = field(default_factory=dict[int, float])
-    python: dict[int, float] = field(default_factory=dict[int, float])
 
     def look(self, root: int) -> None:
         """Take in the processes below one, as they are now."""
@@ -59,19 +59,28 @@ class Cost:
         for pid in tree(root):
             try:
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                status = Path(f"/proc/{pid}/status").read_text()
                 name = Path(f"/proc/{pid}/comm").read_text().strip()
+                # Of the JVM the pages are many and nobody shares them.
+                sizes = Path(f"/proc/{pid}/{'status' if name == 'java' else 'smaps_rollup'}")
+                size_mb = kilobytes(sizes.read_text()) / 1000
             except OSError:
                 continue
             self.seen[pid] = (int(fields[11]) + int(fields[12])) / _TICK
-            sizes = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-            resident = int(sizes.get("VmRSS", "0 kB").split()[0]) / 1000
             if name == "java":
-                self.java_mb = max(self.java_mb, resident)
+                self.java_mb = max(self.java_mb, size_mb)
             else:
-                now_mb += resident
+                now_mb += size_mb
         self.python_mb = max(self.python_mb, now_mb)
         self.cpu_s = sum(self.seen.values())
+
+
+def kilobytes(told: str) -> int:
+    """What a process holds by /proc: resident by `status`, its share of it by `smaps_rollup`."""
+    for found in told.splitlines():
+        name, _, size = found.partition(":")
+        if name in {"VmRSS", "Pss"}:
+            return int(size.split()[0])
+    return 0
 
 
 def tree(root: int) -> Iterator[int]:
@@ -187,11 +196,13 @@ def line(*cells: object) -> None:
     print(" ".join(f"{cell:>9}" for cell in cells), flush=True)
 
 
-def run(sizes: list[int], scratch: Path, jobs: list[str], planted: int) -> None:
+def run(
+    sizes: list[int], scratch: Path, jobs: list[str], planted: int, spark_cores: list[int]
+) -> None:
     """Print a line for each job, size and way."""
     print(f"load of the machine at the start: {os.getloadavg()[0]:.1f}")
     line(*HEAD)
-    ways = [("alone", 1), ("spark", 1), ("spark", 2)]
+    ways = [("alone", 1), *(("spark", cores) for cores in spark_cores)]
     for size in sizes:
         source = scratch / f"log-{size}"
         make(source, size)
@@ -209,7 +220,7 @@ def run(sizes: list[int], scratch: Path, jobs: list[str], planted: int) -> None:
             told("audit", audit_once, ways, size, source)
             if planted:
                 done = plant(source, planted)
-                told(f"of {done}", audit_once, [ways[0], ways[2]], size, source)
+                told(f"of {done}", audit_once, [ways[0], ways[-1]], size, source)
         shutil.rmtree(source)
 
 
@@ -219,6 +230,7 @@ def main() -> None:
     parser.add_argument("--mb", default="10 1000")
     parser.add_argument("--jobs", default="export audit")
     parser.add_argument("--planted", type=int, default=20)
+    parser.add_argument("--cores", default="1 2")
     parser.add_argument("--alone", nargs=2, metavar=("PATH", "OUTPUT"))
     given = parser.parse_args()
     if given.alone:
@@ -226,7 +238,8 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as scratch:
         sizes = [int(one) for one in given.mb.split()]
-        run(sizes, Path(scratch), given.jobs.split(), given.planted)
+        cores = [int(one) for one in given.cores.split()]
+        run(sizes, Path(scratch), given.jobs.split(), given.planted, cores)
 
 
 if __name__ == "__main__":

@@ -295,6 +295,21 @@ def test_change_that_is_appended_and_not_committed_in_time_has_an_unknown_outcom
     assert (change.appended, change.request_ids) == (end, set())
 
 
+@pytest.mark.rule("P31", "S24")
+def test_change_that_waits_for_another_to_be_committed_is_given_up_in_time():
+    book = Playbook.formed("1", "2", "3")
+    for name in ("4", "5"):
+        book.observer(name)
+    book.run(1000)
+    book.isolate("2", "3")
+    book.add("1", "4", within_ms=60_000)
+    request = book.add("1", "5", within_ms=500)
+    assert book.answer(request) is None
+    book.run(500)
+    message = "not begun in time; it waited for: the last voter change to be committed"
+    assert book.answer(request) == Refused(request, Refusal.WAITING, message)
+
+
 @pytest.mark.rule("P33", "S24")
 def test_target_that_is_not_appended_in_time_says_what_it_waited_for():
     book = Playbook.formed("1", "2", "3")

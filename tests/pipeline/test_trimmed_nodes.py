@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from kraftquorum_pipeline.datasource import LogReader, LogStreamReader
 from kraftquorum_pipeline.errors import PipelineExitCode, TrimmedError
 from kraftquorum_pipeline.jobs.export import export
+from kraftquorum_pipeline.jobs.restore import look as look_at_store
 from kraftquorum_pipeline.source.nodes import _Reader
 from kraftquorum_pipeline.source.options import parse_options
 from kraftquorum_pipeline.testing import quorum_history, write_quorum
@@ -180,6 +181,12 @@ def test_a_record_that_one_node_still_has_is_not_gone(trimming_quorum, run_async
             rows, reached, _ = await asyncio.to_thread(read_stream, quorum, 1000, start)
             assert reached["offset"] >= end
             assert sorted(row["offset"] for row in rows) == list(range(7, reached["offset"]))
+            # restore-check reads them from that node, too, whomever it asks first.
+            written = [row["offset"] for row in rows if row["kind"] == "data"]
+            for _ in range(4):
+                nodes = [node.api for node in quorum.nodes]
+                living = await look_at_store(nodes, None, 7, {info.cluster_id})
+                assert [one.offset for one in living.records] == sorted(written)
             # Without that node they are gone, and the error says who was not heard.
             keeper.stop()
             await quorum.leader()

@@ -124,6 +124,7 @@ def test_the_garbage_collector_does_not_look_into_a_store_or_into_the_order_that
     holding = [found for found in gc.get_objects() if _keys_in(found) > 50]
     assert holding == []
     assert [key for key, _ in frozen] == sorted(b"key %d" % one for one in range(1, 20_000))
+    assert len(pauses) == 10  # they are let go one by one, too
     store.release()
     list(store.scan())
     gc.collect()  # a tuple is seen once

@@ -122,6 +122,23 @@ def test_of_those_that_are_to_go_the_ones_that_are_gone_anyway_go_first():
     assert steps(book, "1") == ["target", "-5", "-4", "done"]
 
 
+@pytest.mark.rule("P34", "S10")
+def test_the_end_is_told_at_once_to_who_waits_when_the_leaders_own_disk_was_the_last():
+    book = with_observers()
+    replica, role = book["1"].replica, book["1"].replica.role
+    book.reassign("1", "1", "2")
+    while book.deliver(limit=1) and not role.changes:
+        for seat in book.seats.values():
+            seat.flush(book.now_ms)
+    book["1"].flushes = False
+    book.settle()
+    assert (replica.log.voters.majority, len(role.changes)) == (2, 1)
+    assert key_of("2") in role.parked
+    book["1"].flush(book.now_ms)
+    assert (role.changes, role.parked) == ([], {})
+    assert steps(book, "1") == ["target", "-3", "done"]
+
+
 @pytest.mark.rule("P34", "S13")
 def test_a_step_that_cannot_be_made_says_what_each_way_waits_for():
     book = with_observers(voters=("1", "2", "3", "4", "5"))

@@ -29,6 +29,8 @@ import pytest
 
 KILLED, SURVIVED, NO_TESTS = 1, 0, 33
 """Exit codes as mutmut keeps them; a signal that ended a mutant is kept as its negative number."""
+STOPPED = {-signal.SIGKILL, -signal.SIGTERM}
+"""Says nothing of a mutant: one that takes too long gets SIGXCPU."""
 MEMORY_MAX = 2 << 30
 """Bytes of address space beyond which a mutant that gathers without end is stopped."""
 SAVE_SECONDS = 10.0
@@ -168,6 +170,14 @@ class Trial:
         if child != 0:
             self._running[child] = mutant
             return
+        code = KILLED
+        try:
+            self._try(mutant, tests, seconds)
+            code = SURVIVED
+        finally:  # whatever a fault raises, the fork must not go on in the session's place
+            os._exit(code)
+
+    def _try(self, mutant: Mutant, tests: list[pytest.Item], seconds: float) -> None:
         self._in_mutant = True
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         limit = int(3 * seconds) + 10
@@ -177,11 +187,14 @@ class Trial:
         _silence()
         mutant.put_in_place()
         _run(tests)
-        os._exit(SURVIVED)
 
     def _wait(self) -> None:
         child, status = os.wait()
-        self._note(self._running.pop(child), os.waitstatus_to_exitcode(status))
+        mutant, code = self._running.pop(child), os.waitstatus_to_exitcode(status)
+        if code in STOPPED:
+            print(f"stopped from outside, to be tried again: {mutant.name}", flush=True)
+        else:
+            self._note(mutant, code)
 
     def _note(self, mutant: Mutant, code: int) -> None:
         self.counts[code] += 1

@@ -415,3 +415,14 @@ def test_who_ends_at_the_start_needs_a_snapshot_unless_its_last_record_is_ours()
     # Behind the start: whoever's last epoch is older than what is known here.
     older = [(1, 3), (2, 3)]
     assert needs == sorted([*((e, 1) for e in range(1, 6)), (1, 2), (2, 2), (4, 2), (5, 2), *older])
+
+
+@pytest.mark.rule("P54")
+def test_a_version_is_forgotten_with_its_record_and_not_before():
+    index = of_records(RaftVersion(1), RaftVersion(2), RaftVersion(2))
+    index.truncate(Offset(2))
+    assert index.raft_versions == [(0, 1), (1, 2)]
+    index.truncate(Offset(1))
+    assert index.raft_versions == [(0, 1)]
+    index.truncate(Offset(0))
+    assert index.raft_versions == []

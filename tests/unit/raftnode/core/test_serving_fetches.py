@@ -287,7 +287,9 @@ def test_who_needs_a_snapshot_is_told_which_unless_every_record_is_kept(book: Pl
     assert [type(one) for one in ask(book, again, "4")] == [ServeFetch]
     replica.log.trim(Offset(2))
     [sent] = ask(book, replace(again, sequence=2), "4")
-    assert isinstance(sent, SendResponse), "what is trimmed is not there any more"
+    # What is trimmed is not there any more.
+    assert sent == SendResponse(77, replace(answer(book), snapshot=replica.log.snapshot))
+    assert answer(book).log_start_offset == 2
 
 
 @pytest.mark.rule("S11", "P21", "P22")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from raftnode.core import election
+from raftnode.core import election, following
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import Fact, Halt, HaltReason, TruncateLog
 from raftnode.core.log_index import LogIndex
@@ -106,6 +106,17 @@ def test_a_replica_without_space_stands_after_the_others(low: bool, times: int, 
     assert made.first_election_deadline() == 7 + wait // 2 + wait // 2 + 1
     assert isinstance(made.rng, Ranges)
     assert made.rng.asked == [(501, None), (wait // 2 + 1, None)]
+
+
+@pytest.mark.rule("P20", "P23")
+def test_every_third_try_to_find_a_leader_asks_where_one_is_sure_to_be_known():
+    """The recorded voters may all be gone."""
+    made = replica()
+    assert following._fetch_target(made) == TWO
+    assert isinstance(made.rng, Ranges)
+    assert made.rng.asked[0] == (3, None)
+    made.log = LogIndex(VoterSet.of([Voter(ONE), Voter(key_of("1'"))]))
+    assert following._fetch_target(made) is None, "its own id is its own address"
 
 
 @pytest.mark.rule("P54")

@@ -82,22 +82,24 @@ class KeyValueStore:
         # the list; writes are the hot path and scans are rare.
         self._order: tuple[bytes, ...] = ()
         self._added: SpreadMap[bytes, None] = SpreadMap()
-        self._removed = False
+        self._removed: SpreadMap[bytes, None] = SpreadMap()
 
     @classmethod
     def restore(cls, next_offset: Offset, entries: Iterable[tuple[bytes, Entry]]) -> KeyValueStore:
-        """The store as of an offset, from the entries that it had.
+        """The store as of an offset, from the entries that it had, in any order.
 
         Raises:
             ValueError: a key stands there twice.
         """
-        store = cls()
+        store, keys = cls(), list[bytes]()
         for key, entry in entries:
             if store._entries.put(key, _packed(entry)) is not None:
                 raise ValueError(f"key {key!r} stands there twice")
             store._digest += _entry_digest(key, entry)
             store._size_bytes += len(key) + len(entry.value)
-            store._added.put(key, None)
+            keys.append(key)
+        keys.sort()  # a snapshot's are in order: a look at each
+        store._order = tuple(keys)
         store._digest %= _DIGEST_MODULUS
         store._next_offset = next_offset
         return store
@@ -133,8 +135,10 @@ class KeyValueStore:
         if value is None:
             old = self._entries.remove(key)
             if old is not None:
-                self._added.discard(key)
-                self._removed = True
+                if key in self._added:
+                    self._added.discard(key)
+                else:
+                    self._removed.put(key, None)
         else:
             entry = Entry(value, offset, epoch)
             old = self._entries.put(key, _packed(entry))
@@ -230,12 +234,12 @@ class KeyValueStore:
     def _sorted_keys(self) -> tuple[bytes, ...]:
         if self._added or self._removed:
             # A key deleted and put again is in both: it counts as added.
-            kept = [key for key in self._order if key in self._entries and key not in self._added]
+            gone = frozenset(self._removed)
+            kept = [key for key in self._order if key not in gone] if gone else list(self._order)
             kept += sorted(self._added)
             kept.sort()
             self._order = tuple(kept)
-            self._added = SpreadMap()
-            self._removed = False
+            self._added, self._removed = SpreadMap(), SpreadMap()
         return self._order
 
 

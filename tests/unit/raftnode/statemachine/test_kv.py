@@ -108,3 +108,24 @@ def test_store_agrees_with_a_plain_dict_at_every_offset(
     found = {key: store.get(key) for key in store.scan()}
     assert {key: entry.value for key, entry in found.items() if entry is not None} == model
     assert store.state_hash() == other.state_hash()
+
+
+def test_store_that_is_restored_is_in_order_whatever_order_it_came_in():
+    entries = [(key, Entry(b"v", Offset(0), Epoch(1))) for key in (b"c", b"a", b"b")]
+    store = KeyValueStore.restore(Offset(9), entries)
+    assert list(store.scan()) == [b"a", b"b", b"c"]
+    store.apply(Offset(9), b"b", None, epoch=Epoch(1))
+    store.apply(Offset(10), b"aa", b"v", epoch=Epoch(1))
+    assert list(store.scan()) == [b"a", b"aa", b"c"]
+
+
+def test_keys_that_come_and_go_between_two_scans_leave_nothing_behind():
+    store = applied((b"stays", b"v"))
+    assert list(store.scan()) == [b"stays"]
+    for offset in range(1, 2001, 2):
+        store.apply(Offset(offset), b"%d" % offset, b"v", epoch=Epoch(1))
+        store.apply(Offset(offset + 1), b"%d" % offset, None, epoch=Epoch(1))
+    assert (len(store._added), len(store._removed)) == (0, 0)
+    store.apply(Offset(2001), b"stays", None, epoch=Epoch(1))
+    store.apply(Offset(2002), b"stays", b"again", epoch=Epoch(1))
+    assert list(store.scan()) == [b"stays"]

@@ -109,7 +109,7 @@ kafka: $(READY) ## Let Apache Kafka's tools read our files, and ours Kafka's (ne
 
 spark: $(SPARK_READY) ## Check and test the pipeline on Spark (needs Java 17; installs PySpark the first time)
 	$(BIN)/basedpyright pipeline
-	$(BIN)/pytest tests/pipeline -m spark -q
+	$(BIN)/pytest tests/pipeline -m spark -n $(JOBS) --dist loadfile -q
 
 page: $(BROWSER_READY) ## Test the status page in headless Chromium (root: apt-get install chromium; SHOTS=docs/images keeps pictures)
 	@$(BIN)/devcluster build

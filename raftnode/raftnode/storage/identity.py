@@ -27,7 +27,7 @@ from raftnode.errors import (
     StorageCorruptError,
     StorageIdentityError,
 )
-from raftnode.storage import formation, incarnation, meta_properties, quorum_state
+from raftnode.storage import formation, incarnation, meta_properties, peer_starts, quorum_state
 from raftnode.storage.checkpoints import TOPIC
 from raftnode.storage.files import TEMPORARY_SUFFIX, Files
 from raftnode.storage.incarnation import Incarnation
@@ -40,6 +40,9 @@ MARKER_FILE = "storage-id"
 LOG_DIRECTORY = f"{TOPIC}-0"
 
 _NOT_CONTENT = frozenset({LOCK_FILE, "lost+found", FORMATTING_FILE + TEMPORARY_SUFFIX})
+_LEFT_BEHIND = (peer_starts.FILE_NAME, peer_starts.FILE_NAME + TEMPORARY_SUFFIX)
+"""What a node whose directory was emptied under it may write there before it notices (S4): it
+looks before it writes, but not at the same time. It tells of others and promises nothing."""
 _ROOT_FILES = frozenset(
     {FORMATTING_FILE, meta_properties.FILE_NAME, incarnation.FILE_NAME, formation.FILE_NAME}
 )
@@ -64,8 +67,8 @@ def random_directory_id(make: Callable[[], uuid.UUID] = uuid.uuid4) -> uuid.UUID
 
 
 def is_empty(names: list[str]) -> bool:
-    """Whether a directory with these names in it was never formatted."""
-    return not set(names) - _NOT_CONTENT
+    """Whether a directory with these names in it was never formatted, or emptied since."""
+    return not set(names) - _NOT_CONTENT - {*_LEFT_BEHIND}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,9 @@ def write_format(files: Files, root: Path, wanted: Format) -> None:
     latch, own = wanted.latch, wanted.key.directory_id
     plan = f"{wanted.key}\n".encode() + (b"" if latch is None else formation.encode_latch(latch))
     files.replace(root / FORMATTING_FILE, plan)
+    for name in _LEFT_BEHIND:
+        if files.stat(root / name) is not None:
+            files.unlink(root / name)
     log_directory = root / LOG_DIRECTORY
     if files.stat(log_directory) is None:
         files.mkdir(log_directory)
@@ -119,7 +125,8 @@ def read_unfinished_format(files: Files, root: Path) -> Format | None:
         return None
     log_directory = root / LOG_DIRECTORY
     inner = files.listdir(log_directory) if files.stat(log_directory) is not None else []
-    foreign = _foreign(files.listdir(root), _ROOT_FILES | _NOT_CONTENT | {LOG_DIRECTORY})
+    ours = _ROOT_FILES | _NOT_CONTENT | {LOG_DIRECTORY, *_LEFT_BEHIND}
+    foreign = _foreign(files.listdir(root), ours)
     foreign += _foreign(inner, _LOG_FILES)
     key, _, latch = data.partition(b"\n")
     try:

@@ -95,6 +95,29 @@ def test_a_directory_of_something_else_is_left_alone() -> None:
     assert "meta.properties" not in disk.listdir(str(ROOT))
 
 
+@pytest.mark.rule("S4")
+@pytest.mark.parametrize("suffix", ["", ".tmp"])
+def test_what_a_node_wrote_into_a_directory_that_was_emptied_under_it_is_no_content(
+    suffix: str,
+) -> None:
+    emptied = blank()
+    emptied.overwrite(ROOT / f"peer-starts{suffix}", b"of the disk that it was")
+    directory = open_on(emptied)
+    assert directory.peer_marks == {}
+    assert f"peer-starts{suffix}" not in emptied.listdir(str(ROOT))
+    directory.close()
+    by_hand = blank()
+    by_hand.overwrite(ROOT / f"peer-starts{suffix}", b"of the disk that it was")
+    format_storage(ROOT, ONE, files=Files(by_hand))
+    assert open_on(by_hand).peer_marks == {}
+    used_for_more = used()
+    for place in PLACES:
+        used_for_more.remove(place)
+    used_for_more.overwrite(ROOT / f"peer-starts{suffix}", b"x")
+    with pytest.raises(StorageIdentityError):
+        open_on(used_for_more)
+
+
 def test_a_format_mark_over_a_directory_that_was_used_is_refused() -> None:
     disk = used()
     disk.overwrite(ROOT / "formatting", f"{KEY}\n".encode())

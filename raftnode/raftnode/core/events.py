@@ -75,10 +75,13 @@ class SnapshotTaken:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLost:
-    """A snapshot of our own was found damaged; `instead` is an older one, whole and durable."""
+    """A snapshot of our own was found damaged; `instead` is an older one, whole and durable.
+
+    None: there is no other, and none can be made for now.
+    """
 
     snapshot: LogPosition
-    instead: LogPosition
+    instead: LogPosition | None
 
 
 @dataclass(frozen=True, slots=True)

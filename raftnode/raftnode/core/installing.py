@@ -32,7 +32,7 @@ from raftnode.core.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Fetching, Follower, Leader
-from raftnode.core.types import LogPosition, ReplicaKey
+from raftnode.core.types import FIRST_OFFSET, LogPosition, ReplicaKey
 
 
 def next_piece(replica: Replica, target: ReplicaKey | None) -> FetchSnapshotRequest | None:
@@ -180,9 +180,16 @@ def taken(replica: Replica, event: SnapshotTaken) -> None:
 def lost(replica: Replica, event: SnapshotLost) -> None:
     """The snapshot that was offered is damaged: offer an older one, if the log goes on from it.
 
-    If it does not, the damaged one's name stays: it says where a fetcher's log would begin.
+    Without any, a log that is whole needs none. One that begins later does: the damaged one's name
+    stays, and says where a fetcher's log would begin.
     """
     log, old, instead = replica.log, event.snapshot, event.instead
-    if log.snapshot == old and log.start <= instead.end_offset < old.end_offset:
+    if log.snapshot != old:
+        return
+    if instead is None:
+        if log.start == FIRST_OFFSET:
+            log.snapshot = None
+            replica.fact("snapshot_lost", end=old.end_offset)
+    elif log.start <= instead.end_offset < old.end_offset:
         log.snapshot = instead
         replica.fact("snapshot_lost", end=old.end_offset, instead=instead.end_offset)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +62,7 @@ def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, Snapsh
             records that a snapshot covers.
         StorageFailedError: the disk failed.
     """
+    damaged: dict[SnapshotId, str] = {}
     for one in reversed(snapshots.ids()):
         _check_covered(snapshots, one, log)
         reader = snapshots.reader(one)
@@ -70,12 +71,13 @@ def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, Snapsh
             store = KeyValueStore.restore(one.end_offset, entries)
         except (SnapshotDamagedError, ValueError) as error:
             _log.error("snapshot_damaged", snapshot=str(one), problem=str(error))
-            snapshots.set_aside(one, str(error))
+            damaged[one] = str(error)
             continue
         if one.end_offset < log.start_offset:
             break
         if reader.found is not None:
             snapshots.proved(reader.found)
+        _set_aside(snapshots, damaged, log)
         _log.info("snapshot_loaded", snapshot=str(one), entries=len(store))
         return store, reader.found
     if log.start_offset > 0:
@@ -83,7 +85,13 @@ def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, Snapsh
             f"{snapshots.directory}: the log begins at offset {log.start_offset} and no whole "
             "snapshot reaches there; this replica must be replaced"
         )
+    _set_aside(snapshots, damaged, log)
     return KeyValueStore(), None
+
+
+def _set_aside(snapshots: Snapshots, damaged: Mapping[SnapshotId, str], log: Log) -> None:
+    for one, problem in damaged.items():
+        snapshots.set_aside(one, problem, log.start_offset)
 
 
 def _check_covered(snapshots: Snapshots, one: SnapshotId, log: Log) -> None:
@@ -222,6 +230,7 @@ class Snapshotter:
 
     def damaged(self, snapshot_id: SnapshotId, problem: str) -> None:
         """This one was found damaged: set it aside soon, and take another one for the newest."""
+        self._snapshots.doubt(snapshot_id)
         self._damaged[snapshot_id] = problem
 
     async def _set_aside_damaged(self) -> None:
@@ -229,7 +238,11 @@ class Snapshotter:
         while self._damaged:
             snapshot_id, problem = self._damaged.popitem()
             await loop.run_in_executor(
-                self._thread, self._snapshots.set_aside, snapshot_id, problem
+                self._thread,
+                self._snapshots.set_aside,
+                snapshot_id,
+                problem,
+                self._log.start_offset,
             )
             _log.error("snapshot_damaged", snapshot=str(snapshot_id), problem=problem)
             self._metrics.snapshots_damaged.inc()
@@ -242,12 +255,15 @@ class Snapshotter:
         """There is no room to make the newest once more: an older one does, if the log is there."""
 
         def find() -> SnapshotFile | None:
-            found = (self._snapshots.prove(one, self._pause) for one in reversed(self._older(lost)))
+            start = self._log.start_offset
+            older = reversed(self._older(lost))
+            found = (self._snapshots.prove(one, self._pause, start) for one in older)
             return next((one for one in found if one is not None), None)
 
         self._lost = None
         found = await asyncio.get_running_loop().run_in_executor(self._thread, find)
         if found is None or found.log_head is None:
+            self._on_taken(SnapshotLost(lost.position, None))
             return
         if self.last is None:
             self.last = found

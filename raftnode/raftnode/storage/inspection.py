@@ -175,8 +175,8 @@ class PieceReader:
                     self.on_bytes(self.position - told)
                     told = self.position
         finally:
-            self.on_bytes(self.position - told)
             file.close()
+            self.on_bytes(self.position - told)  # which may raise
 
     def _check(self, header: BatchHeader) -> None:
         """Check that a header may follow what was read."""

@@ -39,6 +39,7 @@ from raftnode.storage.segment import (
     segment_path,
     without_data,
 )
+from raftnode.storage.snapshot import SnapshotId
 from raftnode.storage.tail import is_torn
 
 
@@ -81,16 +82,32 @@ def recover(files: Files, directory: Path, mark: FlushedMark) -> Recovered:
         bases, recovery_point = [FIRST_OFFSET], FIRST_OFFSET
     if start not in bases:
         raise StorageCorruptError(f"{segment_path(directory, start)} is missing")
-    bases = _finish_trim(files, directory, bases, start)
+    if any(base < start for base in bases):
+        reach = max((one.end_offset for name in names if (one := SnapshotId.of(name))), default=0)
+        _finish_trim(files, directory, bases, start, reach)
+        bases = [base for base in bases if base >= start]
     return _Recovery(files, directory, bases, recovery_point, mark).run(names)
 
 
-def _finish_trim(files: Files, directory: Path, bases: list[Offset], start: Offset) -> list[Offset]:
-    """Remove the segments that a crash kept from being removed; their indexes go as orphans."""
+def _finish_trim(
+    files: Files, directory: Path, bases: list[Offset], start: Offset, reach: int
+) -> None:
+    """Remove the segments that a crash kept from being removed; their indexes go as orphans.
+
+    The log's start is a number without a checksum: a flipped bit can make another segment's of
+    it. A trim follows a snapshot, so a start that none reaches is damage.
+
+    Raises:
+        StorageCorruptError: no snapshot reaches so far.
+    """
+    if reach < start:
+        raise StorageCorruptError(
+            f"{directory / LOG_START_FILE} says that the log begins at {start}, but older segments "
+            f"are there and the snapshots reach up to {reach} only"
+        )
     for base in bases:
         if base < start:
             files.unlink(segment_path(directory, base))
-    return [base for base in bases if base >= start]
 
 
 def _begin(files: Files, directory: Path, bases: list[Offset], start: Offset) -> None:

@@ -31,7 +31,6 @@ PIECE_BYTES = 128 << 10
 """Read at once: about a millisecond of a disk's time."""
 
 _OLD = (SUFFIX, SNAPSHOT_SUFFIX)
-_GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
 class SlowCalls(OsCalls):
@@ -156,11 +155,11 @@ class ScrubPass:
             yield Finding("damage", path, None, None, str(error))
 
     def _guarded(self, findings: Iterator[Finding]) -> Iterator[Finding]:
-        """What cannot be read is damaged; what has been removed meanwhile is not."""
+        """What the disk cannot read is damaged; what was removed or found no descriptor is not."""
         try:
             yield from findings
         except FileOperationError as error:
-            if error.errno not in _GONE:
+            if error.is_unreadable:
                 yield Finding("damage", error.path, None, None, str(error))
         except RaftnodeError as error:
             yield Finding("damage", self.directory, None, None, str(error))

@@ -101,19 +101,35 @@ class Snapshots:
         with self._lock:
             self._whole[found.snapshot_id] = found
 
-    def set_aside(self, snapshot_id: SnapshotId, problem: str) -> None:
+    def doubt(self, snapshot_id: SnapshotId) -> None:
+        """This one was found damaged: from now on it stands for nothing."""
+        with self._lock:
+            self._whole.pop(snapshot_id, None)
+
+    def set_aside(self, snapshot_id: SnapshotId, problem: str, log_start: Offset) -> None:
         """Take a damaged one out of the way, durably; nothing of it is lost.
 
-        It stands for nothing any more, and may be gone already.
+        It stands for nothing any more, and may be gone already. Its file keeps its name as long
+        as no whole one reaches to where the log begins: the read may have failed for once, and
+        the next start, which would have nothing else, finds it sound. `write` takes it away.
+
+        Args:
+            snapshot_id: which.
+            problem: what is wrong with it.
+            log_start: where the log begins.
         """
-        path = self._directory / snapshot_id.file_name
-        aside = path.with_name(path.name + DAMAGED_SUFFIX)
         with self._lock:
             self._whole.pop(snapshot_id, None)
             self.damaged[snapshot_id] = problem
-            if self._files.stat(path) is not None:
-                self._files.run("rename", path, self._files.calls.rename, str(path), str(aside))
-                self._files.fsync_dir(self._directory)
+            if not log_start or any(one.end_offset >= log_start for one in self._whole):
+                self._rename_damaged(snapshot_id)
+
+    def _rename_damaged(self, snapshot_id: SnapshotId) -> None:
+        path = self._directory / snapshot_id.file_name
+        aside = path.with_name(path.name + DAMAGED_SUFFIX)
+        if self._files.stat(path) is not None:
+            self._files.run("rename", path, self._files.calls.rename, str(path), str(aside))
+            self._files.fsync_dir(self._directory)
 
     def newest(self) -> SnapshotFile | None:
         """The newest whole one."""
@@ -143,7 +159,9 @@ class Snapshots:
             return str(error) if error.is_unreadable else None
         return None
 
-    def prove(self, snapshot_id: SnapshotId, pause: Callable[[], None]) -> SnapshotFile | None:
+    def prove(
+        self, snapshot_id: SnapshotId, pause: Callable[[], None], log_start: Offset
+    ) -> SnapshotFile | None:
         """This one, if it is whole; reads it from end to end if nobody has, from any thread.
 
         Likewise with a file layer of its own; one that is damaged is set aside.
@@ -151,6 +169,7 @@ class Snapshots:
         Args:
             snapshot_id: which.
             pause: called now and then; it may raise to give up.
+            log_start: where the log begins.
 
         Raises:
             StorageError: it could not be set aside, durably.
@@ -168,11 +187,11 @@ class Snapshots:
                     size = 0
                     pause()
         except SnapshotDamagedError as error:
-            self.set_aside(snapshot_id, str(error))
+            self.set_aside(snapshot_id, str(error), log_start)
             return None
         except FileOperationError as error:
             if error.is_unreadable:
-                self.set_aside(snapshot_id, str(error))
+                self.set_aside(snapshot_id, str(error), log_start)
             return None
         assert reader.found is not None  # noqa: S101
         self.proved(reader.found)
@@ -210,6 +229,8 @@ class Snapshots:
         )
         with self._lock:
             self._whole[snapshot_id] = made
+            for one in self.damaged.keys() - self._whole.keys():
+                self._rename_damaged(one)
             self._remove_superfluous()
         return made
 

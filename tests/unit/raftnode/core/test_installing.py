@@ -504,6 +504,7 @@ def test_an_older_snapshot_is_offered_for_a_damaged_one_if_the_log_goes_on_from_
         SnapshotLost(LogPosition(Epoch(1), end), older),  # not the one that is offered
         SnapshotLost(newest, below),  # records behind it are gone
         SnapshotLost(newest, newest),
+        SnapshotLost(newest, None),  # a fetcher could not begin without
     ):
         assert book.give("1", wrong) == []
         assert replica.log.snapshot == newest
@@ -513,3 +514,21 @@ def test_an_older_snapshot_is_offered_for_a_damaged_one_if_the_log_goes_on_from_
     effects = book.give("1", SnapshotTaken(newest, newest.end_offset))
     assert replica.log.snapshot == newest
     assert TrimLog(newest.end_offset) in effects
+
+
+def test_who_has_every_record_needs_no_snapshot_for_a_blank_replica():
+    """Its own is damaged, and there is no room for another: the log brings the replica in."""
+    book = Playbook.formed("1", "2", "3")
+    book.append("1", b"record")
+    book.settle()
+    book.run(1000)
+    log = book["1"].replica.log
+    only = LogPosition(Epoch(1), book["1"].replica.applicable)
+    book.give("1", SnapshotTaken(only, Offset(0)))
+    blank = LogPosition(Epoch(0), Offset(0))
+    assert log.needs_snapshot(blank)
+    book.give("1", SnapshotLost(only, None))
+    assert log.snapshot is None
+    assert not log.needs_snapshot(blank)
+    book.give("1", SnapshotTaken(only, Offset(0)))
+    assert log.snapshot == only

@@ -298,7 +298,7 @@ async def test_a_leader_checks_what_it_gives_out_and_says_that_it_is_damaged(end
     await until(lambda: bool(damaged))
     assert damaged[0][0] == ID
     assert ID.file_name in damaged[0][1]
-    leader.snapshots.set_aside(*damaged[0])
+    leader.snapshots.set_aside(*damaged[0], Offset(0))
     assert (await leader.ask(0, 5000)).error is ErrorCode.SNAPSHOT_NOT_FOUND
     assert len(damaged) == 1
 
@@ -317,7 +317,7 @@ async def test_a_piece_that_cannot_be_read_costs_the_snapshot_and_not_the_node(e
     # The log goes on.
     leader.storage.append(b"more")
     leader.storage.log.flush()
-    await asyncio.to_thread(leader.snapshots.set_aside, *damaged[0])
+    await asyncio.to_thread(leader.snapshots.set_aside, *damaged[0], Offset(0))
     assert leader.snapshots.newest() is None
 
 

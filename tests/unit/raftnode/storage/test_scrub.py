@@ -66,6 +66,14 @@ def test_a_sector_that_cannot_be_read_is_a_finding_and_the_node_goes_on() -> Non
     assert scrub(disk) == [("damage", name)]
 
 
+@pytest.mark.parametrize("suffix", [".log", ".checkpoint"])
+def test_want_of_descriptors_is_no_damage(suffix: str) -> None:
+    disk = rot.make_directory(clean=True)
+    name = names(disk, suffix)[0]
+    disk.faults = [Fault("open", errno.EMFILE, path_part=name) for _ in range(4)]
+    assert scrub(disk) == []
+
+
 def test_what_a_second_look_does_not_find_is_not_believed() -> None:
     disk = rot.make_directory(clean=True)
     disk.faults = [Fault("pread", errno.EIO, path_part=names(disk, ".log")[0])]

@@ -12,7 +12,7 @@ import pytest
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError, StorageFailedError
 from raftnode.storage.batch import decode_batches
-from raftnode.storage.checkpoints import LOG_START_FILE, read_log_start
+from raftnode.storage.checkpoints import LOG_START_FILE, read_log_start, write_log_start
 from raftnode.storage.files import Files
 from raftnode.storage.inspection import LogReader, find_log
 from raftnode.storage.log import Log, OffsetOutsideError
@@ -57,6 +57,21 @@ def offsets(log: Log) -> list[int]:
 def findings(disk: FaultDisk) -> list[str]:
     files = Files(disk)
     return [str(finding) for finding in Verification(files, find_log(files, LOG)).run()]
+
+
+def test_a_start_that_no_snapshot_reaches_is_damage_and_removes_nothing():
+    """The file has no checksum: a flipped bit can name the base of another segment."""
+    disk, log = filled()
+    target = log.trim_target(Offset(25), 0)
+    covered(disk, 25)
+    log.trim(target)
+    log.close()
+    later = min(base for base in map(int, (name[:20] for name in segments(disk))) if base > 25)
+    write_log_start(Files(disk), LOG / LOG_START_FILE, Offset(later))
+    before = segments(disk)
+    with pytest.raises(StorageCorruptError, match=f"begins at {later}.*snapshots reach up to 25"):
+        reopen(disk)
+    assert segments(disk) == before
 
 
 def test_what_is_below_goes_and_the_rest_stays_over_a_start():

@@ -73,6 +73,8 @@ class Checker:
         default_factory=dict[ReplicaKey, VoterRecordId]
     )
     committed_log: list[Batch] = field(default_factory=list[Batch])
+    committed_in: dict[int, Epoch] = field(default_factory=dict[int, Epoch])
+    """In which epoch each of those was first known to be committed, by its place."""
     committed_data: set[bytes] = field(default_factory=set[bytes])
     voters_after: dict[int, VoterSet] = field(default_factory=dict[int, VoterSet])
     """Batch identity → the set in force after it; one batch has one predecessor (LogMatching)."""
@@ -179,6 +181,7 @@ class Checker:
                 )
         before = self._voters_of(self.committed_log)
         self._check_version(batch)
+        self.committed_in[len(self.committed_log)] = node.core.replica.epoch
         self.committed_log.append(batch)
         self.committed_data.add(batch.data)
         after = self._voters_of(self.committed_log)
@@ -310,7 +313,7 @@ class Checker:
         known = self.leaders.get(role.epoch)
         if known is None:
             self.leaders[role.epoch] = node.key
-            self._check_completeness(node)
+            self._check_completeness(node, role.epoch)
         elif known != node.disk.key:
             self.fail("SingleLeader", f"epoch {role.epoch}: {known} and {node.key}")
         open_records = [
@@ -319,9 +322,16 @@ class Checker:
         if len(open_records) > 1 and replica.high_watermark > role.epoch_start:
             self.fail("OneUncommittedChange", f"{node.key}: {open_records}")
 
-    def _check_completeness(self, node: SimNode) -> None:
+    def _check_completeness(self, node: SimNode, epoch: Epoch) -> None:
+        """A leader has what was committed before its epoch.
+
+        A candidate that slept over its own victory leads an epoch that is over: of what was
+        committed since it knows nothing, and it commits nothing.
+        """
         log = node.disk.log
         for position, batch in enumerate(self.committed_log):
+            if self.committed_in.get(position, NO_EPOCH) >= epoch:
+                continue
             if position >= len(log) or log[position] is not batch:
                 self.fail("LeaderCompleteness", f"{node.key} lacks committed {batch}")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -30,13 +30,11 @@ from raftnode.runtime.applier import Applier
 from raftnode.runtime.pause import Pause, StoppedError
 from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.log import Log
-from raftnode.storage.snapshot import SnapshotDamagedError, SnapshotFile, SnapshotId, StateRecord
+from raftnode.storage.snapshot import SnapshotDamagedError, SnapshotFile, SnapshotId
+from raftnode.storage.snapshotreading import with_pauses
 from raftnode.storage.snapshots import Snapshots
 
 _log = structlog.get_logger("raftnode")
-
-_PAUSE_BYTES = 64 << 10
-"""While a whole file is read: whoever waits for the interpreter gets it that often."""
 
 CHECK_AGAIN_S = 30.0
 """A snapshot that is fetched is checked this often at most."""
@@ -192,11 +190,17 @@ class SnapshotTransfer:
 
     def _load(self, snapshot: LogPosition) -> Event:
         self._loaded = None
+
+        def pause() -> None:
+            self._pause()
+            if self._wanted != snapshot:
+                raise ValueError("not wanted any more")
+
         try:
             reader = self._snapshots.incoming.reader(SnapshotId.at(snapshot))
             entries = (
                 (one.key, Entry(one.value, one.offset, one.epoch))
-                for one in self._paused(reader.records(), snapshot)
+                for one in with_pauses(reader.records(), pause)
             )
             store = KeyValueStore.restore(snapshot.end_offset, entries)
         except StoppedError:
@@ -209,19 +213,6 @@ class SnapshotTransfer:
             return SnapshotRefused(snapshot, "it does not say which record its voters come from")
         self._loaded = _Loaded(store, found)
         return SnapshotVerified(head)
-
-    def _paused(
-        self, records: Iterator[StateRecord], snapshot: LogPosition
-    ) -> Iterator[StateRecord]:
-        size = 0
-        for record in records:
-            yield record
-            size += len(record.key) + len(record.value)
-            if size >= _PAUSE_BYTES:
-                size = 0
-                self._pause()
-                if self._wanted != snapshot:
-                    raise ValueError("not wanted any more")
 
     async def install(self, head: LogHead) -> None:
         """Put the snapshot that was verified last in the place of log and state, durably.

@@ -68,7 +68,7 @@ from raftnode.storage.snapshotfields import (
 PARTIAL_SUFFIX = SNAPSHOT_SUFFIX + ".part"
 """Of a snapshot that was being written when the node stopped; never read."""
 
-BATCH_BYTES = 64 << 10
+_BATCH_BYTES = 64 << 10
 """About how many bytes of keys and values stand in a batch: little enough that none of the
 calls that hold the interpreter for its length is felt elsewhere."""
 
@@ -253,6 +253,7 @@ def write_snapshot(
     *,
     now_ms: int,
     pause: Callable[[], None] = lambda: None,
+    make_way: Callable[[], None] = lambda: None,
 ) -> SnapshotFile:
     """Make a snapshot file, durably: a crash leaves none or a whole one, and so has no room.
 
@@ -265,6 +266,7 @@ def write_snapshot(
         records: the state there; read once.
         now_ms: stamped on its batches.
         pause: called after each batch; it may raise to give up.
+        make_way: called when it is durable, before it gets its name.
 
     Raises:
         FileOperationError: the disk has no room for its content (`is_full`); or it failed, and
@@ -280,6 +282,7 @@ def write_snapshot(
         if files.failure is None and files.stat(partial) is not None:
             files.unlink(partial)
         raise
+    make_way()
     files.run("rename", path, files.calls.rename, str(partial), str(path))
     files.fsync_dir(directory)
     return SnapshotFile(snapshot_id, head, total, writer.position, now_ms)
@@ -319,7 +322,7 @@ def _batches(records: Iterable[StateRecord]) -> Iterator[list[Record]]:
         origin = PLACE.pack(record.offset, record.epoch)
         batch.append(Record(record.key, record.value, ((ORIGIN, origin),)))
         size += len(record.key) + len(record.value)
-        if size >= BATCH_BYTES or len(batch) >= _BATCH_RECORDS:
+        if size >= _BATCH_BYTES or len(batch) >= _BATCH_RECORDS:
             yield batch
             batch, size = [], 0
     if batch:

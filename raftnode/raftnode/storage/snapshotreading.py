@@ -6,7 +6,7 @@ itself is told in `snapshot`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,20 @@ from raftnode.storage.snapshotfields import (
     TIMESTAMP,
     VERSION,
 )
+
+PAUSE_BYTES = 64 << 10
+"""While a whole file is read: whoever waits for the interpreter gets it that often."""
+
+
+def with_pauses(records: Iterable[StateRecord], pause: Callable[[], None]) -> Iterator[StateRecord]:
+    """The records; `pause` is called after each `PAUSE_BYTES` of them, and may raise to give up."""
+    size = 0
+    for record in records:
+        yield record
+        size += len(record.key) + len(record.value)
+        if size >= PAUSE_BYTES:
+            size = 0
+            pause()
 
 
 @dataclass(slots=True)

@@ -19,7 +19,6 @@ from raftnode.storage.incoming import INCOMING_SUFFIX, IncomingSnapshot
 from raftnode.storage.installing import remove_marker, write_marker
 from raftnode.storage.log import Log
 from raftnode.storage.snapshot import (
-    BATCH_BYTES,
     PARTIAL_SUFFIX,
     SnapshotDamagedError,
     SnapshotFile,
@@ -29,7 +28,7 @@ from raftnode.storage.snapshot import (
     list_snapshots,
     write_snapshot,
 )
-from raftnode.storage.snapshotreading import SnapshotReader
+from raftnode.storage.snapshotreading import SnapshotReader, with_pauses
 
 DAMAGED_SUFFIX = ".damaged"
 """Added to the name of a snapshot that was found damaged, for a person to look at."""
@@ -179,13 +178,9 @@ class Snapshots:
                 return self._whole[snapshot_id]
         path = self._directory / snapshot_id.file_name
         reader = SnapshotReader(Files(self._files.calls), path)
-        size = 0
         try:
-            for record in reader.records():
-                size += len(record.key) + len(record.value)
-                if size >= BATCH_BYTES:
-                    size = 0
-                    pause()
+            for _ in with_pauses(reader.records(), pause):
+                pass
         except SnapshotDamagedError as error:
             self.set_aside(snapshot_id, str(error), log_start)
             return None
@@ -218,6 +213,12 @@ class Snapshots:
             self._files.check()
             pause()
 
+        def rename_damaged() -> None:
+            # The new one may have the name of one of them: nothing of it is lost.
+            with self._lock:
+                for one in self.damaged.keys() - self._whole.keys():
+                    self._rename_damaged(one)
+
         made = write_snapshot(
             self._files,
             self._directory,
@@ -226,11 +227,10 @@ class Snapshots:
             records,
             now_ms=now_ms,
             pause=between_batches,
+            make_way=rename_damaged,
         )
         with self._lock:
             self._whole[snapshot_id] = made
-            for one in self.damaged.keys() - self._whole.keys():
-                self._rename_damaged(one)
             self._remove_superfluous()
         return made
 

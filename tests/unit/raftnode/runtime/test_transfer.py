@@ -20,6 +20,7 @@ from raftnode.runtime import transfer as transfer_module
 from raftnode.runtime.applier import Applier
 from raftnode.runtime.transfer import SnapshotTransfer
 from raftnode.statemachine.kv import KeyValueStore
+from raftnode.storage import snapshotreading
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord
@@ -214,7 +215,7 @@ async def test_one_that_does_not_name_its_voters_record_is_refused(ends):
 
 async def test_what_is_dropped_is_gone_and_reading_it_ends(ends, monkeypatch):
     leader, follower = ends
-    monkeypatch.setattr(transfer_module, "_PAUSE_BYTES", 100)
+    monkeypatch.setattr(snapshotreading, "PAUSE_BYTES", 100)
     piece = await leader.ask(0, 1 << 20)
     follower.transfer.store(StoreSnapshotPiece(END, 0, piece.size, piece.data))
     assert isinstance(await follower.event(), SnapshotPieceStored)

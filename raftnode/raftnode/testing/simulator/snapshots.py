@@ -24,6 +24,7 @@ from raftnode.core.effects import (
 )
 from raftnode.core.events import (
     Event,
+    SnapshotLost,
     SnapshotPieceStored,
     SnapshotRefused,
     SnapshotTaken,
@@ -248,8 +249,26 @@ class SimSnapshots:
                 self.has_set_aside = True
                 node.world.faults.counts["set_aside"] += 1
                 self.take()
+                self._offer_older(which)
 
         self.node.world.after(self.rng.randint(0, self.plan.write_ms_max), check)
+
+    def _offer_older(self, lost: LogPosition) -> None:
+        """No other could be begun in the place of a damaged one: an older, sound one serves."""
+        if self.is_writing:
+            return
+        node = self.node
+        older = [
+            one
+            for one in node.disk.snapshots
+            if one.end < lost.end_offset and one.position not in node.disk.rotten
+        ]
+        instead = older[-1] if older else None
+        if instead is not None:
+            self.whole[instead.position] = instead
+        node.world.faults.counts["offered_older" if instead else "offered_none"] += 1
+        event = SnapshotLost(lost, instead.position if instead else None)
+        node.world.after(self.rng.randint(0, 3), lambda: node.deliver(self.life, event))
 
     def _piece(self, effect: ServeSnapshot) -> FetchSnapshotResponse:
         found = self.whole.get(effect.response.snapshot)

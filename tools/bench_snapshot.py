@@ -37,7 +37,8 @@ from raftnode.core.types import Epoch, NodeId, Offset
 from raftnode.runtime import interpreter
 from raftnode.runtime.applier import Applier
 from raftnode.runtime.disk_state import DiskState
-from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter, restore_state
+from raftnode.runtime.restoring import restore_state
+from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter
 from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.batch import Record, encode_data_batch, stamp
 from raftnode.storage.directory import DataDirectory

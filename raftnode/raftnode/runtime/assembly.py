@@ -40,14 +40,10 @@ from raftnode.runtime.leadermetrics import LeaderCollector, view_of
 from raftnode.runtime.peering import Peering
 from raftnode.runtime.process import descriptors_for_clients, raise_file_limit
 from raftnode.runtime.recovery import recover
+from raftnode.runtime.restoring import restore_state
 from raftnode.runtime.scrubbing import Scrubber
 from raftnode.runtime.service import Service
-from raftnode.runtime.snapshotting import (
-    SnapshotLimits,
-    Snapshotter,
-    free_bytes_of,
-    restore_state,
-)
+from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter, free_bytes_of
 from raftnode.runtime.tasks import Tasks
 from raftnode.runtime.transfer import SnapshotTransfer
 from raftnode.runtime.watch import watch_storage

@@ -1,4 +1,4 @@
-"""Takes snapshots beside the running node, and starts the state machine from them.
+"""Takes snapshots beside the running node.
 
 A snapshot is frozen on the loop in no time, between two applied batches, and written by a
 thread of its own (never by a fork, S29) which yields after each piece. Only what is committed
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,7 @@ import structlog
 from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import SnapshotLost, SnapshotTaken
 from raftnode.core.log_index import LogIndex
-from raftnode.core.types import Epoch, Offset
-from raftnode.errors import StorageCorruptError
+from raftnode.core.types import Offset
 from raftnode.runtime.applier import Applier
 from raftnode.runtime.disk_state import DiskState
 from raftnode.runtime.pause import Pause, StoppedError
@@ -30,7 +29,6 @@ from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.files import FileOperationError
 from raftnode.storage.log import Log
 from raftnode.storage.snapshot import (
-    SnapshotDamagedError,
     SnapshotFile,
     SnapshotHead,
     SnapshotId,
@@ -47,72 +45,6 @@ _MERGE_ENTRIES = 2000
 """Put back in one go after a snapshot: about a millisecond."""
 _RECORD_OVERHEAD_BYTES = 64
 """Of a record in a snapshot, at most: lengths, the header `kq`, its share of the batch."""
-
-
-# -- on a start -------------------------------------------------------------------
-
-
-def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, SnapshotFile | None]:
-    """The state to begin with: that of the newest snapshot that is whole, else an empty one.
-
-    A damaged snapshot is set aside. The log must hold what comes after the one that is taken.
-
-    Raises:
-        StorageCorruptError: the log does not reach back to a whole snapshot, or it lacks
-            records that a snapshot covers.
-        StorageFailedError: the disk failed.
-    """
-    damaged: dict[SnapshotId, str] = {}
-    for one in reversed(snapshots.ids()):
-        _check_covered(snapshots, one, log)
-        reader = snapshots.reader(one)
-        try:
-            entries = ((r.key, Entry(r.value, r.offset, r.epoch)) for r in reader.records())
-            store = KeyValueStore.restore(one.end_offset, entries)
-        except (SnapshotDamagedError, ValueError) as error:
-            _log.error("snapshot_damaged", snapshot=str(one), problem=str(error))
-            damaged[one] = str(error)
-            continue
-        if one.end_offset < log.start_offset:
-            break
-        if reader.found is not None:
-            snapshots.proved(reader.found)
-        _set_aside(snapshots, damaged, log)
-        _log.info("snapshot_loaded", snapshot=str(one), entries=len(store))
-        return store, reader.found
-    if log.start_offset > 0:
-        raise StorageCorruptError(
-            f"{snapshots.directory}: the log begins at offset {log.start_offset} and no whole "
-            "snapshot reaches there; this replica must be replaced"
-        )
-    _set_aside(snapshots, damaged, log)
-    return KeyValueStore(), None
-
-
-def _set_aside(snapshots: Snapshots, damaged: Mapping[SnapshotId, str], log: Log) -> None:
-    for one, problem in damaged.items():
-        snapshots.set_aside(one, problem, log.start_offset)
-
-
-def _check_covered(snapshots: Snapshots, one: SnapshotId, log: Log) -> None:
-    """What a snapshot covers was committed and durable here: the log must have it."""
-    end = one.end_offset
-    if end <= log.start_offset:
-        return  # the epoch before its start the log does not tell
-    epoch = _epoch_before(log, end)
-    if end > log.end_offset or epoch != one.epoch:
-        raise StorageCorruptError(
-            f"{snapshots.directory / one.file_name} covers committed records up to offset {end} "
-            f"of epoch {one.epoch}, but the log ends at {log.end_offset} and has epoch {epoch} "
-            "there: records were lost; this replica must be replaced"
-        )
-
-
-def _epoch_before(log: Log, end: Offset) -> Epoch:
-    return max((entry.epoch for entry in log.epochs if entry.start_offset < end), default=Epoch(-1))
-
-
-# -- while it runs ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,8 +92,11 @@ class Snapshots:
         return list_snapshots(self._files, self._directory)
 
     def reader(self, snapshot_id: SnapshotId) -> SnapshotReader:
-        """Reads one; tell `proved` when it came to its end."""
-        return SnapshotReader(self._files, self._directory / snapshot_id.file_name)
+        """Reads one; tell `proved` when it came to its end.
+
+        With a file layer of its own: what one snapshot cannot give, another one or the log may.
+        """
+        return SnapshotReader(Files(self._files.calls), self._directory / snapshot_id.file_name)
 
     def proved(self, found: SnapshotFile) -> None:
         """This one was read from end to end."""
@@ -176,8 +179,7 @@ class Snapshots:
         with self._lock:
             if snapshot_id in self._whole:
                 return self._whole[snapshot_id]
-        path = self._directory / snapshot_id.file_name
-        reader = SnapshotReader(Files(self._files.calls), path)
+        reader = self.reader(snapshot_id)
         try:
             for _ in with_pauses(reader.records(), pause):
                 pass

@@ -24,7 +24,7 @@ from raftnode.core.records import Batch, LeaderChange
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import RaftnodeError
-from raftnode.runtime.snapshotting import restore_state
+from raftnode.runtime.restoring import restore_state
 from raftnode.storage.batch import HEADER_BYTES, Record, decode_batches, encode_data_batch, stamp
 from raftnode.storage.directory import DataDirectory, format_storage
 from raftnode.storage.files import Files

@@ -23,8 +23,8 @@ from raftnode.core.state import Latch
 from raftnode.core.types import FIRST_OFFSET, Endpoint, NodeId, ReplicaKey, Voter, VoterSet
 from raftnode.errors import RequestError
 from raftnode.runtime import snapshotting
+from raftnode.runtime.restoring import restore_state
 from raftnode.runtime.server import Node
-from raftnode.runtime.snapshotting import restore_state
 from raftnode.runtime.tasks import Tasks
 from raftnode.settings import NodeSettings
 from raftnode.statemachine.kv import KeyValueStore

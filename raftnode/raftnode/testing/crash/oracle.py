@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from raftnode.core.records import Batch
 from raftnode.core.state import QuorumState
 from raftnode.core.types import FIRST_OFFSET, Offset
-from raftnode.runtime.snapshotting import restore_state
+from raftnode.runtime.restoring import restore_state
 from raftnode.storage.batch import decode_batches
 from raftnode.storage.log import Log
 from raftnode.storage.snapshot import SnapshotId

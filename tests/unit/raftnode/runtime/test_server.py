@@ -394,3 +394,52 @@ async def test_a_node_whose_log_lacks_what_its_snapshot_covers_does_not_start(tm
     with pytest.raises(StorageCorruptError, match="records were lost"):
         async with machine.running():
             pass
+
+
+async def test_a_node_whose_newest_snapshot_cannot_be_read_starts_from_the_one_before(
+    tmp_path, monkeypatch
+):
+    """Its log begins later: the one before, and what the log holds behind it, is everything."""
+    monkeypatch.setattr(snapshotting, "CHECK_INTERVAL_S", 0.001)
+    machine = Machine(
+        tmp_path,
+        max_record_bytes_between_snapshots=2000,
+        snapshots_retained=2,
+        log_retention_bytes=0,
+        segment_bytes=4096,
+        max_batch_bytes=2048,
+        record_max_bytes=1024,
+    )
+    directory = tmp_path / "__cluster_metadata-0"
+
+    def names() -> list[str]:
+        found = machine.disk.listdir(str(directory))
+        return sorted(name for name in found if name.endswith(".checkpoint"))
+
+    async with machine.running():
+        await machine.form()
+        written = 0
+        async with asyncio.timeout(20):
+            while len(names()) < 2 or not machine.service.describe_node().log_start_offset:
+                await machine.write(b"value %d" % written)
+                written += 1
+    older, newest = names()[-2:]
+    kept = machine.disk.snapshot()
+    machine.disk.faults.append(Fault("pread", errno.EIO, path_part=newest))
+    async with machine.running():
+        await machine.until_writable()
+        assert machine.service.kv.get(b"key").value == b"value %d" % (written - 1)
+        (told,) = machine.service.describe_node().storage.damage
+        assert newest in told
+        assert machine.service.describe_node().log_start_offset > 0
+    # Neither can be read: another start may be luckier, and finds all that it needs.
+    machine.disk.restore(kept)
+    machine.disk.faults += [Fault("pread", errno.EIO, path_part=one) for one in (older, newest)]
+    with pytest.raises(StorageFailedError, match="Input/output error"):
+        async with machine.running():
+            pass
+    assert machine.disk.faults == []
+    assert names()[-2:] == [older, newest]
+    async with machine.running():
+        await machine.until_writable()
+        assert machine.service.kv.get(b"key").value == b"value %d" % (written - 1)

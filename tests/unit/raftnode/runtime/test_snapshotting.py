@@ -32,7 +32,8 @@ from raftnode.runtime import pause, snapshotting
 from raftnode.runtime.applier import Applier
 from raftnode.runtime.disk_state import DiskState
 from raftnode.runtime.pause import Pause
-from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter, restore_state
+from raftnode.runtime.restoring import restore_state
+from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage import snapshot as snapshot_module
 from raftnode.storage.batch import iter_records
@@ -324,6 +325,89 @@ async def test_a_log_that_does_not_reach_back_to_a_whole_one_is_refused(make, st
         restore_state(rig.snapshots, Trimmed(storage.log, start))
     kv, _ = restore_state(rig.snapshots, Trimmed(storage.log, 10))
     assert kv.next_offset == 10
+
+
+def unreadable(storage, one: SnapshotId, nth: int = 1) -> None:
+    storage.disk.faults.append(Fault("pread", errno.EIO, nth, path_part=one.file_name))
+
+
+@pytest.mark.parametrize("start", [0, 10])
+async def test_a_newest_one_that_cannot_be_read_costs_a_start_nothing(make, storage, start):
+    rig = make()
+    for _ in range(2):
+        await rig.write(10)
+        await rig.taker.take()
+    await rig.write(3)
+    older, newest = rig.snapshots.ids()
+    unreadable(storage, newest)
+    files = Files(storage.disk)
+    log = Trimmed(storage.log, start)
+    kv, last = restore_state(Snapshots(files, DIRECTORY, 2, lambda: None), log)
+    assert storage.disk.faults == []
+    assert (kv.next_offset, last.snapshot_id) == (10, older)
+    assert files.failure is None
+    assert newest.file_name + DAMAGED_SUFFIX in names(storage.disk)
+    # What the log says behind it makes the same state, and says so.
+    again = make()
+    again.applier.committed(Offset(23), Offset(23))
+    assert await again.applier.wait_applied(Offset(23), timeout_ms=5000)
+    assert again.applier.kv.state_hash() == rig.applier.kv.state_hash()
+
+
+async def test_none_that_can_be_read_and_the_log_is_whole(make, storage):
+    rig = make()
+    for _ in range(2):
+        await rig.write(10)
+        await rig.taker.take()
+    for one in rig.snapshots.ids():
+        unreadable(storage, one)
+    again = make()
+    assert (again.applier.kv.next_offset, again.taker.last) == (0, None)
+    assert len(again.disk.info().damage) == 2
+    again.applier.committed(Offset(20), Offset(20))
+    assert await again.applier.wait_applied(Offset(20), timeout_ms=5000)
+    assert again.applier.kv.state_hash() == rig.applier.kv.state_hash()
+
+
+@pytest.mark.parametrize("start", [11, 20])
+async def test_one_that_alone_reaches_the_log_and_cannot_be_read_ends_the_start(
+    make, storage, start
+):
+    """The disk may read it at the next start: nothing is renamed, nothing quarantined."""
+    rig = make()
+    for _ in range(2):
+        await rig.write(10)
+        await rig.taker.take()
+    newest = rig.snapshots.ids()[-1]
+    before = names(storage.disk)
+    unreadable(storage, newest)
+    with pytest.raises(StorageFailedError, match="Input/output error"):
+        restore_state(rig.snapshots, Trimmed(storage.log, start))
+    assert names(storage.disk) == before
+    kv, _ = restore_state(rig.snapshots, Trimmed(storage.log, start))
+    assert kv.next_offset == 20
+
+
+async def test_one_that_cannot_be_read_still_says_what_the_log_must_hold(make, storage):
+    """An older one and a log that ends too early would be less than was committed."""
+    rig = make()
+    for _ in range(2):
+        await rig.write(10)
+        await rig.taker.take()
+    storage.log.truncate(Offset(15))
+    unreadable(storage, rig.snapshots.ids()[-1])
+    with pytest.raises(StorageCorruptError, match="records were lost"):
+        restore_state(rig.snapshots, storage.log)
+
+
+async def test_want_of_descriptors_at_a_start_is_no_damage(make, storage):
+    rig = make()
+    await rig.write(10)
+    newest = (await rig.taker.take()).snapshot_id
+    storage.disk.faults.append(Fault("open", errno.EMFILE, path_part=newest.file_name))
+    with pytest.raises(StorageFailedError, match="Too many open files"):
+        restore_state(rig.snapshots, storage.log)
+    assert rig.snapshots.ids() == [newest]
 
 
 async def test_a_log_that_lacks_what_a_snapshot_covers_is_refused(make, storage):

@@ -26,7 +26,14 @@ from raftnode.commands.output import EXIT_CODE_MEANINGS
 from raftnode.runtime.leadermetrics import LeaderCollector
 from raftnode.settings import DOCUMENT_NAMES as SETTING_NAMES
 from raftnode.settings import ENV_PREFIX, NodeSettings
-from raftnode.testing.badrequests import CUT_OFF, REQUESTS, SILENCE, TO_LEADER, wrong_requests
+from raftnode.testing.badrequests import (
+    CUT_OFF,
+    REQUESTS,
+    SILENCE,
+    TAKEN,
+    TO_LEADER,
+    wrong_requests,
+)
 from raftnode.testing.memoryservice import MemoryService
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -159,13 +166,19 @@ def bad_requests() -> Iterator[str]:
         "to a leader. Nothing changes on the node, in memory or on disk, with one exception: "
         "EndQuorumEpoch with INCONSISTENT_VOTER_SET ends the following of a leader that is gone "
         "all the same (KIP-595). `tests/node/test_bad_requests.py` sends every row to the port of "
-        "a real node.\n"
+        "a real node. Which rows there must be follows from the messages: for each field of "
+        "Kafka's message, of our envelope and of our own extensions one for each kind of wrong "
+        "value that its type allows (missing, negative, huge, another); "
+        "`tests/unit/raftnode/testing/test_badrequests.py` fails where one is not there.\n"
     )
     yield (
         "Codes are Kafka's; those from 1000 on are our own. "
         f"*{CUT_OFF.capitalize()}*: the connection is closed, since what follows such bytes cannot "
         f"be told apart any more. *{SILENCE.capitalize()}*: dropped as a network would; an epoch "
-        "far ahead of all others is damage, and taking it over would leave none to go on to.\n"
+        "far ahead of all others is damage, and taking it over would leave none to go on to. "
+        f"`{TAKEN}`: allowed, or a field of Kafka's that our replicas do not read. Where a row "
+        "says *of itself*, its sender has said what only rises, and is not heard below that any "
+        "more.\n"
     )
     for request in REQUESTS:
         receiver = "leader" if request in TO_LEADER else "follower"
@@ -176,7 +189,8 @@ def bad_requests() -> Iterator[str]:
             if wrong.request == request:
                 plain = wrong.answer in {CUT_OFF, SILENCE}
                 answer = wrong.answer if plain else f"`{wrong.answer}`"
-                yield f"| {wrong.field} | {wrong.value} | {answer} |"
+                value = f"{wrong.value}, of itself" if wrong.spends_sender else wrong.value
+                yield f"| {wrong.field} | {value} | {answer} |"
         yield ""
 
 

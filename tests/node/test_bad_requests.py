@@ -24,9 +24,25 @@ from raftnode.core.messages import (
     Request,
     VoteRequest,
 )
-from raftnode.core.types import Epoch, LogPosition, NodeId, Offset, ReplicaKey, format_directory_id
+from raftnode.core.types import (
+    Endpoint,
+    Epoch,
+    LogPosition,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    format_directory_id,
+)
 from raftnode.storage.batch import decode_batches
-from raftnode.testing.badrequests import CUT_OFF, SILENCE, TO_LEADER, Draft, Wrong, wrong_requests
+from raftnode.testing.badrequests import (
+    CUT_OFF,
+    SILENCE,
+    TAKEN,
+    TO_LEADER,
+    Draft,
+    Wrong,
+    wrong_requests,
+)
 from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 from raftnode.transport.hello import Hello, Identity, decode_hello, encode_hello
 from raftnode.wire import Codec, ErrorFrame, Frame
@@ -64,6 +80,11 @@ class Peer:
             )
             assert isinstance(decode_hello(await self.socket.receive_bytes()), Hello)
         return self.socket
+
+    async def leave(self) -> None:
+        """Go; who comes next may be somebody else."""
+        if self.socket is not None:
+            await self.socket.close()
 
     def frame(self, request: Request) -> tuple[int, bytes]:
         number = next(self.numbers)
@@ -184,12 +205,12 @@ async def test_fetchers_requests_with_one_thing_wrong(quorum: LocalQuorum):
             await quorum.client.put(f"key-{number}", b"x" * 300)
         info = await quorum.info(peer.node)
         epoch, end = Epoch(info.epoch), Offset(info.log_end_offset)
-        sequence = itertools.count(1)
+        sequence, spent = itertools.count(1), itertools.count(100)
 
         def fetch(offset: Offset) -> FetchRequest:
             return FetchRequest(
                 epoch=epoch,
-                replica=own,
+                replica=peer.own,
                 fetch_offset=offset,
                 last_fetched_epoch=epoch if offset else Epoch(-1),
                 acknowledged_offset=Offset(0),
@@ -199,6 +220,8 @@ async def test_fetchers_requests_with_one_thing_wrong(quorum: LocalQuorum):
                 max_bytes=1 << 20,
                 max_wait_ms=0,
                 sequence=next(sequence),
+                endpoint=Endpoint("nowhere", 9),
+                raft_version_max=2,
             )
 
         async def offered() -> LogPosition | None:
@@ -210,13 +233,23 @@ async def test_fetchers_requests_with_one_thing_wrong(quorum: LocalQuorum):
         def good(request: str) -> Request:
             if request == "Fetch":
                 return fetch(end)
-            return FetchSnapshotRequest(epoch, own, snapshot, 0, 1 << 16)
+            return FetchSnapshotRequest(
+                epoch, peer.own, snapshot, 0, 1 << 16, endpoint=Endpoint("nowhere", 9)
+            )
 
         assert error_of(await peer.ask(good("FetchSnapshot"))) == "NONE"
         before = await state_of(quorum, peer.node)
         assert before["role"] == "leader"
         misses: list[str] = []
         for wrong in rows(lambda wrong: wrong.request in TO_LEADER):
+            if wrong.spends_sender:
+                peer.own, kept = ReplicaKey(NodeId(9), uuid.UUID(int=next(spent))), peer.own
+                await peer.leave()
+                assert await peer.say(wrong, good(wrong.request), fetch(end)) == wrong.answer
+                peer.own = kept
+                await peer.leave()
+                assert await state_of(quorum, peer.node) == before, f"{wrong}"
+                continue
             said = await peer.say(wrong, good(wrong.request), fetch(end))
             if said != wrong.answer:
                 misses.append(f"{wrong}: {said}, not {wrong.answer}")
@@ -227,5 +260,5 @@ async def test_fetchers_requests_with_one_thing_wrong(quorum: LocalQuorum):
 
 
 def test_every_answer_is_a_code_or_says_what_happens_instead():
-    names = {code.name for code in ErrorCode} - {"NONE", "UNKNOWN_SERVER_ERROR"}
-    assert {wrong.answer for wrong in wrong_requests()} <= names | {CUT_OFF, SILENCE}
+    names = {code.name for code in ErrorCode} - {"UNKNOWN_SERVER_ERROR"}
+    assert {wrong.answer for wrong in wrong_requests()} <= names | {CUT_OFF, SILENCE, TAKEN}

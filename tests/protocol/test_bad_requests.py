@@ -24,6 +24,7 @@ from raftnode.core.effects import (
     PersistQuorumState,
     SendResponse,
     ServeFetch,
+    ServeSnapshot,
     TruncateLog,
 )
 from raftnode.core.events import RequestReceived
@@ -32,6 +33,7 @@ from raftnode.core.messages import (
     EndQuorumEpochRequest,
     ErrorCode,
     FetchRequest,
+    FetchSnapshotRequest,
     Request,
     VoteRequest,
 )
@@ -83,6 +85,16 @@ requests: st.SearchStrategy[Request] = st.one_of(
         sequence=numbers,
         endpoint=endpoints,
         raft_version_max=st.sampled_from([0, 1, 2, 2**15 - 1]),
+    ),
+    st.builds(
+        FetchSnapshotRequest,
+        epochs,
+        keys,
+        st.builds(LogPosition, epochs, st.one_of(offsets, st.just(Offset(-1)))),
+        position=numbers,
+        max_bytes=st.sampled_from([0, 1, INT32]),
+        round_token=numbers,
+        endpoint=endpoints,
     ),
 )
 
@@ -141,14 +153,17 @@ def answers_of(effects: list[Effect], number: int) -> list[ErrorCode]:
     return [
         effect.response.error
         for effect in effects
-        if isinstance(effect, SendResponse | ServeFetch) and effect.request_id == number
+        if isinstance(effect, SendResponse | ServeFetch | ServeSnapshot)
+        and effect.request_id == number
     ]
 
 
 def may_change_in_spite_of(error: ErrorCode, request: Request) -> bool:
     """The rules by which a request that is refused still moves something."""
     match request:
-        case FetchRequest():  # a voter that can never follow a lower epoch again frees itself
+        case (
+            FetchRequest() | FetchSnapshotRequest()
+        ):  # a voter that can never follow a lower epoch again frees itself
             return error == ErrorCode.UNKNOWN_LEADER_EPOCH
         case EndQuorumEpochRequest():  # P18: not listed, but the leader is gone all the same
             return error == ErrorCode.INCONSISTENT_VOTER_SET
@@ -198,7 +213,7 @@ def _check_state(before: QuorumState, after: QuorumState) -> None:
 @pytest.mark.parametrize("role", ["follower", "leader", "candidate", "resigned"])
 @pytest.mark.parametrize("source", ["9", "3'"], ids=["stranger", "another-disk-of-a-voter"])
 def test_who_is_no_voter_moves_no_epoch(role: str, source: str):
-    """Taking the check of the source out of Fetch, Begin or End makes this fail."""
+    """Taking the check of the source out of Fetch, FetchSnapshot, Begin or End makes this fail."""
     book, name = seated(role)
     replica = book[name].replica
     before, key = Seen.of(replica), key_of(source)
@@ -210,6 +225,7 @@ def test_who_is_no_voter_moves_no_epoch(role: str, source: str):
         FetchRequest(
             Epoch(9), key, Offset(0), Epoch(-1), Offset(0), Offset(0), 0, 1, 1, 0, sequence=10**12
         ),
+        FetchSnapshotRequest(Epoch(9), key, LogPosition(Epoch(0), Offset(1)), 0, 1),
     ):
         book.give(name, RequestReceived(book.number(), key, request))
         if isinstance(request, BeginQuorumEpochRequest) and before.leader is None:

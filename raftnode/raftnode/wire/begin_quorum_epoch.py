@@ -10,7 +10,7 @@ from raftnode.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResp
 from raftnode.core.types import Endpoint
 from raftnode.errors import DecodeError
 from raftnode.wire import kafka
-from raftnode.wire.envelope import Envelope
+from raftnode.wire.envelope import HOST_BYTES_MAX, Envelope
 from raftnode.wire.reader import Reader, replica_key
 
 API_KEY = 53
@@ -59,13 +59,16 @@ def decode_request(envelope: Envelope, reader: Reader) -> BeginQuorumEpochReques
 
 
 def read_leader_endpoint(reader: Reader) -> Endpoint | None:
-    """Read the leader's endpoints: the one under our listener's name, else the first."""
+    """Read the leader's endpoints: the one under our listener's name, else the first.
+
+    A host that our own frame has no room for is refused: it could not be told to others.
+    """
     found: Endpoint | None = None
     for _ in reader.array(item_size_min=5):
         name, host, port = reader.compact_text(), reader.compact_text(), reader.u16()
         reader.skip_tags()
-        if not host or port == 0:
-            raise DecodeError(f"not an endpoint: host {host!r}, port {port}")
+        if not host or len(host.encode()) > HOST_BYTES_MAX or port == 0:
+            raise DecodeError(f"not an endpoint: host {host!r:.300}, port {port}")
         if found is None or name == kafka.LISTENER:
             found = Endpoint(host, port)
     return found

@@ -34,6 +34,7 @@ _RESPONSE_FLAGS = FLAG_ERROR | FLAG_LEADER | FLAG_LEADER_ENDPOINT
 _KNOWN_FLAGS = 0x3F
 
 EXTENSIONS_MAX = 64
+HOST_BYTES_MAX = 255
 
 _HEAD = struct.Struct(">HBBIhhi16s")
 _KEY = struct.Struct(">i16s")
@@ -72,7 +73,7 @@ def encode_endpoint(endpoint: Endpoint) -> bytes:
         ValueError: a host longer than 255 bytes or a port outside 16 bits.
     """
     host = endpoint.host.encode()
-    if len(host) > 255 or not 0 < endpoint.port < 65536:
+    if len(host) > HOST_BYTES_MAX or not 0 < endpoint.port < 65536:
         raise ValueError(f"not an endpoint that a frame can carry: {endpoint}")
     return bytes((len(host),)) + host + endpoint.port.to_bytes(2, "big")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 
 import structlog
 
@@ -12,7 +12,7 @@ from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.files import FileOperationError
 from raftnode.storage.log import Log
 from raftnode.storage.snapshot import SnapshotDamagedError, SnapshotFile, SnapshotId
-from raftnode.storage.snapshots import Snapshots
+from raftnode.storage.snapshots import SnapshotDamage, Snapshots
 
 _log = structlog.get_logger("raftnode")
 
@@ -30,24 +30,24 @@ def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, Snapsh
         StorageFailedError: the disk failed; or it cannot read a snapshot now, and what it can
             read does not do. Nothing was renamed then: a later start may read it.
     """
-    damaged: dict[SnapshotId, str] = {}
+    damaged: list[SnapshotDamage] = []
     unreadable: FileOperationError | None = None
     for one in reversed(snapshots.ids()):
         _check_covered(snapshots, one, log)
         if one.end_offset < log.start_offset:
             break
-        reader = snapshots.reader(one)
+        reader, since_s = snapshots.reader(one), snapshots.now_s()
         try:
             entries = ((r.key, Entry(r.value, r.offset, r.epoch)) for r in reader.records())
             store = KeyValueStore.restore(one.end_offset, entries)
         except (SnapshotDamagedError, ValueError) as error:
-            damaged[one] = str(error)
+            damaged.append(SnapshotDamage(one, str(error), since_s))
             continue
         except FileOperationError as error:
             if not error.is_unreadable:
                 raise
             unreadable = unreadable or error
-            damaged[one] = str(error)
+            damaged.append(SnapshotDamage(one, str(error), since_s))
             continue
         if reader.found is not None:
             snapshots.proved(reader.found)
@@ -66,15 +66,15 @@ def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, Snapsh
     return KeyValueStore(), None
 
 
-def _tell(damaged: Mapping[SnapshotId, str]) -> None:
-    for one, problem in damaged.items():
-        _log.error("snapshot_damaged", snapshot=str(one), problem=problem)
+def _tell(damaged: Iterable[SnapshotDamage]) -> None:
+    for one in damaged:
+        _log.error("snapshot_damaged", snapshot=str(one.snapshot_id), problem=one.problem)
 
 
-def _set_aside(snapshots: Snapshots, damaged: Mapping[SnapshotId, str], log: Log) -> None:
+def _set_aside(snapshots: Snapshots, damaged: Sequence[SnapshotDamage], log: Log) -> None:
     _tell(damaged)
-    for one, problem in damaged.items():
-        snapshots.set_aside(one, problem, log.start_offset)
+    for one in damaged:
+        snapshots.set_aside(one, log.start_offset)
 
 
 def _check_covered(snapshots: Snapshots, one: SnapshotId, log: Log) -> None:

@@ -17,6 +17,7 @@ from raftnode.runtime.pause import Pause, StoppedError
 from raftnode.storage.files import OsCalls, SystemCalls
 from raftnode.storage.scrub import ScrubPass, SlowCalls
 from raftnode.storage.snapshot import SnapshotId
+from raftnode.storage.snapshots import SnapshotDamage
 from raftnode.storage.verification import Finding
 
 _log = structlog.get_logger("raftnode")
@@ -35,7 +36,7 @@ class Scrubber:
         bytes_per_second: at most read, on average; 0: no pass is made.
         interval_ms: from the begin of a pass to the begin of the next one.
         in_use: the segment that is written.
-        on_damaged_snapshot: told which snapshot is damaged, and what is wrong with it.
+        on_damaged_snapshot: told of a snapshot that is damaged.
         calls: the system calls; None: the operating system's.
     """
 
@@ -48,7 +49,7 @@ class Scrubber:
         bytes_per_second: int,
         interval_ms: int,
         in_use: Callable[[], Path | None],
-        on_damaged_snapshot: Callable[[SnapshotId, str], None] = lambda _id, _why: None,
+        on_damaged_snapshot: Callable[[SnapshotDamage], None] = lambda _: None,
         calls: SystemCalls | None = None,
     ) -> None:
         self._directory = directory
@@ -115,7 +116,9 @@ class Scrubber:
         for one in found:
             snapshot_id = SnapshotId.of(one.path.name) if one.kind == "damage" else None
             if snapshot_id is not None:
-                self._on_damaged_snapshot(snapshot_id, str(one))
+                self._on_damaged_snapshot(
+                    SnapshotDamage(snapshot_id, str(one), self._pass.looked_s)
+                )
         _log.info(
             "storage_scrubbed",
             bytes=self._read_bytes,

@@ -34,7 +34,7 @@ from raftnode.storage.snapshot import (
     SnapshotId,
     StateRecord,
 )
-from raftnode.storage.snapshots import Snapshots
+from raftnode.storage.snapshots import SnapshotDamage, Snapshots
 
 _log = structlog.get_logger("raftnode")
 
@@ -117,7 +117,7 @@ class Snapshotter:
         self._pause = Pause()
         self._bytes_at = applier.applied_bytes
         self._taken_at = time.monotonic()
-        self._damaged: dict[SnapshotId, str] = {}
+        self._damaged: dict[SnapshotId, SnapshotDamage] = {}
         """Found, and not set aside yet."""
         self._wanted = False
         """The newest one was damaged: the next is due at once."""
@@ -126,6 +126,7 @@ class Snapshotter:
         self.last = last
         """The newest one."""
         self._made_ms = last.made_ms if last else -1
+        metrics.snapshots_damaged.inc(len(snapshots.damaged))  # which the start has found
         self._show()
 
     def is_due(self) -> bool:
@@ -160,40 +161,52 @@ class Snapshotter:
             except StoppedError:
                 return
 
-    def damaged(self, snapshot_id: SnapshotId, problem: str) -> None:
+    def damaged(self, found: SnapshotDamage) -> None:
         """This one was found damaged: set it aside soon, and take another one for the newest."""
-        self._snapshots.doubt(snapshot_id)
-        self._damaged[snapshot_id] = problem
+        if self._snapshots.doubt(found):
+            self._damaged[found.snapshot_id] = found
 
     async def _set_aside_damaged(self) -> None:
         loop = asyncio.get_running_loop()
         while self._damaged:
-            snapshot_id, problem = self._damaged.popitem()
-            await loop.run_in_executor(
-                self._thread,
-                self._snapshots.set_aside,
-                snapshot_id,
-                problem,
-                self._log.start_offset,
-            )
-            _log.error("snapshot_damaged", snapshot=str(snapshot_id), problem=problem)
-            self._metrics.snapshots_damaged.inc()
+            snapshot_id, found = self._damaged.popitem()
+            if not await loop.run_in_executor(
+                self._thread, self._snapshots.set_aside, found, self._log.start_offset
+            ):
+                continue
+            newest = self._snapshots.newest()
             if self.last is not None and self.last.snapshot_id == snapshot_id:
-                self._wanted, self.last = True, self._snapshots.newest()
-                self._lost = snapshot_id
-            self._show()
+                # Unless one with its name has been fetched meanwhile.
+                if newest is None or newest.snapshot_id < snapshot_id:
+                    self._wanted, self._lost = True, snapshot_id
+                self.last = newest
+            self._tell(found)
+
+    def _tell(self, found: SnapshotDamage) -> None:
+        """This one was set aside."""
+        _log.error("snapshot_damaged", snapshot=str(found.snapshot_id), problem=found.problem)
+        self._metrics.snapshots_damaged.inc()
+        self._show()
 
     async def _offer_older(self, lost: SnapshotId) -> None:
         """There is no room to make the newest once more: an older one does, if the log is there."""
+        damaged: list[SnapshotDamage] = []
 
         def find() -> SnapshotFile | None:
-            start = self._log.start_offset
-            older = reversed(self._older(lost))
-            found = (self._snapshots.prove(one, self._pause, start) for one in older)
-            return next((one for one in found if one is not None), None)
+            for one in reversed(self._older(lost)):
+                found = self._snapshots.prove(one, self._pause)
+                if isinstance(found, SnapshotFile):
+                    return found
+                if found is not None and self._snapshots.set_aside(found, self._log.start_offset):
+                    damaged.append(found)
+            return None
 
-        self._lost = None
         found = await asyncio.get_running_loop().run_in_executor(self._thread, find)
+        for one in damaged:
+            self._tell(one)
+        if self._lost != lost:
+            return  # One was fetched meanwhile and has taken its place.
+        self._lost = None
         if found is None or found.log_head is None:
             self._on_taken(SnapshotLost(lost.position, None))
             return

@@ -32,7 +32,7 @@ from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.log import Log
 from raftnode.storage.snapshot import SnapshotDamagedError, SnapshotFile, SnapshotId
 from raftnode.storage.snapshotreading import with_pauses
-from raftnode.storage.snapshots import Snapshots
+from raftnode.storage.snapshots import SnapshotDamage, Snapshots
 
 _log = structlog.get_logger("raftnode")
 
@@ -61,7 +61,7 @@ class SnapshotTransfer:
         on_installed: told of each that was put in place.
         on_piece: told how many bytes of a piece were sent ("sent") or fetched ("fetched").
         room_for: whether the disk has room for so many bytes; it may block.
-        on_damaged: told which snapshot that somebody fetches is damaged here, and how.
+        on_damaged: told of a snapshot that somebody fetches and that is damaged here.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class SnapshotTransfer:
         on_installed: Callable[[SnapshotFile], None],
         on_piece: Callable[[str, int], None],
         room_for: Callable[[int], bool],
-        on_damaged: Callable[[SnapshotId, str], None] = lambda _id, _why: None,
+        on_damaged: Callable[[SnapshotDamage], None] = lambda _: None,
     ) -> None:
         self._snapshots = snapshots
         self._log = log
@@ -105,19 +105,20 @@ class SnapshotTransfer:
         response = effect.response
         which = SnapshotId.at(response.snapshot)
 
-        def read() -> tuple[FetchSnapshotResponse, str | None]:
+        def read() -> tuple[FetchSnapshotResponse, SnapshotDamage | None]:
+            since_s = self._snapshots.now_s()
             try:
                 piece = self._snapshots.read_piece(which, response.position, effect.max_bytes)
             except SnapshotDamagedError as error:
-                return effect.with_piece(None, b""), str(error)
+                return effect.with_piece(None, b""), SnapshotDamage(which, str(error), since_s)
             if piece is None:
                 return effect.with_piece(None, b""), None
             return effect.with_piece(piece.size, piece.data), None
 
-        def answer(found: tuple[FetchSnapshotResponse, str | None]) -> None:
-            piece, problem = found
-            if problem is not None:
-                self._on_damaged(which, problem)
+        def answer(found: tuple[FetchSnapshotResponse, SnapshotDamage | None]) -> None:
+            piece, damage = found
+            if damage is not None:
+                self._on_damaged(damage)
             self._on_piece("sent", len(piece.data))
             self._respond(effect.request_id, piece)
 
@@ -136,15 +137,15 @@ class SnapshotTransfer:
             return
         self._checked = which, now
 
-        def check() -> str | None:
+        def check() -> SnapshotDamage | None:
             try:
                 return self._snapshots.damage_of(which, self._pause)
             except StoppedError:
                 return None
 
-        def tell(problem: str | None) -> None:
-            if problem is not None:
-                self._on_damaged(which, problem)
+        def tell(damage: SnapshotDamage | None) -> None:
+            if damage is not None:
+                self._on_damaged(damage)
 
         self._beside(self._checking, check, tell)
 

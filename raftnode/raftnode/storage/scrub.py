@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,11 +109,14 @@ class ScrubPass:
         calls: the system calls, slow ones.
         directory: the log's.
         batches: how many were found whole so far.
+        looked_s: when the look began that what was found last is believed for, by
+            `time.monotonic`.
     """
 
     calls: SystemCalls
     directory: Path
     batches: int = field(default=0, init=False)
+    looked_s: float = field(default=0.0, init=False)
 
     def run(self) -> tuple[Finding, ...]:
         """Read everything; whatever is found is looked at once more before it is believed.
@@ -135,6 +139,7 @@ class ScrubPass:
         return sum(one.size for one in there if one is not None)
 
     def _look(self) -> Iterator[Finding]:
+        self.looked_s = time.monotonic()
         yield from self._guarded(self._log())
         files = Files(self.calls)
         for one in list_snapshots(files, self.directory):

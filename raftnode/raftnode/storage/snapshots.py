@@ -46,8 +46,26 @@ class SnapshotPiece:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotDamage:
+    """That a snapshot was found damaged.
+
+    Attributes:
+        snapshot_id: which.
+        problem: what is wrong with it.
+        since_s: when the look at it began, by the clock of `Snapshots`. A file that has got the
+            name since is another one.
+    """
+
+    snapshot_id: SnapshotId
+    problem: str
+    since_s: float
+
+
 class Snapshots:
     """The snapshots of one log. One thread writes; others may read pieces meanwhile.
+
+    `newest`, `proved` and `doubt` never wait for the disk; all else may.
 
     Args:
         files: the file layer.
@@ -71,9 +89,13 @@ class Snapshots:
         self._before_write = before_write
         self._now_s = now_s
         self._whole: dict[SnapshotId, SnapshotFile] = {}
+        self._made_at: dict[SnapshotId, float] = {}
+        """When this process gave the file its name."""
         self._read_at: dict[SnapshotId, float] = {}
-        # Held while a piece is read and while files are removed, never while one is written.
         self._lock = Lock()
+        """Of what is known: never held while the disk is asked for anything."""
+        self._names = Lock()
+        """Held while files get, change or lose their names; taken before the other one."""
         for name in files.listdir(directory):
             if name.endswith((PARTIAL_SUFFIX, INCOMING_SUFFIX)):
                 files.unlink(directory / name)
@@ -103,12 +125,26 @@ class Snapshots:
         with self._lock:
             self._whole[found.snapshot_id] = found
 
-    def doubt(self, snapshot_id: SnapshotId) -> None:
-        """This one was found damaged: from now on it stands for nothing."""
-        with self._lock:
-            self._whole.pop(snapshot_id, None)
+    def now_s(self) -> float:
+        """The clock of `SnapshotDamage.since_s`."""
+        return self._now_s()
 
-    def set_aside(self, snapshot_id: SnapshotId, problem: str, log_start: Offset) -> None:
+    def doubt(self, found: SnapshotDamage) -> bool:
+        """This one was found damaged: from now on it stands for nothing.
+
+        Returns:
+            False: another file has its name by now, of which that says nothing.
+        """
+        with self._lock:
+            return self._doubt(found)
+
+    def _doubt(self, found: SnapshotDamage) -> bool:
+        if found.since_s < self._made_at.get(found.snapshot_id, found.since_s):
+            return False
+        self._whole.pop(found.snapshot_id, None)
+        return True
+
+    def set_aside(self, found: SnapshotDamage, log_start: Offset) -> bool:
         """Take a damaged one out of the way, durably; nothing of it is lost.
 
         It stands for nothing any more, and may be gone already. Its file keeps its name as long
@@ -116,15 +152,21 @@ class Snapshots:
         the next start, which would have nothing else, finds it sound. `write` takes it away.
 
         Args:
-            snapshot_id: which.
-            problem: what is wrong with it.
+            found: which, and what is wrong with it.
             log_start: where the log begins.
+
+        Returns:
+            False: another file has its name by now, and keeps it.
         """
-        with self._lock:
-            self._whole.pop(snapshot_id, None)
-            self.damaged[snapshot_id] = problem
-            if not log_start or any(one.end_offset >= log_start for one in self._whole):
-                self._rename_damaged(snapshot_id)
+        with self._names:
+            with self._lock:
+                if not self._doubt(found):
+                    return False
+                self.damaged[found.snapshot_id] = found.problem
+                spared = not log_start or any(one.end_offset >= log_start for one in self._whole)
+            if spared:
+                self._rename_damaged(found.snapshot_id)
+        return True
 
     def _rename_damaged(self, snapshot_id: SnapshotId) -> None:
         path = self._directory / snapshot_id.file_name
@@ -138,7 +180,9 @@ class Snapshots:
         with self._lock:
             return self._whole[max(self._whole)] if self._whole else None
 
-    def damage_of(self, snapshot_id: SnapshotId, pause: Callable[[], None]) -> str | None:
+    def damage_of(
+        self, snapshot_id: SnapshotId, pause: Callable[[], None]
+    ) -> SnapshotDamage | None:
         """Read a snapshot's bytes and compare its checksums, from any thread.
 
         It has a file layer of its own: what cannot be read is damaged, and ends nothing.
@@ -150,32 +194,35 @@ class Snapshots:
         Returns:
             What is wrong with it; None: nothing, or it is not there any more.
         """
+        since_s = self._now_s()
         files = Files(self._files.calls)
         path = self._directory / snapshot_id.file_name
         reader = SnapshotReader(files, path, on_bytes=lambda _: pause())
         try:
             reader.check()
         except SnapshotDamagedError as error:
-            return None if Files(self._files.calls).stat(path) is None else str(error)
+            there = Files(self._files.calls).stat(path)
+            return SnapshotDamage(snapshot_id, str(error), since_s) if there else None
         except FileOperationError as error:
-            return str(error) if error.is_unreadable else None
+            if error.is_unreadable:
+                return SnapshotDamage(snapshot_id, str(error), since_s)
         return None
 
     def prove(
-        self, snapshot_id: SnapshotId, pause: Callable[[], None], log_start: Offset
-    ) -> SnapshotFile | None:
+        self, snapshot_id: SnapshotId, pause: Callable[[], None]
+    ) -> SnapshotFile | SnapshotDamage | None:
         """This one, if it is whole; reads it from end to end if nobody has, from any thread.
 
-        Likewise with a file layer of its own; one that is damaged is set aside.
+        Likewise with a file layer of its own.
 
         Args:
             snapshot_id: which.
             pause: called now and then; it may raise to give up.
-            log_start: where the log begins.
 
-        Raises:
-            StorageError: it could not be set aside, durably.
+        Returns:
+            What it is; or what is wrong with it; None: it could not be opened.
         """
+        since_s = self._now_s()
         with self._lock:
             if snapshot_id in self._whole:
                 return self._whole[snapshot_id]
@@ -184,11 +231,10 @@ class Snapshots:
             for _ in with_pauses(reader.records(), pause):
                 pass
         except SnapshotDamagedError as error:
-            self.set_aside(snapshot_id, str(error), log_start)
-            return None
+            return SnapshotDamage(snapshot_id, str(error), since_s)
         except FileOperationError as error:
             if error.is_unreadable:
-                self.set_aside(snapshot_id, str(error), log_start)
+                return SnapshotDamage(snapshot_id, str(error), since_s)
             return None
         assert reader.found is not None  # noqa: S101
         self.proved(reader.found)
@@ -217,8 +263,10 @@ class Snapshots:
 
         def rename_damaged() -> None:
             # The new one may have the name of one of them: nothing of it is lost.
-            with self._lock:
-                for one in self.damaged.keys() - self._whole.keys():
+            with self._names:
+                with self._lock:
+                    left = self.damaged.keys() - self._whole.keys()
+                for one in left:
                     self._rename_damaged(one)
 
         made = write_snapshot(
@@ -231,21 +279,33 @@ class Snapshots:
             pause=between_batches,
             make_way=rename_damaged,
         )
-        with self._lock:
-            self._whole[snapshot_id] = made
-            self._remove_superfluous()
+        with self._names:
+            self._named(made)
+            for one in self._superfluous(self.ids()):
+                self._files.unlink(self._directory / one.file_name)
         return made
 
-    def _remove_superfluous(self) -> None:
-        kept = sorted(self._whole)[-self._retained :]
-        if len(kept) < self._retained:
-            return
-        busy_since = self._now_s() - IN_USE_S
-        for one in self.ids():
-            if one < kept[0] and self._read_at.get(one, busy_since) <= busy_since:
-                self._files.unlink(self._directory / one.file_name)
-                self._whole.pop(one, None)
-                self._read_at.pop(one, None)
+    def _named(self, found: SnapshotFile) -> None:
+        with self._lock:
+            self._whole[found.snapshot_id] = found
+            self._made_at[found.snapshot_id] = self._now_s()
+
+    def _superfluous(self, there: Iterable[SnapshotId]) -> list[SnapshotId]:
+        """Those of them that are not needed, and of which nobody gets a piece any more."""
+        with self._lock:
+            kept = sorted(self._whole)[-self._retained :]
+            if len(kept) < self._retained:
+                return []
+            busy_since = self._now_s() - IN_USE_S
+            gone = [
+                one
+                for one in there
+                if one < kept[0] and self._read_at.get(one, busy_since) <= busy_since
+            ]
+            for one in gone:
+                for known in (self._whole, self._made_at, self._read_at):
+                    known.pop(one, None)
+        return gone
 
     def covered(self) -> Offset:
         """What is below stands in as many whole snapshots as are kept; 0: in fewer.
@@ -276,24 +336,36 @@ class Snapshots:
             found = self._whole.get(snapshot_id)
             if found is None:
                 return None
+            # From now on it is not superfluous for a while.
             self._read_at[snapshot_id] = self._now_s()
-            expected = min(max_bytes, found.size - position) if 0 <= position < found.size else 0
+        expected = min(max_bytes, found.size - position) if 0 <= position < found.size else 0
+        try:
             data = self._read_apart(snapshot_id, expected, position) if expected else b""
-        if len(data) < expected:
-            raise SnapshotDamagedError(
-                f"snapshot {snapshot_id}: {len(data)} instead of {expected} bytes at {position}"
-            )
-        return SnapshotPiece(data, found.size)
+        except SnapshotDamagedError:
+            if self._is_still(found):
+                raise
+            return None
+        return SnapshotPiece(data, found.size) if self._is_still(found) else None
+
+    def _is_still(self, found: SnapshotFile) -> bool:
+        """Whether it was neither removed nor set aside nor replaced since it was looked up."""
+        with self._lock:
+            return self._whole.get(found.snapshot_id) is found
 
     def _read_apart(self, snapshot_id: SnapshotId, count: int, position: int) -> bytes:
         path = self._directory / snapshot_id.file_name
         try:
-            return Files(self._files.calls).read_bytes(path, count, position) or b""
+            data = Files(self._files.calls).read_bytes(path, count, position) or b""
         except FileOperationError as error:
             if error.is_unreadable:
                 raise SnapshotDamagedError(str(error)) from error
             self._files.fail(error)
             raise
+        if len(data) < count:
+            raise SnapshotDamagedError(
+                f"snapshot {snapshot_id}: {len(data)} instead of {count} bytes at {position}"
+            )
+        return data
 
     def install(self, log: Log, found: SnapshotFile) -> None:
         """Put the one that was fetched, and read whole, in the place of the log, durably.
@@ -306,8 +378,9 @@ class Snapshots:
         """
         self._before_write()
         snapshot_id = found.snapshot_id
-        write_marker(self._files, self._directory, snapshot_id)
-        self.incoming.adopt(snapshot_id)
-        log.reset(snapshot_id)
-        remove_marker(self._files, self._directory)
-        self.proved(found)
+        with self._names:
+            write_marker(self._files, self._directory, snapshot_id)
+            self.incoming.adopt(snapshot_id)
+            log.reset(snapshot_id)
+            remove_marker(self._files, self._directory)
+            self._named(found)

@@ -22,6 +22,7 @@ from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log import LogSettings
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
+from raftnode.storage.snapshots import SnapshotDamage
 
 
 def flip(path: Path, byte: int) -> None:
@@ -146,14 +147,17 @@ def test_an_idle_thread_is_the_least_urgent_one() -> None:
 async def test_a_damaged_snapshot_is_told_by_its_name(make, tmp_path):
     rig = make()
     which = SnapshotId(Offset(4), Epoch(1))
-    told: list[tuple[SnapshotId, str]] = []
-    rig.scrubber._on_damaged_snapshot = lambda one, why: told.append((one, why))
+    told: list[SnapshotDamage] = []
+    rig.scrubber._on_damaged_snapshot = told.append
     records = [StateRecord(b"key", b"v" * 500, Offset(2), Epoch(1))]
     write_snapshot(Files(), rig.log, which, SnapshotHead(), records, now_ms=1)
     await rig.passes(2)
     assert told == []
     flip(rig.log / which.file_name, 400)
+    flipped_s = time.monotonic()
     await rig.passes(4)
-    assert told[0][0] == which
-    assert which.file_name in told[0][1]
+    assert told[0].snapshot_id == which
+    assert which.file_name in told[0].problem
+    # It says as of when: a file that gets the name later is another one.
+    assert flipped_s < told[0].since_s < time.monotonic()
     assert rig.metric("storage_damaged") == 1

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import SnapshotLost, SnapshotTaken
@@ -40,7 +41,7 @@ from raftnode.storage.batch import iter_records
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord
-from raftnode.storage.snapshots import DAMAGED_SUFFIX, Snapshots
+from raftnode.storage.snapshots import DAMAGED_SUFFIX, SnapshotDamage, Snapshots
 from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
 from .conftest import DIRECTORY
@@ -518,6 +519,11 @@ def run_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.tasks.append(asyncio.get_running_loop().create_task(rig.taker.run()))
 
 
+def damage(rig: Rig, one: SnapshotId, problem: str = "rotten") -> SnapshotDamage:
+    """As somebody finds it who looks now."""
+    return SnapshotDamage(one, problem, rig.snapshots.now_s())
+
+
 def say_who_votes(rig: Rig) -> None:
     """Else none of its snapshots may stand for the log."""
     record = VoterRecordId(Offset(0), Epoch(1))
@@ -533,10 +539,10 @@ async def test_a_damaged_newest_one_is_set_aside_and_made_again_at_once(make, st
     second = (await rig.taker.take()).snapshot_id
     before = storage.disk.content(DIRECTORY / second.file_name)
     storage.disk.flip_bit(DIRECTORY / second.file_name, 300, 1)
-    problem = rig.snapshots.damage_of(second, lambda: None)
-    assert problem is not None
+    found = rig.snapshots.damage_of(second, lambda: None)
+    assert found is not None
     run_it(rig, monkeypatch)
-    rig.taker.damaged(second, problem)
+    rig.taker.damaged(found)
     # Nothing new was written: the same state at the same place, the same bytes.
     await until(lambda: len(rig.taken) == 3)
     assert second.file_name + DAMAGED_SUFFIX in names(storage.disk)
@@ -545,7 +551,7 @@ async def test_a_damaged_newest_one_is_set_aside_and_made_again_at_once(make, st
     assert rig.last_end == 60
     assert rig.taken[2].snapshot.end_offset == 60
     # The disk has rotted all the same.
-    assert rig.disk.info().damage == (problem,)
+    assert rig.disk.info().damage == (found.problem,)
     assert rig.metrics.storage_damaged._value.get() == 1
     assert rig.metrics.snapshots_damaged._value.get() == 1
     assert rig.metrics.snapshot_end_offset._value.get() == 60
@@ -560,7 +566,7 @@ async def test_a_damaged_older_one_is_set_aside_and_stands_for_nothing(make, sto
     await rig.taker.take()
     assert rig.snapshots.covered() == 30
     run_it(rig, monkeypatch)
-    rig.taker.damaged(first, "rotten")
+    rig.taker.damaged(damage(rig, first))
     await until(lambda: bool(rig.snapshots.damaged))
     await asyncio.sleep(0.01)
     assert (len(rig.taken), rig.snapshots.covered()) == (2, 0)
@@ -574,7 +580,7 @@ async def test_a_damaged_one_stands_for_nothing_from_the_moment_that_it_is_found
         await rig.write(30)
         await rig.taker.take()
     assert rig.snapshots.covered() == 30
-    rig.taker.damaged(rig.snapshots.ids()[0], "rotten")
+    rig.taker.damaged(damage(rig, rig.snapshots.ids()[0]))
     assert rig.snapshots.covered() == 0
     assert len(rig.snapshots.ids()) == 2
 
@@ -586,7 +592,7 @@ async def test_the_only_one_that_reaches_the_log_keeps_its_name_until_there_is_a
     rig = make()
     await rig.write(10)
     only = (await rig.taker.take()).snapshot_id
-    rig.snapshots.set_aside(only, "Input/output error", Offset(5))
+    rig.snapshots.set_aside(damage(rig, only, "Input/output error"), Offset(5))
     assert (rig.snapshots.newest(), rig.snapshots.ids()) == (None, [only])
     assert rig.disk.info().damage == ("Input/output error",)
     next_start = Snapshots(rig.files, DIRECTORY, 2, lambda: None)
@@ -607,6 +613,7 @@ async def test_one_that_a_start_finds_damaged_is_told_of_too(make, storage):
     (told,) = again.disk.info().damage
     assert made.file_name in told
     assert again.metrics.storage_damaged._value.get() == 1
+    assert again.metrics.snapshots_damaged._value.get() == 1
 
 
 async def test_without_room_for_another_an_older_one_is_read_and_offered(
@@ -626,7 +633,7 @@ async def test_without_room_for_another_an_older_one_is_read_and_offered(
     assert rig.snapshots.newest().snapshot_id == ends[2]
     storage.disk.flip_bit(DIRECTORY / ends[2].file_name, 300, 1)
     run_it(rig, monkeypatch)
-    rig.taker.damaged(ends[2], "rotten")
+    rig.taker.damaged(damage(rig, ends[2]))
     await until(lambda: bool(rig.taken))
     assert rig.taken == [SnapshotLost(ends[2].position, ends[1].position)]
     assert rig.last_end == 60
@@ -652,12 +659,117 @@ async def test_an_older_one_that_is_damaged_too_is_set_aside_and_none_is_offered
     rig = make(limits=SnapshotLimits(1 << 40, 0, 1000), free=1000)
     for one in ends:
         storage.disk.flip_bit(DIRECTORY / one.file_name, 300, 1)
-    run_it(rig, monkeypatch)
-    rig.taker.damaged(ends[1], "rotten")
-    await until(lambda: len(rig.snapshots.damaged) == 2)
-    await until(lambda: bool(rig.taken))
+    with capture_logs() as logged:
+        run_it(rig, monkeypatch)
+        rig.taker.damaged(damage(rig, ends[1]))
+        await until(lambda: len(rig.snapshots.damaged) == 2)
+        await until(lambda: bool(rig.taken))
     assert rig.taken == [SnapshotLost(ends[1].position, None)]
     assert rig.snapshots.ids() == []
+    # Each is told, whoever found it.
+    assert rig.metrics.snapshots_damaged._value.get() == 2
+    assert [one["snapshot"] for one in logged if one["event"] == "snapshot_damaged"] == [
+        str(ends[1]),
+        str(ends[0]),
+    ]
+
+
+async def test_one_that_was_fetched_meanwhile_is_not_said_to_be_lost(make, monkeypatch):
+    """The older one is read for seconds; the newest has a whole file again before that ends."""
+    rig = make()
+    say_who_votes(rig)
+    ends = []
+    for _ in range(2):
+        await rig.write(30)
+        ends.append(await rig.taker.take())
+    rig.taken.clear()
+    rig.taker._limits = SnapshotLimits(1 << 40, 0, 0)
+    rig.free = 0
+    prove, loop, read = rig.snapshots.prove, asyncio.get_running_loop(), threading.Event()
+
+    def prove_late(one, pause):
+        done = threading.Event()
+        loop.call_soon_threadsafe(lambda: (rig.taker.installed(ends[1]), done.set()))
+        assert done.wait(5)
+        read.set()
+        return prove(one, pause)
+
+    monkeypatch.setattr(rig.snapshots, "prove", prove_late)
+    run_it(rig, monkeypatch)
+    rig.taker.damaged(damage(rig, ends[1].snapshot_id))
+    await until(read.is_set)
+    await asyncio.sleep(0.02)
+    assert rig.taken == []
+    assert rig.taker.last == ends[1]
+
+
+async def test_a_late_finding_says_nothing_of_the_file_that_was_made_since(
+    make, storage, monkeypatch
+):
+    """A pass of the scrub takes hours; what it read has been set aside and made again by then."""
+    rig = make()
+    say_who_votes(rig)
+    await rig.write(30)
+    which = (await rig.taker.take()).snapshot_id
+    late = damage(rig, which, "found by a slow pass")
+    run_it(rig, monkeypatch)
+    rig.taker.damaged(damage(rig, which))
+    await until(lambda: len(rig.taken) == 2)
+    made = rig.taker.last
+    before = names(storage.disk)
+    rig.taker.damaged(late)
+    assert not rig.snapshots.doubt(late)
+    assert not rig.snapshots.set_aside(late, Offset(0))
+    await asyncio.sleep(0.02)
+    assert (rig.snapshots.newest(), rig.taker.last, names(storage.disk)) == (made, made, before)
+    assert rig.metrics.snapshots_damaged._value.get() == 1
+    # A look from now on is at this one.
+    rig.taker.damaged(damage(rig, which))
+    await until(lambda: len(rig.taken) == 3)
+    assert rig.metrics.snapshots_damaged._value.get() == 2
+
+
+@pytest.mark.parametrize("call", ["pread", "unlink", "rename", "fsync"])
+async def test_the_loop_never_waits_for_a_disk_that_hangs(make, storage, monkeypatch, call):
+    rig = make()
+    say_who_votes(rig)
+    made = []
+    for _ in range(2):
+        await rig.write(30)
+        made.append((await rig.taker.take()).snapshot_id)
+    go, hangs, done = threading.Event(), threading.Event(), getattr(storage.disk, call)
+
+    def hang(*given):
+        hangs.set()
+        assert go.wait(10)
+        return done(*given)
+
+    def work() -> None:
+        if call == "pread":
+            rig.snapshots.read_piece(made[0], 0, 100)
+        elif call == "unlink":
+            rig.snapshots._retained = 1
+            entry = StateRecord(b"k", b"v", Offset(0), Epoch(1))
+            which = SnapshotId(Offset(60), Epoch(2))
+            rig.snapshots.write(which, SnapshotHead(), [entry], now_ms=1, pause=lambda: None)
+        else:
+            rig.snapshots.set_aside(damage(rig, made[0]), Offset(0))
+
+    monkeypatch.setattr(storage.disk, call, hang)
+    working = asyncio.get_running_loop().create_task(asyncio.to_thread(work))
+    try:
+        await until(hangs.is_set)
+
+        def as_the_loop_does() -> None:
+            assert rig.snapshots.newest() is not None
+            assert rig.snapshots.doubt(damage(rig, made[1]))
+
+        async with asyncio.timeout(2):
+            await asyncio.to_thread(as_the_loop_does)
+        assert not working.done()
+    finally:
+        go.set()
+    await working
 
 
 # -- a disk without room for one ---------------------------------------------------------

@@ -24,7 +24,7 @@ from raftnode.storage import snapshotreading
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord
-from raftnode.storage.snapshots import Snapshots
+from raftnode.storage.snapshots import SnapshotDamage, Snapshots
 from raftnode.testing.faultdisk import Fault, FaultDisk
 
 from .conftest import DIRECTORY, Storage
@@ -283,8 +283,8 @@ async def test_trimming_beside_the_loop_and_again_is_fine(ends):
 
 async def test_a_leader_checks_what_it_gives_out_and_says_that_it_is_damaged(ends):
     leader, _ = ends
-    damaged: list[tuple[SnapshotId, str]] = []
-    leader.transfer._on_damaged = lambda which, why: damaged.append((which, why))
+    damaged: list[SnapshotDamage] = []
+    leader.transfer._on_damaged = damaged.append
     await leader.ask(0, 5000)
     await asyncio.to_thread(leader.transfer._checking.submit(lambda: None).result)
     await leader.ask(5000, 5000)
@@ -297,9 +297,9 @@ async def test_a_leader_checks_what_it_gives_out_and_says_that_it_is_damaged(end
     leader.transfer._checked = ID, leader.transfer._checked[1] - transfer_module.CHECK_AGAIN_S
     await leader.ask(0, 5000)
     await until(lambda: bool(damaged))
-    assert damaged[0][0] == ID
-    assert ID.file_name in damaged[0][1]
-    leader.snapshots.set_aside(*damaged[0], Offset(0))
+    assert damaged[0].snapshot_id == ID
+    assert ID.file_name in damaged[0].problem
+    leader.snapshots.set_aside(damaged[0], Offset(0))
     assert (await leader.ask(0, 5000)).error is ErrorCode.SNAPSHOT_NOT_FOUND
     assert len(damaged) == 1
 
@@ -307,40 +307,60 @@ async def test_a_leader_checks_what_it_gives_out_and_says_that_it_is_damaged(end
 @pytest.mark.parametrize("call", ["pread", "open"])
 async def test_a_piece_that_cannot_be_read_costs_the_snapshot_and_not_the_node(ends, call):
     leader, _ = ends
-    damaged: list[tuple[SnapshotId, str]] = []
-    leader.transfer._on_damaged = lambda which, why: damaged.append((which, why))
+    damaged: list[SnapshotDamage] = []
+    leader.transfer._on_damaged = damaged.append
     assert (await leader.ask(5000, 5000)).error is ErrorCode.NONE
     leader.storage.disk.faults.append(Fault(call, errno.EIO, path_part=".checkpoint"))
     assert (await leader.ask(10_000, 5000)).error is ErrorCode.SNAPSHOT_NOT_FOUND
-    assert [which for which, _ in damaged] == [ID]
-    assert "Input/output error" in damaged[0][1]
+    assert [one.snapshot_id for one in damaged] == [ID]
+    assert "Input/output error" in damaged[0].problem
     assert leader.errors == []
     # The log goes on.
     leader.storage.append(b"more")
     leader.storage.log.flush()
-    await asyncio.to_thread(leader.snapshots.set_aside, *damaged[0], Offset(0))
+    await asyncio.to_thread(leader.snapshots.set_aside, damaged[0], Offset(0))
     assert leader.snapshots.newest() is None
+
+
+async def test_a_piece_of_one_that_is_set_aside_meanwhile_is_no_damage(ends, monkeypatch):
+    """It has another name by the time it is opened, which says nothing of its bytes."""
+    leader, _ = ends
+    damaged: list[SnapshotDamage] = []
+    leader.transfer._on_damaged = damaged.append
+    disk = leader.storage.disk
+    opened = disk.open
+
+    def open_late(path: str, flags: int, mode: int) -> int:
+        if path.endswith(ID.file_name):
+            found = SnapshotDamage(ID, "rotten", leader.snapshots.now_s())
+            assert leader.snapshots.set_aside(found, Offset(0))
+        return opened(path, flags, mode)
+
+    monkeypatch.setattr(disk, "open", open_late)
+    assert (await leader.ask(5000, 5000)).error is ErrorCode.SNAPSHOT_NOT_FOUND
+    assert (damaged, leader.errors) == ([], [])
 
 
 async def test_a_file_that_has_become_shorter_is_damaged_too(ends):
     leader, _ = ends
-    damaged: list[SnapshotId] = []
-    leader.transfer._on_damaged = lambda which, _: damaged.append(which)
+    damaged: list[SnapshotDamage] = []
+    leader.transfer._on_damaged = damaged.append
     size = (await leader.ask(5000, 5000)).size
     file = Files(leader.storage.disk).open(DIRECTORY / ID.file_name)
     file.truncate(size - 1)
     file.close()
     last = await leader.ask(size - 100, 5000)
-    assert (last.error, damaged) == (ErrorCode.SNAPSHOT_NOT_FOUND, [ID])
+    assert last.error is ErrorCode.SNAPSHOT_NOT_FOUND
+    assert [one.snapshot_id for one in damaged] == [ID]
     Files(leader.storage.disk).unlink(DIRECTORY / ID.file_name)
     assert (await leader.ask(5000, 10)).error is ErrorCode.SNAPSHOT_NOT_FOUND
-    assert damaged == [ID, ID]
+    assert [one.snapshot_id for one in damaged] == [ID, ID]
 
 
 async def test_want_of_descriptors_is_no_damage_and_ends_the_node(ends):
     leader, _ = ends
-    damaged: list[SnapshotId] = []
-    leader.transfer._on_damaged = lambda which, _: damaged.append(which)
+    damaged: list[SnapshotDamage] = []
+    leader.transfer._on_damaged = damaged.append
     leader.storage.disk.faults.append(Fault("open", errno.EMFILE, path_part=".checkpoint"))
     assert leader.snapshots.damage_of(ID, lambda: None) is None
     leader.storage.disk.faults.append(Fault("open", errno.EMFILE, path_part=".checkpoint"))

@@ -173,6 +173,7 @@ manifests: $(READY) ## Write deploy/kustomize/base from the chart, and the chart
 reference: $(READY) ## Write docs/reference/ from the code
 	@$(BIN)/python tools/generate_reference.py
 	@$(BIN)/python tools/generate_kip_map.py
+	@$(BIN)/python tools/generate_scenarios.py
 	@$(BIN)/python -m kraftquorum_operator.reference docs/reference/
 	@test ! -e $(SPARK_READY) || $(BIN)/python -m kraftquorum_pipeline.reference docs/reference/
 

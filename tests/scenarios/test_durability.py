@@ -13,6 +13,12 @@ pytestmark = pytest.mark.rule("P44")
 
 
 @pytest.mark.rule("S10")
+@pytest.mark.scenario("single-node-lost-write")
+@pytest.mark.without(
+    "core.leading:_acknowledged",
+    "yield replica.log.durable_end",
+    "yield replica.log.end",
+)
 def test_single_node_lost_write():
     """etcd #14370, S10: alone or not, a leader counts its own durable end only.
 
@@ -107,6 +113,12 @@ def test_nothing_is_committed_before_an_entry_of_the_own_epoch():
 
 
 @pytest.mark.rule("S11")
+@pytest.mark.scenario("pause-then-stale-read")
+@pytest.mark.without(
+    "core.leading:answer_confirmations",
+    "confirmation.token <= echoed and settled",
+    "settled",
+)
 def test_pause_then_stale_read():
     """etcd #20418, S11: a leader that slept answers no read from memory.
 

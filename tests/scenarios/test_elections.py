@@ -62,6 +62,12 @@ def test_removed_candidate_does_not_vote_for_itself():
 
 
 @pytest.mark.rule("S8")
+@pytest.mark.scenario("hw-assumes-leader-in-set")
+@pytest.mark.without(
+    "core.leading:_acknowledged",
+    "for voter in replica.log.voters:",
+    "for voter in {*replica.log.voters, replica.key}:",
+)
 def test_hw_assumes_leader_in_set():
     """KAFKA-16530, S8: a leader outside the set does not count itself.
 
@@ -96,6 +102,12 @@ def test_leader_outside_the_set_is_not_its_own_majority():
 
 
 @pytest.mark.rule("S9")
+@pytest.mark.scenario("removed-voter-disrupts")
+@pytest.mark.without(
+    "core.election:_judge",
+    "if has_fresh_leader(replica):",
+    "if False:",
+)
 def test_voter_with_a_fresh_leader_ignores_votes_and_their_epochs():
     """S9, `removed-voter-disrupts`. Taking `has_fresh_leader` out of `election._judge` fails this."""
     book = Playbook.formed("1", "2", "3")
@@ -117,6 +129,12 @@ def test_pre_vote_of_a_stranger_moves_no_epoch():
 
 
 @pytest.mark.rule("P41")
+@pytest.mark.scenario("zombie-leader-no-fetch")
+@pytest.mark.without(
+    "core.leading:majority_lost_at",
+    "if needed <= 0:",
+    "if True:",
+)
 def test_zombie_leader_no_fetch():
     """KAFKA-15489, P41. Returning None from `leading.majority_lost_at` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -125,6 +143,12 @@ def test_zombie_leader_no_fetch():
     assert "1" not in book.leaders
 
 
+@pytest.mark.scenario("prevote-counted-as-vote")
+@pytest.mark.without(
+    "core.election:handle_vote_response",
+    "if request.pre_vote != isinstance(role, Prospective):",
+    "if False:",
+)
 def test_prevote_counted_as_vote():
     """canonical/raft #196. Taking the kind out of `election.handle_vote_response` fails this."""
     book = Playbook.formed("1", "2", "3")
@@ -163,6 +187,12 @@ def test_prevote_changes_nothing_on_disk():
     assert (book["2"].disk.state, book["2"].replica.role.election_at_ms) == before
 
 
+@pytest.mark.scenario("prevote-ping-pong")
+@pytest.mark.without(
+    "core.following:_next_fetch",
+    "replica.config.fetch_max_wait_ms if isinstance(replica.role, Follower) else 0",
+    "replica.config.fetch_max_wait_ms",
+)
 def test_prevote_ping_pong():
     """Kafka #17807: a voter that lost patience with a healthy leader comes back at once.
 
@@ -178,6 +208,12 @@ def test_prevote_ping_pong():
 
 
 @pytest.mark.rule("P18")
+@pytest.mark.scenario("prevote-blocks-transfer")
+@pytest.mark.without(
+    "core.election:on_election_time",
+    "campaign(replica)",
+    "stand(replica)",
+)
 def test_prevote_blocks_transfer():
     """canonical/raft #203, P18: the chosen successor asks for no pre-vote.
 
@@ -193,6 +229,12 @@ def test_prevote_blocks_transfer():
 
 
 @pytest.mark.rule("P9")
+@pytest.mark.scenario("demoted-leader-never-votes")
+@pytest.mark.without(
+    "core.election:_judge",
+    "return ErrorCode.NONE, _judge_vote(replica, request)",
+    "return ErrorCode.NONE, replica.is_voter and _judge_vote(replica, request)",
+)
 def test_demoted_leader_never_votes():
     """scylla #10618, P9: a leader that removed itself votes for its successors.
 
@@ -221,6 +263,12 @@ def test_removed_replica_outside_the_set_votes():
 
 
 @pytest.mark.rule("P39")
+@pytest.mark.scenario("leader-reinit-same-epoch")
+@pytest.mark.without(
+    "core.raft:RaftCore._attach",
+    "replica.become_resigned()",
+    "leading.become_leader(replica, frozenset())",
+)
 def test_leader_reinit_same_epoch():
     """KAFKA-10527, P39. Starting as leader again in `RaftCore._attach` makes this fail."""
     book = Playbook.formed("1", "2", "3")

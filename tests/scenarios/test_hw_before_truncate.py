@@ -1,10 +1,14 @@
 """`hw-before-truncate` (KAFKA-14704): a high watermark says nothing about a log that diverged."""
 
+import pytest
+
 from raftnode.core.effects import TruncateLog
 from raftnode.core.messages import FetchRequest
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, Offset
 from raftnode.testing.playbook import Playbook
+
+pytestmark = pytest.mark.rule("P22", "P42")
 
 
 def diverged() -> Playbook:
@@ -37,6 +41,12 @@ def until_asked(book: Playbook) -> None:
     raise AssertionError(book.describe())
 
 
+@pytest.mark.scenario("hw-before-truncate")
+@pytest.mark.without(
+    "core.following:_take",
+    "replica.truncate(replica.log.truncation_point(response.diverging))\n        return",
+    "replica.truncate(replica.log.truncation_point(response.diverging))",
+)
 def test_follower_truncates_before_it_believes_a_high_watermark():
     """Taking the `return` after `replica.truncate` out of `following._take` makes this fail.
 
@@ -73,6 +83,12 @@ def test_follower_truncates_before_it_believes_a_high_watermark():
     assert book["1"].records == book[leader].records
 
 
+@pytest.mark.scenario("hw-before-truncate")
+@pytest.mark.without(
+    "core.leading:handle_fetch",
+    "replica.respond(request_id, _response(replica, role, ErrorCode.INVALID_REQUEST))\n        return\n    if _is_fenced",
+    "replica.respond(request_id, _response(replica, role, ErrorCode.NONE))\n        return\n    if _is_fenced",
+)
 def test_answer_to_a_duplicated_fetch_carries_no_high_watermark_for_a_diverged_log():
     """The second copy of a Fetch is not compared with the log, so it must say nothing of it.
 

@@ -49,6 +49,12 @@ def test_leader_disk_wiped_hears_itself():
 
 
 @pytest.mark.rule("P24")
+@pytest.mark.scenario("id-reuse")
+@pytest.mark.without(
+    "core.leading:progress_of",
+    "if source not in role.progress:",
+    "same = (key for key in role.progress if key.node_id == source.node_id)\n    source = next(same, source)\n    if source not in role.progress:",
+)
 def test_id_reuse_makes_another_replica():
     """`id-reuse`, P24: 3' fetches and acknowledges as itself; what 3 acknowledged stays 3's.
 
@@ -150,6 +156,12 @@ def test_vote_for_another_uuid_is_refused():
 
 
 @pytest.mark.rule("S18")
+@pytest.mark.scenario("unsaved-vote-of-blank-peer")
+@pytest.mark.without(
+    "core.election:_judge",
+    "if isinstance(replica.role, Blank):",
+    "if False:",
+)
 def test_unsaved_vote_of_blank_peer():
     """TiKV #8381, S18: an empty disk votes for nobody, whatever it is asked.
 

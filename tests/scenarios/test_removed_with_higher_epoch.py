@@ -7,6 +7,11 @@ from raftnode.testing.playbook import Playbook
 
 
 @pytest.mark.rule("S9")
+@pytest.mark.scenario("removed-voter-disrupts")
+@pytest.mark.without(
+    "core.election:_judge_pre_vote", "and request.candidate in replica.log.voters", ""
+)
+@pytest.mark.without("core.leading:follow_voters_epoch", "and source in replica.log.voters", "")
 def test_removed_replica_with_a_higher_epoch_waits_and_disturbs_nobody():
     """S9 goes before: a replica outside the set must not move a leader's epoch.
 

@@ -1,12 +1,10 @@
 """Snapshots in place of a trimmed log: KIP-630's FetchSnapshot, and what a crash makes of it.
 
-Each of these was seen to fail with its rule taken out:
+Named scenarios say what must be taken out for them to fail, and are run so. Each of these was
+seen to fail with its rule taken out by hand:
 
-- the head of a snapshot carries the voters' record: `autojoin_readds_removed`;
-- a log is never trimmed beyond its snapshot: `retention_beyond_snapshot`;
-- what a snapshot covers is committed: `remove_leader_crash`;
 - the log is not replaced by less than it holds: `a_snapshot_that_comes_late`;
-- a piece goes on where the stored ones end: `snapshot_log_gap`, and the two of a new leader;
+- a piece goes on where the stored ones end: the two of a new leader;
 - a fetch that has begun goes on, newer snapshots or not: `one_that_is_being_fetched`;
 - FetchSnapshot is a sign of life on both sides: `nobody_stands`;
 - an older snapshot is offered for one that is lost: `brought_in_by_the_older`.
@@ -17,7 +15,15 @@ import pytest
 from raftnode.core import installing
 from raftnode.core.config import CoreConfig
 from raftnode.core.download import Download
-from raftnode.core.effects import Halt, HaltReason, Refused, StoreSnapshotPiece, TrimLog
+from raftnode.core.effects import (
+    Halt,
+    HaltReason,
+    HighWatermarkAdvanced,
+    Refused,
+    StoreSnapshotPiece,
+    TrimLog,
+    TruncateLog,
+)
 from raftnode.core.events import (
     LogFlushed,
     RequestReceived,
@@ -467,19 +473,27 @@ def test_voters_and_their_record_come_with_the_snapshot():
     assert book["5"].replica.log.voter_record == book["1"].replica.log.voter_record
 
 
+@pytest.mark.scenario("autojoin-readds-removed")
+@pytest.mark.without(
+    "core.log_index:LogIndex._begin_with",
+    "VoterSetAt(head.voter_record, head.voters)",
+    "VoterSetAt(VoterRecordId(FIRST_OFFSET, NO_EPOCH), head.voters)",
+)
 def test_autojoin_readds_removed():
-    """KAFKA-19850: the history of removals is lost in a snapshot; the voters' record is not."""
+    """KAFKA-19850: the history of removals is lost in a snapshot; the voters' record is not.
+
+    Twice all replicas go on from a snapshot alone: before somebody reads who votes and wants 3
+    added, and again after 3 was removed. A record that each snapshot makes up anew, or the
+    same for all, makes this fail: it must be the one that really made the set.
+    """
     book = written()
-    stale = book["1"].replica.log.voter_record
-    book.remove("1", "3")
-    book.run(2000)
-    assert book.voters("1") == "{1,2}"
-    trimmed(book, "1", "2")
-    book.crash("1")
-    book.restart("1")
+    leader = gone_on_from_snapshots(book, "1", "2", "3")
+    seen = book[leader].replica.log.voter_record
+    book.remove(leader, "3")
     book.run(5000)
-    [leader] = book.leaders
-    delayed = book.add(leader, "3", expected=stale)
+    leader = gone_on_from_snapshots(book, "1", "2")
+    assert book.voters(leader) == "{1,2}"
+    delayed = book.add(leader, "3", expected=seen)
     book.run(6000)
     refusal = book.answer(delayed)
     assert isinstance(refusal, Refused)
@@ -487,6 +501,24 @@ def test_autojoin_readds_removed():
     assert book.voters(leader) == "{1,2}"
 
 
+def gone_on_from_snapshots(book: Playbook, *names: str) -> str:
+    """Let all of them start anew on a snapshot, their logs trimmed to its end; who leads then."""
+    trimmed(book, *names)
+    for name in names:
+        book.crash(name)
+    for name in names:
+        book.restart(name)
+    book.run(8000)
+    [leader] = book.leaders
+    return leader
+
+
+@pytest.mark.scenario("retention-beyond-snapshot")
+@pytest.mark.without(
+    "core.installing:taken",
+    "<= min(replica.applicable, log.snapshot.end_offset)",
+    "",
+)
 def test_retention_beyond_snapshot():
     """KAFKA-14238: the log is never trimmed beyond what a snapshot covers, whoever asks."""
     book = written()
@@ -503,8 +535,14 @@ def test_retention_beyond_snapshot():
     assert seat.replica.log.start == covered.end_offset
 
 
+@pytest.mark.scenario("remove-leader-crash")
+@pytest.mark.without(
+    "core.raft:RaftCore.__init__",
+    "log.snapshot.end_offset if log.snapshot else FIRST_OFFSET",
+    "FIRST_OFFSET",
+)
 def test_remove_leader_crash():
-    """KAFKA-17608: a restart reverts to nothing that a snapshot covers.
+    """KAFKA-17608: a restart of those that are left reverts to nothing that a snapshot covers.
 
     The voters in force at the snapshot are known to be committed at once, and no truncation
     goes below it.
@@ -527,6 +565,51 @@ def test_remove_leader_crash():
     assert seat.replica.effects[-1].reason is HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK
 
 
+@pytest.mark.scenario("remove-leader-crash")
+@pytest.mark.without(
+    "core.replica:Replica.raise_high_watermark",
+    "max(self.applicable, min(self.high_watermark, self.log.durable_end))",
+    "self.log.durable_end",
+)
+def test_leader_that_falls_with_its_own_removal_has_nothing_to_take_back():
+    """No state machine goes backwards: what is cut off was never to be applied."""
+    book = written()
+    book.snapshot("1")
+    book.isolate("1")
+    for number in range(3):
+        book.append("1", b"for nothing %d" % number)
+    book.wait(200, "1")
+    book.remove("1", "1")
+    book["1"].flush(book.now_ms)
+    assert book.voters("1") == "{2,3}"
+    book.drop()
+    book.elect("2")
+    book.heal()
+    book.run(5000)
+    applied = Offset(0)
+    cuts = 0
+    for effect in book["1"].effects:
+        if isinstance(effect, HighWatermarkAdvanced):
+            applied = max(applied, effect.applicable)
+        elif isinstance(effect, TruncateLog):
+            cuts += 1
+            assert applied <= effect.end_offset
+    assert cuts == 1
+    assert book["1"].role == "follower"
+    assert book.voters("1") == "{1,2,3}"
+
+
+@pytest.mark.scenario("snapshot-log-gap")
+@pytest.mark.without(
+    "core.log_index:LogIndex.needs_snapshot",
+    "return fetch.end_offset < self.start or",
+    "return",
+)
+@pytest.mark.without(
+    "core.log_index:LogIndex.install",
+    "self.durable_end = head.position.end_offset",
+    "self.durable_end = Offset(head.position.end_offset + 1)",
+)
 def test_snapshot_log_gap():
     """RedisRaft #43: what is fetched after a snapshot begins where it ends."""
     book = left_behind()

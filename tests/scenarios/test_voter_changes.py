@@ -19,6 +19,12 @@ pytestmark = pytest.mark.rule("P28")
     ],
     ids=["two-adds", "two-removes", "add-and-remove"],
 )
+@pytest.mark.scenario("two-adds", "two-removes", "add-and-remove")
+@pytest.mark.without(
+    "core.changing:obstacle",
+    "if not leading.epoch_committed(replica, role):",
+    "if False:",
+)
 def test_changes_of_leaders_of_different_epochs_never_decide_side_by_side(
     first: tuple[str, str], second: tuple[str, str]
 ):
@@ -75,6 +81,15 @@ def test_second_change_waits_until_the_first_is_committed():
 
 
 @pytest.mark.rule("S11")
+@pytest.mark.scenario("autojoin-readds-removed")
+@pytest.mark.without(
+    "core.changing:_refusal",
+    "if change.expected != log.voter_record:",
+    "if False:",
+    "core.changing:advance",
+    "if change.expected != replica.log.voter_record:",
+    "if False:",
+)
 def test_autojoin_readds_removed():
     """KAFKA-19850, S11: a delayed AddVoter must not add again what was removed since.
 
@@ -149,6 +164,12 @@ def test_voters_apply_on_append_and_revert_on_truncation():
     assert book["1"].replica.log.voter_record == book["2"].replica.log.voter_record
 
 
+@pytest.mark.scenario("isolated-leader-removes-node")
+@pytest.mark.without(
+    "core.changing:obstacle",
+    "if able < after.majority:",
+    "if False:",
+)
 def test_isolated_leader_removes_nobody():
     """RedisRaft #17. Taking `able < after.majority` out of `changing.obstacle` makes this fail."""
     book = Playbook.formed("1", "2", "3")

@@ -28,7 +28,12 @@ timeout_constant = 10.0
 
 [tool.pytest.ini_options]
 addopts = ["--import-mode=importlib", "-p", "no:cacheprovider"]
-markers = ["rule(*rows): checks these rows"]
+markers = [
+  "rule(*rows): checks these rows",
+  "scenario(*names): is these scenarios",
+  "without(place, old, new): fails with that taken out",
+  "taken_out: a run with that taken out; it breaks the core by itself, so no mutant is tried on it",
+]
 """
 CONFTEST = '''\
 """Mutants are told apart from each other only if the tests do the same each time."""

@@ -6,6 +6,8 @@ import inspect
 import textwrap
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import reduce
+from importlib import import_module
 from types import FunctionType
 from typing import Any
 
@@ -39,3 +41,21 @@ def taken_out(
         yield
     finally:
         function.__code__ = before
+
+
+def function_at(place: str) -> Callable[..., Any]:
+    """The function that a place such as `core.leading:resign` names; of a property, what it runs.
+
+    Args:
+        place: a module below `raftnode`, and what it has by that name: `core.replica:Replica.halt`.
+
+    Raises:
+        ImportError: there is no such module.
+        AttributeError: the module has nothing of that name.
+    """
+    module, _, name = place.partition(":")
+    found: Any = reduce(getattr, name.split("."), import_module(f"raftnode.{module}"))
+    if isinstance(found, property):
+        assert found.fget is not None
+        return found.fget
+    return found

@@ -1,0 +1,66 @@
+"""The mark `without` of tests/scenarios/conftest.py: a test that does not miss its rule fails."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+CONFTEST = Path(__file__).resolve().parents[1] / "scenarios" / "conftest.py"
+
+TESTS = """\
+import pytest
+
+from raftnode.core.config import CoreConfig
+
+HALF = ("core.config:CoreConfig.leader_timeout_ms", "* 3 // 2", "// 2")
+
+
+@pytest.mark.without(*HALF)
+def test_misses_it():
+    assert CoreConfig().leader_timeout_ms == 3000
+
+
+@pytest.mark.without(*HALF)
+def test_does_not_miss_it():
+    assert CoreConfig().leader_timeout_ms
+
+
+@pytest.mark.without(HALF[0], "* 4", "")
+def test_takes_out_what_is_not_there():
+    assert CoreConfig().leader_timeout_ms == 3000
+
+
+@pytest.mark.without(*HALF)
+def test_is_broken():
+    raise KeyError(CoreConfig().leader_timeout_ms)
+
+
+@pytest.mark.parametrize("times", [2, 3])
+@pytest.mark.without(*HALF)
+@pytest.mark.without(HALF[0], "3", "5")
+def test_is_run_with_all_of_its_own_parameters(times):
+    assert CoreConfig().leader_timeout_ms * times == 3000 * times
+"""
+
+
+def test_what_becomes_of_tests_that_are_run_without(tmp_path: Path):
+    shutil.copy(CONFTEST, tmp_path)
+    (tmp_path / "test_it.py").write_text(TESTS)
+    run = [sys.executable, "-m", "pytest", "-rA", "-q", "-p", "no:cacheprovider", "--rootdir=."]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    failed = {
+        line.removeprefix("FAILED test_it.py::").partition(" - ")[0]
+        for line in done.stdout.splitlines()
+        if line.startswith("FAILED ")
+    }
+    without = "[without-CoreConfig.leader_timeout_ms]"
+    assert failed == {
+        f"test_does_not_miss_it{without}",
+        f"test_takes_out_what_is_not_there{without}",
+        "test_is_broken",
+        f"test_is_broken{without}",
+    }, done.stdout
+    assert "4 failed, 10 passed" in done.stdout
+    assert "nobody misses" in done.stdout

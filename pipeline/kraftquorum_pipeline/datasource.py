@@ -143,8 +143,8 @@ class LogReader(DataSourceReader):
     def partitions(self) -> Sequence[LogPartition]:
         """Plan the parts: the log is looked at once, and read up to where it was then."""
         log = open_log(self._options)
-        state = log.look()
         start = 0 if self._options.start is None else self._options.start
+        state = log.look(start)
         end = state.end if self._options.end is None else self._options.end
         if end > state.end:
             raise OptionError(
@@ -177,7 +177,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a stream without a checkpoint begins."""
         start = self._options.start or 0
-        state = self._look()
+        state = self._look(start)
         if self._options.start is not None:
             state.check_explicit_start(start)
         return self._offset(state, start)
@@ -197,7 +197,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next micro-batch ends."""
-        state = self._look()
+        state = self._look(int(start["offset"]))
         first = self._prove(state, start)
         end = state.end if self._target is None else min(self._target, state.end)
         if isinstance(limit, ReadMaxRows):
@@ -207,7 +207,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LogPartition]:
         """Plan a micro-batch, perhaps one that a driver planned before and did not finish."""
-        state = self._state or self._look()
+        state = self._state or self._look(int(start["offset"]))
         first = self._prove(state, start)
         return [LogPartition(part) for part in self._log.parts(first, int(end["offset"]))]
 
@@ -217,12 +217,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- inside ------------------------------------------------------------------------
 
-    def _look(self) -> LogState:
-        now_s = time.monotonic()
-        if self._state is None or now_s - self._looked_s >= _LOOK_S:
-            self._state = self._log.look()
+    def _look(self, offset: int = 0) -> LogState:
+        now_s, state = time.monotonic(), self._state
+        if state is None or now_s - self._looked_s >= _LOOK_S or 0 < offset < state.start:
+            state = self._state = self._log.look(offset)
             self._looked_s = time.monotonic()
-        return self._state
+        return state
 
     def _offset(self, state: LogState, offset: int) -> dict[str, Any]:
         epoch = self._log.epoch_of(offset - 1) if offset > state.start else None

@@ -6,7 +6,8 @@ Offsets and epochs are the log's. A row's `kind` says what else is filled:
 * `control`: a record of the quorum's own, named by `control`, its `fields` as JSON in the
   form of the HTTP API; `key` and `value` hold its bytes where the source is files;
 * `state`: an entry of a snapshot, where the log was trimmed: `key`, `value`, and the offset and
-  epoch of the record that wrote it; no timestamp;
+  epoch of the record that wrote it; no timestamp. One row more has `control` = `VoterSet`, and in
+  `fields` the voters as the records up to `as_of` made them;
 * `corrupt`: records that could not be read and were left out because the options say so; `offset`
   is the first of them, `fields` says where they stand and why.
 """
@@ -24,6 +25,9 @@ KIND_CONTROL: Final = "control"
 KIND_STATE: Final = "state"
 KIND_CORRUPT: Final = "corrupt"
 
+VOTER_SET: Final = "VoterSet"
+"""What `control` says in the row of a state's voters."""
+
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 HEADERS = pa.list_(
     pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -38,8 +42,10 @@ COLUMNS: Final = {
     "key": "The key's bytes, or a string by `keyFormat`; null: there is none.",
     "value": "The value's bytes, or a string by `valueFormat`; null: a delete.",
     "headers": "Names and values of the record's headers; read from files only.",
-    "control": "The kind of control record, such as `LeaderChange` or `AddVoter`.",
-    "fields": "JSON: the fields of a control record; of what is corrupt, place and reason.",
+    "control": "The kind of control record, such as `LeaderChange` or `AddVoter`; in a `state` "
+    "`VoterSet`: who votes there.",
+    "fields": "JSON: the fields of a control record; of what is corrupt, place and reason; of a "
+    "`VoterSet` the voters, and `as_of`, up to which record they were taken.",
 }
 """What each column means; the reference page is made from it."""
 

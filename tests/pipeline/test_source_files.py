@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from itertools import pairwise
@@ -22,8 +23,8 @@ from kraftquorum_pipeline.source.decode import Collector
 from kraftquorum_pipeline.source.files import FileLog
 from kraftquorum_pipeline.source.options import parse_options
 from kraftquorum_pipeline.source.rows import Shape
-from kraftquorum_pipeline.testing import quorum_history, write_quorum
-from raftnode.core.types import Epoch, Offset
+from kraftquorum_pipeline.testing import key_of, quorum_history, write_quorum
+from raftnode.core.types import Epoch, Offset, format_directory_id
 from raftnode.storage.batch import Record, encode_data_batch, iter_records, read_header, stamp
 from raftnode.storage.files import Files
 from raftnode.storage.inspection import LogReader, find_log
@@ -287,12 +288,17 @@ def test_a_trimmed_log_begins_with_the_state_and_goes_on_with_the_log(tmp_path):
     state = log.look()
     assert 0 < state.start <= state.state_end == end
     rows = table({"path": tmp_path / "nodes"}).to_pylist()
-    kept = [row for row in rows if row["kind"] == "state"]
+    *kept, voters = [row for row in rows if row["kind"] == "state"]
     assert {(row["key"], row["value"], row["offset"]) for row in kept} == {
         (one.key, one.value, one.offset) for one in history.states[end]
     }
     assert [row for row in rows if row["kind"] != "state"] == whole[end:]
     assert all(row["kind"] == "state" for row in rows[: len(kept)])
+    assert (voters["control"], voters["offset"], voters["key"]) == ("VoterSet", end - 1, None)
+    told = json.loads(voters["fields"])
+    assert told["as_of"] == end - 1
+    assert [one["node_id"] for one in told["voters"]] == [0, 1, 2]
+    assert told["voters"][1]["directory_id"] == format_directory_id(key_of(1, disk=1).directory_id)
 
 
 def test_a_damaged_snapshot_is_named(tmp_path):

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from contextlib import asynccontextmanager
+from itertools import pairwise
 
+import aiohttp
 import pyarrow as pa
 import pytest
+from aiohttp import web
 
 from kraftquorum_pipeline.errors import ClusterIdError, UnreachableError
 from kraftquorum_pipeline.source.nodes import NodeLog, _Reader
@@ -69,5 +74,58 @@ def test_a_live_quorum_gives_its_log_from_followers_also_while_leaders_die(live_
             gone = log_of(quorum.nodes, timeoutMs="800")
             with pytest.raises(UnreachableError, match=r"no node of the quorum answered in time"):
                 await asyncio.to_thread(gone.look)
+
+    run_async(work)
+
+
+@asynccontextmanager
+async def slow_way_to(node, delay_s, asked):
+    """An address at which a node answers, and its log that much later; begin and end of each."""
+
+    async def forward(request):
+        began = time.monotonic()
+        async with session.get(f"http://{node.api}{request.raw_path}") as answer:
+            body, status, kind = await answer.read(), answer.status, answer.content_type
+        if request.path == "/v1/log":
+            await asyncio.sleep(delay_s)
+            asked.append((began, time.monotonic()))
+        return web.Response(body=body, status=status, content_type=kind)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", forward)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        async with aiohttp.ClientSession() as session:
+            site = web.TCPSite(runner, node.api.host, 0)
+            await site.start()
+            [(host, port, *_)] = runner.addresses
+            yield f"{host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+def test_a_node_that_answers_slowly_is_left_alone_for_as_long_as_it_took(live_quorum, run_async):
+    record = ClientRecord()
+
+    async def pauses(node, delay_s):
+        """Between the end of an answer and the next question."""
+        asked = []
+        async with slow_way_to(node, delay_s, asked) as address:
+            given = {"bootstrapServers": address, "maxBytesPerRequest": "3000"}
+            log = NodeLog(parse_options(given))
+            found = await asyncio.to_thread(read, log, 0, 200)
+        assert found.column("offset").to_pylist() == list(range(200))
+        assert len(asked) > 3
+        return [after[0] - before[1] for before, after in pairwise(asked)]
+
+    async def work() -> None:
+        async with live_quorum as quorum:
+            await quorum.form(3)
+            await record.write(quorum, 0, 200)
+            leader = await quorum.leader()
+            node = next(one for one in quorum.nodes if one is not leader)
+            assert min(await pauses(node, 0.4)) >= 0.4
+            assert min(await pauses(node, 0)) < 0.2
 
     run_async(work)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -79,7 +81,10 @@ def check_whole(rows, record, log_start, end):
 
     Returns where it ends: an election since `end` was seen is a record, too.
     """
-    assert any(row["kind"] == "state" for row in rows)
+    assert any(row["kind"] == "state" and row["key"] is not None for row in rows)
+    [voters] = [row for row in rows if row["control"] == "VoterSet"]
+    assert voters["offset"] == log_start - 1
+    assert [one["node_id"] for one in json.loads(voters["fields"])["voters"]] == [0, 1, 2]
     log = sorted(row["offset"] for row in rows if row["kind"] != "state")
     assert log[-1] + 1 >= end
     assert log == list(range(log_start, log[-1] + 1))
@@ -183,20 +188,46 @@ def test_a_record_that_one_node_still_has_is_not_gone(trimming_quorum, run_async
             assert sorted(row["offset"] for row in rows) == list(range(7, reached["offset"]))
             # restore-check reads them from that node, too, whomever it asks first.
             written = [row["offset"] for row in rows if row["kind"] == "data"]
+            nodes = [node.api for node in quorum.nodes]
             for _ in range(4):
-                nodes = [node.api for node in quorum.nodes]
                 living = await look_at_store(nodes, None, 7, {info.cluster_id})
                 assert [one.offset for one in living.records] == sorted(written)
+            # While that node is down it is waited for, by whoever reads.
+            keeper.stop()
+            await quorum.leader()
+            reading = _Reader(options.client, info.cluster_id).records(7, 9)
+            waiting = [
+                asyncio.to_thread(read_stream, quorum, 1000, start),
+                anext(reading),
+                look_at_store(nodes, None, 7, {info.cluster_id}),
+            ]
+            gathered = asyncio.gather(*waiting)
+            await asyncio.sleep(4)
+            assert not gathered.done()
+            keeper.start()
+            (again, _, _), first, living = await gathered
+            await reading.aclose()
+            assert sorted(row["offset"] for row in again)[: len(rows)] == sorted(
+                row["offset"] for row in rows
+            )
+            assert first.offset == 7
+            assert {one.offset for one in living.records} >= set(written)
             # Without that node they are gone, and the error says who was not heard.
             keeper.stop()
             await quorum.leader()
-            stream = LogStreamReader(parse_options(options_of(quorum)))
+            options = parse_options(options_of(quorum, timeoutMs="3000"))
+            stream = LogStreamReader(options)
+            began = time.monotonic()
             silent = rf"on the nodes that answered \({keeper.api} did not\): records from here"
             with pytest.raises(TrimmedError, match=silent):
                 await asyncio.to_thread(stream.latestOffset, start, ReadAllAvailable())
             reading = _Reader(options.client, info.cluster_id).records(7, 9)
             with pytest.raises(TrimmedError, match=rf"at offset 7: .*{silent}"):
                 await anext(reading)
+            assert time.monotonic() - began >= 2 * 1.5
+            silent = rf"\({keeper.api} did not\): what was written"
+            with pytest.raises(TrimmedError, match=silent):
+                await look_at_store(nodes, None, 7, {info.cluster_id}, patience_s=1)
 
     run_async(work)
 

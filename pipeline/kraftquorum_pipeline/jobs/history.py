@@ -13,12 +13,12 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
-from kraftquorum_pipeline.schema import KIND_CONTROL, KIND_DATA
+from kraftquorum_pipeline.schema import KIND_CONTROL, KIND_DATA, KIND_STATE, VOTER_SET
 
 _REPLICA = "struct<node_id: int, directory_id: string>"
 _FIELDS = (
     f"leader {_REPLICA}, voters array<{_REPLICA}>, granting_voters array<{_REPLICA}>, "
-    f"voter {_REPLICA}, endpoint string"
+    f"voter {_REPLICA}, endpoint string, as_of bigint"
 )
 
 TABLES: Mapping[str, str] = {
@@ -26,14 +26,15 @@ TABLES: Mapping[str, str] = {
     "`without_leader_s`: since the last record of the epoch before.",
     "leadership": "Each epoch: its leader, from which record and time to which, and how many "
     "records and clients' records it wrote.",
-    "voter_changes": "Each AddVoter and RemoveVoter with the number of voters after it.",
+    "voter_changes": "Each AddVoter and RemoveVoter with the number of voters after it; null where "
+    "the log was trimmed and nothing that is left tells who voted.",
     "repairs": "Each replica that was replaced by another of the same node id: `detected_at` (of "
     "the faults given, else null), `added_at`, `removed_at` and the times between, seconds.",
     "unavailability": "Each stretch in which no leader can have acknowledged anything: from the "
     "last record of an epoch to the first of the next; an upper bound, since nobody need have "
     "written until then.",
-    "key_changes": "Each write of each key: its number, when, how large, whether a delete, and "
-    "which record it replaced.",
+    "key_changes": "Each write of each key: its number in this log, when, how large, whether a "
+    "delete, and which record it replaced, which may be one of the state before a trimmed log.",
 }
 """The tables, and what each tells; the reference page is made from it."""
 
@@ -94,7 +95,7 @@ def history(rows: DataFrame, faults: DataFrame) -> dict[str, DataFrame]:
     # Few rows, from which most tables come: the log is read for them once.
     control = _control(rows).persist()
     spans = leadership(rows, control).persist()
-    changes = voter_changes(control)
+    changes = voter_changes(control, spans)
     return {
         "elections": elections(control, spans),
         "leadership": spans,
@@ -106,8 +107,8 @@ def history(rows: DataFrame, faults: DataFrame) -> dict[str, DataFrame]:
 
 
 def _control(rows: DataFrame) -> DataFrame:
-    known = F.col("control").isin("LeaderChange", "AddVoter", "RemoveVoter")
-    return rows.where((F.col("kind") == KIND_CONTROL) & known).select(
+    known = F.col("control").isin("LeaderChange", "AddVoter", "RemoveVoter", VOTER_SET)
+    return rows.where(F.col("kind").isin(KIND_CONTROL, KIND_STATE) & known).select(
         "cluster_id",
         "offset",
         "epoch",
@@ -171,23 +172,42 @@ def elections(control: DataFrame, spans: DataFrame) -> DataFrame:
     )
 
 
-def voter_changes(control: DataFrame) -> DataFrame:
-    """Each record that changed the voters. Before a trimmed log's start nothing is counted."""
-    so_far = (
-        Window.partitionBy("cluster_id")
-        .orderBy("offset")
-        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+def voter_changes(control: DataFrame, spans: DataFrame) -> DataFrame:
+    """Each record that changed the voters.
+
+    A log that begins with its first record begins with no voter. One that was trimmed begins with
+    those from which its changes come to a set that is known: what the state before it says, or
+    the next LeaderChange.
+    """
+    kind, told = F.col("control"), F.col("told")
+    extent = spans.groupBy("cluster_id").agg(
+        F.min("first_offset").alias("log_start"), F.max("last_offset").alias("log_last")
     )
-    added = F.col("control") == "AddVoter"
-    return control.where(F.col("control").isin("AddVoter", "RemoveVoter")).select(
+    placed = control.join(extent, "cluster_id", "inner").select(
+        "*",
+        F.when(kind == VOTER_SET, told["as_of"]).otherwise(F.col("offset")).alias("place"),
+        F.when(kind == "AddVoter", 1).when(kind == "RemoveVoter", -1).otherwise(0).alias("step"),
+        F.when(kind.isin("LeaderChange", VOTER_SET), F.size(told["voters"])).alias("known"),
+    )
+    # A state's voters may be newer than what was exported of the log: then they tell nothing yet.
+    placed = placed.where(F.col("place") <= F.col("log_last"))
+    order = F.col("place"), (kind == VOTER_SET).cast("int")
+    of_cluster = Window.partitionBy("cluster_id").orderBy(*order)
+    so_far = of_cluster.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    whole = of_cluster.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    before = F.first(F.col("known") - F.col("sum"), ignorenulls=True).over(whole)
+    counted = placed.withColumn("sum", F.sum("step").over(so_far)).select(
+        "*", F.when(F.col("log_start") == 0, 0).otherwise(before).alias("before")
+    )
+    return counted.where(F.col("step") != 0).select(
         "cluster_id",
         "offset",
         "epoch",
         "at",
-        F.when(added, "add").otherwise("remove").alias("change"),
-        F.col("told.voter.node_id").alias("node_id"),
-        F.col("told.voter.directory_id").alias("directory_id"),
-        F.sum(F.when(added, 1).otherwise(-1)).over(so_far).alias("voters_after"),
+        F.when(kind == "AddVoter", "add").otherwise("remove").alias("change"),
+        told["voter"]["node_id"].alias("node_id"),
+        told["voter"]["directory_id"].alias("directory_id"),
+        (F.col("before") + F.col("sum")).alias("voters_after"),
     )
 
 
@@ -258,11 +278,13 @@ def unavailability(spans: DataFrame) -> DataFrame:
 def key_changes(rows: DataFrame) -> DataFrame:
     """Each write of each key, in order."""
     of_key = Window.partitionBy("cluster_id", "key").orderBy("offset")
-    written = (F.col("kind") == KIND_DATA) & F.col("key").isNotNull()
-    return rows.where(written).select(
+    is_write = F.col("kind") == KIND_DATA
+    written = F.col("kind").isin(KIND_DATA, KIND_STATE) & F.col("key").isNotNull()
+    told = rows.where(written).select(
         "cluster_id",
         "key",
-        F.row_number().over(of_key).alias("version"),
+        "kind",
+        F.count_if(is_write).over(of_key).cast("int").alias("version"),
         "offset",
         "epoch",
         F.col("timestamp").alias("at"),
@@ -271,6 +293,7 @@ def key_changes(rows: DataFrame) -> DataFrame:
         F.lag("offset").over(of_key).alias("replaced_offset"),
         _seconds(F.lag("timestamp").over(of_key), "timestamp").alias("since_last_s"),
     )
+    return told.where(is_write).drop("kind")
 
 
 def _seconds(since: Column | str, until: Column | str) -> Column:

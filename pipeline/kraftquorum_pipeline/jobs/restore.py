@@ -8,6 +8,7 @@ listed must be the key's state at one of these moments. Pure but for `look`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -23,6 +24,10 @@ from raftnode.core.types import Endpoint
 _PAGE_BYTES = 2 << 20
 _PAGE_KEYS = 1000
 _SHOWN_MAX = 20
+_PAUSE_S = 1.0
+
+PATIENCE_S = 30.0
+"""How long a node is waited for that alone can have a record."""
 
 
 class Held(NamedTuple):
@@ -110,7 +115,12 @@ def state_of(log: SoundLog) -> dict[bytes, Held]:
 
 
 async def look(
-    nodes: Sequence[Endpoint], hosts_file: Path | None, start: int, clusters: Collection[str]
+    nodes: Sequence[Endpoint],
+    hosts_file: Path | None,
+    start: int,
+    clusters: Collection[str],
+    *,
+    patience_s: float = PATIENCE_S,
 ) -> Living:
     """Read a living quorum's log from an offset on, and its store.
 
@@ -119,10 +129,12 @@ async def look(
         hosts_file: names of nodes; None: by DNS.
         start: the offset.
         clusters: which it may be; empty: any.
+        patience_s: how long a node is waited for that does not answer and alone can have a
+            record.
 
     Raises:
         ClusterIdError: it is another one.
-        TrimmedError: the log of every node that answers begins later.
+        TrimmedError: the log of every node that answers in time begins later.
         ClientError: it could not be read.
     """
     listed: dict[bytes, Held] = {}
@@ -143,7 +155,7 @@ async def look(
                 break
         end = (await client.describe_quorum(confirmed=True)).high_watermark
     records: list[Written] = []
-    async for record in _records(nodes, hosts_file, start, end):
+    async for record in _records(nodes, hosts_file, start, end, patience_s):
         if record.control is None and record.key is not None:
             held = None if record.value is None else Held.of(record.offset, record.value)
             records.append(Written(record.offset, record.key, held))
@@ -151,7 +163,7 @@ async def look(
 
 
 async def _records(
-    nodes: Sequence[Endpoint], hosts_file: Path | None, offset: int, end: int
+    nodes: Sequence[Endpoint], hosts_file: Path | None, offset: int, end: int, patience_s: float
 ) -> AsyncIterator[LogRecord]:
     """What was committed from one offset to another, of whichever node still has it."""
     asked = nodes
@@ -167,13 +179,33 @@ async def _records(
         except RefusedError as error:
             if error.error != "OFFSET_OUT_OF_RANGE":
                 raise
-            asked = await _having(nodes, hosts_file, offset)
+            asked = await _having(nodes, hosts_file, offset, patience_s)
 
 
 async def _having(
-    nodes: Sequence[Endpoint], hosts_file: Path | None, offset: int
+    nodes: Sequence[Endpoint], hosts_file: Path | None, offset: int, patience_s: float
 ) -> list[Endpoint]:
     """Who has a record; each node trims its log by itself."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        starts = await _starts(nodes, hosts_file)
+        having = [node for node, start in starts.items() if start <= offset]
+        if having or not starts:
+            return having or list(nodes)
+        silent = [str(node) for node in nodes if node not in starts]
+        if not silent or time.monotonic() > deadline:
+            break
+        await asyncio.sleep(_PAUSE_S)
+    note = f" on the nodes that answered ({', '.join(silent)} did not)" if silent else ""
+    said = (
+        f"the log was trimmed since and begins at {min(starts.values())}{note}: what was written "
+        "before that cannot be told; take newer files"
+    )
+    raise TrimmedError(",".join(map(str, nodes)), said, offset)
+
+
+async def _starts(nodes: Sequence[Endpoint], hosts_file: Path | None) -> dict[Endpoint, int]:
+    """Where the log of each node begins that answers."""
     starts: dict[Endpoint, int] = {}
     async with QuorumClient(nodes, hosts_file=hosts_file) as client:
 
@@ -184,14 +216,7 @@ async def _having(
                 return
 
         await asyncio.gather(*map(ask, nodes))
-    having = [node for node, start in starts.items() if start <= offset]
-    if starts and not having:
-        said = (
-            f"the log was trimmed since and begins at {min(starts.values())}: what was written "
-            "before that cannot be told; take newer files"
-        )
-        raise TrimmedError(",".join(map(str, nodes)), said, offset)
-    return having or list(nodes)
+    return starts
 
 
 def compare(state: Mapping[bytes, Held], end: int, living: Living) -> Restored:

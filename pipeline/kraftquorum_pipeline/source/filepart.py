@@ -18,6 +18,7 @@ from kraftquorum_pipeline.source.rows import (
     corrupt_row,
     state_row,
     table_of,
+    voters_row,
 )
 from raftnode.api.encode import control_fields
 from raftnode.core.types import Epoch, Offset
@@ -54,6 +55,10 @@ class SnapshotPart:
             if not self.shape.skip_corrupt:
                 raise CorruptError(self.path, str(error), 0) from error
             rows.append(corrupt_row(0, self.end_offset, self.path, -1, str(error)))
+        else:
+            if reader.found is not None and len(voters := reader.found.head.voters):
+                at, epoch = self.end_offset - 1, int(reader.found.snapshot_id.epoch)
+                rows.append(voters_row(at, epoch, voters, at))
         yield from table_of(rows, self.shape, self.path)
 
 

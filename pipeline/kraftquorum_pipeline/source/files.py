@@ -50,7 +50,7 @@ class FileLog:
         self._path = options.path
         self._found: _Found | None = None
 
-    def look(self) -> LogState:
+    def look(self, offset: int = 0) -> LogState:  # noqa: ARG002 - files are there or not
         """See how far it reaches now."""
         replicas = self._replicas()
         cluster_id = self._cluster_id(replicas)

@@ -83,8 +83,12 @@ def gone(start: int, note: str = "") -> str:
 class LogSource(Protocol):
     """A quorum's log that can be planned."""
 
-    def look(self) -> LogState:
+    def look(self, offset: int = 0) -> LogState:
         """See how far it reaches now.
+
+        Args:
+            offset: what is going to be read; if only a node that does not answer can have it,
+                that node is waited for.
 
         Raises:
             SourceError: it cannot be read, or is another cluster's than the one asked for.

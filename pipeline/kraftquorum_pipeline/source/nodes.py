@@ -6,7 +6,8 @@ as it took. A follower that has not heard of an offset yet is waited for, and th
 asked; every answer is of committed records, so it does not matter whose it is.
 
 Each node trims its log by itself, and one whose disk is new begins where a snapshot ended. So an
-offset is gone only when no node has it any more.
+offset is gone only when no node has it any more; where only nodes that do not answer could have
+it, they are waited for as long as `timeoutMs` says.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from kraftquorum_pipeline.source.rows import (
     control_row,
     state_row,
     table_of,
+    voters_row,
 )
 from raftnode.api.model import NodeInfo
 from raftnode.client import ClientError, LogPage, LogRecord, QuorumClient, RefusedError
@@ -136,9 +138,9 @@ class NodeLog:
         self._client = options.client
         self._state: LogState | None = None
 
-    def look(self) -> LogState:
+    def look(self, offset: int = 0) -> LogState:
         """See how far it is committed now, as far as the nodes know that answer."""
-        infos = asyncio.run(_look(self._client, self._options.cluster_id))
+        infos = asyncio.run(_look(self._client, self._options.cluster_id, offset))
         clusters = {info.cluster_id for _, info in infos}
         if len(clusters) > 1:
             told = ", ".join(f"{endpoint} is of {info.cluster_id}" for endpoint, info in infos)
@@ -151,7 +153,7 @@ class NodeLog:
 
     def parts(self, start: int, end: int) -> Sequence[Part]:
         """Cut [start, end) by numbers."""
-        state = self._state or self.look()
+        state = self._state or self.look(start)
         state.check_start(start)
         shape = self._options.shape(state.cluster_id)
         parts: list[Part] = []
@@ -192,8 +194,13 @@ def _without(options: ClientOptions, infos: Sequence[tuple[Endpoint, NodeInfo]])
     return f" on the nodes that answered ({', '.join(silent)} did not)" if silent else ""
 
 
-async def _look(options: ClientOptions, cluster_id: str | None) -> list[tuple[Endpoint, NodeInfo]]:
+async def _look(
+    options: ClientOptions, cluster_id: str | None, offset: int = 0
+) -> list[tuple[Endpoint, NodeInfo]]:
     """What the nodes say of themselves that are of a cluster and answer in time.
+
+    The first that answer are enough, unless none of them has a certain record: then the others
+    are waited for. Of record 0 that is never asked, since the state stands for it.
 
     Raises:
         UnreachableError: none.
@@ -224,12 +231,15 @@ async def _look(options: ClientOptions, cluster_id: str | None) -> list[tuple[En
                     raise ClusterIdError(str(endpoint), reason)
                 else:
                     found.append((endpoint, info))
-            if found:
+            there = any(info.log_start_offset <= offset for _, info in found)
+            if found and (not offset or there or len(found) == len(options.endpoints)):
                 return found
             if time.monotonic() + pause_s > deadline:
                 break
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, options.retry_backoff_max_ms / 1000)
+    if found:
+        return found
     told = "; ".join(f"{endpoint}: {reason}" for endpoint, reason in said.items())
     raise UnreachableError(options.source, f"no node of the quorum answered in time ({told})")
 
@@ -250,7 +260,7 @@ class _Reader:
         Raises:
             TrimmedError: it is gone on every node that answers.
         """
-        everyone = await _look(self._options, self._cluster_id)
+        everyone = await _look(self._options, self._cluster_id, offset)
         infos = [(endpoint, info) for endpoint, info in everyone if info.log_start_offset <= offset]
         if not infos:
             first = min(info.log_start_offset for _, info in everyone)
@@ -323,6 +333,8 @@ class _Reader:
     async def entries(self, log_start: int) -> AsyncIterator[Row]:
         """Yield the entries of the store that the log from its start on does not tell of.
 
+        Last comes the row of the voters, unless they are being changed.
+
         Raises:
             UnreachableError: nobody gives them out in time.
         """
@@ -332,14 +344,18 @@ class _Reader:
             try:
                 async with client_of(self._options, self._options.endpoints) as client:
                     page = await client.list(after=after, limit=_LISTING)
+                    quorum = None if page.next else await client.describe_quorum(confirmed=True)
             except ClientError as error:
                 raise UnreachableError(self._options.source, str(error), 0) from error
             for entry in page.entries:
                 if entry.offset < log_start:
                     yield state_row(entry.offset, -1, entry.key.encode(), entry.value)
             after = page.next
-            if after is None:
-                return
+            if quorum is not None:
+                break
+        if quorum.voter_record_committed:
+            voters = [one.key for one in quorum.committed_voters]
+            yield voters_row(log_start - 1, -1, voters, quorum.voter_record.offset)
 
 
 def _row(record: LogRecord) -> Row:

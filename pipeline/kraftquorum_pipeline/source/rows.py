@@ -7,7 +7,7 @@ comes through the API, for control records, snapshots and what is left out as co
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,8 +23,10 @@ from kraftquorum_pipeline.schema import (
     KIND_DATA,
     KIND_STATE,
     TIMESTAMP,
+    VOTER_SET,
     log_schema,
 )
+from raftnode.core.types import ReplicaKey, format_directory_id
 
 ROWS_MAX = 16_384
 """At most in an Arrow batch: enough to cost nothing each, little enough to fit the memory."""
@@ -97,6 +99,16 @@ def control_row(
 def state_row(offset: int, epoch: int, key: bytes, value: bytes) -> Row:
     """The row of an entry of a snapshot."""
     return Row(offset, epoch, -1, KIND_STATE, key, value)
+
+
+def voters_row(offset: int, epoch: int, voters: Iterable[ReplicaKey], as_of: int) -> Row:
+    """The row of the voters of a state: the set as the records up to `as_of` made it."""
+    told = [
+        {"node_id": key.node_id, "directory_id": format_directory_id(key.directory_id)}
+        for key in sorted(voters)
+    ]
+    fields = json.dumps({"voters": told, "as_of": as_of}, separators=(",", ":"))
+    return Row(offset, epoch, -1, KIND_STATE, control=VOTER_SET, fields=fields)
 
 
 def corrupt_row(offset: int, end_offset: int, source: str, position: int, reason: str) -> Row:

@@ -121,8 +121,8 @@ bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000
 crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes), KINDS="trim install"
 	@$(BIN)/python -m raftnode.testing.crash --points $(POINTS) $(if $(KINDS),--kinds "$(KINDS)")
 
-bench-spark: $(SPARK_READY) ## Measure Spark beside one process: MB="10 1000" the logs' sizes, WORK="export audit", CORES="1 2", PLANTED=n damages
-	@$(BIN)/python tools/bench_spark.py $(if $(MB),--mb "$(MB)") $(if $(WORK),--jobs "$(WORK)") $(if $(PLANTED),--planted $(PLANTED)) $(if $(CORES),--cores "$(CORES)")
+bench-spark: $(SPARK_READY) ## Measure Spark beside one process: MB="10 1000" the logs' sizes, WORK="export audit", CORES="1 2", MEMORY="1g 512m", PLANTED=n damages
+	@$(BIN)/python tools/bench_spark.py $(if $(MB),--mb "$(MB)") $(if $(WORK),--jobs "$(WORK)") $(if $(PLANTED),--planted $(PLANTED)) $(if $(CORES),--cores "$(CORES)") $(if $(MEMORY),--memory "$(MEMORY)")
 
 spark-kubernetes: $(SPARK_READY) ## Run the pipeline's image on a real kubelet, by the manifests and by spark-submit (root)
 	@$(BIN)/devcluster build --tools >/dev/null

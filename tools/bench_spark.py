@@ -1,14 +1,15 @@
 """Measure export and audit in Spark against one process that does the same without it.
 
 `make bench-spark` runs it; MB="10 1000" sets the sizes of the log, WORK="export audit" what is
-measured, CORES="1 2" on how many cores Spark runs. Both ways read the same files with the same
-decoder and check every checksum; the one process has neither Spark's start nor its processes in
-between. After the audits bits are flipped in as many places as PLANTED says, each in a batch of
-its own, and counted.
+measured, CORES="1 2" on how many cores Spark runs, MEMORY="1g 512m" how much heap its driver gets.
+Both ways read the same files with the same decoder and check every checksum; the one process has
+neither Spark's start nor its processes in between. After the audits bits are flipped in as many
+places as PLANTED says, each in a batch of its own, and counted.
 
 Wall time says what a person waits; processor time of the whole tree of processes is told beside
 it, since it does not change with what else the machine does. Memory is the peak of the driver's
-JVM, and of all Python processes together, a page that several share counted once.
+JVM, and of all Python processes together, a page that several share counted once; beside it how
+many there were then, and the most that one of them held at any time.
 """
 
 from __future__ import annotations
@@ -51,15 +52,18 @@ class Cost:
     cpu_s: float = 0.0
     java_mb: float = 0.0
     python_mb: float = 0.0
+    python_count: int = 0
+    largest_mb: float = 0.0
     seen: dict[int, float] = field(default_factory=dict[int, float])
 
     def look(self, root: int) -> None:
         """Take in the processes below one, as they are now."""
-        now_mb = 0.0
+        now_mb, count = 0.0, 0
         for pid in tree(root):
             try:
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                # By the program: what Java is about to start has all of its memory until then.
+                name = Path(f"/proc/{pid}/exe").readlink().name
                 # Of the JVM the pages are many and nobody shares them.
                 sizes = Path(f"/proc/{pid}/{'status' if name == 'java' else 'smaps_rollup'}")
                 size_mb = kilobytes(sizes.read_text()) / 1000
@@ -69,8 +73,10 @@ class Cost:
             if name == "java":
                 self.java_mb = max(self.java_mb, size_mb)
             else:
-                now_mb += size_mb
-        self.python_mb = max(self.python_mb, now_mb)
+                now_mb, count = now_mb + size_mb, count + 1
+                self.largest_mb = max(self.largest_mb, size_mb)
+        if now_mb > self.python_mb:
+            self.python_mb, self.python_count = now_mb, count
         self.cpu_s = sum(self.seen.values())
 
 
@@ -138,29 +144,46 @@ def make(root: Path, size_mb: int) -> None:
     generate(root, size_mb * MB, BATCH_BYTES, BATCH_RECORDS)
 
 
-Once = Callable[[str, int, Path, Path], tuple[Cost, int]]
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the work is done: by one process where there is no heap, else by Spark."""
+
+    cores: int = 1
+    heap: str = ""
+
+    @property
+    def flags(self) -> list[str]:
+        """Of a command that runs on Spark."""
+        return [f"--master=local[{self.cores}]", f"--conf=spark.driver.memory={self.heap}"]
+
+    def __str__(self) -> str:
+        """Name it for a table."""
+        return f"spark {self.heap}" if self.heap else "alone"
 
 
-def export_once(way: str, cores: int, source: Path, scratch: Path) -> tuple[Cost, int]:
+Once = Callable[[Way, Path, Path], tuple[Cost, int]]
+
+
+def export_once(way: Way, source: Path, scratch: Path) -> tuple[Cost, int]:
     """Export a log; what it took, and how many rows there are."""
     output = scratch / "output"
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir()
-    if way == "alone":
+    if not way.heap:
         command = [sys.executable, __file__, "--alone", str(source), str(output)]
     else:
-        where = [f"--path={source}", f"--output={output}", f"--master=local[{cores}]"]
+        where = [f"--path={source}", f"--output={output}", *way.flags]
         command = [PROGRAM, "export", *where, "-o", "upTo=end", "--json"]
-    cost = measured(command, cores)
+    cost = measured(command, way.cores)
     rows = json.loads(cost.output.splitlines()[-1])["rows"]
     shutil.rmtree(output)
     return cost, sum(rows.values()) if isinstance(rows, dict) else rows
 
 
-def audit_once(way: str, cores: int, source: Path, _scratch: Path) -> tuple[Cost, int]:
+def audit_once(way: Way, source: Path, _scratch: Path) -> tuple[Cost, int]:
     """Audit a log; what it took, and how many findings there are."""
-    where = ["--local"] if way == "alone" else [f"--master=local[{cores}]"]
-    cost = measured([PROGRAM, "audit", str(source), "--json", "-", *where], cores, (0, 8, 9))
+    where = way.flags if way.heap else ["--local"]
+    cost = measured([PROGRAM, "audit", str(source), "--json", "-", *where], way.cores, (0, 8, 9))
     return cost, sum(json.loads(cost.output)["counts"].values())
 
 
@@ -188,31 +211,33 @@ def plant(source: Path, count: int) -> int:
     return planted
 
 
-HEAD = ("job", "MB", "way", "cores", "wall s", "MB/s", "CPU s", "JVM MB", "Python MB", "found")
+HEAD = (
+    *("job", "MB", "way", "cores", "wall s", "MB/s", "CPU s"),
+    *("JVM MB", "Python MB", "processes", "largest", "found"),
+)
 
 
 def line(*cells: object) -> None:
     """Print cells in columns."""
-    print(" ".join(f"{cell:>9}" for cell in cells), flush=True)
+    print(" ".join(f"{cell!s:>10}" for cell in cells), flush=True)
 
 
-def run(
-    sizes: list[int], scratch: Path, jobs: list[str], planted: int, spark_cores: list[int]
-) -> None:
+def run(sizes: list[int], scratch: Path, jobs: list[str], planted: int, spark: list[Way]) -> None:
     """Print a line for each job, size and way."""
     print(f"load of the machine at the start: {os.getloadavg()[0]:.1f}")
     line(*HEAD)
-    ways = [("alone", 1), *(("spark", cores) for cores in spark_cores)]
+    ways = [Way(), *spark]
     for size in sizes:
         source = scratch / f"log-{size}"
         make(source, size)
 
-        def told(job: str, once: Once, of: list[tuple[str, int]], size: int, log: Path) -> None:
-            for way, cores in of:
-                cost, found = once(way, cores, log, scratch)
+        def told(job: str, once: Once, of: list[Way], size: int, log: Path) -> None:
+            for way in of:
+                cost, found = once(way, log, scratch)
                 wall = f"{cost.wall_s:.1f}", f"{size / cost.wall_s:.1f}", f"{cost.cpu_s:.1f}"
                 memory = round(cost.java_mb), round(cost.python_mb)
-                line(job, size, way, cores, *wall, *memory, found)
+                python = cost.python_count, round(cost.largest_mb)
+                line(job, size, way, way.cores, *wall, *memory, *python, found)
 
         if "export" in jobs:
             told("export", export_once, ways, size, source)
@@ -231,6 +256,7 @@ def main() -> None:
     parser.add_argument("--jobs", default="export audit")
     parser.add_argument("--planted", type=int, default=20)
     parser.add_argument("--cores", default="1 2")
+    parser.add_argument("--memory", default="1g")
     parser.add_argument("--alone", nargs=2, metavar=("PATH", "OUTPUT"))
     given = parser.parse_args()
     if given.alone:
@@ -238,8 +264,9 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as scratch:
         sizes = [int(one) for one in given.mb.split()]
-        cores = [int(one) for one in given.cores.split()]
-        run(sizes, Path(scratch), given.jobs.split(), given.planted, cores)
+        heaps = given.memory.split()
+        spark = [Way(int(cores), heap) for cores in given.cores.split() for heap in heaps]
+        run(sizes, Path(scratch), given.jobs.split(), given.planted, spark)
 
 
 if __name__ == "__main__":

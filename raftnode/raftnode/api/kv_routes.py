@@ -14,16 +14,17 @@ from raftnode.api.media import BINARY, HEADER_EPOCH, HEADER_NEXT_OFFSET, HEADER_
 from raftnode.api.model import Appended, KeyList, KeyValue
 from raftnode.api.queries import KEY_MAX_BYTES, ListKeysQuery, ReadKeyQuery, TimeoutQuery
 from raftnode.api.service import NewRecord, NodeService
+from raftnode.api.turns import Turns
 from raftnode.statemachine.kv import KeyValueReader
 
 _PREFIX = "/v1/kv/"
-_PAGE_MAX_BYTES = 4 << 20
+_PAGE_MAX_BYTES = 1 << 20
 """A listing ends before its values exceed this; at least one entry comes in any case."""
 
 _READ_ERRORS = ("NOT_LEADER", "NOT_CONFIRMED", "NODE_BLANK")
 
 
-def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
+def kv_routes(service: NodeService, limits: ApiLimits, turns: Turns) -> tuple[Route, ...]:
     """Make the operations on keys."""
 
     async def settle(query: ReadKeyQuery) -> None:
@@ -65,8 +66,9 @@ def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
     async def list_keys(request: web.Request) -> web.StreamResponse:
         query = read_query(request, ListKeysQuery)
         await settle(query)
-        headers = {HEADER_NEXT_OFFSET: str(service.kv.next_offset)}
-        return json_response(list_page(service.kv, query), headers=headers)
+        async with turns.turn():
+            headers = {HEADER_NEXT_OFFSET: str(service.kv.next_offset)}
+            return json_response(list_page(service.kv, query), headers=headers)
 
     write_headers = (HEADER_OFFSET, HEADER_EPOCH)
     return (

@@ -19,6 +19,7 @@ from raftnode.api.media import BINARY, HEADER_EPOCH, HEADER_OFFSET, JSON
 from raftnode.api.model import Appended, AppendRequest, ReadResult
 from raftnode.api.queries import ReadLogQuery, TimeoutQuery
 from raftnode.api.service import NewRecord, NodeService
+from raftnode.api.turns import Turns
 from raftnode.core.types import Offset
 
 WRITE_ERRORS = (
@@ -38,7 +39,7 @@ WRITE_ERRORS = (
 """What any client write may meet."""
 
 
-def log_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
+def log_routes(service: NodeService, limits: ApiLimits, turns: Turns) -> tuple[Route, ...]:
     """Make the operations on the log."""
 
     async def append(request: web.Request) -> web.StreamResponse:
@@ -60,7 +61,8 @@ def log_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
         found = await service.read(
             Offset(query.offset), max_bytes=query.max_bytes, max_wait_ms=query.max_wait_ms
         )
-        return json_response(read_result(found))
+        async with turns.turn():
+            return json_response(read_result(found))
 
     return (
         Route(

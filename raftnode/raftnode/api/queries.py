@@ -32,7 +32,8 @@ class ReadLogQuery(ApiModel):
         default=1 << 20,
         ge=1,
         le=16 << 20,
-        description="How many bytes of records to bring; at least one record comes in any case.",
+        description="How many bytes of records to bring, of which one answer has 1 MiB at most; at "
+        "least one record comes in any case.",
     )
     max_wait_ms: int = Field(
         default=0,

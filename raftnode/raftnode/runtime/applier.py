@@ -9,6 +9,7 @@ from itertools import islice
 
 from raftnode.api.errors import refusal
 from raftnode.api.service import CommittedRecord, CommittedRecords
+from raftnode.api.turns import Turns
 from raftnode.core.types import FIRST_OFFSET, Offset
 from raftnode.errors import RequestError
 from raftnode.statemachine.kv import KeyValueStore
@@ -23,6 +24,9 @@ _TURN_RECORDS = 256
 
 READ_RECORDS_MAX = 2048
 """In one answer, however small they are: each costs the loop some ten microseconds."""
+
+READ_BYTES_MAX = 1 << 20
+"""In one answer, however many are asked for; a larger record comes alone."""
 
 
 def _trimmed(offset: Offset, start: Offset) -> RequestError:
@@ -49,6 +53,7 @@ class Applier:
         self.high_watermark = FIRST_OFFSET
         self.applicable = FIRST_OFFSET
         self._waiters: set[asyncio.Future[None]] = set()
+        self._turns = Turns()
 
     def committed(self, high_watermark: Offset, applicable: Offset) -> None:
         """Note how far the log is committed; `run` does the rest."""
@@ -138,7 +143,9 @@ class Applier:
         except TimeoutError:
             pass
         try:
-            records = tuple(islice(self._records(offset, max_bytes), READ_RECORDS_MAX))
+            async with self._turns.turn():
+                size = min(max_bytes, READ_BYTES_MAX)
+                records = tuple(islice(self._records(offset, size), READ_RECORDS_MAX))
         except OffsetOutsideError as error:  # trimmed while it waited
             raise _trimmed(offset, error.start_offset) from None
         following = Offset(records[-1].offset + 1) if records else offset

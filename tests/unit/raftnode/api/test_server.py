@@ -16,11 +16,13 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from yarl import URL
 
+from raftnode.api import kv_routes, server
 from raftnode.api.errors import ERRORS, refusal
 from raftnode.api.http import ApiLimits
 from raftnode.api.metrics import HttpMetrics
 from raftnode.api.model import ApiError, QuorumInfo
 from raftnode.api.server import ApiServer, make_app
+from raftnode.api.turns import Turns
 from raftnode.core.types import Endpoint, NodeId, ReplicaKey, format_directory_id
 from raftnode.testing.memoryservice import MemoryService
 
@@ -458,6 +460,32 @@ async def test_unknown_path_and_method_are_api_errors(api: Api):
     error = await api.refused("DELETE", "/v1/node")
     assert error.error == "METHOD_NOT_ALLOWED"
     assert "GET" in error.message
+
+
+async def test_a_listing_ends_before_its_values_are_too_many(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(kv_routes, "_PAGE_MAX_BYTES", 2500)
+    for name in "abcd":
+        await api.call("PUT", f"/v1/kv/{name}", b"x" * 1000)
+    _, page, _ = await api.call("GET", "/v1/kv?limit=1000")
+    assert [entry["key"] for entry in page["entries"]] == ["a", "b"]
+    _, rest, _ = await api.call("GET", f"/v1/kv?limit=1000&after={page['next']}")
+    assert [entry["key"] for entry in rest["entries"]] == ["c", "d"]
+
+
+@pytest.mark.parametrize("path", ["/v1/log?offset=0", "/v1/kv", "/v1/kv?consistency=local"])
+async def test_large_answers_wait_for_their_turn(path: str, monkeypatch: pytest.MonkeyPatch):
+    turns = Turns()
+    monkeypatch.setattr(server, "Turns", lambda: turns)
+    async for api in serve(MemoryService()):
+        async with turns.turn():
+            asked = asyncio.get_running_loop().create_task(api.call("GET", path))
+            _, _, _ = await api.call("GET", "/v1/node")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(asked), 0.1)
+        status, _, _ = await asked
+        assert status == 200
 
 
 async def test_bytes_that_are_not_http_do_not_stop_the_server(api: Api):

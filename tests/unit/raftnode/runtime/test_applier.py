@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 
 import pytest
 
@@ -90,6 +91,41 @@ async def test_a_read_begins_within_a_batch_and_ends_after_so_many_records(
     found = await applier.read(Offset(4), max_bytes=1_000_000, max_wait_ms=0)
     assert [record.offset for record in found.records] == [4, 5, 6]
     assert found.next_offset == 7
+
+
+async def test_a_read_brings_so_many_bytes_at_most_however_many_are_asked_for(
+    applier, storage, monkeypatch
+):
+    monkeypatch.setattr(module, "READ_BYTES_MAX", 3000)
+    for _ in range(10):
+        storage.append(b"x" * 1000)
+    applier.committed(Offset(10), Offset(10))
+    found = await applier.read(Offset(0), max_bytes=16 << 20, max_wait_ms=0)
+    assert [record.offset for record in found.records] == [0, 1]
+    less = await applier.read(Offset(2), max_bytes=1, max_wait_ms=0)
+    assert [record.offset for record in less.records] == [2]
+
+
+async def test_readers_have_their_records_one_after_the_other(applier, storage):
+    """A few dozen that ask at once do not keep the loop from its other work."""
+    storage.append(b"x")
+    applier.committed(Offset(1), Offset(1))
+    await applier.wait_applied(Offset(1), timeout_ms=2000)
+    order = []
+
+    async def read():
+        await applier.read(Offset(0), max_bytes=1000, max_wait_ms=0)
+        order.append("read")
+
+    async def work():
+        for _ in range(60):
+            order.append("work")
+            await asyncio.sleep(0)
+
+    await asyncio.gather(work(), *(read() for _ in range(5)))
+    reads = [place for place, name in enumerate(order) if name == "read"]
+    assert len(reads) == 5
+    assert all(later > earlier + 1 for earlier, later in itertools.pairwise(reads))
 
 
 async def test_a_read_below_the_log_start_is_refused(applier):

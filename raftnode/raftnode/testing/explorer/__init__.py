@@ -34,8 +34,8 @@ each other: a tie among successors is broken by their keys, so the core is not s
 **What is coarser than the simulator.** An event and all its effects are one step: a process
 does not die between two effects. A flush covers all that is written and is known at once.
 A message that is sent while an equal one is still on its way is not a second one. A snapshot
-is written, and the log trimmed behind it, in one step; an install is one, too. Clocks
-that jump, full disks, volumes put back, the gate of S3, linearizable reads, hand-over on
-request and the waits that end by themselves (an idle Fetch, a voter change's deadline) are
-the simulator's alone.
+is written, and the log trimmed behind it, in one step; an install is one, too. None rots,
+so no `SnapshotLost` is ever said. Clocks that jump, full disks, volumes put back, the gate of
+S3, linearizable reads, hand-over on request and the waits that end by themselves (an idle
+Fetch, a voter change's deadline) are the simulator's alone.
 """

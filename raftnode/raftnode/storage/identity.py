@@ -20,6 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import crc32c
+
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import NO_EPOCH, ReplicaKey, format_directory_id, parse_directory_id
 from raftnode.errors import (
@@ -87,8 +89,7 @@ def write_format(files: Files, root: Path, wanted: Format) -> None:
         StorageFailedError: the disk failed, or is full.
     """
     latch, own = wanted.latch, wanted.key.directory_id
-    plan = f"{wanted.key}\n".encode() + (b"" if latch is None else formation.encode_latch(latch))
-    files.replace(root / FORMATTING_FILE, plan)
+    files.replace(root / FORMATTING_FILE, encode_plan(wanted))
     for name in _LEFT_BEHIND:
         if files.stat(root / name) is not None:
             files.unlink(root / name)
@@ -107,6 +108,27 @@ def write_format(files: Files, root: Path, wanted: Format) -> None:
     elif files.stat(root / formation.FILE_NAME) is not None:
         files.unlink(root / formation.FILE_NAME)
     files.unlink(root / FORMATTING_FILE)
+
+
+def encode_plan(wanted: Format) -> bytes:
+    """Whose storage it becomes, a checksum, and the latch if there is one."""
+    latch = b"" if wanted.latch is None else formation.encode_latch(wanted.latch)
+    checksum = crc32c.crc32c(latch, crc32c.crc32c(str(wanted.key).encode()))
+    return f"{wanted.key} {checksum:08x}\n".encode() + latch
+
+
+def _decode_plan(data: bytes) -> Format:
+    """Read what `encode_plan` wrote.
+
+    Raises:
+        ValueError: it is something else. Another UUID by a flipped bit would be a voter less.
+    """
+    line, _, latch = data.partition(b"\n")
+    key = ReplicaKey.parse(line.rpartition(b" ")[0].decode("ascii"))
+    wanted = Format(key, formation.decode_latch(latch) if latch else None)
+    if encode_plan(wanted) != data:
+        raise ValueError("its checksum is wrong")
+    return wanted
 
 
 def marker_content(directory_id: uuid.UUID) -> bytes:
@@ -128,11 +150,8 @@ def read_unfinished_format(files: Files, root: Path) -> Format | None:
     ours = _ROOT_FILES | _NOT_CONTENT | {LOG_DIRECTORY, *_LEFT_BEHIND}
     foreign = _foreign(files.listdir(root), ours)
     foreign += _foreign(inner, _LOG_FILES)
-    key, _, latch = data.partition(b"\n")
     try:
-        wanted = Format(
-            ReplicaKey.parse(key.decode("ascii")), formation.decode_latch(latch) if latch else None
-        )
+        wanted = _decode_plan(data)
         stored = quorum_state.read_quorum_state(files, log_directory / quorum_state.FILE_NAME)
     except (ValueError, StorageCorruptError) as error:
         raise StorageIdentityError(f"{root}: unfinished format is damaged: {error}") from error

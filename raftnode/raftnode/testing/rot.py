@@ -12,125 +12,61 @@ import logging
 import os
 import random
 import sys
-import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 
-from raftnode.core.peer_memory import Mark
-from raftnode.core.records import Batch, LeaderChange
-from raftnode.core.state import Latch, QuorumState
-from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import RaftnodeError
-from raftnode.runtime.restoring import restore_state
-from raftnode.storage.batch import HEADER_BYTES, Record, decode_batches, encode_data_batch, stamp
-from raftnode.storage.directory import DataDirectory, format_storage
-from raftnode.storage.files import Files
-from raftnode.storage.identity import LOG_DIRECTORY
-from raftnode.storage.log import Log, LogSettings
-from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord
+from raftnode.storage.batch import HEADER_BYTES
+from raftnode.storage.identity import FORMATTING_FILE
+from raftnode.storage.installing import MARKER_FILE
+from raftnode.storage.quarantine import MARK_FILE
+from raftnode.storage.stale_mark import FILE_NAME as STALE_FILE
 from raftnode.testing.faultdisk import FaultDisk
+from raftnode.testing.rotten import (
+    FETCHED,
+    LOG,
+    ROOT,
+    Content,
+    make_directory,
+    make_formatting,
+    make_installing,
+    make_marked,
+    read_all,
+)
 
-ROOT = Path("/data")
-LOG = ROOT / LOG_DIRECTORY
-ONE = ReplicaKey(NodeId(1), uuid.UUID(int=0x1234))
-TWO = ReplicaKey(NodeId(2), uuid.UUID(int=0x5678))
-LATCH = Latch("cluster", VoterSet.of([Voter(ONE), Voter(TWO)]))
-SETTINGS = LogSettings(segment_bytes=900, now_ms=lambda: 5)
 NOT_TRIED = frozenset({".lock", "lost+found"})
 
 Row = tuple[str, str]
 """File and part of it."""
 
-Content = tuple[object, ...]
-"""All that a start makes of a directory."""
 
+@dataclass(frozen=True)
+class Case:
+    """A directory in which bits are flipped.
 
-def _data(base: int, epoch: int) -> Batch:
-    value = random.Random(base).randbytes(60)
-    data = encode_data_batch([Record(b"key %d" % (base % 7), value)], 7)
-    return Batch(
-        Offset(base), Offset(base), Epoch(epoch), stamp(data, Offset(base), Epoch(epoch)), ()
-    )
-
-
-def make_directory(*, clean: bool) -> FaultDisk:
-    """A replica's directory with four segments, two epochs, a vote, a latch and two snapshots.
-
-    Args:
-        clean: stopped on request; else killed, so that the last segment is read at the start.
+    Attributes:
+        make: makes it.
+        names: the files that are tried; empty: all of them.
     """
-    disk = FaultDisk(random.Random(1))
-    disk.make_directory(ROOT)
-    files = Files(disk)
-    format_storage(ROOT, ONE.node_id, files=files, directory_id=ONE.directory_id, latch=LATCH)
-    directory = DataDirectory.open(ROOT, ONE.node_id, files)
-    directory.write_peer_marks({TWO: Mark(3, "0123456789abcdef")})
-    log = directory.open_log(SETTINGS)
-    for base in range(24):
-        epoch = Epoch(1 if base < 11 else 2)
-        if base in {0, 11}:
-            directory.write_quorum_state(QuorumState(epoch, ONE, ONE))
-            change = LeaderChange(ONE, (ONE, TWO), (ONE,))
-            log.append([Batch(Offset(base), Offset(base), epoch, b"", (change,))])
-        else:
-            log.append([_data(base, epoch)])
-    log.flush()
-    snapshots = directory.open_snapshots(2)
-    for end, epoch in ((9, 1), (17, 2)):
-        entries = [
-            StateRecord(b"key %d" % key, b"value", Offset(end - 1), Epoch(epoch))
-            for key in range(4)
-        ]
-        one = SnapshotId(Offset(end), Epoch(epoch))
-        head = SnapshotHead(LATCH.voters, 2, formation_completed=True, last_timestamp_ms=7)
-        snapshots.write(one, head, entries, now_ms=5, pause=lambda: None)
-    if clean:
-        log.close()
-        directory.close()
-    disk.kill()
-    return disk
+
+    make: Callable[[], FaultDisk]
+    names: frozenset[str] = frozenset()
 
 
-def read_all(disk: FaultDisk) -> tuple[Content, bool, bool]:
-    """Start on a disk and read everything.
-
-    Returns:
-        What was found; whether files were made again; whether a snapshot was set aside.
-
-    Raises:
-        RaftnodeError: it was refused.
-    """
-    files = Files(disk)
-    directory = DataDirectory.open(ROOT, ONE.node_id, files)
-    log = directory.open_log(SETTINGS)
-    store, _ = restore_state(directory.open_snapshots(2), log)
-    batches = b"".join(_batches(log))
-    aside = any(name.endswith(".damaged") for name in disk.listdir(str(LOG)))
-    entries = {b"key %d" % key: store.get(b"key %d" % key) for key in range(7)}
-    content = (
-        directory.key,
-        directory.quorum_state,
-        directory.latch,
-        directory.cluster_id,
-        directory.peer_marks,
-        directory.incarnation,
-        log.epochs,
-        log.recovered,
-        batches,
-        None if aside else repr(entries),
-    )
-    return content, bool(log.rebuilt) or log.torn_tail is not None, aside
-
-
-def _batches(log: Log) -> Iterator[bytes]:
-    offset = log.start_offset
-    while offset < log.end_offset:
-        data = log.read(offset, 1 << 20, log.end_offset)
-        yield data
-        offset = decode_batches(data)[-1].end_offset
+CASES = (
+    Case(lambda: make_directory(clean=False)),
+    Case(lambda: make_directory(clean=True)),
+    Case(lambda: make_directory(clean=False, trimmed=True)),
+    Case(lambda: make_directory(clean=True, trimmed=True)),
+    Case(make_installing, frozenset({MARKER_FILE, FETCHED.file_name})),
+    Case(lambda: make_marked("stale"), frozenset({STALE_FILE})),
+    Case(lambda: make_marked("corrupt"), frozenset({MARK_FILE})),
+    Case(make_formatting, frozenset({FORMATTING_FILE})),
+)
 
 
 def parts(disk: FaultDisk, path: Path) -> Iterator[tuple[Row, range]]:
@@ -141,6 +77,8 @@ def parts(disk: FaultDisk, path: Path) -> Iterator[tuple[Row, range]]:
         yield (name, "all of it"), range(len(content))
         return
     kind = "*.checkpoint" if path.suffix == ".checkpoint" else "*.log"
+    if path.name == FETCHED.file_name:
+        kind += ", being put in place"
     if kind == "*.log":
         last = max(name for name in disk.listdir(str(LOG)) if name.endswith(".log"))
         kind += ", the last" if path.name == last else ", full ones"
@@ -154,40 +92,64 @@ def parts(disk: FaultDisk, path: Path) -> Iterator[tuple[Row, range]]:
         at += size
 
 
-def outcome(disk: FaultDisk, wanted: Content) -> str:
-    """What a start comes to, in the words of the docs."""
+def outcome(disk: FaultDisk, wanted: Content | None) -> str:
+    """What a start comes to, in the words of the docs; None is wanted of what must be refused."""
     try:
-        content, again, aside = read_all(disk)
+        found = read_all(disk)
     except RaftnodeError as error:
         return f"`{error.exit_code.name}`"
-    if tuple(one for one in content[:-1]) != wanted[:-1] or content[-1] not in {None, wanted[-1]}:
+    if wanted is None:
         return "lost"
-    if aside:
+    if replace(found, again=wanted.again, aside=wanted.aside) != wanted:
+        return "trimmed up to a snapshot" if _trimmed_further(found, wanted) else "lost"
+    if found.aside:
         return "snapshot set aside"
-    return "made again" if again else "nothing to tell"
+    return "made again" if found.again != wanted.again else "nothing to tell"
+
+
+def _trimmed_further(found: Content, wanted: Content) -> bool:
+    """Whether all is there but records that the state, by a snapshot, has as well."""
+    return (
+        0 < wanted.start < found.start
+        and (found.identity, found.state) == (wanted.identity, wanted.state)
+        and wanted.batches.endswith(found.batches)
+    )
+
+
+def _wanted(disk: FaultDisk) -> Content | None:
+    try:
+        return read_all(disk)
+    except RaftnodeError:
+        return None
+
+
+def _paths(disk: FaultDisk, case: Case) -> Iterator[Path]:
+    for directory in (ROOT, LOG):
+        if directory == LOG and LOG.name not in disk.listdir(str(ROOT)):
+            continue  # it was quarantined
+        for name in sorted(disk.listdir(str(directory))):
+            path = directory / name
+            if path != LOG and name not in NOT_TRIED and (not case.names or name in case.names):
+                yield path
 
 
 def try_all(every: int = 1, seed: int = 1) -> dict[Row, Counter[str]]:
-    """Flip a bit in each n-th byte, of a killed node's directory and of a stopped one's."""
+    """Flip a bit in each n-th byte of each of `CASES`."""
     rng = random.Random(seed)
     found: dict[Row, Counter[str]] = {}
-    for clean in (False, True):
-        template = make_directory(clean=clean)
+    for case in CASES:
+        template = case.make()
         image = template.snapshot()
-        wanted = read_all(template)[0]
+        wanted = _wanted(template)
         template.restore(image)
-        for directory in (ROOT, LOG):
-            for name in sorted(template.listdir(str(directory))):
-                path = directory / name
-                if path == LOG or name in NOT_TRIED:
-                    continue
-                for row, places in parts(template, path):
-                    tally = found.setdefault(row, Counter())
-                    for byte in places[rng.randrange(every) :: every]:
-                        disk = FaultDisk(random.Random(1))
-                        disk.restore(image)
-                        disk.flip_bit(path, byte, rng.randrange(8))
-                        tally[outcome(disk, wanted)] += 1
+        for path in list(_paths(template, case)):
+            for row, places in parts(template, path):
+                tally = found.setdefault(row, Counter())
+                for byte in places[rng.randrange(every) :: every]:
+                    disk = FaultDisk(random.Random(1))
+                    disk.restore(image)
+                    disk.flip_bit(path, byte, rng.randrange(8))
+                    tally[outcome(disk, wanted)] += 1
     return found
 
 

@@ -30,7 +30,7 @@ from raftnode.storage.batch import (
 from raftnode.storage.control import decode_control_record, encode_control_record
 from raftnode.storage.files import Files
 from raftnode.storage.formation import decode_latch, encode_latch
-from raftnode.storage.identity import FORMATTING_FILE, read_unfinished_format
+from raftnode.storage.identity import FORMATTING_FILE, Format, encode_plan, read_unfinished_format
 from raftnode.storage.index import SegmentIndex
 from raftnode.storage.meta_properties import (
     MetaProperties,
@@ -363,7 +363,7 @@ TARGETS = (
         "format",
         read_as(FORMATTING_FILE, lambda files, path: read_unfinished_format(files, path.parent)),
         (StorageIdentityError,),
-        (f"{A}\n".encode(), f"{A}\n".encode() + encode_latch(_LATCH)),
+        (encode_plan(Format(A)), encode_plan(Format(A, _LATCH))),
         ("storage.identity.read_unfinished_format",),
     ),
     Target(

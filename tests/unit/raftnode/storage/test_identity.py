@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import uuid
 from pathlib import Path
 
@@ -8,12 +9,13 @@ import pytest
 from raftnode.core.state import QuorumState
 from raftnode.errors import (
     ConfigurationError,
+    StorageFailedError,
     StorageIdentityError,
 )
 from raftnode.storage.directory import format_storage
 from raftnode.storage.files import Files
 from raftnode.storage.identity import random_directory_id
-from raftnode.testing.faultdisk import FaultDisk
+from raftnode.testing.faultdisk import Fault, FaultDisk
 
 from .conftest import KEY, LATCH, LOG, ONE, ROOT, blank, open_on, used
 
@@ -119,8 +121,11 @@ def test_what_a_node_wrote_into_a_directory_that_was_emptied_under_it_is_no_cont
 
 
 def test_a_format_mark_over_a_directory_that_was_used_is_refused() -> None:
-    disk = used()
-    disk.overwrite(ROOT / "formatting", f"{KEY}\n".encode())
+    disk, fresh = used(), blank()
+    fresh.faults.append(Fault("unlink", errno.EIO, path_part="formatting"))
+    with pytest.raises(StorageFailedError):
+        format_storage(ROOT, ONE, files=Files(fresh), directory_id=KEY.directory_id)
+    disk.overwrite(ROOT / "formatting", fresh.content(ROOT / "formatting"))
     with pytest.raises(StorageIdentityError, match="never finished, yet it holds"):
         open_on(disk)
     for path in (
@@ -147,3 +152,23 @@ def test_formatting_by_hand_gives_the_uuid_and_the_latch_once() -> None:
         format_storage(ROOT, ONE, files=Files(disk))
     directory = open_on(disk)
     assert (directory.key, directory.latch, directory.cluster_id) == (KEY, LATCH, "cluster")
+
+
+@pytest.mark.parametrize("latch", [None, LATCH])
+def test_a_flipped_bit_of_an_unfinished_format_makes_no_other_replica(latch) -> None:
+    """Formed by hand, another UUID would be a replica that nobody has as a voter."""
+    disk = blank()
+    disk.faults.append(Fault("unlink", errno.EIO, path_part="formatting"))
+    with pytest.raises(StorageFailedError):
+        format_storage(ROOT, ONE, files=Files(disk), directory_id=KEY.directory_id, latch=latch)
+    disk.kill()
+    image, path = disk.snapshot(), ROOT / "formatting"
+    for byte in range(len(disk.content(path))):
+        for bit in range(8):
+            disk.restore(image)
+            disk.flip_bit(path, byte, bit)
+            with pytest.raises(StorageIdentityError, match="unfinished format is damaged"):
+                open_on(disk)
+    disk.restore(image)
+    directory = open_on(disk)
+    assert (directory.key, directory.latch) == (KEY, latch)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
-from raftnode.testing import rot
+import pytest
+
+from raftnode.storage.checkpoints import LOG_START_FILE
+from raftnode.testing import rot, rotten
 
 PAGE = Path("docs/explain/disk-faults.md")
 
@@ -27,7 +31,7 @@ def told() -> dict[tuple[str, str], set[str]]:
 
 
 def test_no_flipped_bit_is_lost_and_the_page_tells_what_comes_of_each() -> None:
-    found = rot.try_all(every=29)
+    found = rot.try_all(every=53)
     page = told()
     assert found.keys() == page.keys()
     for row, tally in found.items():
@@ -36,14 +40,45 @@ def test_no_flipped_bit_is_lost_and_the_page_tells_what_comes_of_each() -> None:
     assert sum(tally.total() for tally in found.values()) > 300
 
 
-def test_whatever_differs_untold_counts_as_lost() -> None:
-    disk = rot.make_directory(clean=False)
+OTHER: tuple[dict[str, object], ...] = (
+    {"identity": ("other",)},
+    {"start": 13},
+    {"log": ("other",)},
+    {"state": "other"},
+    {"batches": b"other"},
+)
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+@pytest.mark.parametrize("other", OTHER)
+def test_whatever_differs_untold_counts_as_lost(other: dict[str, object], trimmed: bool) -> None:
+    disk = rotten.make_directory(clean=False, trimmed=trimmed)
     image = disk.snapshot()
-    wanted = rot.read_all(disk)[0]
-    for at in range(len(wanted)):
+    wanted = rotten.read_all(disk)
+    disk.restore(image)
+    assert rot.outcome(disk, wanted) == "nothing to tell"
+    disk.restore(image)
+    assert rot.outcome(disk, replace(wanted, **other)) == "lost"
+
+
+def test_what_must_be_refused_and_is_opened_counts_as_lost() -> None:
+    assert rot.outcome(rotten.make_directory(clean=True), None) == "lost"
+    assert rot.outcome(rotten.make_marked("stale"), None) == "`STORAGE_STALE`"
+
+
+def test_only_what_a_snapshot_holds_may_go_from_a_log_that_is_trimmed() -> None:
+    """The log's start has no checksum: a flipped bit makes another segment's base of it."""
+    disk = rotten.make_directory(clean=True, trimmed=True)
+    image = disk.snapshot()
+    wanted = rotten.read_all(disk)
+    disk.restore(image)
+    path = rotten.LOG / LOG_START_FILE
+    disk.overwrite(path, disk.content(path).replace(b" 12\n", b" 16\n"))
+    assert rot.outcome(disk, wanted) == "trimmed up to a snapshot"
+    for start in (18, 20):  # beyond the newest
         disk.restore(image)
-        other = tuple("other" if n == at else part for n, part in enumerate(wanted))
-        assert rot.outcome(disk, other) == "lost"
+        disk.overwrite(path, disk.content(path).replace(b" 12\n", b" %d\n" % start))
+        assert rot.outcome(disk, wanted) == "`STORAGE_CORRUPT`"
 
 
 def test_a_row_of_the_table_counts_each_outcome() -> None:

@@ -16,14 +16,14 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-_LEAST_BYTES = 64 << 20
+LEAST_BYTES = 64 << 20
 """Less is read before a bar could be drawn."""
 
 
 @contextmanager
 def reading(what: str, total_bytes: int) -> Generator[Callable[[int], None]]:
     """Show how much has been read; call what this gives with each further count of bytes."""
-    if not sys.stderr.isatty() or total_bytes < _LEAST_BYTES:
+    if not sys.stderr.isatty() or total_bytes < LEAST_BYTES:
         yield lambda _count: None
         return
     columns = (

@@ -1,6 +1,7 @@
 """No fork in a process that has threads or an event loop: a child would inherit their locks."""
 
 import ast
+import re
 import tomllib
 from pathlib import Path
 
@@ -40,3 +41,22 @@ def test_ruff_refuses_a_fork_everywhere():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     banned = settings["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
     assert banned["os.fork"]["msg"].startswith("S29")
+
+
+def test_the_map_of_rules_names_every_exception():
+    """Tools and helpers of tests fork too: whoever needs another fork has to say so there."""
+    sources = [
+        path
+        for folder in ("raftnode", "operator", "devcluster", "pipeline", "tools", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    forking = {
+        str(path.relative_to(ROOT))
+        for path in sources
+        if any(
+            isinstance(node, ast.Attribute) and node.attr == "fork"
+            for node in ast.walk(ast.parse(path.read_text()))
+        )
+    }
+    rows = tomllib.loads((ROOT / "docs" / "reference" / "kip-map.toml").read_text())
+    assert forking == set(re.findall(r"`([\w/]+\.py)`", rows["S29"]["differs"]))

@@ -235,6 +235,7 @@ async def test_a_disk_that_fails_while_the_node_stops_is_no_clean_end(machine):
             await write
 
 
+@pytest.mark.rule("S4")
 @pytest.mark.parametrize("how", ["wipe", "swap_directory"])
 async def test_a_directory_that_is_lost_ends_the_node(machine, how):
     async with machine.running():

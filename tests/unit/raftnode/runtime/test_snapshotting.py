@@ -431,6 +431,7 @@ async def test_an_unfinished_one_is_removed(make, storage):
     assert path.name not in names(storage.disk)
 
 
+@pytest.mark.rule("S4")
 async def test_another_directory_is_not_written_to(storage):
     def lost() -> None:
         raise StorageLostError("gone")

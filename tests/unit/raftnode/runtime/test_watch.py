@@ -95,6 +95,7 @@ async def test_a_directory_that_is_another_one_ends_the_watch(watched, how):
             await watched.run()
 
 
+@pytest.mark.rule("S4")
 async def test_a_path_that_is_gone_is_a_lost_disk_too(watched, monkeypatch):
     def gone(_path) -> os.statvfs_result:
         raise FileNotFoundError(2, "gone")

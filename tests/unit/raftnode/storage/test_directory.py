@@ -233,6 +233,7 @@ def test_a_formation_without_voters_is_refused() -> None:
         open_on(disk).write_latch(Latch("c", VoterSet()))
 
 
+@pytest.mark.rule("S4")
 @pytest.mark.parametrize(
     "loss", ["wipe", "wipe log", "swap", "swap log", "remove", "lock", "marker"]
 )
@@ -272,6 +273,7 @@ def test_a_directory_lost_under_the_process_stops_everything(loss: str) -> None:
             attempt()
 
 
+@pytest.mark.rule("S4")
 def test_vote_and_roll_check_the_directory_themselves() -> None:
     disk = blank()
     directory = open_on(disk)
@@ -287,6 +289,7 @@ def test_vote_and_roll_check_the_directory_themselves() -> None:
         )
 
 
+@pytest.mark.rule("S4")
 def test_a_disk_that_cannot_be_reached_any_more_is_lost() -> None:
     disk = blank()
     directory = open_on(disk)

@@ -266,6 +266,7 @@ def test_records_of_the_epoch_before_may_follow_a_truncation() -> None:
     assert [(e.epoch, e.start_offset) for e in reopen(disk).epochs] == [(3, 0)]
 
 
+@pytest.mark.rule("S4")
 def test_a_segment_whose_name_is_gone_is_noticed() -> None:
     disk, log = new_log()
     log.check_identity()

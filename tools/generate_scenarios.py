@@ -39,11 +39,12 @@ miss what stands here as taken out: they do, each time. `tests/scenarios/conftes
 
 @dataclass(frozen=True)
 class Case:
-    """A test of one scenario or more."""
+    """A test of scenarios, or one that is run without something."""
 
     path: str
     test: str
     names: tuple[str, ...]
+    """Of the scenarios that it is; none: it is of a rule."""
     cuts: tuple[tuple[str, ...], ...]
     """What is taken out, each by itself: triples of place, old and new."""
 
@@ -77,7 +78,7 @@ def _cases_of(path: str, tree: ast.Module) -> Iterator[Case]:
         called = [*itertools.chain(*(_calls(mark, assigned) for mark in marks))]
         names = tuple(name for kind, values in called if kind == "scenario" for name in values)
         cuts = tuple(values for kind, values in called if kind == "without")
-        if names:
+        if names or cuts:
             yield Case(path, node.name, names, cuts)
 
 

@@ -46,6 +46,16 @@ def look(book: Playbook, duration_ms: int, *, step_ms: int = 10) -> None:
 
 
 @pytest.mark.rule("S31")
+@pytest.mark.without(
+    "core.election:_judge_pre_vote",
+    "_be_called(replica, request.candidate)",
+    "pass",
+)
+@pytest.mark.without(
+    "core.changing:_finish_committed",
+    " and leading.epoch_committed(replica, role)",
+    "",
+)
 def test_uncommitted_addition_then_leader_lost():
     """The wedge: 4 has the longest log, and 3, whose set counts 4, cannot win without it.
 
@@ -79,6 +89,11 @@ def test_uncommitted_addition_then_leader_lost():
     assert book["4"].replica.epoch <= 5
 
 
+@pytest.mark.without(
+    "core.replica:Replica.is_called",
+    "self.now_ms < self.called_until_ms and ",
+    "",
+)
 def test_observer_that_hears_no_leader_does_not_stand():
     """A plain observer has no business in elections; it would ask for ever.
 
@@ -91,6 +106,11 @@ def test_observer_that_hears_no_leader_does_not_stand():
 
 
 @pytest.mark.rule("S9")
+@pytest.mark.without(
+    "core.election:_judge_pre_vote",
+    "if has_fresh_leader(replica):\n        return False\n    if request.last",
+    "if request.last",
+)
 def test_observer_with_a_fresh_leader_is_not_called():
     """S9 goes before. Calling before `has_fresh_leader` is looked at makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -100,6 +120,11 @@ def test_observer_with_a_fresh_leader_is_not_called():
     assert not book["4"].replica.is_called
 
 
+@pytest.mark.without(
+    "core.election:_judge_pre_vote",
+    "return True",
+    "_be_called(replica, request.candidate)\n    return True",
+)
 def test_observer_that_grants_is_not_called():
     """Whoever has the longer log can win by itself. Calling in any case makes this fail."""
     book = alone()
@@ -107,6 +132,11 @@ def test_observer_that_grants_is_not_called():
     assert not book["4"].replica.is_called
 
 
+@pytest.mark.without(
+    "core.election:_be_called",
+    "role.election_at_ms = max(role.election_at_ms, replica.first_election_deadline())",
+    "pass",
+)
 def test_called_observer_lets_the_voters_go_first():
     """It waits half an election time-out at least.
 
@@ -120,6 +150,11 @@ def test_called_observer_lets_the_voters_go_first():
     assert votes_asked(book) > 0
 
 
+@pytest.mark.without(
+    "core.election:on_election_time",
+    "case Unattached() | Follower() | Resigned():\n            stand(replica)",
+    "case Unattached() | Follower() | Resigned():\n            campaign(replica)",
+)
 def test_called_observer_raises_no_epoch_without_a_majority_that_would_elect_it():
     """Nobody answers: only pre-votes go out. Campaigning without them makes this fail."""
     book = alone()
@@ -139,6 +174,11 @@ def test_called_observer_asks_no_more_often_than_a_voter():
     assert 2 <= votes_asked(book) <= 10
 
 
+@pytest.mark.without(
+    "core.election:_be_called",
+    "2 * (config.election_timeout_ms + config.election_backoff_max_ms)",
+    "10**9",
+)
 def test_called_observer_is_released_when_nobody_asks_any_more():
     """Making `lasts_ms` endless in `election._be_called` makes this fail."""
     book = alone()
@@ -165,6 +205,11 @@ def test_called_observer_disturbs_no_quorum_that_has_a_leader():
     assert book["4"].role == "follower"
 
 
+@pytest.mark.without(
+    "core.election:_be_called",
+    " or not replica.log.voters",
+    "",
+)
 def test_replica_without_voters_is_not_called():
     """It knows nobody whose votes would count. Asking no voters in `_be_called` fails this."""
     book = Playbook.formed("1", "2", "3")

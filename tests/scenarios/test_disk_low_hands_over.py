@@ -7,6 +7,11 @@ from raftnode.testing.playbook import Playbook
 
 
 @pytest.mark.rule("S30")
+@pytest.mark.without(
+    "core.raft:RaftCore._settle_leader",
+    "replica.disk_low\n",
+    "False\n",
+)
 def test_leader_without_disk_space_hands_over():
     """Taking the `disk_low` branch out of `RaftCore._settle_leader` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -20,6 +25,11 @@ def test_leader_without_disk_space_hands_over():
     assert isinstance(book.answer(accepted), AppendAccepted)
 
 
+@pytest.mark.without(
+    "core.leading:handle_append",
+    "if replica.disk_low:",
+    "if False:",
+)
 def test_leader_without_disk_space_and_without_a_successor_refuses_writes():
     """Taking the `disk_low` branch out of `leading.handle_append` makes this fail."""
     book = Playbook.formed("1")
@@ -30,6 +40,11 @@ def test_leader_without_disk_space_and_without_a_successor_refuses_writes():
     assert book.leaders == ["1"]
 
 
+@pytest.mark.without(
+    "core.leading:become_leader",
+    "if replica.disk_low:",
+    "if False:",
+)
 def test_replicas_that_are_all_without_disk_space_do_not_hand_over_in_circles():
     """Every hand-over writes a record, which is the last thing that full disks want.
 
@@ -45,6 +60,11 @@ def test_replicas_that_are_all_without_disk_space_do_not_hand_over_in_circles():
     assert book[book.leaders[0]].replica.epoch <= before + 4
 
 
+@pytest.mark.without(
+    "core.following:handle_end",
+    "replica.disk_low",
+    "False",
+)
 def test_successor_without_disk_space_leaves_it_to_the_next():
     """Obeying every first place in `following.handle_end` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -56,6 +76,11 @@ def test_successor_without_disk_space_leaves_it_to_the_next():
 
 
 @pytest.mark.rule("S30")
+@pytest.mark.without(
+    "core.following:_take",
+    "replica.disk_full",
+    "False",
+)
 def test_a_follower_whose_disk_is_full_takes_no_records_and_catches_up_later():
     """Taking the `disk_full` branch out of `following._take` makes this fail.
 

@@ -34,6 +34,11 @@ def test_single_node_lost_write():
 
 
 @pytest.mark.rule("S10")
+@pytest.mark.without(
+    "core.following:fetch_if_due",
+    "or replica.log.durable_end < replica.log.end",
+    "",
+)
 def test_follower_acknowledges_what_it_has_flushed():
     """S10. Not waiting for the flush in `following.fetch_if_due` makes this fail."""
     book = Playbook.formed("1", "2")
@@ -50,6 +55,11 @@ def test_follower_acknowledges_what_it_has_flushed():
 
 
 @pytest.mark.rule("S10")
+@pytest.mark.without(
+    "core.leading:handle_fetch",
+    "Offset(min(request.acknowledged_offset, request.fetch_offset))",
+    "request.fetch_offset",
+)
 def test_pipelined_fetch_offset_is_no_acknowledgement():
     """S10. Counting `fetch_offset` in `leading.handle_fetch` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -65,6 +75,11 @@ def test_pipelined_fetch_offset_is_no_acknowledgement():
 
 
 @pytest.mark.rule("S10")
+@pytest.mark.without(
+    "core.replica:Replica.raise_high_watermark",
+    "min(self.high_watermark, self.log.durable_end)",
+    "self.high_watermark",
+)
 def test_committed_is_applied_only_once_it_is_durable_here():
     """S10. Taking `durable_end` out of `Replica.raise_high_watermark` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -77,6 +92,11 @@ def test_committed_is_applied_only_once_it_is_durable_here():
 
 
 @pytest.mark.rule("S10")
+@pytest.mark.without(
+    "core.raft:RaftCore._dispatch",
+    "if event.truncations == replica.log.truncations:",
+    "if True:",
+)
 def test_flush_from_before_a_truncation_says_nothing():
     """S10. Not comparing `truncations` in `RaftCore._dispatch` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -90,6 +110,11 @@ def test_flush_from_before_a_truncation_says_nothing():
 
 
 @pytest.mark.rule("P42")
+@pytest.mark.without(
+    "core.leading:after_progress",
+    "offset > role.epoch_start and ",
+    "",
+)
 def test_nothing_is_committed_before_an_entry_of_the_own_epoch():
     """P42. Taking `epoch_start` out of `leading.after_progress` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -136,6 +161,11 @@ def test_pause_then_stale_read():
 
 
 @pytest.mark.rule("S11")
+@pytest.mark.without(
+    "core.leading:answer_confirmations",
+    "confirmation.token <= echoed and settled",
+    "settled",
+)
 def test_confirmed_answer_needs_fetches_from_after_the_question():
     """S11. Counting any Fetch of now makes this fail: it may have been on its way before."""
     book = Playbook.formed("1", "2", "3")
@@ -148,6 +178,11 @@ def test_confirmed_answer_needs_fetches_from_after_the_question():
 
 
 @pytest.mark.rule("S11")
+@pytest.mark.without(
+    "core.leading:answer_confirmations",
+    "confirmation.token <= echoed and settled",
+    "confirmation.token <= echoed",
+)
 def test_read_waits_for_an_entry_of_the_own_epoch():
     """S11. Taking `settled` out of `leading.answer_confirmations` makes this fail."""
     book = Playbook.formed("1", "2", "3")

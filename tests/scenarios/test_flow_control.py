@@ -27,6 +27,11 @@ def refused(book: Playbook, name: str, data: bytes) -> bool:
     return isinstance(answer, Refused)
 
 
+@pytest.mark.without(
+    "core.leading:handle_append",
+    "if not role.uncommitted.has_room(size, replica.config.max_uncommitted_bytes):",
+    "if False:",
+)
 def test_append_beyond_the_uncommitted_limit_is_refused_and_leaves_no_trace():
     """Taking `has_room` out of `leading.handle_append` makes this fail."""
     book = Playbook.formed("1", "2", "3", config=LIMIT)
@@ -52,6 +57,11 @@ def test_what_one_voter_of_three_has_not_got_does_not_count():
         book.settle()
 
 
+@pytest.mark.without(
+    "core.uncommitted:Uncommitted.committed",
+    "if end > high_watermark:",
+    "if False:",
+)
 def test_only_what_the_high_watermark_has_passed_is_forgotten():
     """Forgetting all batches once any is committed makes this fail."""
     book = Playbook.formed("1", "2", "3", config=LIMIT)

@@ -1,5 +1,7 @@
 """A replica that knows a higher epoch than the leader's is freed, without a person."""
 
+import pytest
+
 from raftnode.core import election
 from raftnode.core.events import ResponseReceived
 from raftnode.core.messages import ErrorCode, FetchResponse
@@ -18,6 +20,11 @@ def failed_candidate(book: Playbook, name: str) -> None:
     book[name].replica.effects.clear()
 
 
+@pytest.mark.without(
+    "core.following:_learn_leader",
+    "response.epoch if replica.may_stand else replica.epoch",
+    "response.epoch",
+)
 def test_observer_takes_no_epoch_without_a_leader_from_a_failed_candidate():
     """An observer cannot stand, so nobody could bring it back to the quorum's epoch.
 
@@ -36,6 +43,11 @@ def test_observer_takes_no_epoch_without_a_leader_from_a_failed_candidate():
     assert book["4"].records == book["1"].records
 
 
+@pytest.mark.without(
+    "core.leading:handle_fetch",
+    "follow_voters_epoch(replica, source, request.epoch)",
+    "pass",
+)
 def test_leader_adopts_the_epoch_of_its_own_voter_that_fetches():
     """Taking the adoption out of `leading.handle_fetch` makes this fail.
 
@@ -61,6 +73,11 @@ def test_leader_adopts_the_epoch_of_its_own_voter_that_fetches():
     assert book["3"].role in {"follower", "leader"}
 
 
+@pytest.mark.without(
+    "core.following:_try_later",
+    "_lose_patience(replica)",
+    "pass",
+)
 def test_observer_leaves_a_leader_that_fell_behind_its_own_epoch():
     """A leader whose volume went back in time never leads that epoch again.
 
@@ -84,6 +101,11 @@ def test_observer_leaves_a_leader_that_fell_behind_its_own_epoch():
     assert book["4"].role == "unattached"
 
 
+@pytest.mark.without(
+    "core.election:handle_vote_response",
+    "role.leader_hint = None if own else hint",
+    "role.leader_hint = hint",
+)
 def test_replica_that_is_called_the_leader_does_not_ask_itself():
     """Voters that still take it for their leader name it; that is no address to ask.
 

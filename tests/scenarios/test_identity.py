@@ -32,6 +32,11 @@ def asked(book: Playbook, name: str, source: str, request: Request):
 
 
 @pytest.mark.rule("S1")
+@pytest.mark.without(
+    "core.replica:Replica.become_follower",
+    "if leader.node_id == self.key.node_id:",
+    "if leader == self.key:",
+)
 def test_leader_disk_wiped_hears_itself():
     """S1. Comparing keys instead of ids in `Replica.become_follower` makes this fail.
 
@@ -73,6 +78,11 @@ def test_id_reuse_makes_another_replica():
 
 
 @pytest.mark.rule("S3")
+@pytest.mark.without(
+    "core.leading:_is_fenced",
+    "if not progress.fenced and (gone_back or request.acknowledged_offset < progress.acknowledged):",
+    "if False:",
+)
 def test_old_volume_put_back_is_fenced():
     """S3. Taking the comparison out of `leading._is_fenced` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -93,6 +103,11 @@ def test_old_volume_put_back_is_fenced():
 
 
 @pytest.mark.rule("S3")
+@pytest.mark.without(
+    "core.leading:_acknowledged",
+    "and not progress.fenced",
+    "",
+)
 def test_fenced_replica_is_counted_no_more():
     """S3. Ignoring `fenced` in `leading._acknowledged` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -109,6 +124,11 @@ def test_fenced_replica_is_counted_no_more():
 
 
 @pytest.mark.rule("S3")
+@pytest.mark.without(
+    "core.leading:handle_fetch",
+    "if request.incarnation <= progress.incarnation and request.sequence <= progress.sequence:",
+    "if False:",
+)
 def test_delayed_fetch_of_an_earlier_time_does_not_fence():
     """S3. Taking the sequence out of `leading.handle_fetch` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -142,6 +162,11 @@ def test_requests_name_both_sides_by_id_and_uuid(message: type):
 
 
 @pytest.mark.rule("P10", "S1")
+@pytest.mark.without(
+    "core.election:_judge",
+    "if request.voter != replica.key:",
+    "if False:",
+)
 def test_vote_for_another_uuid_is_refused():
     """P10, S1. Taking the comparison out of `election._judge` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -180,6 +205,11 @@ def test_unsaved_vote_of_blank_peer():
 
 
 @pytest.mark.rule("P4", "S16")
+@pytest.mark.without(
+    "core.following:_judge_begin",
+    "request.leader != source or ",
+    "",
+)
 def test_forged_begin_gets_an_error_and_stops_nobody():
     """S16. Taking the comparison with the source out of `following._judge_begin` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -192,6 +222,11 @@ def test_forged_begin_gets_an_error_and_stops_nobody():
 
 
 @pytest.mark.rule("P13")
+@pytest.mark.without(
+    "core.following:_judge_begin",
+    "if request.epoch == replica.epoch and known not in {None, request.leader}:",
+    "if False:",
+)
 def test_second_leader_of_an_epoch_is_refused():
     """P13. Taking the comparison with the known leader out of `_judge_begin` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -201,6 +236,16 @@ def test_second_leader_of_an_epoch_is_refused():
 
 
 @pytest.mark.rule("S18")
+@pytest.mark.without(
+    "core.raft:RaftCore._join",
+    "if same and same_latch:",
+    "if True:",
+)
+@pytest.mark.without(
+    "core.raft:RaftCore._join",
+    "if is_latch and replica.key not in event.latch.voters:",
+    "if False:",
+)
 def test_latch_is_taken_once_and_only_by_whom_it_lists():
     """S18. Taking either refusal out of `RaftCore._join` makes this fail."""
     book = Playbook()
@@ -219,6 +264,11 @@ def test_latch_is_taken_once_and_only_by_whom_it_lists():
 
 
 @pytest.mark.rule("P53", "S19", "S20")
+@pytest.mark.without(
+    "core.replica:Replica.may_stand",
+    "if self.stopping or not self.log.voters or self.log.end < self.removed_below:\n        return False",
+    "if not self.log.voters:\n        return True",
+)
 def test_replica_without_voters_never_stands():
     """S19. Letting an empty set stand in `Replica.may_stand` makes this fail."""
     book = Playbook()
@@ -230,6 +280,11 @@ def test_replica_without_voters_never_stands():
 
 
 @pytest.mark.rule("S3")
+@pytest.mark.without(
+    "core.leading:_is_fenced",
+    "request.incarnation < progress.incarnation",
+    "False",
+)
 def test_old_volume_is_fenced_by_its_incarnation_though_nothing_was_written_since():
     """S3: it has forgotten votes. Leaving the incarnation out of `_is_fenced` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -247,6 +302,11 @@ def test_old_volume_is_fenced_by_its_incarnation_though_nothing_was_written_sinc
 
 
 @pytest.mark.rule("P54", "S12")
+@pytest.mark.without(
+    "core.replica:Replica.append",
+    "if self.log.raft_version > RAFT_VERSION:",
+    "if False:",
+)
 def test_log_of_a_later_raft_version_is_not_gone_on_with():
     """S12. Taking the check out of `Replica.append` makes this fail."""
     book = Playbook.formed("1", "2", "3")

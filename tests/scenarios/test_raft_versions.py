@@ -23,6 +23,11 @@ def controls(book: Playbook, name: str) -> list[type]:
 
 
 @pytest.mark.rule("P54")
+@pytest.mark.without(
+    "core.leading:become_leader",
+    "and log.base_raft_version",
+    "",
+)
 def test_at_version_0_no_record_names_the_voters_and_writes_go_at_once():
     """Taking `and log.base_raft_version` out of `leading.become_leader` makes this fail."""
     book = Playbook.formed("1", "2", "3", raft_version=0)
@@ -38,6 +43,11 @@ def test_at_version_0_no_record_names_the_voters_and_writes_go_at_once():
 
 @pytest.mark.rule("P51", "P54", "S12")
 @pytest.mark.parametrize("change", ["add", "remove"])
+@pytest.mark.without(
+    "core.version_rules:why_not",
+    "if not log.raft_version and not log.base_raft_version:",
+    "if False:",
+)
 def test_at_version_0_no_voter_is_changed(change: str):
     """P54: UNSUPPORTED_VERSION. Taking its first rule out of `version_rules.why_not` fails this."""
     book = Playbook.formed("1", "2", "3", raft_version=0)
@@ -49,6 +59,16 @@ def test_at_version_0_no_voter_is_changed(change: str):
 
 
 @pytest.mark.rule("P29", "P30", "P55", "S12")
+@pytest.mark.without(
+    "core.version_rules:why_not",
+    'if change.kind == "add" and not known:',
+    "if False:",
+)
+@pytest.mark.without(
+    "core.version_rules:why_not",
+    'if change.kind == "remove" and known == (change.key,):',
+    "if False:",
+)
 def test_at_version_1_ids_are_fixed_and_a_disk_is_replaced():
     """P29, P30, P55. Taking either rule out of `version_rules.why_not` makes this fail."""
     book = Playbook.formed("1", "2", "3", raft_version=1)
@@ -102,6 +122,11 @@ def test_version_goes_up_step_by_step_and_lets_more_pass():
 
 
 @pytest.mark.rule("P54")
+@pytest.mark.without(
+    "core.versioning:handle_upgrade",
+    "if event.version < log.raft_version:",
+    "if False:",
+)
 def test_version_is_never_lowered():
     """P54. Taking the comparison out of `versioning.handle_upgrade` makes this fail."""
     book = Playbook.formed("1", "2", "3")
@@ -115,6 +140,11 @@ def test_version_is_never_lowered():
 
 
 @pytest.mark.rule("P54")
+@pytest.mark.without(
+    "core.log_index:LogIndex.raft_version",
+    "max(version for _, version in versions)",
+    "versions[-1][1]",
+)
 def test_a_lower_version_in_a_log_lowers_nothing():
     """P54. Taking the maximum out of `LogIndex.raft_version` makes this fail."""
     log = LogIndex()
@@ -126,6 +156,11 @@ def test_a_lower_version_in_a_log_lowers_nothing():
 
 
 @pytest.mark.rule("P56")
+@pytest.mark.without(
+    "core.versioning:obstacle",
+    "if missing:",
+    "if False:",
+)
 def test_upgrade_waits_for_every_voter_and_is_given_up_in_time():
     """P56. Taking the missing voters out of `versioning.obstacle` makes this fail."""
     book = Playbook.formed("1", "2", "3", raft_version=0)
@@ -149,6 +184,11 @@ def test_upgrade_waits_for_every_voter_and_is_given_up_in_time():
 
 @pytest.mark.rule("P56")
 @pytest.mark.parametrize("old", ["3", "4"], ids=["voter", "observer"])
+@pytest.mark.without(
+    "core.versioning:obstacle",
+    "if old:",
+    "if False:",
+)
 def test_upgrade_waits_for_programs_that_know_the_version(old: str):
     """P56. Taking `old` out of `versioning.obstacle` makes this fail."""
     book = Playbook.formed("1", "2", "3", raft_version=1)
@@ -182,6 +222,11 @@ def test_uncommitted_upgrade_is_cut_off_with_its_voters():
 
 
 @pytest.mark.rule("P31", "P54")
+@pytest.mark.without(
+    "core.changing:obstacle",
+    "if replica.log.raft_version_record >= replica.high_watermark:",
+    "if False:",
+)
 def test_uncommitted_upgrade_lets_no_change_pass():
     """P31, P54. Taking `raft_version_record` out of `changing.obstacle` makes this fail."""
     book = Playbook.formed("1", "2", "3", raft_version=1)
@@ -210,6 +255,11 @@ def test_upgrade_nobody_waits_for_any_more_is_given_up():
 
 
 @pytest.mark.rule("P52")
+@pytest.mark.without(
+    "core.replica:Replica.append",
+    "if unlisted:",
+    "if False:",
+)
 def test_unlisted_id_in_the_log_ends_a_node_at_version_1():
     """P52. Taking UNLISTED_VOTER_ID out of `Replica.append` makes this fail."""
     book = Playbook.formed("1", "2", "3", raft_version=1)

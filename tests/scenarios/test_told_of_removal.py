@@ -37,6 +37,11 @@ def answers_to(book: Playbook, name: str) -> list[ErrorCode]:
     return found
 
 
+@pytest.mark.without(
+    "core.leading:_membership",
+    "ErrorCode.NOT_FOLLOWER if told else ErrorCode.NONE",
+    "ErrorCode.NONE",
+)
 def test_removed_voter_is_told_and_becomes_an_observer():
     """Answering NONE in `leading._membership` makes this fail."""
     book = removed_unheard()
@@ -57,6 +62,11 @@ def test_removed_voter_is_told_and_becomes_an_observer():
     assert not book["4"].replica.may_stand
 
 
+@pytest.mark.without(
+    "core.replica:Replica.may_stand",
+    " or self.log.end < self.removed_below",
+    "",
+)
 def test_who_was_told_does_not_stand_before_its_log_tells_it_too():
     """Taking `removed_below` out of `Replica.may_stand` makes this fail."""
     book = Playbook.formed("1", "2", "3", "4")
@@ -81,6 +91,11 @@ def test_who_was_told_does_not_stand_before_its_log_tells_it_too():
     assert replica.may_stand  # it was told wrong: its log says that it is a voter
 
 
+@pytest.mark.without(
+    "core.leading:_membership",
+    "< replica.high_watermark",
+    "< replica.log.end",
+)
 def test_uncommitted_removal_is_not_told():
     """S7: such a replica may have to stand. Telling it at once makes this fail."""
     book = Playbook.formed("1", "2", "3", "4")

@@ -17,7 +17,6 @@ from raftnode.api.service import NewRecord, NodeService
 from raftnode.api.turns import Turns
 from raftnode.statemachine.kv import KeyValueReader
 
-_PREFIX = "/v1/kv/"
 _PAGE_MAX_BYTES = 1 << 20
 """A listing ends before its values exceed this; at least one entry comes in any case."""
 
@@ -124,12 +123,13 @@ def kv_routes(service: NodeService, limits: ApiLimits, turns: Turns) -> tuple[Ro
 def read_key(request: web.Request) -> bytes:
     """Take the key from the path: all after `/v1/kv/`, percent-decoded.
 
-    From the raw path, since aiohttp's match leaves some escapes as they are.
+    From the raw path, since aiohttp's match leaves some escapes as they are. What comes before
+    the key may be escaped, too: `/v%31/kv/` is the same path.
 
     Raises:
         RequestError: INVALID_REQUEST when it is empty, too long or not UTF-8.
     """
-    key = unquote_to_bytes(request.rel_url.raw_path.removeprefix(_PREFIX))
+    key = unquote_to_bytes(request.rel_url.raw_path.split("/", 3)[3])
     if not key:
         raise refusal("INVALID_REQUEST", "key: is empty; expected 1 byte or more")
     if len(key) > KEY_MAX_BYTES:

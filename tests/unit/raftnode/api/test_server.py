@@ -252,6 +252,13 @@ async def test_key_is_all_of_the_path_decoded_once(api: Api, path: str, key: str
     assert headers["Raft-Epoch"] == str(appended["epoch"])
 
 
+async def test_escapes_before_the_key_are_no_part_of_it(api: Api):
+    status, _, _ = await api.call("PUT", "/v%31/%6Bv/a%2Fb", b"v")
+    assert status == 200
+    _, page, _ = await api.call("GET", "/v1/kv")
+    assert [entry["key"] for entry in page["entries"]] == ["a/b"]
+
+
 @pytest.mark.parametrize(
     ("path", "says"),
     [

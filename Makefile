@@ -118,8 +118,12 @@ page: $(BROWSER_READY) ## Test the status page in headless Chromium (root: apt-g
 bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000 10000" (MB) for starts
 	@$(BIN)/python tools/bench_storage.py $(if $(MIB),--mib $(MIB)) $(if $(STARTS),--starts "$(STARTS)")
 
-crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes), KINDS="trim install"
-	@$(BIN)/python -m raftnode.testing.crash --points $(POINTS) $(if $(KINDS),--kinds "$(KINDS)")
+crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes), KINDS="trim install", FROM=n the first history
+	@$(BIN)/python -m raftnode.testing.crash --points $(POINTS) --first $(FROM) $(if $(KINDS),--kinds "$(KINDS)")
+
+nightly: ## What is too long for each change: 10000 crash points of other histories each day, and real disks that fail (root). CONTRIBUTING.md has the line for cron
+	@$(MAKE) --no-print-directory crash POINTS=10000 FROM=$$(( $$(date +%s) / 86400 * 1000 ))
+	@$(MAKE) --no-print-directory faults
 
 bench-spark: $(SPARK_READY) ## Measure Spark beside one process: MB="10 1000" the logs' sizes, WORK="export audit", CORES="1 2", MEMORY="1g 512m", PLANTED=n damages
 	@$(BIN)/python tools/bench_spark.py $(if $(MB),--mb "$(MB)") $(if $(WORK),--jobs "$(WORK)") $(if $(PLANTED),--planted $(PLANTED)) $(if $(CORES),--cores "$(CORES)") $(if $(MEMORY),--memory "$(MEMORY)")
@@ -208,4 +212,4 @@ image: $(READY) ## Build the images and write them as archives: TAG=… names th
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash faults bench bench-amplification bench-install bench-snapshot bench-spark spark-kubernetes lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash nightly faults bench bench-amplification bench-install bench-snapshot bench-spark spark-kubernetes lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean

@@ -30,24 +30,28 @@ Point = tuple[str, str, Callable[[], object]]
 
 
 def make_points(
-    count: int, root: Path, every: int = 1, kinds: Sequence[str] = tuple(SHARES)
+    count: int,
+    root: Path,
+    every: int = 1,
+    kinds: Sequence[str] = tuple(SHARES),
+    first: int = 0,
 ) -> Iterator[Point]:
-    """So many points, of each kind its share; of calls only each n-th."""
+    """So many points, of each kind its share; of calls only each n-th; histories from a seed on."""
     total = sum(SHARES[kind] for kind in kinds)
     for kind in kinds:
         here = round(count * SHARES[kind] / total)
         match kind:
             case "power":
-                yield from islice(_by_power(kind, power.points()), 0, here * every, every)
+                yield from islice(_by_power(kind, power.points(first)), 0, here * every, every)
             case "kill":
-                yield from islice(_by_kill(kind, root, None), 0, here * every, every)
+                yield from islice(_by_kill(kind, root, None, first), 0, here * every, every)
             case "node":
-                for seed in range(here):
+                for seed in range(first, first + here):
                     yield kind, f"seed {seed}", lambda s=seed: nodes.crash(root, s)
             case _:
-                cuts = _by_power(kind, power.points_of(kind), trims=True)
+                cuts = _by_power(kind, power.points_of(kind, first), trims=True)
                 yield from islice(cuts, 0, here // 2 * every, every)
-                kills = _by_kill(kind, root, kind)
+                kills = _by_kill(kind, root, kind, first)
                 yield from islice(kills, 0, (here - here // 2) * every, every)
 
 
@@ -59,10 +63,12 @@ def _by_power(
         yield kind, name, lambda s=seed, p=point: power.crash(s, p, trims=trims)
 
 
-def _by_kill(kind: str, root: Path, of: str | None) -> Iterator[Point]:
+def _by_kill(kind: str, root: Path, of: str | None, first: int) -> Iterator[Point]:
     """In all calls of a history, or in those of one kind of step."""
     trims = of is not None
-    points = processes.points_of(root, of) if of is not None else processes.points(root)
+    points = (
+        processes.points_of(root, of, first) if of is not None else processes.points(root, first)
+    )
     for seed, point, moment in points:
         name = f"kill seed {seed} {moment} call {point}"
         yield (
@@ -79,6 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--kinds", default=" ".join(SHARES), help=f"which of: {', '.join(SHARES)}; default: all"
     )
+    parser.add_argument("--first", type=int, default=0, help="the first history's seed")
     parser.add_argument("--every", type=int, default=1, help="try each n-th call")
     parser.add_argument(
         "--directory",
@@ -96,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     began = told = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="crash-", dir=given.directory) as directory:
         root = Path(directory)
-        for kind, name, attempt in make_points(given.points, root, given.every, kinds):
+        for kind, name, attempt in make_points(given.points, root, given.every, kinds, given.first):
             try:
                 found = attempt()
             except (LossError, RaftnodeError) as error:

@@ -83,17 +83,17 @@ def crash(seed: int, point: int, *, trims: bool = False) -> None:
     expected(steps, done, keeps_written=False).check(storage)
 
 
-def points() -> Iterator[tuple[int, int]]:
+def points(first: int = 0) -> Iterator[tuple[int, int]]:
     """Seeds and calls, for ever: each call of the first history, then of the next."""
-    seed = 0
+    seed = first
     while True:
         yield from ((seed, point) for point in range(calls_of(seed)))
         seed += 1
 
 
-def points_of(kind: str) -> Iterator[tuple[int, int]]:
+def points_of(kind: str, first: int = 0) -> Iterator[tuple[int, int]]:
     """Seeds and calls, for ever: each call of each trim, or of each install."""
-    seed = 0
+    seed = first
     while True:
         for name, calls in spans_of(seed):
             if name == kind:

@@ -138,9 +138,9 @@ def _start(
     Storage(files, directory, settings)
 
 
-def points(root: Path) -> Iterator[tuple[int, int, Moment]]:
+def points(root: Path, first: int = 0) -> Iterator[tuple[int, int, Moment]]:
     """Seeds, calls and moments, for ever."""
-    seed = 0
+    seed = first
     while True:
         for point in range(calls_of(root, seed)):
             for moment in MOMENTS:
@@ -148,9 +148,9 @@ def points(root: Path) -> Iterator[tuple[int, int, Moment]]:
         seed += 1
 
 
-def points_of(root: Path, kind: str) -> Iterator[tuple[int, int, Moment]]:
+def points_of(root: Path, kind: str, first: int = 0) -> Iterator[tuple[int, int, Moment]]:
     """Seeds, calls and moments, for ever: each call of each trim, or of each install."""
-    seed = 0
+    seed = first
     while True:
         for name, calls in spans_of(root, seed):
             if name == kind:

@@ -197,6 +197,18 @@ def test_a_marker_without_the_snapshot_changes_nothing():
     assert read_marker(Files(disk), LOG) is None
 
 
+def test_no_flipped_bit_of_the_marker_makes_another_snapshot_of_it():
+    disk, _ = new_log()
+    write_marker(Files(disk), LOG, ID)
+    for byte in range(len(disk.content(LOG / MARKER_FILE))):
+        for bit in range(8):
+            disk.flip_bit(LOG / MARKER_FILE, byte, bit)
+            with pytest.raises(StorageCorruptError, match="is damaged"):
+                read_marker(Files(disk), LOG)
+            disk.flip_bit(LOG / MARKER_FILE, byte, bit)
+    assert read_marker(Files(disk), LOG) == ID
+
+
 def test_a_damaged_marker_is_refused():
     disk, log = follower()
     log.close()

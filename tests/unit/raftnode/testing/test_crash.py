@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from itertools import islice
@@ -76,6 +77,16 @@ def test_an_unknown_kind_is_refused() -> None:
     ended = crashes("--kinds", "kill earthquake")
     assert ended.returncode == 2
     assert "--kinds: earthquake: not one of power, kill, trim, install, node" in ended.stderr
+
+
+@pytest.mark.parametrize("kind", ["power", "trim", "install", "node"])
+def test_histories_begin_where_they_are_told_to(tmp_path: Path, kind: str) -> None:
+    """Or each night would try the same."""
+    made = program.make_points(4, tmp_path, 1, (kind,), first=7)
+    # The first two of a trim are power cuts; the rest would kill processes.
+    names = [name for _, name, _ in islice(made, 2)]
+    wanted = ["seed 7", "seed 8"] if kind == "node" else ["seed 7", "seed 7"]
+    assert [re.findall(r"seed \d+", name) for name in names] == [[one] for one in wanted]
 
 
 def test_a_loss_is_told_and_ends_the_program_with_1(

@@ -8,6 +8,7 @@ The state is made while the whole file is read, so that putting it in place take
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -168,7 +169,7 @@ class SnapshotTransfer:
 
         def write() -> Event:
             if effect.position == 0:
-                self._loaded = None
+                self._forget()
                 if not self._room_for(effect.size):
                     return SnapshotRefused(snapshot, f"no room for its {effect.size} bytes")
             try:
@@ -190,7 +191,7 @@ class SnapshotTransfer:
         self._beside(self._writing, lambda: self._load(snapshot), self._post)
 
     def _load(self, snapshot: LogPosition) -> Event:
-        self._loaded = None
+        self._forget()
 
         def pause() -> None:
             self._pause()
@@ -230,7 +231,9 @@ class SnapshotTransfer:
             await loop.run_in_executor(
                 self._writing, self._snapshots.install, self._log, loaded.found
             )
+            before = self._applier.kv
             self._applier.replace(loaded.store)
+        self._beside(self._writing, lambda: self._let_go(before), lambda _: None)
         self._on_installed(loaded.found)
         _log.info(
             "snapshot_in_place",
@@ -246,10 +249,20 @@ class SnapshotTransfer:
             self._wanted = None
 
         def drop() -> None:
-            self._loaded = None
+            self._forget()
             self._snapshots.incoming.drop()
 
         self._beside(self._writing, drop, lambda _: None)
+
+    def _forget(self) -> None:
+        """The state that was made of what was fetched is not wanted."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None:
+            self._let_go(loaded.store)
+
+    def _let_go(self, store: KeyValueStore) -> None:
+        with contextlib.suppress(StoppedError):
+            store.let_go(self._pause)
 
     # -- inside --------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ write is several times slower than a dict's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -89,6 +89,12 @@ class FreezableMap(Generic[K, V]):
             raise RuntimeError("frozen or not merged yet")
         self._frozen = True
         return MappingProxyType(self._base)
+
+    def drop_parts(self) -> Iterator[None]:
+        """Forget everything bit by bit, unless somebody reads it; nobody may write meanwhile."""
+        if not self._frozen:
+            self._size = 0
+            yield from self._base.drop_parts()
 
     def release(self) -> None:
         """Nobody reads the frozen entries any more."""

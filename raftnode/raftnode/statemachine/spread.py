@@ -56,3 +56,10 @@ class SpreadMap(Mapping[K, V]):
     def discard(self, key: K) -> None:
         """Delete a key, if it is there."""
         self._parts[hash(key) & _MASK].pop(key, None)
+
+    def drop_parts(self) -> Iterator[None]:
+        """Forget everything, a 256th for each that is asked for."""
+        for number, part in enumerate(self._parts):
+            if part:
+                self._parts[number] = part = {}  # noqa: PLW2901 - nothing else holds the old one
+                yield

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import random
+import threading
 import uuid
 from collections.abc import Callable
 
@@ -152,6 +153,32 @@ async def test_a_snapshot_arrives_and_log_and_state_go_on_from_it(ends):
     assert sum(size for what, size in follower.pieces if what == "fetched") == len(content)
     # It is whole here too: given to others.
     assert (await follower.ask(0, 50)).data == content[:50]
+
+
+async def test_the_state_before_is_given_back_bit_by_bit_beside_the_loop(ends, monkeypatch):
+    """A million entries in one go are a while in which the loop stands still."""
+    leader, follower = ends
+    for number in range(300):
+        follower.storage.append(b"old", key=b"gone %d" % number)
+    follower.storage.log.flush()
+    follower.applier.committed(Offset(300), Offset(300))
+    assert await follower.applier.wait_applied(Offset(300), timeout_ms=5000)
+    before, threads = follower.applier.kv, set[int]()
+    pauses = 0
+
+    def pause() -> None:
+        nonlocal pauses
+        pauses += 1
+        threads.add(threading.get_ident())
+
+    let_go = KeyValueStore.let_go
+    monkeypatch.setattr(KeyValueStore, "let_go", lambda store, _: let_go(store, pause))
+    verified = await carry(leader, follower)
+    await follower.transfer.install(verified.head)
+    after = follower.applier.kv
+    await until(lambda: len(before) == 0 and before.get(b"gone 299") is None and pauses > 100)
+    assert threading.get_ident() not in threads
+    assert (len(after), after.get(b"key 000").value) == (80, b"v" * 200)
 
 
 async def test_errors_of_serving(ends):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,3 +131,23 @@ def test_keys_that_come_and_go_between_two_scans_leave_nothing_behind():
     store.apply(Offset(2001), b"stays", None, epoch=Epoch(1))
     store.apply(Offset(2002), b"stays", b"again", epoch=Epoch(1))
     assert list(store.scan()) == [b"stays"]
+
+
+def test_it_is_let_go_bit_by_bit_but_not_what_somebody_reads() -> None:
+    store = KeyValueStore()
+    for number in range(1000):
+        store.apply(Offset(number), b"key %d" % number, b"value", epoch=Epoch(1))
+    list(store.scan())
+    read = store.freeze()
+    first = next(read)
+    store.let_go(lambda: None)
+    assert len([first, *read]) == 1000
+    store.release()
+    left: list[int] = []
+
+    def pause() -> None:
+        left.append(sum(store.get(b"key %d" % number) is not None for number in range(1000)))
+
+    store.let_go(pause)
+    assert left[-1] == len(store) == 0
+    assert max(before - after for before, after in pairwise([1000, *left])) < 30

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["kraftquorum_devcluster.pytest_plugin"]
+pytest_plugins = ["kraftquorum_devcluster.pytest_plugin", "without"]
 
 # How long an example takes says how busy the machine is, and nothing of what is tested.
 settings.register_profile("patient", settings(), deadline=None)

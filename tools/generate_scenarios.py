@@ -4,7 +4,7 @@ What happened stands in docs/reference/scenarios.toml. Tests say by themselves w
 
 - `@pytest.mark.scenario("two-adds")` on a test, or in `pytestmark` for all of a file;
 - `@pytest.mark.without("core.changing:obstacle", "if ...:", "if False:")` on the same test: what
-  is taken out of the code when it runs once more, and must fail (tests/scenarios/conftest.py);
+  is taken out of the code when it runs once more, and must fail (tools/without.py);
 - a golden script has the scenario's name.
 
 Tests are read, not imported. A mark may stand in a name of its file.
@@ -22,18 +22,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = ROOT / "docs" / "reference" / "scenarios.toml"
 PAGE = ROOT / "docs" / "reference" / "scenarios.md"
-TESTS = ROOT / "tests" / "scenarios"
+TESTS = ROOT / "tests"
+SCRIPTS = TESTS / "scenarios" / "testdata"
 
 HEAD = """\
 <!-- Made by tools/generate_scenarios.py from scenarios.toml and the tests; do not edit. -->
 
-# Accidents of others, by name
+# Accidents by name
 
 Others have built quorums before, and have written down what went wrong. What of that concerns
-the core has a name, which the tests of it bear; each accident is told here in a sentence, as it
-would be here. What keeps it from happening is taken out of the code when such a test runs once
-more, and then the test must fail, else `make test` does. So it is no claim that the tests would
-miss what stands here as taken out: they do, each time. `tests/scenarios/conftest.py` does that.
+the core has a name, which the tests of it bear, and so have three ways to lose data that the
+documents leave open; each is told here in a sentence, as it would be here. What keeps it from
+happening is taken out of the code when such a test runs once more, and then the test must fail,
+else `make test` does. So it is no claim that the tests would miss what stands here as taken out:
+they do, each time. `tools/without.py` does that.
 """
 
 
@@ -57,7 +59,7 @@ def rows() -> dict[str, dict[str, str]]:
 def cases() -> list[Case]:
     """What the tests say."""
     found: list[Case] = []
-    for path in sorted(TESTS.glob("test_*.py")):
+    for path in sorted(TESTS.rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         found += _cases_of(path.relative_to(ROOT).as_posix(), tree)
     return found
@@ -72,7 +74,9 @@ def _cases_of(path: str, tree: ast.Module) -> Iterator[Case]:
         if isinstance(target, ast.Name)
     }
     for node in tree.body:
-        if not isinstance(node, ast.FunctionDef) or not node.name.startswith("test_"):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if not node.name.startswith("test_"):
             continue
         marks = [*node.decorator_list, assigned.get("pytestmark", ast.Constant(None))]
         called = [*itertools.chain(*(_calls(mark, assigned) for mark in marks))]
@@ -97,7 +101,7 @@ def _calls(mark: ast.expr, assigned: dict[str, ast.expr]) -> Iterator[tuple[str,
 
 def script_of(name: str) -> Path | None:
     """The golden script of a scenario."""
-    path = TESTS / "testdata" / f"{name}.txt"
+    path = SCRIPTS / f"{name}.txt"
     return path if path.exists() else None
 
 

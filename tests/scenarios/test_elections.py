@@ -51,6 +51,7 @@ def removed_uncommitted() -> Playbook:
     "_be_called(replica, request.candidate)",
     "pass",
 )
+@pytest.mark.scenario("removed-uncommitted-must-stand")
 def test_removed_uncommitted_must_stand():
     """S7. Letting only `is_voter` stand in `Replica.may_stand` makes this fail.
 

@@ -37,6 +37,7 @@ def asked(book: Playbook, name: str, source: str, request: Request):
     "if leader.node_id == self.key.node_id:",
     "if leader == self.key:",
 )
+@pytest.mark.scenario("leader-disk-wiped-hears-itself")
 def test_leader_disk_wiped_hears_itself():
     """S1. Comparing keys instead of ids in `Replica.become_follower` makes this fail.
 

@@ -1,6 +1,6 @@
 """docs/reference/scenarios.md tells the truth: every name, its tests, what is taken out of the code.
 
-That the tests do fail then is no concern of this file: they are run so (tests/scenarios/conftest.py).
+That the tests do fail then is no concern of this file: they are run so (tools/without.py).
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ demoted-leader-never-votes
 isolated-leader-removes-node snapshot-log-gap id-reuse total-loss-on-failover
 pause-then-stale-read
 single-node-lost-write
+leader-disk-wiped-hears-itself uuid-survives-state-does-not removed-uncommitted-must-stand
 """.split()  # noqa: SIM905 - as they stand there
-"""All that the project's documents name, in their order."""
+"""All that the project's documents name, in their order: first what happened to others."""
 
 ROWS = generate_scenarios.rows()
 CASES = generate_scenarios.cases()

@@ -1,13 +1,13 @@
-"""The mark `without` of tests/scenarios/conftest.py: a test that does not miss its rule fails."""
+"""The mark `without` (tools/without.py): a test that does not miss its rule fails."""
 
 from __future__ import annotations
 
-import shutil
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-CONFTEST = Path(__file__).resolve().parents[1] / "scenarios" / "conftest.py"
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 TESTS = """\
 import pytest
@@ -46,10 +46,17 @@ def test_is_run_with_all_of_its_own_parameters(times):
 
 
 def test_what_becomes_of_tests_that_are_run_without(tmp_path: Path):
-    shutil.copy(CONFTEST, tmp_path)
     (tmp_path / "test_it.py").write_text(TESTS)
     run = [sys.executable, "-m", "pytest", "-rA", "-q", "-p", "no:cacheprovider", "--rootdir=."]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    run += ["-p", "without"]
+    done = subprocess.run(
+        run,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(TOOLS)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     failed = {
         line.removeprefix("FAILED test_it.py::").partition(" - ")[0]
         for line in done.stdout.splitlines()

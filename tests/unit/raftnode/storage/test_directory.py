@@ -237,6 +237,11 @@ def test_a_formation_without_voters_is_refused() -> None:
 @pytest.mark.parametrize(
     "loss", ["wipe", "wipe log", "swap", "swap log", "remove", "lock", "marker"]
 )
+@pytest.mark.without(
+    "storage.directory:DataDirectory.check_identity",
+    "if now != self._opened:",
+    "if False:",
+)
 def test_a_directory_lost_under_the_process_stops_everything(loss: str) -> None:
     disk = blank()
     directory = open_on(disk)
@@ -274,6 +279,16 @@ def test_a_directory_lost_under_the_process_stops_everything(loss: str) -> None:
 
 
 @pytest.mark.rule("S4")
+@pytest.mark.without(
+    "storage.directory:DataDirectory.write_quorum_state",
+    "self.check_identity()",
+    "pass",
+)
+@pytest.mark.without(
+    "storage.directory:DataDirectory.open_log",
+    "before_roll=self.check_identity",
+    "before_roll=lambda: None",
+)
 def test_vote_and_roll_check_the_directory_themselves() -> None:
     disk = blank()
     directory = open_on(disk)

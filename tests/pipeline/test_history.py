@@ -14,7 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 from kraftquorum_pipeline.datasource import NAME
 from kraftquorum_pipeline.jobs.history import FAULTS, TABLES, history, no_faults, write_history
+from kraftquorum_pipeline.report.gather import Sources, gather
 from kraftquorum_pipeline.testing import (
+    CLUSTER_ID,
     FIRST_MS,
     History,
     key_of,
@@ -187,6 +189,13 @@ def test_the_first_write_of_a_key_in_a_trimmed_log_replaces_that_of_the_state(sp
     }
     assert all(row["offset"] >= end for row in first.values())
     assert changes.where("version = 0").count() == 0
+    # The report's page, too, shows whoever voted before the log's start.
+    figures = gather(
+        spark, rows.withColumn("at_ms", F.unix_millis("timestamp")), CLUSTER_ID, Sources()
+    )
+    names = [f"{key.node_id}-{format_directory_id(key.directory_id)}" for key in past.voters]
+    assert sorted(span.replica for span in figures.voters) == sorted(names)
+    assert {(span.from_ms, span.until_ms) for span in figures.voters} == {(figures.first_ms, None)}
 
 
 def test_without_faults_no_detection_is_made_up(life, spark, tmp_path):

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kraftquorum_pipeline.schema import VOTER_SET
+
 from .model import Change, Event, Gap, QuorumFigures, Repair, Span
 
 _LOST_BEFORE_MS = 10 * 60_000
@@ -31,29 +33,43 @@ def replica_name(told: object) -> str:
 
 
 def read_row(row: Mapping[str, Any]) -> ControlRow:
-    """A row as Spark gives it, with `fields` as JSON."""
+    """A row as Spark gives it, with `fields` as JSON; that of a state has no time."""
+    at_ms = int(row["at_ms"] or 0)
     return ControlRow(
         int(row["offset"]),
         int(row["epoch"]),
-        int(row["at_ms"]),
-        int(row["before_ms"] if row["before_ms"] is not None else row["at_ms"]),
+        at_ms,
+        at_ms if row["before_ms"] is None else int(row["before_ms"]),
         str(row["control"]),
         json.loads(row["fields"] or "{}"),
     )
 
 
 def follow(quorum: QuorumFigures, rows: Iterable[ControlRow]) -> None:
-    """Fill in everything that control records tell, in order of offset."""
+    """Fill in everything that control records tell, in order of offset.
+
+    Of a trimmed log the state before it says who voted there, and so do the voters that a leader
+    names and one that is removed: whoever was not added since was there from the begin.
+    """
     voting: dict[str, int] = {}
     for row in rows:
+        if (
+            row.kind in {"LeaderChange", VOTER_SET}
+            and int(row.fields.get("as_of", -1)) <= row.offset
+        ):
+            for told in row.fields.get("voters", ()):
+                voting.setdefault(replica_name(told), quorum.first_ms)
+        if row.kind == VOTER_SET:
+            continue
         who = row.fields.get("leader") or row.fields.get("voter")
         replica = replica_name(who) if who is not None else ""
         if row.kind == "LeaderChange":
             _lead(quorum, row, replica)
         elif row.kind == "AddVoter":
             voting[replica] = row.at_ms
-        elif row.kind == "RemoveVoter" and replica in voting:
-            quorum.voters.append(Span(replica, voting.pop(replica), row.at_ms))
+        elif row.kind == "RemoveVoter":
+            from_ms = voting.pop(replica, quorum.first_ms)
+            quorum.voters.append(Span(replica, from_ms, row.at_ms))
         quorum.changes.append(Change(row.at_ms, row.offset, row.epoch, row.kind, replica))
     quorum.voters += [Span(replica, from_ms, None) for replica, from_ms in voting.items()]
     quorum.voters.sort(key=lambda span: (span.from_ms, int(span.replica.partition("-")[0] or 0)))
@@ -72,6 +88,7 @@ def _lead(quorum: QuorumFigures, row: ControlRow, replica: str) -> None:
 def find_repairs(changes: Sequence[Change], events: Sequence[Event] = ()) -> list[Repair]:
     """Voters that were replaced by another replica of the same node, added first (P55)."""
     members: dict[int, list[str]] = {}
+    added_ms: dict[str, int] = {}
     open_: dict[str, Repair] = {}
     found: list[Repair] = []
     for change in changes:
@@ -86,11 +103,17 @@ def find_repairs(changes: Sequence[Change], events: Sequence[Event] = ()) -> lis
                     node_id, here[-1], change.replica, lost_ms, change.at_ms, None
                 )
             here.append(change.replica)
+            added_ms[change.replica] = change.at_ms
         elif change.replica in here:
             here.remove(change.replica)
             repair = open_.pop(change.replica, None)
             if repair is not None:
                 found.append(repair._replace(removed_ms=change.at_ms))
+        elif here:
+            # It was there before the log's start.
+            came_ms = added_ms[here[-1]]
+            lost_ms = _lost(events, change.replica, came_ms)
+            found.append(Repair(node_id, change.replica, here[-1], lost_ms, came_ms, change.at_ms))
     return sorted([*found, *open_.values()], key=lambda one: one.added_ms)
 
 

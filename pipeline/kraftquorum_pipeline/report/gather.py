@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 from kraftquorum_pipeline.errors import OptionError
+from kraftquorum_pipeline.schema import VOTER_SET
 
 from .account import read_account
 from .course import follow, read_row
@@ -155,7 +156,8 @@ def _keys(log: DataFrame) -> int:
 
 def _control(log: DataFrame) -> list[dict[str, Any]]:
     """Control records with the time of the record before each new leader's first."""
-    control = log.where("kind = 'control'").select("offset", "epoch", "at_ms", "control", "fields")
+    of_quorum = (F.col("kind") == "control") | (F.col("control") == VOTER_SET)
+    control = log.where(of_quorum).select("offset", "epoch", "at_ms", "control", "fields")
     rows = [row.asDict() for row in control.orderBy("offset").collect()]
     before = [row["offset"] - 1 for row in rows if row["control"] == "LeaderChange"]
     there = log.where(F.col("offset").isin(before)).select("offset", "at_ms").collect()

@@ -73,6 +73,31 @@ def test_a_repair_is_a_new_disk_added_before_the_old_one_is_removed(quorum):
     assert quorum.repairs == [Repair(1, B, B2, 5000, 9000, 9100)]
 
 
+def test_voters_from_before_a_trimmed_log_are_there_from_its_begin():
+    def state(as_of, *who):
+        told = [{"node_id": int(one[0]), "directory_id": one[2:]} for one in who]
+        return ControlRow(79, 1, 0, 0, "VoterSet", {"voters": told, "as_of": as_of})
+
+    late = QuorumFigures("demo", "cluster", 8000, 20_000, 200, 193, 5000, 7, 500)
+    follow(late, [state(79, A, B, C), *ROWS[4:6]])
+    assert late.voters == [
+        Span(A, 8000, None),
+        Span(B, 8000, 9100),
+        Span(C, 8000, None),
+        Span(B2, 9000, None),
+    ]
+    assert late.repairs == [Repair(1, B, B2, None, 9000, 9100)]
+    assert [change.what for change in late.changes] == ["AddVoter", "RemoveVoter"]
+    # The voters of now, by a record that may lie behind what was exported, say nothing of then;
+    # who is removed does, and whom a leader names.
+    newer = QuorumFigures("demo", "cluster", 8000, 20_000, 200, 193, 5000, 7, 500)
+    fields = {"leader": C, "voters": [A, B2, C]}
+    elected = ControlRow(150, 3, 15_000, 12_500, "LeaderChange", fields)
+    follow(newer, [state(500, A, B2, C, "3-EEEEEEEEEEEE"), *ROWS[4:6], elected])
+    assert newer.voters == late.voters
+    assert newer.repairs == late.repairs
+
+
 def test_scaling_down_and_up_is_no_repair():
     changes = [
         Change(1, 1, 1, "AddVoter", B),

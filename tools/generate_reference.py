@@ -1,6 +1,6 @@
 """Write docs/reference/ from the code; with --check, say whether it is current.
 
-Pages: http-api, node-settings, node-cli, node-metrics, exit-codes, bad-requests,
+Pages: http-api, node-settings, node-cli, node-metrics, exit-codes, bad-requests, bad-changes,
 surviving-mutants. What a page says of one thing stands beside that thing in the code.
 """
 
@@ -26,6 +26,7 @@ from raftnode.commands.output import EXIT_CODE_MEANINGS
 from raftnode.runtime.leadermetrics import LeaderCollector
 from raftnode.settings import DOCUMENT_NAMES as SETTING_NAMES
 from raftnode.settings import ENV_PREFIX, NodeSettings
+from raftnode.testing.badchanges import OPERATIONS, wrong_changes
 from raftnode.testing.badrequests import (
     CUT_OFF,
     REQUESTS,
@@ -194,6 +195,34 @@ def bad_requests() -> Iterator[str]:
         yield ""
 
 
+def bad_changes() -> Iterator[str]:
+    """Describe what can be wrong with a request to form or change a quorum, and the answers."""
+    yield "# Wrong requests to form or change a quorum\n"
+    yield (
+        "What a leader answers over HTTP to a request with one thing wrong in it: each field of "
+        "each operation that forms a quorum or changes its voters, left out, null, negative, "
+        "huge, of another type, or another replica's. Rows follow from the models of the "
+        "[API](http-api.md). The message of INVALID_REQUEST names the field; nothing changes. "
+        "`tests/node/test_bad_changes.py` sends every row to the leader of a real quorum; "
+        "CancelReassignment's while a target is under way. AddVoter's `replaces` may name a replica "
+        "that is no voter: it adds then, and removes nobody. Requests between nodes have "
+        "[their own page](bad-requests.md).\n"
+    )
+    rows = list(wrong_changes())
+    for operation, (path, _) in OPERATIONS.items():
+        yield f"## {operation}: `POST {path}`\n"
+        yield "| field | value | answer |"
+        yield "|---|---|---|"
+        answers: dict[tuple[str, str], list[str]] = {}
+        for row in rows:
+            if row.operation == operation:
+                answers.setdefault((row.field, row.answer), []).append(row.value)
+        for (field, answer), values in answers.items():
+            status = ERRORS[answer].status
+            yield f"| `{field}` | {', '.join(values)} | {status} `{answer}` |"
+        yield ""
+
+
 def surviving_mutants() -> Iterator[str]:
     """Say of each fault that `make mutants` may leave unnoticed why no test is wanted."""
     reasons = survivors.read()
@@ -221,6 +250,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "node-metrics.md": node_metrics,
     "exit-codes.md": exit_codes,
     "bad-requests.md": bad_requests,
+    "bad-changes.md": bad_changes,
     "surviving-mutants.md": surviving_mutants,
 }
 

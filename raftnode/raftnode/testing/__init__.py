@@ -10,6 +10,7 @@ Nothing here needs a cluster, and only `fuzz` and `kafkacontroller` need more th
 - `linearizability`: whether a history of clients is one that a single map could have had;
 - `mutation`: a rule taken out of a function for a while, to see who notices;
 - `badrequests`: requests between nodes with one thing wrong in them, and the answers;
+- `badchanges`: the same of requests to form or change a quorum, over HTTP;
 - `fuzz`: a target for each decoder of bytes from outside;
 - `memoryservice`: a node's service in memory, for tests of what talks to a node.
 

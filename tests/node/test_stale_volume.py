@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from raftnode.api.model import VoterSpec
 from raftnode.errors import ExitCode
 from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 
@@ -139,3 +140,39 @@ async def test_restarts_of_a_healthy_quorum_stop_nobody(quorum):
         assert node.process is not None
         assert node.process.poll() is None
         assert "peer_is_stale" not in node.output()
+
+
+@pytest.mark.rule("S3")
+async def test_an_old_volume_that_needs_nobodys_vote_is_told_by_whoever_it_knows(quorum, tmp_path):
+    """A copy from when it was the only voter has nobody in its own set who could tell it.
+
+    Believing the voters of its own set alone (`is_believed`) lets it lead here for ever, beside
+    the true leader, and take writes that nobody else has.
+    """
+    await quorum.form(1)
+    victim = quorum.nodes[0]
+    await write(quorum, "first")
+    victim.stop()
+    copy = tmp_path / "copy"
+    shutil.copytree(victim.directory, copy)
+    victim.start()
+    await quorum.leader()
+    for node in quorum.nodes[1:3]:
+        node.start()
+        new = VoterSpec(**(await quorum.observe(node)).model_dump(), endpoint=str(node.peer))
+        await quorum.client.add_voter(new, (await quorum.describe()).voter_record)
+    await write(quorum, "second")
+    await greeted(quorum.nodes[1], 1)
+    await greeted(quorum.nodes[2], 1)
+    victim.stop()
+    shutil.rmtree(victim.directory)
+    shutil.copytree(copy, victim.directory)
+    await quorum.leader(within_s=20)
+    await write(quorum, "third")
+
+    victim.start()
+    assert await asyncio.to_thread(victim.wait, 30) == ExitCode.STORAGE_STALE
+    leads = '"role":"leader"'
+    assert leads in victim.logs[0].read_text()
+    assert leads not in victim.logs[-1].read_text()
+    await check(quorum, "first", "second", "third")

@@ -25,7 +25,7 @@ SEEDS_MAX = 20
                 "sum(voter in role.granted for voter in voters)",
                 "len({*role.granted, replica.key})",
             ),
-            27,
+            95,
             "RemovedNeverCounted",
         ),
         (

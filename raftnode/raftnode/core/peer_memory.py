@@ -170,10 +170,12 @@ def remember_acknowledgements(memory: PeerMemory, replica: Replica) -> None:
 def is_believed(replica: Replica, teller: ReplicaKey) -> bool:
     """Whether a replica stops when a member of its own cluster says that it is stale.
 
-    Its own voters are believed, so that no stranger can stop a voter. A replica that knows of
-    no voters has never voted and has acknowledged nothing: it believes anybody.
+    Its own voters are believed, so that no stranger can stop a voter. Who knows of no other voter
+    has none that could tell it, and believes anybody: without voters it has never voted and has
+    acknowledged nothing; as the only one it needs nobody's vote, and would lead for ever beside
+    the quorum that has grown since the copy was made.
     """
-    return replica.may_be_voter(teller) or not replica.log.voters
+    return replica.may_be_voter(teller) or replica.needs_no_other
 
 
 def _broken_line(mark: Mark, start: Start) -> str | None:

@@ -117,6 +117,11 @@ class Replica:
             return True
         return any(key in at.voters for at in self.log.voter_sets_since(self.high_watermark))
 
+    @property
+    def needs_no_other(self) -> bool:
+        """Whether it knows of no voter but itself at most."""
+        return all(key == self.key for key in self.log.voters)
+
     def round_token_of(self, target: ReplicaKey | None) -> int:
         """The token to echo to a fetch target: only its own leader's, of this epoch."""
         match self.role:

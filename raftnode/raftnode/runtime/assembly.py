@@ -320,7 +320,7 @@ async def running_node(
         tasks(applier.run(), name="applier")
         tasks(snapshotter.run(), name="snapshots")
         tasks(scrubber.run(), name="scrub")
-        tasks(greet_voters(peering.pool, lambda: core.replica.log.voters), name="greeting")
+        tasks(greet_voters(peering.pool, core.replica), name="greeting")
         tasks(_refresh(gauges, metrics, driver, log), name="gauges")
         tasks(
             watch_storage(

@@ -84,7 +84,7 @@ class Gatekeeper:
             return
         self._told = True
         self._on_stale(
-            f"voter {teller} has seen more of this storage than it holds now: {refusal.detail}. "
+            f"replica {teller} has seen more of this storage than it holds now: {refusal.detail}. "
             "It was put back from an old copy, so its votes and acknowledgements cannot be "
             "relied on; give this replica an empty disk"
         )

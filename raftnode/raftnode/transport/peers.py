@@ -122,6 +122,14 @@ class PeerPool:
         if link is not None and target != self._identity().key:
             link.greet()
 
+    def greet_bootstrap(self) -> None:
+        """Try once to exchange hellos at each bootstrap address that is not the own (S3)."""
+        for endpoint in self._addresses.bootstrap:
+            if endpoint != self._identity().peer_endpoint:
+                link = self._link(endpoint, wants=None, candidates=lambda at=endpoint: (at,))
+                if link is not None:
+                    link.greet()
+
     def noticed(self, key: ReplicaKey) -> None:
         """A replica was heard of (it dialled us): if it is being waited for, dial now."""
         link = self._links.get(key)

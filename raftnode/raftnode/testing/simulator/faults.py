@@ -189,13 +189,15 @@ class FaultPlan:
         """Put an old volume back (S3).
 
         An observer's at any time; a voter's only where our rules promise that nothing is
-        lost. From then on it counts as lost.
+        lost. From then on it counts as lost. Neither, where the voters that the old volume
+        knows would elect it, and none of them knows better: the only voter would elect itself.
         """
         sets = self._sets_in_force()
         deciding = {key for voters in sets for key in voters}
         deciding.update(key for _, target in self._reassignments() for key in target)
-        observers = [n for n in self.world.nodes if n.saved and n.key not in deciding]
-        voters = [n for n in self.world.nodes if n.saved and self._may_go_back(n, n.saved, sets)]
+        saved = [n for n in self.world.nodes if n.saved and not self._would_lead(n, n.saved)]
+        observers = [n for n in saved if n.key not in deciding]
+        voters = [n for n in saved if n.saved and self._may_go_back(n, n.saved, sets)]
         if voters:
             node = self.rng.choice(voters)
             self.world.lost.add(node.key)
@@ -204,6 +206,26 @@ class FaultPlan:
         elif observers:
             self.world.put_back(self.rng.choice(observers))
         return bool(voters or observers)
+
+    def _would_lead(self, node: SimNode, saved: SimDisk) -> bool:
+        """Whether a set in an older log has a majority that lets its replica lead again.
+
+        Nobody does who has seen a later start of it, or holds all that it held at last.
+        """
+        last = node.disk.durable[-1:]
+        unaware = {
+            other.key
+            for other in self.world.everybody
+            if other is not node
+            and not _holds(other.disk, last)
+            and not _has_seen_later(other.disk, node.key, saved)
+        }
+        index = saved.index()
+        known = [index.voters, *(at.voters for at in index.voter_sets_since(saved.start))]
+        return any(
+            node.key in voters and 1 + sum(key in unaware for key in voters) >= voters.majority
+            for voters in known
+        )
 
     def _may_go_back(self, node: SimNode, saved: SimDisk, sets: list[VoterSet]) -> bool:
         """Whether a voter's older volume can do no harm, for one of two reasons.
@@ -220,7 +242,7 @@ class FaultPlan:
             if other is not node and other.key not in self.world.lost
         }
         if all(
-            (mark := disk.peer_marks.get(node.key)) and mark.incarnation > saved.incarnation
+            _has_seen_later(disk, node.key, saved)
             for voters in deciding
             for key, disk in others.items()
             if key in voters
@@ -393,6 +415,12 @@ def _keeps_majorities(
         if not _keeps_majorities(size + step, lost + (step if kind == 0 else 0), *ways):
             return False
     return True
+
+
+def _has_seen_later(disk: SimDisk, key: ReplicaKey, saved: SimDisk) -> bool:
+    """Whether a replica remembers a later start of another than that one's older volume had."""
+    mark = disk.peer_marks.get(key)
+    return mark is not None and mark.incarnation > saved.incarnation
 
 
 def _holds(disk: SimDisk, last: list[Batch]) -> bool:

@@ -413,11 +413,18 @@ class SimNode:
         self.crash()
 
     def _greet(self, life: int) -> None:
-        """Exchange hellos with every voter from time to time, whether there is need or not."""
+        """Exchange hellos with every voter from time to time, whether there is need or not.
+
+        The only one does so with whoever is there.
+        """
         if life != self.life or self.core is None or self.gate is None:
             return
-        for key in self.core.replica.log.voters:
-            there = self.world.find(self, key)
+        replica = self.core.replica
+        if replica.log.voters and replica.needs_no_other:
+            wanted = list(self.world.nodes)
+        else:
+            wanted = [self.world.find(self, key) for key in replica.log.voters]
+        for there in wanted:
             if there is not None and there is not self:
                 self._greet_one(there, there.life)
         self.world.after(1000, lambda: self._greet(life))

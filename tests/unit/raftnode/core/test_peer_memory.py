@@ -202,5 +202,7 @@ def test_only_voters_are_believed_by_who_has_any() -> None:
     book.observer("3")
     assert is_believed(book["1"].replica, key_of("2"))
     assert not is_believed(book["1"].replica, key_of("3"))
+    # Nobody in its own set could tell it.
+    assert is_believed(Playbook.formed("1")["1"].replica, key_of("3"))
     # It knows of no voters yet, so it has promised nothing to anybody.
     assert is_believed(book["3"].replica, key_of("4"))

@@ -140,7 +140,7 @@ async def test_a_voter_is_believed_once(bench) -> None:
     bench.gate.refused(stale(VOTER))
     bench.gate.refused(stale(VOTER))
     [told] = bench.stale
-    assert f"voter {VOTER} has seen more" in told
+    assert f"replica {VOTER} has seen more" in told
     assert "why" in told
 
 
@@ -160,9 +160,10 @@ async def test_nobody_else_stops_a_voter(bench, refusal: Refusal) -> None:
     assert bench.stale == []
 
 
-async def test_a_replica_without_voters_believes_its_cluster() -> None:
-    """It has never voted; it could not be told by anybody else."""
-    bench = Bench(voters=())
+@pytest.mark.parametrize("voters", [(), (OWN,)])
+async def test_a_replica_without_other_voters_believes_its_cluster(voters) -> None:
+    """It could not be told by anybody else."""
+    bench = Bench(voters=voters)
     bench.gate.refused(stale(STRANGER, "another"))
     assert bench.stale == []
     bench.gate.refused(stale(STRANGER))

@@ -144,3 +144,19 @@ async def test_greeting_somebody_who_is_away_is_tried_once(replica) -> None:
     await asyncio.sleep(0.2)
     assert a.pool.connected == ()
     assert not a.tasks.running
+
+
+async def test_greeting_the_bootstrap_addresses_leaves_out_the_own(gated, replica) -> None:
+    a, gate_a, b, _ = gated
+    away = replica(3)
+    a.addresses.bootstrap = (a.endpoint, away.endpoint, b.endpoint)
+    a.identity = replace(a.identity, peer_endpoint=a.endpoint)
+    for _ in range(2):
+        a.pool.greet_bootstrap()
+        async with asyncio.timeout(2):
+            await gate_a.opened.wait()
+        await asyncio.sleep(0.1)
+        assert a.pool.connected == (b.identity,)
+        assert b.server.connections[a.key] == 1
+        assert a.key not in a.server.connections
+    assert b.requests.empty()

@@ -19,6 +19,7 @@ from raftnode.errors import (
 )
 from raftnode.runtime import interpreter
 from raftnode.runtime.assembly import Running, running_node
+from raftnode.runtime.journal import keep_journal
 from raftnode.runtime.process import StopSignals, write_termination_message
 from raftnode.runtime.refusing import tell_damage
 from raftnode.runtime.tasks import Tasks
@@ -38,6 +39,7 @@ def run(settings: NodeSettings) -> ExitCode:
     Returns:
         Why it ended; the same code and a message stand in the termination message.
     """
+    keep_journal(settings.log_format, settings.log_level)
     signals = StopSignals()
     try:
         code, message = _outcome(settings, signals)

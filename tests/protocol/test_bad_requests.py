@@ -231,3 +231,33 @@ def test_who_is_no_voter_moves_no_epoch(role: str, source: str):
         if isinstance(request, BeginQuorumEpochRequest) and before.leader is None:
             continue
         assert Seen.of(replica) == before, request
+
+
+@pytest.mark.rule("S11")
+@pytest.mark.parametrize("asks", ["Fetch", "FetchSnapshot"])
+def test_token_of_a_round_that_was_never_begun_is_refused(asks: str):
+    """Else one damaged frame of a voter would confirm a deposed leader's reads for ever."""
+    book, name = seated("leader")
+    leader, voter = book[name].replica, key_of("2")
+    assert isinstance(leader.role, Leader)
+    begun = leader.role.round_token
+    book.isolate(name)
+
+    def request(token: int) -> Request:
+        end, epoch = leader.log.end, leader.epoch
+        if asks == "FetchSnapshot":
+            snapshot = LogPosition(Epoch(1), Offset(1))
+            return FetchSnapshotRequest(epoch, voter, snapshot, 0, 1, round_token=token)
+        return FetchRequest(
+            epoch, voter, end, epoch, end, end, token, 1, 1, 0, sequence=10**12 + token
+        )
+
+    for token in (begun + 1, INT64 - 10**12):
+        number, before = book.number(), str(leader.role.progress[voter])
+        effects = book.give(name, RequestReceived(number, voter, request(token)))
+        assert answers_of(effects, number) == [ErrorCode.INVALID_REQUEST]
+        assert str(leader.role.progress[voter]) == before
+    read = book.confirm(name)
+    assert book.answer(read) is None
+    book.give(name, RequestReceived(book.number(), voter, request(begun + 1)))
+    assert book.answer(read) is not None

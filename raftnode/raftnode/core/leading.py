@@ -14,6 +14,7 @@ from raftnode.core.messages import (
     ErrorCode,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
 )
 from raftnode.core.progress import Progress
 from raftnode.core.records import (
@@ -107,7 +108,7 @@ def handle_fetch(
         replica.respond(request_id, _response(replica, role, code))
         follow_voters_epoch(replica, source, request.epoch)
         return
-    if request.replica != source or source == replica.key:
+    if not may_say(replica, role, source, request):
         replica.respond(request_id, _response(replica, role, ErrorCode.INVALID_REQUEST))
         return
     progress = progress_of(replica, role, source)
@@ -151,6 +152,18 @@ def judge_epoch(replica: Replica, epoch: Epoch) -> ErrorCode:
         return ErrorCode.NONE
     lower = epoch < replica.epoch
     return ErrorCode.FENCED_LEADER_EPOCH if lower else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def may_say(
+    replica: Replica, role: Leader, source: ReplicaKey, request: FetchRequest | FetchSnapshotRequest
+) -> bool:
+    """Whether a fetcher speaks for itself, and of rounds that were begun (S11).
+
+    A token that was never given out is damage. Noted, it would confirm each later read of this
+    leader without a round, and so those of one that is deposed.
+    """
+    own = request.replica == source and source != replica.key
+    return own and request.round_token <= role.round_token
 
 
 def follow_voters_epoch(replica: Replica, source: ReplicaKey, epoch: Epoch) -> None:

@@ -19,7 +19,7 @@ def handle_fetch_snapshot(
 ) -> None:
     """Serve a piece. It shows that the replica is there, and acknowledges nothing (S10)."""
     error = leading.judge_epoch(replica, request.epoch)
-    if error == ErrorCode.NONE and (request.replica != source or source == replica.key):
+    if error == ErrorCode.NONE and not leading.may_say(replica, role, source, request):
         error = ErrorCode.INVALID_REQUEST
     if error != ErrorCode.NONE:
         replica.respond(request_id, _response(replica, role, error, request))

@@ -85,8 +85,10 @@ def _extensions(
         yield Wrong(request, name, "missing", "INVALID_REQUEST", own(tag, None))
         yield Wrong(request, name, text, "INVALID_REQUEST", own(tag, ext.int64(least - 1)))
         yield Wrong(request, name, "of four bytes", "INVALID_REQUEST", own(tag, bytes(4)))
+        # A round that was never begun cannot be echoed (S11).
+        answer = "INVALID_REQUEST" if tag == ext.ROUND_TOKEN else TAKEN
         huge = own(tag, ext.int64(INT64_MAX))
-        yield Wrong(request, name, "huge", TAKEN, huge, spends_sender=tag in spend)
+        yield Wrong(request, name, "huge", answer, huge, spends_sender=tag in spend)
 
 
 def _endpoints(request: str) -> Iterator[Wrong]:

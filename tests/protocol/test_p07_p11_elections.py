@@ -12,7 +12,7 @@ from raftnode.core.effects import (
     SendRequest,
     SendResponse,
 )
-from raftnode.core.events import RequestReceived
+from raftnode.core.events import RequestReceived, ResponseReceived
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
     ErrorCode,
@@ -20,6 +20,7 @@ from raftnode.core.messages import (
     VoteResponse,
 )
 from raftnode.core.records import LeaderChange
+from raftnode.core.roles import Prospective
 from raftnode.core.types import Epoch, LogPosition, Offset
 from raftnode.testing.playbook import Playbook, key_of
 
@@ -58,6 +59,11 @@ def test_p07_candidate_persists_its_vote_before_it_asks():
 
 
 @pytest.mark.rule("P7")
+@pytest.mark.without(
+    "core.election:_judge_vote",
+    "if state.voted is not None or state.leader is not None:",
+    "if False:",
+)
 def test_p07_vote_never_changes_within_an_epoch():
     book = leaderless()
     assert ask(book, "2", "3", 2).granted
@@ -67,6 +73,11 @@ def test_p07_vote_never_changes_within_an_epoch():
 
 
 @pytest.mark.rule("P7")
+@pytest.mark.without(
+    "core.election:_judge_vote",
+    "state.voted == request.candidate",
+    "state.voted.node_id == request.candidate.node_id",
+)
 def test_p07_vote_is_for_id_and_uuid():
     """rv1: "already voted, only same candidate" means the same storage."""
     book = leaderless()
@@ -75,6 +86,11 @@ def test_p07_vote_is_for_id_and_uuid():
 
 
 @pytest.mark.rule("P7")
+@pytest.mark.without(
+    "core.replica:Replica.persist",
+    "self.emit(PersistQuorumState(state))",
+    "pass",
+)
 def test_p07_vote_survives_a_restart():
     book = leaderless()
     assert ask(book, "2", "3", 2).granted
@@ -84,11 +100,17 @@ def test_p07_vote_survives_a_restart():
 
 
 @pytest.mark.rule("P8")
+@pytest.mark.without(
+    "core.election:_judge_vote",
+    "replica.persist(QuorumState(request.epoch, None, request.candidate))",
+    "replica.state = QuorumState(request.epoch, None, request.candidate)",
+)
 def test_p08_vote_is_persisted_before_it_is_said():
     book = leaderless()
     book["2"].effects.clear()
     ask(book, "2", "3", 2)
     kinds = [type(effect) for effect in book["2"].effects]
+    assert PersistQuorumState in kinds
     assert kinds.index(PersistQuorumState) < kinds.index(SendResponse)
 
 
@@ -104,6 +126,11 @@ def test_p08_candidates_log_must_reach_as_far(log_epoch: int, end: int, granted:
 
 
 @pytest.mark.rule("P8")
+@pytest.mark.without(
+    "core.election:_judge",
+    "if request.epoch < replica.epoch:",
+    "if False:",
+)
 def test_p08_smaller_epoch_is_fenced():
     book = leaderless()
     ask(book, "2", "3", 5)
@@ -122,18 +149,29 @@ def test_p10_candidate_asks_its_own_set_only():
 
 
 @pytest.mark.rule("P11")
+@pytest.mark.without(
+    "core.leading:become_leader",
+    "replica.persist(QuorumState(state.epoch, replica.key, state.voted))",
+    "replica.state = QuorumState(state.epoch, replica.key, state.voted)",
+)
 def test_p11_winner_persists_then_appends_leader_change_then_tells_the_voters():
     book = leaderless()
     book.impatient("2")
     book["2"].effects.clear()
     book.settle()
     kinds = [type(effect) for effect in book["2"].effects]
+    leads = [
+        at
+        for at, effect in enumerate(book["2"].effects)
+        if isinstance(effect, PersistQuorumState) and effect.state.leader == key_of("2")
+    ]
+    assert len(leads) == 1
     begin = next(
         at
         for at, effect in enumerate(book["2"].effects)
         if isinstance(effect, SendRequest) and isinstance(effect.request, BeginQuorumEpochRequest)
     )
-    assert kinds.index(PersistQuorumState) < kinds.index(AppendBatches) < begin
+    assert leads[0] < kinds.index(AppendBatches) < begin
     [batch] = [e.batches[0] for e in book["2"].effects if isinstance(e, AppendBatches)]
     assert batch.epoch == 2
     assert batch.control == (
@@ -142,19 +180,45 @@ def test_p11_winner_persists_then_appends_leader_change_then_tells_the_voters():
 
 
 @pytest.mark.rule("P11")
+@pytest.mark.without(
+    "core.election:_count",
+    "elif len(voters) - denied < voters.majority:",
+    "elif False:",
+)
 def test_p11_candidate_backs_off_once_a_majority_is_impossible():
     book = leaderless()
     book["3"].replica.role.heard_at_ms = book.now_ms  # 3 has a fresh leader
     book.isolate("1")
     book.impatient("2")
     book.settle()
-    deadline = book["2"].core.next_deadline_ms()
-    assert book["2"].role == "prospective"
-    assert deadline is not None
-    assert deadline < book.now_ms + book.config.election_timeout_ms
+    role = book["2"].replica.role
+    assert isinstance(role, Prospective)
+    assert role.denied == {key_of("3")}
+    assert role.retry_at_ms is None, "1 might still grant it"
+    book.give("2", ResponseReceived(key_of("1"), *denied_by_1(book)))
+    assert role.retry_at_ms is not None
+    assert book.now_ms < role.retry_at_ms < book.now_ms + book.config.election_timeout_ms
+
+
+def denied_by_1(book: Playbook) -> tuple[VoteRequest, VoteResponse]:
+    """What 2 asked 1, and that 1 would not vote for it."""
+    replica = book["2"].replica
+    position = replica.log.position
+    asked = VoteRequest(replica.epoch, key_of("2"), key_of("1"), position, pre_vote=True)
+    return asked, VoteResponse(ErrorCode.NONE, replica.epoch, None, granted=False)
 
 
 @pytest.mark.rule("P40")
+@pytest.mark.without(
+    "core.replica:Replica.backoff",
+    "self.config.election_backoff_max_ms,",
+    "10**9,",
+)
+@pytest.mark.without(
+    "core.replica:Replica.backoff",
+    "<< min(retries + 1, 16)",
+    "<< 1",
+)
 def test_p40_backoff_grows_and_is_bounded():
     book = leaderless()
     replica = book["2"].replica

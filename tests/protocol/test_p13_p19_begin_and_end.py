@@ -14,6 +14,7 @@ from raftnode.core.events import (
 )
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     ErrorCode,
@@ -48,6 +49,11 @@ def test_p13_begin_of_a_higher_epoch_makes_a_follower():
 
 
 @pytest.mark.rule("P13")
+@pytest.mark.without(
+    "core.following:_judge_begin",
+    "if request.epoch < replica.epoch:",
+    "if False:",
+)
 def test_p13_begin_of_a_lower_epoch_is_fenced():
     book = Playbook.formed("1", "2", "3")
     ask(book, "2", "3", begin(4, "3", "2"))
@@ -57,15 +63,20 @@ def test_p13_begin_of_a_lower_epoch_is_fenced():
 
 
 @pytest.mark.rule("P14")
+@pytest.mark.without(
+    "core.leading:handle_begin_response",
+    "if response is not None and response.epoch > replica.epoch:",
+    "if False:",
+)
 def test_p14_leader_that_is_fenced_follows():
+    """Nobody else tells it: what it takes over it persists, and fetches from who leads."""
     book = Playbook.formed("1", "2", "3")
     book.isolate("1")
-    book.run(200)
-    book.elect("2")
-    book.heal()
-    book.run(4000)
+    fenced = BeginQuorumEpochResponse(ErrorCode.FENCED_LEADER_EPOCH, Epoch(2), key_of("2"))
+    book.give("1", ResponseReceived(key_of("2"), begin(1, "1", "2"), fenced))
     assert book["1"].role == "follower"
     assert book["1"].replica.leader == key_of("2")
+    assert (book["1"].disk.state.epoch, book["1"].disk.state.leader) == (2, key_of("2"))
 
 
 @pytest.mark.rule("P14")
@@ -82,12 +93,22 @@ def test_p14_begin_never_goes_to_observers():
 
 
 @pytest.mark.rule("P15")
+@pytest.mark.without(
+    "core.following:_judge_begin",
+    "if request.voter != replica.key:",
+    "if False:",
+)
 def test_p15_begin_for_another_storage_is_refused():
     book = Playbook.formed("1", "2", "3")
     assert ask(book, "2", "3", begin(4, "3", "2'")).error is ErrorCode.INVALID_VOTER_KEY
 
 
 @pytest.mark.rule("P15")
+@pytest.mark.without(
+    "core.following:_judge_begin",
+    "if not replica.is_voter:",
+    "if False:",
+)
 def test_p15_voter_that_does_not_know_that_it_is_one_says_so():
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
@@ -96,6 +117,11 @@ def test_p15_voter_that_does_not_know_that_it_is_one_says_so():
 
 
 @pytest.mark.rule("P17")
+@pytest.mark.without(
+    "core.leading:resign",
+    "replica.send(voter, EndQuorumEpochRequest(role.epoch, replica.key, voter, tuple(ranked)))",
+    "pass",
+)
 def test_p17_leader_that_shuts_down_tells_each_voter_once():
     book = Playbook.formed("1", "2", "3")
     book.give("1", ShutdownRequested())
@@ -108,6 +134,16 @@ def test_p17_leader_that_shuts_down_tells_each_voter_once():
 
 
 @pytest.mark.rule("P18")
+@pytest.mark.without(
+    "core.following:_judge_end",
+    "if request.epoch < replica.epoch:",
+    "if False:",
+)
+@pytest.mark.without(
+    "core.following:_judge_end",
+    "if known not in {None, request.leader}:",
+    "if False:",
+)
 def test_p18_end_of_a_lower_epoch_or_of_another_leader_is_refused():
     book = Playbook.formed("1", "2", "3")
     assert ask(book, "2", "3", end(1, "3", "2", "2")).error is ErrorCode.INVALID_REQUEST
@@ -123,6 +159,11 @@ def test_p18_voter_that_is_not_listed_says_so():
 
 
 @pytest.mark.rule("P18")
+@pytest.mark.without(
+    "core.following:handle_end",
+    "config.retry_backoff_ms << min(place - 1, 16)",
+    "config.retry_backoff_ms",
+)
 def test_p18_successors_stand_in_their_order():
     book = Playbook.formed("1", "2", "3", "4", "5")
     order = ("2", "3", "4", "5")
@@ -137,6 +178,11 @@ def test_p18_successors_stand_in_their_order():
 
 
 @pytest.mark.rule("P18")
+@pytest.mark.without(
+    "core.following:handle_end",
+    "min(config.retry_backoff_max_ms, config.retry_backoff_ms << min(place - 1, 16))",
+    "config.retry_backoff_ms << min(place - 1, 16)",
+)
 def test_p18_no_successor_waits_longer_than_the_longest_backoff():
     names = tuple(str(number) for number in range(1, 14))
     book = Playbook.formed(*names)
@@ -147,6 +193,11 @@ def test_p18_no_successor_waits_longer_than_the_longest_backoff():
 
 
 @pytest.mark.rule("P16")
+@pytest.mark.without(
+    "core.leading:resign",
+    "-_known_offset(role, key), key",
+    "key",
+)
 def test_p16_best_successor_comes_first():
     book = Playbook.formed("1", "2", "3")
     book["2"].flushes = False

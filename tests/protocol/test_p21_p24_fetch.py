@@ -4,15 +4,22 @@ KIP-595, Fetch: "check that the [LastFetchedEpoch and FetchOffset] are consisten
 leader's log; otherwise respond with the largest epoch smaller than or equal and its end".
 """
 
+from dataclasses import replace
+
 import pytest
 
 from raftnode.core.effects import Halt, HaltReason
 from raftnode.core.messages import FetchResponse
 from raftnode.core.types import Offset
-from raftnode.testing.playbook import Playbook, key_of
+from raftnode.testing.playbook import Message, Playbook, key_of
 
 
 @pytest.mark.rule("P21")
+@pytest.mark.without(
+    "core.leading:handle_fetch",
+    "if diverging is not None:",
+    "if False:",
+)
 def test_p21_diverged_fetcher_gets_no_records_but_where_to_cut():
     book = Playbook.formed("1", "2", "3")
     book.isolate("1")
@@ -32,13 +39,20 @@ def test_p21_diverged_fetcher_gets_no_records_but_where_to_cut():
     book.on_delivery = watch
     book.restart("1")
     book.run(2000)
-    [diverging] = [answer for answer in answers if answer.diverging is not None]
+    found = [answer for answer in answers if answer.diverging is not None]
+    assert len(found) == 1
+    [diverging] = found
     assert diverging.batches == ()
     assert (diverging.diverging.epoch, diverging.diverging.end_offset) == (1, 6)
     assert book["1"].disk.log == book["2"].disk.log
 
 
 @pytest.mark.rule("P22")
+@pytest.mark.without(
+    "core.replica:Replica.truncate",
+    "if end < self.high_watermark:",
+    "if False:",
+)
 def test_p22_truncation_below_the_high_watermark_is_fatal():
     """Kafka's rule: committed records are never dropped, whoever asks."""
     book = Playbook.formed("1", "2", "3")
@@ -67,6 +81,11 @@ def test_p23_observer_finds_the_leader_through_any_voter_and_goes_on_asking():
 
 
 @pytest.mark.rule("P24")
+@pytest.mark.without(
+    "core.leading:_acknowledged",
+    "for voter in replica.log.voters:",
+    "for voter in {*replica.log.voters, *role.progress}:",
+)
 def test_p24_observers_are_served_and_do_not_count():
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
@@ -83,6 +102,11 @@ def test_p24_observers_are_served_and_do_not_count():
 
 
 @pytest.mark.rule("P24")
+@pytest.mark.without(
+    "core.leading:_forget_silent_observers",
+    "if len(observers) >= replica.config.observers_max:",
+    "if False:",
+)
 def test_p24_observers_beyond_the_limit_are_forgotten_longest_silent_first():
     book = Playbook.formed("1")
     limit = book.config.observers_max
@@ -95,10 +119,26 @@ def test_p24_observers_beyond_the_limit_are_forgotten_longest_silent_first():
 
 
 @pytest.mark.rule("P42")
+@pytest.mark.without(
+    "core.following:_take",
+    "min(response.high_watermark, replica.log.end)",
+    "response.high_watermark",
+)
 def test_p42_follower_commits_no_further_than_its_own_log():
     book = Playbook.formed("1", "2", "3")
-    book.isolate("3")
-    for count in range(5):
-        book.append("1", b"%d" % count)
-    book.settle()
-    assert book["3"].high_watermark <= book["3"].replica.log.end
+    end = book["3"].replica.log.end
+    told: list[int] = []
+
+    def lose_records(message: Message) -> None:
+        if message.target == "3" and isinstance(message.response, FetchResponse):
+            message.response = replace(message.response, batches=())
+            told.append(message.response.high_watermark)
+
+    book.on_delivery = lose_records
+    book.append("1", b"for 1 and 2")
+    for _ in range(6):
+        book.deliver()
+        for name in ("1", "2", "3"):
+            book[name].flush(book.now_ms)
+    assert max(told) > end
+    assert book["3"].high_watermark == book["3"].replica.log.end == end

@@ -11,6 +11,11 @@ from raftnode.testing.playbook import Playbook, key_of
 
 
 @pytest.mark.rule("P39")
+@pytest.mark.without(
+    "core.raft:RaftCore._attach",
+    "replica.become_resigned()",
+    "leading.become_leader(replica, frozenset())",
+)
 def test_p39_restarted_leader_is_resigned_and_a_restarted_follower_follows():
     book = Playbook.formed("1", "2", "3")
     for name in ("1", "2"):
@@ -21,6 +26,11 @@ def test_p39_restarted_leader_is_resigned_and_a_restarted_follower_follows():
 
 
 @pytest.mark.rule("P39")
+@pytest.mark.without(
+    "core.election:election_deadline",
+    "return at if replica.may_stand or replica.is_called else None",
+    "return at",
+)
 def test_p39_observer_is_never_a_candidate():
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
@@ -35,6 +45,11 @@ def test_p39_observer_is_never_a_candidate():
 
 
 @pytest.mark.rule("P41")
+@pytest.mark.without(
+    "core.leading:majority_lost_at",
+    "if needed <= 0:",
+    "if True:",
+)
 def test_p41_leader_resigns_without_fetches_of_a_majority_and_bumps_no_epoch():
     book = Playbook.formed("1", "2", "3")
     book.isolate("1")
@@ -59,6 +74,31 @@ def test_p42_high_watermark_is_the_majoritys_end_and_never_falls():
     assert marks == sorted(marks)
 
 
+@pytest.mark.rule("P42")
+@pytest.mark.without(
+    "core.replica:Replica.raise_high_watermark", "max(self.high_watermark, offset)", "offset"
+)
+def test_p42_high_watermark_does_not_fall_with_a_leader_that_knows_less():
+    """3 was told that a record is committed, and 2, which leads next, was not."""
+    book = Playbook.formed("1", "2", "3")
+    book.append("1", b"committed")
+    book.deliver("fetch-answer")
+    for name in ("1", "2", "3"):
+        book[name].flush(book.now_ms)
+    book.deliver("fetch")
+    assert book.deliver("fetch-answer", "1", "3") == 1
+    known = book["3"].high_watermark
+    assert known == book["1"].high_watermark > book["2"].high_watermark
+    book.drop()
+    book.crash("1")
+    book["3"].flushes = False
+    book.elect("2")
+    assert book["3"].replica.leader == book["2"].key
+    book.run(600)
+    assert book["2"].high_watermark < known
+    assert book["3"].high_watermark == known
+
+
 @pytest.mark.rule("P43")
 def test_p43_append_is_accepted_at_once_and_committed_by_the_majority():
     book = Playbook.formed("1", "2", "3")
@@ -78,14 +118,28 @@ def test_p46_leader_with_its_uuid_stands_in_the_quorum_state():
 
 
 @pytest.mark.rule("P46")
+@pytest.mark.without(
+    "core.replica:Replica.persist",
+    "if state != self.state:",
+    "if True:",
+)
 def test_p46_nothing_is_persisted_twice():
     book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    book.impatient("2")  # and comes back to the leader that it had
+    book.run(500)
+    assert book["2"].role == "follower"
     for name in ("1", "2", "3"):
         states = [e.state for e in book[name].effects if isinstance(e, PersistQuorumState)]
         assert all(one != other for one, other in itertools.pairwise(states))
 
 
 @pytest.mark.rule("P50", "P52")
+@pytest.mark.without(
+    "core.leading:become_leader",
+    "records.extend(AddVoter(voter) for voter in log.voters.voters)",
+    "pass",
+)
 def test_p50_p52_first_batch_holds_leader_version_and_all_voters():
     book = Playbook.formed("1", "2", "3")
     first, second = book["3"].disk.log[:2]
@@ -103,6 +157,11 @@ def test_p50_p52_first_batch_holds_leader_version_and_all_voters():
 
 
 @pytest.mark.rule("P52")
+@pytest.mark.without(
+    "core.leading:handle_append",
+    "if replica.log.raft_version and not replica.log.formation_completed:",
+    "if False:",
+)
 def test_p52_no_writes_until_all_voters_have_the_voters():
     book = Playbook()
     book.latch("1", "2", "3")

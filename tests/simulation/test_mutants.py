@@ -2,7 +2,7 @@
 
 A mutant is a function of the core with a piece of its text replaced. Some rules are
 missed only after accidents that are too rare for a few seeds; each of them has a named
-scenario that fails without it, as the docstrings in `tests/scenarios` say: an entry of
+scenario that is run without it and fails (`@pytest.mark.without`): an entry of
 the own epoch before anything is committed (P42) or changed (P28), a flush from before a
 truncation (S10), the epoch of a failed candidate, fences (S3), blank votes (S18).
 

@@ -10,6 +10,8 @@ from pathlib import Path
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 TESTS = """\
+import asyncio
+
 import pytest
 
 from raftnode.core.config import CoreConfig
@@ -19,6 +21,13 @@ HALF = ("core.config:CoreConfig.leader_timeout_ms", "* 3 // 2", "// 2")
 
 @pytest.mark.without(*HALF)
 def test_misses_it():
+    assert CoreConfig().leader_timeout_ms == 3000
+
+
+@pytest.mark.asyncio
+@pytest.mark.without(*HALF)
+async def test_waits_and_misses_it():
+    await asyncio.sleep(0)
     assert CoreConfig().leader_timeout_ms == 3000
 
 
@@ -69,5 +78,5 @@ def test_what_becomes_of_tests_that_are_run_without(tmp_path: Path):
         "test_is_broken",
         f"test_is_broken{without}",
     }, done.stdout
-    assert "4 failed, 10 passed" in done.stdout
+    assert "4 failed, 12 passed" in done.stdout
     assert "nobody misses" in done.stdout

@@ -2,8 +2,12 @@
 
 `make bench` runs it; MIB=n sets how much is written, STARTS="10 1000" the sizes of the logs
 that are started (MB). Speeds stand beside a plain sequential read of the same files in the
-same process, as ratios: a machine's own speed falls out of them. All files are in the page
-cache and processor time is counted: other load and the disk fall out as well.
+same process, as ratios: a machine's own speed falls out of them. First all files are in the page
+cache and processor time is counted: other load and the disk fall out as well. Then they are read
+from the disk and the clock on the wall is counted, a plain read and a tool in turns.
+
+A start is one after a clean stop, and one after a SIGKILL in the middle of a write, which leaves
+half a segment above the recovery point and a torn batch at the end.
 """
 
 from __future__ import annotations
@@ -12,7 +16,9 @@ import argparse
 import io
 import os
 import shutil
+import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +36,9 @@ from raftnode.storage.inspection import find_log
 from raftnode.storage.verification import Verification
 
 MIB = 1 << 20
+UNSYNCED_MIB = 32
+"""Written since the last segment was begun when a node is killed: half of one."""
+ROUNDS = 3
 
 
 def generate(root: Path, total_bytes: int, batch_bytes: int, records: int) -> None:
@@ -115,28 +124,98 @@ def tools(scratch: Path, total_bytes: int) -> None:
         ):
             found = speed(work, 1)
             print(f"{'':<34}{what:<16}{found:>8.0f}  {found / plain:.3f}")
+        from_disk(root)
         shutil.rmtree(root)
 
 
+def forget(root: Path) -> None:
+    """Have the page cache hold none of the files, so that the next read is the disk's."""
+    for path in root.rglob("*"):
+        if path.is_file():
+            fd = os.open(path, os.O_RDONLY)
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
+
+
+def from_disk(root: Path) -> None:
+    """Print the speeds of the same by the clock on the wall, each beside a read of its own."""
+    for what, work in (
+        ("verify", lambda: verify(root, deep=False)),
+        ("dump --batches", lambda: dump(root, batches_only=True, as_json=False)),
+        ("dump", lambda: dump(root, batches_only=False, as_json=False)),
+    ):
+        found: list[tuple[float, float]] = []
+        for _ in range(ROUNDS):
+            plain = on_the_wall(root, lambda: plain_read(root))
+            found.append((plain, on_the_wall(root, work)))
+        plain, speed = (statistics.median(column) for column in zip(*found, strict=True))
+        ratio = statistics.median(tool / read for read, tool in found)
+        print(f"{'':<34}{what:<16}{speed:>8.0f}  {ratio:.3f} of a read from the disk, {plain:.0f}")
+
+
+def on_the_wall(root: Path, work: Callable[[], int]) -> float:
+    """MB per second, the files being read from the disk."""
+    forget(root)
+    began = time.perf_counter()
+    size = work()
+    return size / (time.perf_counter() - began) / 1e6
+
+
+def die_writing(root: Path) -> None:
+    """Half a segment more than what is there, then a torn batch; and the end."""
+    directory = DataDirectory.open(root, NodeId(1))
+    log = directory.open_log()
+    made = encode_data_batch([Record(b"key", os.urandom(16 << 10))], 0)
+    for left in range((UNSYNCED_MIB << 20) // len(made), -1, -1):
+        base = log.end_offset
+        log.append([Batch(base, base, Epoch(1), stamp(made, base, Epoch(1)))])
+        if left == 1:
+            log.flush()
+    path = log.active_path
+    assert path is not None
+    os.truncate(path, path.stat().st_size - len(made) // 2)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def start(root: Path, *, cold: bool, torn: bool = False) -> float:
+    """Milliseconds that opening the log takes; it is stopped cleanly afterwards."""
+    directory = DataDirectory.open(root, NodeId(1))
+    if cold:
+        forget(root)
+    began = time.perf_counter()
+    log = directory.open_log()
+    taken = (time.perf_counter() - began) * 1000
+    assert (log.torn_tail is not None) is torn
+    log.close()
+    directory.close()
+    return taken
+
+
+def start_after_a_kill(root: Path, *, cold: bool) -> float:
+    """The same, on what a process left that was killed as it wrote."""
+    command = [sys.executable, __file__, "--die-writing", str(root)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    return start(root, cold=cold, torn=True)
+
+
 def starts(scratch: Path, sizes_mb: list[int]) -> None:
-    """Print how long opening a log takes, by its size, after a clean stop."""
-    print(f"\n{'log, MB':>8}{'segments':>10}{'start, ms':>11}")
+    """Print how long opening a log takes, by its size, after a clean stop and after a kill."""
+    print(f"\nstart in ms: after a clean stop, and killed with {UNSYNCED_MIB} MiB to read again")
+    print(f"{'log, MB':>8}{'segments':>10}{'clean':>8}{'cold':>8}{'killed':>8}{'cold':>8}")
     for size in sizes_mb:
         if shutil.disk_usage(scratch).free < size * 1_300_000:
             print(f"{size:>8}  not enough room on the disk")
             continue
         root = scratch / "starts"
         generate(root, size * 1_000_000, 16 << 10, 100)
-        taken: list[float] = []
-        for _ in range(7):
-            directory = DataDirectory.open(root, NodeId(1))
-            began = time.perf_counter()
-            log = directory.open_log()
-            taken.append((time.perf_counter() - began) * 1000)
-            log.close()
-            directory.close()
         segments = len(list(root.glob("*/*.log")))
-        print(f"{size:>8}{segments:>10}{statistics.median(taken):>11.1f}")
+        row = f"{size:>8}{segments:>10}"
+        for how in (start, start_after_a_kill):
+            for cold in (False, True):
+                taken = [how(root, cold=cold) for _ in range(2 * ROUNDS - 1)]
+                row += f"{statistics.median(taken):>8.1f}"
+        print(row)
         shutil.rmtree(root)
 
 
@@ -145,8 +224,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mib", type=int, default=256, help="size of the logs for the tools")
     parser.add_argument("--starts", default="10 1000", help="sizes of the logs to start, MB")
+    parser.add_argument("--die-writing", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--directory", type=Path, help="where to write; default: temporary")
     given = parser.parse_args()
+    if given.die_writing:
+        die_writing(given.die_writing)
     with tempfile.TemporaryDirectory(dir=given.directory, prefix="kraftquorum-bench-") as scratch:
         tools(Path(scratch), given.mib * MIB)
         sys.stdout.flush()

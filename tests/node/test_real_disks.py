@@ -223,8 +223,11 @@ def extents(path: Path) -> list[Extent]:
     return [Extent(*map(int, numbers)) for numbers in found]
 
 
-def far_out(disk: Disk, path: Path, part: range) -> None:
-    """Put a file on a device of its own, a part of it beyond everything else, and take that off."""
+def far_out(disk: Disk, path: Path, part: range, *, link: bool = False) -> None:
+    """Put a file on a device of its own, a part of it beyond everything else, and take that off.
+
+    With `link` its name leads there, and can be changed; else it is mounted there.
+    """
     data, root, image = path.read_bytes(), disk.root / "far", disk.memory / "far"
     root.mkdir()
     run("truncate", "-s", "24M", str(image))
@@ -255,8 +258,12 @@ def far_out(disk: Disk, path: Path, part: range) -> None:
         file.seek(part.start)
         file.write(data[part.start : part.stop])
         os.fsync(file.fileno())
-    disk.do(("mount", "--bind", str(new), str(path)), ("umount", "-l", str(path)))
-    found = extents(path)
+    if link:
+        path.unlink()
+        path.symlink_to(new)
+    else:
+        disk.do(("mount", "--bind", str(new), str(path)), ("umount", "-l", str(path)))
+    found = extents(new)
     lost = [one for one in found if part.start <= one.first * block < part.stop]
     beyond = min(one.there for one in lost)
     assert all(one.there_last < beyond for one in found if one not in lost), found
@@ -269,19 +276,53 @@ def far_out(disk: Disk, path: Path, part: range) -> None:
         os.pread(file.fileno(), block, part.start)
 
 
+SMALL_FILES = {
+    "RAFTNODE_DISK_RESERVE_BYTES": "0",
+    "RAFTNODE_SEGMENT_BYTES": str(2 << 20),
+    "RAFTNODE_MAX_BATCH_BYTES": str(1 << 20),
+    "RAFTNODE_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS": str(1 << 20),
+    "RAFTNODE_LOG_RETENTION_BYTES": "-1",
+    "RAFTNODE_SCRUB_INTERVAL_MS": "3600000",
+    "RAFTNODE_SCRUB_BYTES_PER_SECOND": str(1 << 30),
+}
+
+
+async def test_a_snapshot_on_sectors_that_cannot_be_read(disk: Disk, network: str) -> None:
+    """EIO from the device, where a start begins: the one before says the same with the log."""
+    disk.mount()
+    async with LocalQuorum(disk.root, 1, network, SMALL_FILES) as quorum:
+        await quorum.form(1)
+        [node] = quorum.nodes
+        more = 0
+
+        async def two() -> list[Path] | None:
+            nonlocal more
+            await quorum.client.put(f"more-{more}", bytes(60_000))
+            more += 1
+            found = sorted(disk.directory.glob("*/*-*.checkpoint"))
+            return found if len(found) == 2 and more > 30 else None
+
+        await eventually(two, within_s=60, what="two snapshots")
+        count = await write(quorum)
+        assert node.stop() == 0
+        older, newest = sorted(disk.directory.glob("*/*-*.checkpoint"))
+        far_out(disk, newest, range(1 << 20, (1 << 20) + (256 << 10)), link=True)
+        node.start()
+        await quorum.leader()
+        await check(quorum, count, more)
+        damage = (await quorum.info(node)).storage.damage
+        assert any(newest.name in one and "Input/output" in one for one in damage)
+        assert older.exists()
+        assert newest.with_name(newest.name + ".damaged").is_symlink()
+        await quorum.client.put("after", b"x")
+        assert node.stop() == 0
+
+
 @pytest.mark.parametrize("who", ["reader", "scrub"])
 async def test_sectors_that_cannot_be_read(disk: Disk, network: str, who: str) -> None:
     """EIO from the device, in the middle of an old segment, which a start does not read."""
     disk.mount()
-    settings = {
-        "RAFTNODE_DISK_RESERVE_BYTES": "0",
-        "RAFTNODE_SEGMENT_BYTES": str(2 << 20),
-        "RAFTNODE_MAX_BATCH_BYTES": str(1 << 20),
-        "RAFTNODE_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS": str(1 << 20),
-        "RAFTNODE_LOG_RETENTION_BYTES": "-1",
-        "RAFTNODE_SCRUB_INTERVAL_MS": "3600000" if who == "reader" else "1000",
-        "RAFTNODE_SCRUB_BYTES_PER_SECOND": str(1 << 30),
-    }
+    settings = SMALL_FILES | ({"RAFTNODE_SCRUB_INTERVAL_MS": "1000"} if who == "scrub" else {})
     async with LocalQuorum(disk.root, 1, network, settings) as quorum:
         await quorum.form(1)
         [node] = quorum.nodes

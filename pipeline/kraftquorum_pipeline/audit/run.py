@@ -6,10 +6,13 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from kraftquorum_pipeline.errors import SourceError
 from raftnode.errors import RaftnodeError
+from raftnode.storage.files import Files
+from raftnode.storage.snapshot import list_snapshots
 
 from .committed import Holding, check_committed, committed_end
 from .continuity import Extent, measure
@@ -19,6 +22,7 @@ from .engine import Engine, Scanned
 from .findings import SHOWN_MAX, Check, Finding, Place, Verdict
 from .matching import Matching, compare
 from .replicas import Piece, Replica, check_identities
+from .startable import check_startable
 from .states import Entry, SnapshotSum, StateSum, Stretch, cover
 from .voters import VoterHistory, check_snapshot_voters, voter_history
 
@@ -61,6 +65,7 @@ class Audit:
         verdict = self.verdict
         for replica in self.replicas:
             verdict.add(replica.findings)
+            verdict.add(check_startable(replica))
         verdict.add(check_identities(list(self.replicas)))
         pieces = [piece for replica in self.replicas for piece in replica.pieces]
         size = sum(piece.size for piece in pieces)
@@ -147,10 +152,22 @@ class Audit:
         sums = self.engine.snapshots(files)
         self.verdict.checked["snapshots"] = len(sums)
         for one in sums:
-            if one.error:
+            if one.error and self._was_replaced(one):
+                self.verdict.notes.append(
+                    f"{one.replica} has replaced its snapshot at {one.end_offset} meanwhile"
+                )
+            elif one.error:
                 place = Place(one.end_offset, one.replica, one.path)
                 self.verdict.add([Finding(Check.SNAPSHOTS, place, one.error)])
         return [one for one in sums if not one.error]
+
+    def _was_replaced(self, one: SnapshotSum) -> bool:
+        """Whether a running node has removed a snapshot since, as it does for a newer one."""
+        path = Path(one.path)
+        if path.exists():
+            return False
+        there = list_snapshots(Files(), path.parent)
+        return any(newer.end_offset > one.end_offset for newer in there)
 
     def _check_voters(self, scanned: Scanned, snapshots: Sequence[SnapshotSum]) -> None:
         changes = 0

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from kraftquorum_pipeline.audit.engine import LocalEngine, SnapshotFile
 from kraftquorum_pipeline.audit.findings import Finding, Verdict
+from kraftquorum_pipeline.audit.replicas import find_replicas
+from kraftquorum_pipeline.audit.run import Audit
+from kraftquorum_pipeline.audit.states import SnapshotSum
 from kraftquorum_pipeline.testing import (
     FIRST_MS,
     History,
@@ -26,6 +30,8 @@ from raftnode.core.records import AddVoter, Batch, LeaderChange, RaftVersion
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, Offset
 from raftnode.storage.batch import Record, encode_control_batch, encode_data_batch, stamp
+from raftnode.storage.checkpoints import LOG_START_FILE, write_log_start
+from raftnode.storage.files import Files
 from raftnode.storage.identity import LOG_DIRECTORY, MARKER_FILE
 from raftnode.storage.quorum_state import encode_quorum_state
 from raftnode.storage.snapshot import StateRecord
@@ -182,10 +188,7 @@ def test_the_first_segment_gone(quorum: list[Path], audit: Run):
 
 def test_a_log_trimmed_behind_a_snapshot_is_sound(quorum: list[Path], audit: Run):
     end = audit(quorum).replicas["node-0"]["snapshots"][0]
-    for path in quorum:
-        for segment in segments(path)[:-1]:
-            if batches_in(segment)[-1][1].end_offset <= end:
-                segment.unlink()
+    trim(quorum, end)
     verdict = audit(quorum)
     assert (verdict.word, verdict.findings) == ("ok", [])
     assert verdict.replicas["node-1"]["start_offset"] > 0
@@ -466,10 +469,7 @@ def test_snapshots_of_one_offset_that_differ(quorum: list[Path], audit: Run, tmp
     [end] = history.states
     snapshot(quorum[0]).unlink()
     add_snapshot(quorum[0], history, end, change=lambda r: r[1:])
-    for path in quorum:
-        for segment in segments(path)[:-1]:
-            if batches_in(segment)[-1][1].end_offset <= end:
-                segment.unlink()
+    trim(quorum, end)
     found = only(audit(quorum), "snapshots")
     assert found.reason.endswith("is not what another replica's snapshot of the same offset has")
     assert {found.place.replica, found.others[0].replica} >= {"node-0"}
@@ -538,7 +538,93 @@ def test_a_flipped_bit_in_a_small_file(quorum: list[Path], audit: Run, name: str
     assert {one.place.replica for one in verdict.findings} == {"node-1"}
 
 
+# -- what else a start looks at --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_a_first_segment_gone_though_a_snapshot_covers_it(
+    quorum: list[Path], audit: Run, trimmed: bool
+):
+    """A trim says where the log begins before it removes anything; here nobody has trimmed."""
+    if trimmed:
+        trim(quorum, audit(quorum).replicas["node-0"]["snapshots"][0] // 2)
+    assert audit(quorum).word == "ok"
+    gone, following = segments(quorum[0])[:2]
+    gone.unlink()
+    found = only(audit(quorum), "offsets")
+    named(found, "node-0", following, int(gone.stem))
+    missing = f"offsets {int(gone.stem)} to {int(following.stem) - 1} are missing"
+    assert found.reason.startswith(missing)
+
+
+def test_a_trim_that_is_not_finished_is_no_fault(quorum: list[Path], audit: Run):
+    [_, second, *_] = segments(quorum[0])
+    write_log_start(Files(), second.parent / LOG_START_FILE, Offset(int(second.stem)))
+    assert audit(quorum).word == "ok"
+
+
+SMALL = {
+    f"{LOG_DIRECTORY}/log-start-offset-checkpoint": ("readable", "damaged"),
+    f"{LOG_DIRECTORY}/recovery-point-offset-checkpoint": ("readable", "gone"),
+    f"{LOG_DIRECTORY}/leader-epoch-checkpoint": ("epochs", "gone"),
+    "formation.json": ("identity", "gone"),
+    "incarnation": ("identity", "gone"),
+    "peer-starts": ("identity", "damaged"),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_file_without_which_no_node_starts(quorum: list[Path], audit: Run, name: str):
+    check, how = SMALL[name]
+    file = quorum[1] / name
+    if how == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(b"nonsense")
+    found = only(audit(quorum), check)
+    assert found.place.replica == "node-1"
+    assert file.name in found.reason
+
+
+# -- a node that runs on -----------------------------------------------------------------------
+
+
+class Meanwhile(LocalEngine):
+    """Does something before it reads the snapshots."""
+
+    def __init__(self, do: Callable[[], object]) -> None:
+        self._do = do
+
+    def snapshots(self, files: Sequence[SnapshotFile]) -> list[SnapshotSum]:
+        self._do()
+        return super().snapshots(files)
+
+
+def test_a_snapshot_that_a_node_replaces_meanwhile_is_no_fault(quorum: list[Path]):
+    old = snapshot(quorum[1])
+    newer = old.with_name(f"{int(old.name[:20]) + 5:020d}{old.name[20:]}")
+    verdict = Audit(find_replicas(quorum), Meanwhile(lambda: old.rename(newer))).run()
+    assert (verdict.word, verdict.findings) == ("ok", [])
+    assert any("node-1 has replaced its snapshot" in note for note in verdict.notes)
+
+
+def test_a_snapshot_that_is_gone_for_none_is_a_fault(quorum: list[Path]):
+    old = snapshot(quorum[1])
+    found = only(Audit(find_replicas(quorum), Meanwhile(old.unlink)).run(), "snapshots")
+    assert "does not exist" in found.reason
+
+
 # -- helpers ----------------------------------------------------------------------------------
+
+
+def trim(paths: list[Path], end: int) -> None:
+    """Remove what a snapshot that ends there covers, as a node does."""
+    for path in paths:
+        covered = [one for one in segments(path)[:-1] if batches_in(one)[-1][1].end_offset <= end]
+        start = Offset(batches_in(covered[-1])[-1][1].end_offset)
+        write_log_start(Files(), path / LOG_DIRECTORY / LOG_START_FILE, start)
+        for segment in covered:
+            segment.unlink()
 
 
 def AddVoter_of(number: int) -> AddVoter:  # noqa: N802 - reads as the record that it makes

@@ -1,0 +1,78 @@
+"""Whether a node would start on these files: what it looks at besides the log's batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from raftnode.errors import RaftnodeError, StorageCorruptError
+from raftnode.storage import formation, incarnation, peer_starts
+from raftnode.storage.checkpoints import (
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    read_log_start,
+    read_recovery_point,
+)
+from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
+from raftnode.storage.epochs import read_epochs
+from raftnode.storage.files import Files
+
+from .findings import Check, Finding, Place
+from .replicas import Replica
+
+
+def check_startable(replica: Replica) -> list[Finding]:
+    """What a start would refuse, of the small files and of where the log begins.
+
+    A log's directory by itself, as Kafka has it, is none that a node starts on. The files are
+    read after the segments were listed, so that a trim meanwhile makes no finding.
+    """
+    if replica.log_directory == replica.path or not replica.pieces:
+        return []
+    files, found = Files(), list[Finding]()
+
+    def look(check: Check, path: Path, read: Callable[[], None]) -> None:
+        try:
+            read()
+        except RaftnodeError as error:
+            found.append(Finding(check, replica.place(file=str(path)), str(error)))
+
+    def log_start() -> None:
+        first, start = replica.pieces[0], int(read_log_start(files, start_path))
+        if first.base_offset > start:
+            holds = f"the first segment begins at {first.base_offset}"
+            place = Place(start, replica.name, first.path, 0, holds)
+            reason = (
+                f"offsets {start} to {first.base_offset - 1} are missing: the log begins at "
+                f"{start}, and a segment is gone"
+            )
+            found.append(Finding(Check.OFFSETS, place, reason))
+
+    def formed() -> None:
+        # In the order in which a node writes them, the last one first.
+        latched = incarnation.read_incarnation(files, root / incarnation.FILE_NAME).latched
+        latch = formation.read_latch(files, root / formation.FILE_NAME)
+        if latched and latch is None:
+            raise StorageCorruptError(f"{root / formation.FILE_NAME} is missing")
+
+    def marks() -> None:
+        peer_starts.read_marks(files, root / peer_starts.FILE_NAME)
+
+    def recovery_point() -> None:
+        if holds_something and read_recovery_point(files, inner / RECOVERY_POINT_FILE) is None:
+            raise StorageCorruptError(f"{inner / RECOVERY_POINT_FILE} is missing beside a log")
+
+    def epochs() -> None:
+        known = replica.epochs or read_epochs(files, inner / EPOCHS_FILE) is not None
+        if holds_something and not known:
+            raise StorageCorruptError(f"{inner / EPOCHS_FILE} is missing beside a log")
+
+    root, inner = replica.path, replica.log_directory
+    holds_something = any(piece.size for piece in replica.pieces)
+    start_path = inner / LOG_START_FILE
+    look(Check.READABLE, start_path, log_start)
+    look(Check.IDENTITY, root, formed)
+    look(Check.IDENTITY, root / peer_starts.FILE_NAME, marks)
+    look(Check.READABLE, inner / RECOVERY_POINT_FILE, recovery_point)
+    look(Check.EPOCHS, inner / EPOCHS_FILE, epochs)
+    return found

@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import generate_scenarios
+
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = ROOT / "docs" / "reference" / "kip-map.toml"
 PAGE = ROOT / "docs" / "reference" / "kip-map.md"
@@ -43,6 +45,9 @@ against those are [our own rules](#our-own-rules-identity), which come on top an
 
 *Built* means that the rule is kept, in whatever form; *partly* says what is missing; *not yet*
 is planned; *not built* is left out on purpose, and says why.
+
+A test with a star is run once more with what it is about taken out of the code, and must fail
+then; so are mutants, whose names begin with the row's.
 """
 
 LEFT_OUT = """\
@@ -139,17 +144,32 @@ def _page() -> Iterator[str]:
         if row["state"] in {"partly", "not yet", "not built"}
     ]
     yield f"\nNot or not wholly there: {', '.join(missing)}.\n"
+    starred = needing()
+    shown = Counter(name[0] for name in table if starred & set(tests.get(name, [])))
+    yield f"With a star: {shown['P']} rows of the documents, {shown['S']} rules of our own.\n"
     group = ""
     for name, row in table.items():
         title = row["group"] if name[0] == "P" else f"Our own rules: {row['group'].lower()}"
         if title != group:
             group = title
             yield f"## {group}\n"
-        yield from _row(name, row, tests.get(name, []))
+        yield from _row(name, row, tests.get(name, []), starred)
     yield LEFT_OUT
 
 
-def _row(name: str, row: dict[str, Any], tests: list[str]) -> Iterator[str]:
+def needing() -> set[str]:
+    """Tests that are run without what they are about, as `claims` names them."""
+    found = {f"{case.path}::{case.test}" for case in generate_scenarios.cases() if case.cuts}
+    mutants = {
+        test
+        for tests in claims().values()
+        for test in tests
+        if MUTANT.fullmatch(test.partition("::")[2])
+    }
+    return found | mutants
+
+
+def _row(name: str, row: dict[str, Any], tests: list[str], starred: set[str]) -> Iterator[str]:
     yield f"### {name}\n"
     asks = row["asks"]
     yield (asks if asks.endswith(".") else f"{asks}.") + "\n"
@@ -165,7 +185,8 @@ def _row(name: str, row: dict[str, Any], tests: list[str]) -> Iterator[str]:
     files: dict[str, list[str]] = defaultdict(list)
     for test in tests:
         path, _, function = test.partition("::")
-        files[path] += [f"`{function}`"] if function else []
+        star = r"\*" if test in starred else ""
+        files[path] += [f"`{function}`{star}"] if function else []
     for path, functions in files.items():
         yield f"- `{path}`" + (f": {', '.join(functions)}" if functions else "")
     yield ""

@@ -20,8 +20,9 @@ def fetch(book: Playbook, target: str, **changes: object) -> Response:
     request = replace(parked, sequence=10**9, **changes)
     assert isinstance(request, FetchRequest)
     effects = book.give(target, RequestReceived(book.number(), request.replica, request))
-    [answer] = [effect.response for effect in effects if isinstance(effect, SendResponse)][-1:]
-    return answer
+    answers = [effect.response for effect in effects if isinstance(effect, SendResponse)]
+    assert answers
+    return answers[-1]
 
 
 @pytest.mark.rule("P2")
@@ -29,6 +30,14 @@ def fetch(book: Playbook, target: str, **changes: object) -> Response:
 @pytest.mark.parametrize(
     ("epoch", "error"),
     [(0, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+@pytest.mark.without(
+    "core.leading:judge_epoch",
+    "if epoch == replica.epoch:",
+    "if True:",
+    "core.following:refuse_fetch",
+    "epoch, role = replica.epoch, replica.role",
+    "epoch, role = request.epoch, replica.role",
 )
 def test_fetch_of_another_epoch_is_told_the_leader(target: str, epoch: int, error: ErrorCode):
     book = Playbook.formed("1", "2", "3")
@@ -43,6 +52,11 @@ def test_fetch_of_another_epoch_is_told_the_leader(target: str, epoch: int, erro
 
 
 @pytest.mark.rule("P23")
+@pytest.mark.without(
+    "core.following:refuse_fetch",
+    "FetchResponse(error, epoch, replica.leader, endpoint)",
+    "FetchResponse(error, epoch, None, endpoint)",
+)
 def test_follower_names_the_leader_to_a_fetcher():
     """P23: "NOT_LEADER_FOR_PARTITION ... the response contains the leader if known"."""
     book = Playbook.formed("1", "2", "3")

@@ -57,6 +57,7 @@ def leader_within(duration_ms: int, election_timeout_ms: int) -> bool:
     "2 * settings.election_timeout_ms >= settings.request_timeout_ms",
     "True",
 )
+@pytest.mark.rule("P57")
 def test_election_that_no_answer_can_come_to_in_time_is_refused_at_the_start():
     """The document's own defaults have an election last half as long as a request may take."""
     with pytest.raises(ConfigurationError, match="elections never end"):

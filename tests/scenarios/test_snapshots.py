@@ -212,6 +212,12 @@ def asked_positions(book: Playbook, of: str) -> list[int]:
     return positions
 
 
+@pytest.mark.rule("P25")
+@pytest.mark.without(
+    "core.installing:piece_stored",
+    "download.position, download.storing_to = event.end, None",
+    "download.storing_to = None",
+)
 def test_resumes_after_lost_answers_where_it_was():
     book = begun(2)
     book.drop(source="1", target="3")

@@ -42,6 +42,7 @@ def answers_to(book: Playbook, name: str) -> list[ErrorCode]:
     "ErrorCode.NOT_FOLLOWER if told else ErrorCode.NONE",
     "ErrorCode.NONE",
 )
+@pytest.mark.rule("P36")
 def test_removed_voter_is_told_and_becomes_an_observer():
     """Answering NONE in `leading._membership` makes this fail."""
     book = removed_unheard()

@@ -74,3 +74,12 @@ def test_tests_are_found_by_all_ways_of_naming_a_row():
     assert "tests/unit/raftnode/storage/test_batch.py" in TESTS["P45"]
     assert "tests/scenarios/testdata/removed-uncommitted-must-stand.txt" in TESTS["S7"]
     assert "tests/simulation/test_mutants.py::P7-votes-twice" in TESTS["P7"]
+
+
+def test_a_star_is_for_tests_that_are_known_to_need_what_they_are_about():
+    starred = generate_kip_map.needing()
+    assert "tests/scenarios/test_durability.py::test_single_node_lost_write" in starred
+    assert "tests/explorer/test_explorer.py::P7-votes-twice" in starred
+    plain = "tests/scenarios/test_durability.py::test_confirmed_answer_in_a_quiet_quorum"
+    assert plain not in starred
+    assert "`test_single_node_lost_write`\\*" in generate_kip_map.PAGE.read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,10 +13,13 @@ import typer
 from kraftquorum_pipeline.audit.engine import Engine, LocalEngine
 from kraftquorum_pipeline.audit.findings import Verdict
 from kraftquorum_pipeline.audit.render import verdict_lines
-from kraftquorum_pipeline.audit.replicas import find_replicas
+from kraftquorum_pipeline.audit.replicas import Replica, find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.commands.common import Conf, Master, pairs, reporting, say
 from kraftquorum_pipeline.errors import PipelineExitCode
+
+_LOOKS_MAX = 3
+"""Each may take hours."""
 
 Paths = Annotated[
     list[Path],
@@ -53,12 +57,12 @@ def run(
 
     Ends with 0 when nothing is wrong, 8 when something is, and 9 when nothing was found but
     not everything could be checked. The quorum may run meanwhile, but a copy is better: what
-    one replica writes while another is read looks like lag.
+    one replica writes while another is read looks like lag, and what it removes is looked for
+    again a few times.
     """
     with reporting():
-        replicas = find_replicas(paths)
         engine = _engine(master, pairs("--conf", conf), local=local)
-        verdict = Audit(replicas, engine, committed_end, say).run()
+        verdict = _audit(paths, engine, committed_end)
         _write(verdict, output)
     code = {
         "ok": PipelineExitCode.OK,
@@ -66,6 +70,32 @@ def run(
         "damaged": PipelineExitCode.DIVERGED,
     }[verdict.word]
     raise typer.Exit(int(code))
+
+
+def _audit(paths: list[Path], engine: Engine, committed_end: int | None) -> Verdict:
+    """Audit what is there; once more where a running node removed some of it meanwhile.
+
+    Raises:
+        PipelineError: as the audit says; of files that are removed each time, the last.
+    """
+    for looks_left in range(_LOOKS_MAX - 1, -1, -1):
+        replicas = find_replicas(paths)
+        try:
+            return Audit(replicas, engine, committed_end, say).run()
+        except Exception:
+            if not _some_are_gone(replicas):
+                raise
+            if not looks_left:
+                say("a running node removes files faster than they are read: audit a copy")
+                raise
+            say("a running node has removed some of the files: looking again")
+    raise AssertionError("the last look returns or raises")
+
+
+def _some_are_gone(replicas: Sequence[Replica]) -> bool:
+    pieces = (piece.path for replica in replicas for piece in replica.pieces)
+    snapshots = (path for replica in replicas for _, _, path in replica.snapshots)
+    return not all(Path(path).exists() for path in (*pieces, *snapshots))
 
 
 def _engine(master: str | None, settings: dict[str, str], *, local: bool) -> Engine:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
+from kraftquorum_pipeline.audit.engine import LocalEngine, Scanned
+from kraftquorum_pipeline.audit.replicas import Piece
 from kraftquorum_pipeline.cli import make_app
 from kraftquorum_pipeline.testing import batches_in, flip, segments
+from raftnode.core.types import Offset
+from raftnode.errors import StorageFailedError
+from raftnode.storage.checkpoints import LOG_START_FILE, write_log_start
+from raftnode.storage.files import Files
 from raftnode.storage.identity import LOG_DIRECTORY
 
 
@@ -71,6 +79,52 @@ def test_what_could_not_be_checked_is_no_ok(quorum: list[Path]):
     done = audit(*quorum)
     assert done.exit_code == 9, done.output
     assert "not checked: committed_prefix" in done.stdout
+
+
+def removing(monkeypatch: pytest.MonkeyPatch, quorum: list[Path], times: int) -> None:
+    """So many scans find that the oldest segment of a replica has been trimmed away by then."""
+    scan, left = LocalEngine.scan, [times]
+
+    def trim_first(engine: LocalEngine, pieces: Sequence[Piece]) -> Scanned:
+        if left[0]:
+            left[0] -= 1
+            first, second, *_ = segments(quorum[1])
+            write_log_start(Files(), first.parent / LOG_START_FILE, Offset(int(second.stem)))
+            first.unlink()
+        return scan(engine, pieces)
+
+    monkeypatch.setattr(LocalEngine, "scan", trim_first)
+
+
+def test_files_that_a_running_node_removes_meanwhile_are_looked_for_again(
+    quorum: list[Path], monkeypatch: pytest.MonkeyPatch
+):
+    removing(monkeypatch, quorum, 2)
+    done = audit(*quorum)
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("looking again") == 2
+
+
+def test_files_that_are_removed_each_time_end_it_with_advice(
+    quorum: list[Path], monkeypatch: pytest.MonkeyPatch
+):
+    removing(monkeypatch, quorum, 3)
+    done = audit(*quorum)
+    assert done.exit_code == 1
+    assert "audit a copy" in done.stderr
+    assert "No such file" in done.stderr
+
+
+def test_a_file_that_cannot_be_read_ends_it_at_once(
+    quorum: list[Path], monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(_engine: LocalEngine, _pieces: Sequence[Piece]) -> Scanned:
+        raise StorageFailedError("pread failed: Input/output error")
+
+    monkeypatch.setattr(LocalEngine, "scan", refuse)
+    done = audit(*quorum)
+    assert done.exit_code == 1
+    assert "looking again" not in done.stderr
 
 
 def test_a_path_that_is_no_replica_ends_with_2_and_says_what_is_missing(tmp_path: Path):

@@ -5,6 +5,7 @@ That the tests do fail then is no concern of this file: they are run so (tools/w
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -70,9 +71,10 @@ def test_page_on_proofs_counts_them():
     named = [case for case in CASES if case.names]
     cuts = sum(len(case.cuts) for case in named)
     assert f"{len(ROWS)} names, {len(named)} tests, {cuts} things taken out" in page
-    others = [case for case in CASES if not case.names]
-    cuts = sum(len(case.cuts) for case in others)
-    assert f"{len(others)} further tests of rows and rules, {cuts} things" in page
+    more_than = re.search(r"more than (\d+) further tests of rows and rules", page)
+    assert more_than is not None
+    others = len([case for case in CASES if not case.names])
+    assert int(more_than[1]) < others < int(more_than[1]) + 50
 
 
 def test_marks_are_found_in_all_places():

@@ -47,14 +47,16 @@ def function_at(place: str) -> Callable[..., Any]:
     """The function that a place such as `core.leading:resign` names; of a property, what it runs.
 
     Args:
-        place: a module below `raftnode`, and what it has by that name: `core.replica:Replica.halt`.
+        place: a module below `raftnode`, and what it has by that name: `core.replica:Replica.halt`;
+            a module of another package of ours with its whole name.
 
     Raises:
         ImportError: there is no such module.
         AttributeError: the module has nothing of that name.
     """
     module, _, name = place.partition(":")
-    found: Any = reduce(getattr, name.split("."), import_module(f"raftnode.{module}"))
+    whole = module if module.startswith("kraftquorum_") else f"raftnode.{module}"
+    found: Any = reduce(getattr, name.split("."), import_module(whole))
     if isinstance(found, property):
         assert found.fget is not None
         return found.fget

@@ -300,6 +300,12 @@ def test_claims_of_replicas_that_are_gone_are_kept_unless_told_otherwise() -> No
     assert isinstance(decided(foreign, told), Done)
 
 
+@pytest.mark.rule("S25")
+@pytest.mark.without(
+    "kraftquorum_operator.plan.formation:raise_replicas",
+    "if statefulset.replicas < floor:",
+    "if False:",
+)
 def test_replicas_that_somebody_lowered_are_raised_for_every_voter() -> None:
     low = StatefulSet("sts-1", "42", 1, "r1", UID)
     assert decided(replace(healthy(), statefulset=low)) == act.SetReplicas("sts-1", "42", 3)

@@ -44,6 +44,12 @@ def silent_fourth(*, voters: int = 3) -> Snapshot:
     return with_pod(seen, replace(pod(3), ready=False))
 
 
+@pytest.mark.rule("S22")
+@pytest.mark.without(
+    "kraftquorum_operator.plan.scaling:voter_labels",
+    "if known and not voter and pod.voter_label:",
+    "if False:",
+)
 def test_a_silent_pod_whose_id_is_no_voter_loses_the_label_and_then_its_place() -> None:
     seen = silent_fourth()
     assert decided(seen) == decided(seen, 4) == OFF_3
@@ -53,6 +59,12 @@ def test_a_silent_pod_whose_id_is_no_voter_loses_the_label_and_then_its_place() 
     assert decision.replicas == 3
 
 
+@pytest.mark.rule("S22")
+@pytest.mark.without(
+    "kraftquorum_operator.plan.scaling:voter_labels",
+    "node is not None or pod.ordinal not in ids",
+    "True",
+)
 def test_a_silent_voter_keeps_it() -> None:
     away = with_quorum(
         silent_fourth(voters=4),
@@ -80,6 +92,12 @@ def leaving(**budget: object) -> Snapshot:
     return replace(seen, budget=replace(Budget("pdb", counted=4), **budget))
 
 
+@pytest.mark.rule("S22")
+@pytest.mark.without(
+    "kraftquorum_operator.plan.scaling:budget_count",
+    "RecountBudget(budget.uid, mark) if mark != budget.mark else None",
+    "None",
+)
 def test_the_budget_is_counted_anew_before_a_voter_is_removed() -> None:
     """Kubernetes does not count when a pod leaves it, and would let one too many go."""
     assert decided(leaving()) == RecountBudget("pdb", "demo-3:77")

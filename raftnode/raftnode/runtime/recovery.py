@@ -64,6 +64,8 @@ def recover(
         )
     if log.rebuilt:
         _log.warning("log_files_made_again", files=list(log.rebuilt), log_end=log.end_offset)
+    if log.trimmed_from is not None:
+        _log.warning("log_trim_finished", trimmed_from=log.trimmed_from, log_start=log.start_offset)
     if log.torn_tail is not None:
         _log.warning("torn_tail_cut_off", damage=str(log.torn_tail), log_end=log.end_offset)
     return RaftCore(

@@ -120,6 +120,8 @@ class Log:
         """What recovery cut off, for the journal; None after a clean stop."""
         self.rebuilt: tuple[str, ...] = found.rebuilt
         """Files that recovery had to make again, for the journal."""
+        self.trimmed_from: Offset | None = found.trimmed_from
+        """Where the log began before recovery finished a trim, for the journal; or None."""
 
     def _take_over(self, found: Recovered) -> None:
         self._cache = found.cache

@@ -11,7 +11,7 @@ interrupted is finished.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from raftnode.core.records import Batch
@@ -60,6 +60,8 @@ class Recovered:
     rebuilt: tuple[str, ...]
     """Files that were missing or damaged and were made again, for the journal."""
     cache: IndexCache
+    trimmed_from: Offset | None = None
+    """Where the log began before this start finished a trim, for the journal; None: it did not."""
 
 
 def recover(files: Files, directory: Path, mark: FlushedMark) -> Recovered:
@@ -85,8 +87,10 @@ def recover(files: Files, directory: Path, mark: FlushedMark) -> Recovered:
     if any(base < start for base in bases):
         reach = max((one.end_offset for name in names if (one := SnapshotId.of(name))), default=0)
         _finish_trim(files, directory, bases, start, reach)
-        bases = [base for base in bases if base >= start]
-    return _Recovery(files, directory, bases, recovery_point, mark).run(names)
+    trimmed_from = min(bases) if min(bases) < start else None
+    bases = [base for base in bases if base >= start]
+    found = _Recovery(files, directory, bases, recovery_point, mark).run(names)
+    return replace(found, trimmed_from=trimmed_from)
 
 
 def _finish_trim(

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
 from raftnode.api.model import FormRequest, RemoveVoterRequest, Replica, ResignRequest, VoterSpec
 from raftnode.api.service import NewRecord
@@ -26,6 +27,7 @@ from raftnode.errors import (
 from raftnode.runtime import assembly, snapshotting
 from raftnode.runtime.server import Node
 from raftnode.settings import NodeSettings
+from raftnode.storage.checkpoints import LOG_START_FILE, write_log_start
 from raftnode.storage.files import Files
 from raftnode.storage.snapshotreading import SnapshotReader
 from raftnode.testing.faultdisk import Fault, FaultDisk
@@ -384,6 +386,37 @@ async def test_a_node_takes_snapshots_and_starts_from_them(tmp_path, monkeypatch
         assert records.records[0].offset == 0
     assert kv.next_offset > end
     assert hashed != kv.state_hash()
+
+
+async def test_a_start_that_finishes_a_trim_says_so(tmp_path, monkeypatch):
+    """The log's start has no checksum: a flipped bit looks like a trim that a crash cut off."""
+    monkeypatch.setattr(snapshotting, "CHECK_INTERVAL_S", 0.001)
+    machine = Machine(
+        tmp_path,
+        max_record_bytes_between_snapshots=9000,
+        snapshots_retained=1,
+        segment_bytes=4096,
+        max_batch_bytes=2048,
+        record_max_bytes=1024,
+    )
+    directory = tmp_path / "__cluster_metadata-0"
+
+    def names(suffix: str) -> list[str]:
+        found = machine.disk.listdir(str(directory))
+        return sorted(name for name in found if name.endswith(suffix))
+
+    async with machine.running():
+        await machine.form()
+        async with asyncio.timeout(20):
+            while not names(".checkpoint"):
+                await machine.write(b"value" * 100)
+    second = Offset(int(names(".log")[1].split(".")[0]))
+    write_log_start(Files(machine.disk), directory / LOG_START_FILE, second)
+    with capture_logs() as logged:
+        async with machine.running():
+            await machine.until_writable()
+    (told,) = [one for one in logged if one["event"] == "log_trim_finished"]
+    assert (told["trimmed_from"], told["log_start"]) == (0, second)
 
 
 async def test_a_node_whose_log_lacks_what_its_snapshot_covers_does_not_start(tmp_path):

@@ -124,6 +124,18 @@ def test_target_counts_bytes_from_the_end():
             assert sum(size for base, size in sizes.items() if base >= later[0]) < keep
 
 
+def test_a_trim_that_a_start_finishes_is_told():
+    disk, log = filled()
+    covered(disk, 25)
+    target = log.trim_target(Offset(25), 0)
+    log.close()
+    write_log_start(Files(disk), LOG / LOG_START_FILE, target)
+    again = reopen(disk)
+    assert (again.trimmed_from, again.start_offset) == (0, target)
+    again.close()
+    assert reopen(disk).trimmed_from is None
+
+
 def test_the_segment_that_grows_stays():
     disk, log = filled()
     target = log.trim_target(Offset(40), 0)
@@ -180,6 +192,7 @@ def test_a_power_cut_at_every_call_of_a_trim_loses_nothing_that_is_to_stay(seed:
             reopen(disk)
         disk.crash()
         again = reopen(disk)
+        assert again.trimmed_from is None or again.trimmed_from < again.start_offset == target
         assert again.start_offset in {0, target}
         assert offsets(again) == list(range(again.start_offset, 40))
         assert again.rebuilt == ()

@@ -13,23 +13,23 @@ from raftnode.storage.batch import Record, decode_batches, encode_data_batch, st
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log import LogSettings
-from raftnode.testing import rot
+from raftnode.testing import rot, rotten
 from raftnode.testing.faultdisk import FaultDisk
 
 NOT_LOST = {"`STORAGE_CORRUPT`", "`STORAGE_IDENTITY`", "made again", "snapshot set aside"}
 
 
-def stopped(*, clean: bool) -> tuple[FaultDisk, rot.Content]:
-    disk = rot.make_directory(clean=clean)
+def stopped(*, clean: bool) -> tuple[FaultDisk, rotten.Content]:
+    disk = rotten.make_directory(clean=clean)
     image = disk.snapshot()
-    wanted = rot.read_all(disk)[0]
+    wanted = rotten.read_all(disk)
     disk.restore(image)
     return disk, wanted
 
 
 def segments(disk: FaultDisk) -> list[Path]:
-    names = sorted(name for name in disk.listdir(str(rot.LOG)) if name.endswith(".log"))
-    return [rot.LOG / name for name in names]
+    names = sorted(name for name in disk.listdir(str(rotten.LOG)) if name.endswith(".log"))
+    return [rotten.LOG / name for name in names]
 
 
 # -- missing files -------------------------------------------------------------------
@@ -38,44 +38,44 @@ def segments(disk: FaultDisk) -> list[Path]:
 def files_of(disk: FaultDisk) -> list[Path]:
     return [
         directory / name
-        for directory in (rot.ROOT, rot.LOG)
+        for directory in (rotten.ROOT, rotten.LOG)
         for name in sorted(disk.listdir(str(directory)))
-        if directory / name != rot.LOG and name not in rot.NOT_TRIED
+        if directory / name != rotten.LOG and name not in rot.NOT_TRIED
     ]
 
 
 @pytest.mark.parametrize("clean", [False, True])
 def test_a_missing_file_is_refused_or_made_again(clean: bool) -> None:
     found: dict[str, str] = {}
-    for path in files_of(rot.make_directory(clean=clean)):
+    for path in files_of(rotten.make_directory(clean=clean)):
         disk, wanted = stopped(clean=clean)
         disk.remove(path)
         found[path.name] = rot.outcome(disk, wanted)
     # What this one held is gone, untold: a memory of peers that may be empty (S3).
     forgotten = {"peer-starts"}
-    # For a snapshot the older one is taken, and the log from there on, which is not read here.
-    # These only detect more, or are written anew with the segment that is read anyway.
-    derived = ("index", "flushed-offset")
+    # These only detect more, or are written anew with the segment that is read anyway; for a
+    # snapshot the older one is taken, and the log from there on.
+    derived = ("index", "flushed-offset", ".checkpoint")
     for name, outcome in found.items():
-        if name in forgotten or name.endswith(".checkpoint"):
+        if name in forgotten:
             continue
         allowed = NOT_LOST | ({"nothing to tell"} if name.endswith(derived) else set())
         assert outcome in allowed, (name, outcome)
-    assert {found[path.name] for path in segments(rot.make_directory(clean=clean))} == {
+    assert {found[path.name] for path in segments(rotten.make_directory(clean=clean))} == {
         "`STORAGE_CORRUPT`"
     }
 
 
 def test_a_missing_data_directory_is_not_made_anew() -> None:
     disk, _ = stopped(clean=True)
-    disk.remove(rot.ROOT)
-    assert rot.outcome(disk, ()) == "`USAGE`"
+    disk.remove(rotten.ROOT)
+    assert rot.outcome(disk, None) == "`USAGE`"
 
 
 def test_an_emptied_one_is_another_replica() -> None:
     disk, _ = stopped(clean=True)
-    disk.wipe(rot.ROOT)
-    assert DataDirectory.open(rot.ROOT, rot.ONE.node_id, Files(disk)).key != rot.ONE
+    disk.wipe(rotten.ROOT)
+    assert DataDirectory.open(rotten.ROOT, rotten.ONE.node_id, Files(disk)).key != rotten.ONE
 
 
 # -- writes in the wrong place, and writes that never came -------------------------------
@@ -125,11 +125,11 @@ def test_a_synced_write_that_never_came_is_refused(number: int, lost: bytes) -> 
 def test_a_file_that_was_not_replaced_is_told_by_its_neighbours() -> None:
     """An old vote beside a newer log would have forgotten votes: the runtime refuses it (S2)."""
     disk, wanted = stopped(clean=True)
-    epochs = rot.LOG / "leader-epoch-checkpoint"
+    epochs = rotten.LOG / "leader-epoch-checkpoint"
     disk.overwrite(epochs, b"0\n1\n1 0\n")
     assert rot.outcome(disk, wanted) == "`STORAGE_CORRUPT`"
     disk, wanted = stopped(clean=True)
-    point = rot.LOG / "recovery-point-offset-checkpoint"
+    point = rotten.LOG / "recovery-point-offset-checkpoint"
     disk.overwrite(point, b"0\n1\n__cluster_metadata 0 8\n")
     assert rot.outcome(disk, wanted) == "made again"
 
@@ -140,10 +140,10 @@ def test_a_file_that_was_not_replaced_is_told_by_its_neighbours() -> None:
 def test_a_clock_that_jumps_rolls_early_or_late_and_loses_nothing() -> None:
     """Ages go by the batches' own times: back by a day, ahead by a year."""
     disk = FaultDisk(random.Random(1))
-    disk.make_directory(rot.ROOT)
+    disk.make_directory(rotten.ROOT)
     times = iter([10**12, 10**12 - 86_400_000, 10**12 + 365 * 86_400_000, 10**12, 5])
     settings = LogSettings(segment_ms=7 * 86_400_000)
-    directory = DataDirectory.open(rot.ROOT, rot.ONE.node_id, Files(disk))
+    directory = DataDirectory.open(rotten.ROOT, rotten.ONE.node_id, Files(disk))
     log = directory.open_log(settings)
     for base in range(5):
         data = encode_data_batch([Record(None, b"%d" % base)], next(times))
@@ -151,7 +151,7 @@ def test_a_clock_that_jumps_rolls_early_or_late_and_loses_nothing() -> None:
         log.append([Batch(Offset(base), Offset(base), Epoch(1), data)])
     log.flush()
     disk.crash()
-    directory = DataDirectory.open(rot.ROOT, rot.ONE.node_id, Files(disk))
+    directory = DataDirectory.open(rotten.ROOT, rotten.ONE.node_id, Files(disk))
     log = directory.open_log(settings)
     assert (log.end_offset, log.rebuilt) == (5, ())
     assert len(segments(disk)) == 2

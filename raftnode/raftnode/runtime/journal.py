@@ -1,7 +1,8 @@
 """The node's journal: a line on stdout for each event, as the settings say.
 
 Its lines are for whoever wonders later; the node lives without them. Where they cannot be
-written, because the disk behind stdout is full or its reader has gone, they are left out.
+written, because the disk behind stdout is full or its reader has gone, they are left out. One
+that cannot be made, since a value in it has no words, is told of by the name of its event.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from typing import cast
 
 import structlog
 
@@ -23,13 +25,31 @@ class _Lines(logging.Handler):
         self._descriptor = descriptor
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, or nothing."""
-        line = memoryview(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+        """Write a line, or nothing; whoever says it is never told which."""
         try:
-            while line:
-                line = line[os.write(self._descriptor, line) :]
-        except OSError:
+            text = self._made(record)
+            self._write(f"{text}\n".encode(errors="backslashreplace"))
+        except Exception:  # noqa: BLE001 - no line is worth the node
             return
+
+    def _made(self, record: logging.LogRecord) -> str:
+        try:
+            return self.format(record)
+        except Exception as error:  # noqa: BLE001 - the value's own, or of a library's line
+            said: object = record.msg  # any value, whatever the type says
+            if isinstance(said, dict):
+                said = cast("dict[str, object]", said).get("event")
+            event = said if isinstance(said, str) else type(said).__name__
+            text = f"{event} (the rest cannot be told: {type(error).__name__})"
+            plain = logging.LogRecord(
+                record.name, record.levelno, record.pathname, record.lineno, text, None, None
+            )
+            return self.format(plain)
+
+    def _write(self, line: bytes) -> None:
+        left = memoryview(line)
+        while left:
+            left = left[os.write(self._descriptor, left) :]
 
 
 def keep_journal(log_format: str, log_level: str, descriptor: int = STDOUT) -> None:

@@ -28,12 +28,28 @@ logging.getLogger("asyncio").info("of others \\udc80")
 sys.exit(14)
 """
 
+SAY_WHAT_CANNOT_BE_SAID = """
+import logging, sys
+import structlog
+from raftnode.runtime.journal import keep_journal
+class Wordless:
+    def __repr__(self):
+        raise ValueError("no words")
+log = structlog.get_logger("raftnode")
+keep_journal(sys.argv[1], sys.argv[2])
+log.warning("of_no_words", value=Wordless())
+logging.getLogger("aiohttp.server").error("%s and %s", 7)
+logging.getLogger("asyncio").error(Wordless())
+log.info("goes_on")
+sys.exit(14)
+"""
 
-def say(log_format: str, log_level: str, out: Path) -> tuple[int, str]:
+
+def say(log_format: str, log_level: str, out: Path, script: str = SAY) -> tuple[int, str]:
     """Let a process say something; its exit code, and what stands on its stderr."""
     with out.open("wb") as file:
         done = subprocess.run(
-            [sys.executable, "-c", SAY, log_format, log_level],
+            [sys.executable, "-c", script, log_format, log_level],
             stdout=file,
             stderr=subprocess.PIPE,
             text=True,
@@ -81,6 +97,20 @@ def test_console_is_for_people(tmp_path):
 def test_a_level_keeps_what_is_less_severe_out(tmp_path, level, events):
     assert say("json", level, tmp_path / "out") == (14, "")
     assert len((tmp_path / "out").read_text().splitlines()) == events
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_line_that_cannot_be_made_is_told_of_and_raises_nothing(tmp_path, log_format):
+    assert say(log_format, "info", tmp_path / "out", SAY_WHAT_CANNOT_BE_SAID) == (14, "")
+    first, second, third, last = (tmp_path / "out").read_text().splitlines()
+    assert "of_no_words" in first
+    assert "ValueError" in first
+    assert "warning" in first
+    assert "%s and %s" in second
+    assert "TypeError" in second
+    assert "aiohttp.server" in second
+    assert "Wordless" in third
+    assert "goes_on" in last
 
 
 def test_a_full_disk_behind_the_journal_changes_nothing():

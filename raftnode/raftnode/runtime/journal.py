@@ -3,6 +3,9 @@
 Its lines are for whoever wonders later; the node lives without them. Where they cannot be
 written, because the disk behind stdout is full or its reader has gone, they are left out. One
 that cannot be made, since a value in it has no words, is told of by the name of its event.
+
+A pipe whose reader stands still is another matter: once it is full, a line waits, and the whole
+node with it, until the reader goes on or is gone.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ class _Lines(logging.Handler):
     def __init__(self, descriptor: int) -> None:
         super().__init__()
         self._descriptor = descriptor
+        self._cut_short = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line, or nothing; whoever says it is never told which."""
@@ -47,9 +51,11 @@ class _Lines(logging.Handler):
             return self.format(plain)
 
     def _write(self, line: bytes) -> None:
-        left = memoryview(line)
+        left = memoryview(b"\n" + line if self._cut_short else line)
         while left:
-            left = left[os.write(self._descriptor, left) :]
+            written = os.write(self._descriptor, left)
+            self._cut_short = left[written - 1] != ord("\n")
+            left = left[written:]
 
 
 def keep_journal(log_format: str, log_level: str, descriptor: int = STDOUT) -> None:

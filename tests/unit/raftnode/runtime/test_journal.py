@@ -44,6 +44,23 @@ log.info("goes_on")
 sys.exit(14)
 """
 
+SAY_ON_A_DISK_THAT_IS_FULL_FOR_A_WHILE = """
+import resource, sys
+import structlog
+from raftnode.runtime.journal import keep_journal
+log = structlog.get_logger("raftnode")
+keep_journal(sys.argv[1], sys.argv[2])
+most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+log.info("before")
+resource.setrlimit(resource.RLIMIT_FSIZE, (150, most))
+log.info("cut", text="x" * 200)
+log.info("lost")
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+log.info("after")
+log.info("last")
+sys.exit(14)
+"""
+
 
 def say(log_format: str, log_level: str, out: Path, script: str = SAY) -> tuple[int, str]:
     """Let a process say something; its exit code, and what stands on its stderr."""
@@ -111,6 +128,16 @@ def test_a_line_that_cannot_be_made_is_told_of_and_raises_nothing(tmp_path, log_
     assert "aiohttp.server" in second
     assert "Wordless" in third
     assert "goes_on" in last
+
+
+def test_a_line_that_was_cut_short_is_ended_before_the_next(tmp_path):
+    script = SAY_ON_A_DISK_THAT_IS_FULL_FOR_A_WHILE
+    assert say("json", "info", tmp_path / "out", script) == (14, "")
+    before, cut, *rest = (tmp_path / "out").read_text().splitlines()
+    assert json.loads(before)["event"] == "before"
+    assert cut.startswith('{"text":"xx')
+    assert not cut.endswith("}")
+    assert [json.loads(line)["event"] for line in rest] == ["after", "last"]
 
 
 def test_a_full_disk_behind_the_journal_changes_nothing():

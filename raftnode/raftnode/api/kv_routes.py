@@ -14,7 +14,6 @@ from raftnode.api.media import BINARY, HEADER_EPOCH, HEADER_NEXT_OFFSET, HEADER_
 from raftnode.api.model import Appended, KeyList, KeyValue
 from raftnode.api.queries import KEY_MAX_BYTES, ListKeysQuery, ReadKeyQuery, TimeoutQuery
 from raftnode.api.service import NewRecord, NodeService
-from raftnode.api.turns import Turns
 from raftnode.statemachine.kv import KeyValueReader
 
 _PAGE_MAX_BYTES = 1 << 20
@@ -23,7 +22,7 @@ _PAGE_MAX_BYTES = 1 << 20
 _READ_ERRORS = ("NOT_LEADER", "NOT_CONFIRMED", "NODE_BLANK")
 
 
-def kv_routes(service: NodeService, limits: ApiLimits, turns: Turns) -> tuple[Route, ...]:
+def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
     """Make the operations on keys."""
 
     async def settle(query: ReadKeyQuery) -> None:
@@ -65,7 +64,7 @@ def kv_routes(service: NodeService, limits: ApiLimits, turns: Turns) -> tuple[Ro
     async def list_keys(request: web.Request) -> web.StreamResponse:
         query = read_query(request, ListKeysQuery)
         await settle(query)
-        async with turns.turn():
+        async with service.turns.turn():
             headers = {HEADER_NEXT_OFFSET: str(service.kv.next_offset)}
             return json_response(list_page(service.kv, query), headers=headers)
 

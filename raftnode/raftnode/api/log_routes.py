@@ -19,7 +19,6 @@ from raftnode.api.media import BINARY, HEADER_EPOCH, HEADER_OFFSET, JSON
 from raftnode.api.model import Appended, AppendRequest, ReadResult
 from raftnode.api.queries import ReadLogQuery, TimeoutQuery
 from raftnode.api.service import NewRecord, NodeService
-from raftnode.api.turns import Turns
 from raftnode.core.types import Offset
 
 WRITE_ERRORS = (
@@ -39,7 +38,7 @@ WRITE_ERRORS = (
 """What any client write may meet."""
 
 
-def log_routes(service: NodeService, limits: ApiLimits, turns: Turns) -> tuple[Route, ...]:
+def log_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
     """Make the operations on the log."""
 
     async def append(request: web.Request) -> web.StreamResponse:
@@ -61,7 +60,7 @@ def log_routes(service: NodeService, limits: ApiLimits, turns: Turns) -> tuple[R
         found = await service.read(
             Offset(query.offset), max_bytes=query.max_bytes, max_wait_ms=query.max_wait_ms
         )
-        async with turns.turn():
+        async with service.turns.turn():
             return json_response(read_result(found))
 
     return (

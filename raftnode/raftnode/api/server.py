@@ -23,7 +23,6 @@ from raftnode.api.node_routes import node_routes
 from raftnode.api.openapi import openapi
 from raftnode.api.quorum_routes import quorum_routes
 from raftnode.api.service import NodeService
-from raftnode.api.turns import Turns
 from raftnode.core.types import Endpoint
 from raftnode.errors import RequestError
 
@@ -52,10 +51,9 @@ def all_routes(
     service: NodeService, limits: ApiLimits, registry: CollectorRegistry
 ) -> tuple[Route, ...]:
     """Make the whole route table, `/openapi.json` aside."""
-    turns = Turns()
     return (
-        *log_routes(service, limits, turns),
-        *kv_routes(service, limits, turns),
+        *log_routes(service, limits),
+        *kv_routes(service, limits),
         *quorum_routes(service),
         *node_routes(service, registry),
     )

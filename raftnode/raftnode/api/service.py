@@ -34,6 +34,7 @@ from raftnode.api.model import (
     UpgradeRequest,
     VoterChanged,
 )
+from raftnode.api.turns import Turns
 from raftnode.core.records import ControlRecord
 from raftnode.core.types import Epoch, Offset
 from raftnode.statemachine.kv import KeyValueReader
@@ -86,6 +87,11 @@ class Health:
 
 class NodeService(Protocol):
     """One running node."""
+
+    @property
+    def turns(self) -> Turns:
+        """What large answers are made in: reading their records, and writing them out."""
+        ...
 
     @property
     def kv(self) -> KeyValueReader:

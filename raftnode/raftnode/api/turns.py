@@ -17,7 +17,11 @@ REST_AFTER_S = 0.002
 
 
 class Turns:
-    """Who has a turn has the loop to itself until it awaits; the next one waits for its own."""
+    """Who has a turn has the loop to itself until it awaits; the next one waits for its own.
+
+    A node has one of these, for reading records and for making answers of them: two would
+    follow each other without a pause.
+    """
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -29,7 +33,7 @@ class Turns:
         """Wait for a turn; what is done in it must not await.
 
         The pause, as long as the work before it took, comes before the next turn: whoever is
-        alone does not wait for it.
+        alone waits only for that after its own reading.
         """
         async with self._lock:
             await asyncio.sleep(max(self._rests_until_s - time.monotonic(), 0))

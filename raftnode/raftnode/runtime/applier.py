@@ -53,7 +53,8 @@ class Applier:
         self.high_watermark = FIRST_OFFSET
         self.applicable = FIRST_OFFSET
         self._waiters: set[asyncio.Future[None]] = set()
-        self._turns = Turns()
+        self.turns = Turns()
+        """Of the whole node: whoever makes an answer of what was read takes one of them, too."""
 
     def committed(self, high_watermark: Offset, applicable: Offset) -> None:
         """Note how far the log is committed; `run` does the rest."""
@@ -143,7 +144,7 @@ class Applier:
         except TimeoutError:
             pass
         try:
-            async with self._turns.turn():
+            async with self.turns.turn():
                 size = min(max_bytes, READ_BYTES_MAX)
                 records = tuple(islice(self._records(offset, size), READ_RECORDS_MAX))
         except OffsetOutsideError as error:  # trimmed while it waited

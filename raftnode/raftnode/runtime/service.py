@@ -25,6 +25,7 @@ from raftnode.api.model import (
     VoterRecord,
 )
 from raftnode.api.service import CommittedRecords, Health, NewRecord
+from raftnode.api.turns import Turns
 from raftnode.core.effects import Confirmed, VoterChangeCompleted
 from raftnode.core.events import (
     AddVoterRequested,
@@ -92,6 +93,11 @@ class Service:
         self.peer_endpoint, self.api_endpoint = peer, api
 
     # -- what it knows of itself ---------------------------------------------------------
+
+    @property
+    def turns(self) -> Turns:
+        """Those that records are read in."""
+        return self._applier.turns
 
     @property
     def kv(self) -> KeyValueReader:

@@ -36,6 +36,7 @@ from raftnode.api.model import (
     VoterRecord,
 )
 from raftnode.api.service import CommittedRecord, CommittedRecords, Health, NewRecord
+from raftnode.api.turns import Turns
 from raftnode.core.records import (
     RAFT_VERSION,
     AddVoter,
@@ -83,6 +84,7 @@ class MemoryService:
     ) -> None:
         self.key = ReplicaKey(NodeId(node_id), directory_id or uuid.uuid4())
         self.kv = KeyValueStore()
+        self.turns = Turns()
         self.api_endpoint = api_endpoint or Endpoint("127.0.0.1", 9080)
         self.peer_endpoint = Endpoint("127.0.0.1", 9093)
         self.appends = 0

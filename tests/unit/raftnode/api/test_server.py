@@ -16,13 +16,12 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from yarl import URL
 
-from raftnode.api import kv_routes, server
+from raftnode.api import kv_routes
 from raftnode.api.errors import ERRORS, refusal
 from raftnode.api.http import ApiLimits
 from raftnode.api.metrics import HttpMetrics
 from raftnode.api.model import ApiError, QuorumInfo
 from raftnode.api.server import ApiServer, make_app
-from raftnode.api.turns import Turns
 from raftnode.core.types import Endpoint, NodeId, ReplicaKey, format_directory_id
 from raftnode.testing.memoryservice import MemoryService
 
@@ -482,11 +481,10 @@ async def test_a_listing_ends_before_its_values_are_too_many(
 
 
 @pytest.mark.parametrize("path", ["/v1/log?offset=0", "/v1/kv", "/v1/kv?consistency=local"])
-async def test_large_answers_wait_for_their_turn(path: str, monkeypatch: pytest.MonkeyPatch):
-    turns = Turns()
-    monkeypatch.setattr(server, "Turns", lambda: turns)
-    async for api in serve(MemoryService()):
-        async with turns.turn():
+async def test_large_answers_wait_for_their_turn(path: str):
+    service = MemoryService()
+    async for api in serve(service):
+        async with service.turns.turn():
             asked = asyncio.get_running_loop().create_task(api.call("GET", path))
             _, _, _ = await api.call("GET", "/v1/node")
             with pytest.raises(TimeoutError):

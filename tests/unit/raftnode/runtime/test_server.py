@@ -121,6 +121,18 @@ async def test_a_blank_node_says_so_and_stops(machine):
     assert machine.task.result() is None
 
 
+async def test_records_are_read_in_the_turns_that_their_answers_are_made_in(machine):
+    async with machine.running():
+        await machine.form()
+        async with machine.service.turns.turn():
+            reading = asyncio.get_running_loop().create_task(
+                machine.service.read(Offset(0), max_bytes=1, max_wait_ms=0)
+            )
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(reading), 0.1)
+        assert (await reading).records
+
+
 async def test_one_node_forms_writes_reads_and_describes(machine):
     async with machine.running():
         await machine.form()

@@ -13,6 +13,7 @@ from kraftquorum_pipeline.errors import SourceError
 from raftnode.errors import RaftnodeError
 from raftnode.storage.files import Files
 from raftnode.storage.snapshot import list_snapshots
+from raftnode.storage.snapshots import DAMAGED_SUFFIX
 
 from .committed import Holding, check_committed, committed_end
 from .continuity import Extent, measure
@@ -23,7 +24,7 @@ from .findings import SHOWN_MAX, Check, Finding, Place, Verdict
 from .matching import Matching, compare
 from .replicas import Piece, Replica, check_identities
 from .startable import check_startable
-from .states import Entry, SnapshotSum, StateSum, Stretch, cover
+from .states import GONE, Entry, SnapshotSum, StateSum, Stretch, cover
 from .voters import VoterHistory, check_snapshot_voters, voter_history
 
 _NOT_DETAILED = frozenset({Check.IDENTITY, Check.SNAPSHOTS})
@@ -152,19 +153,24 @@ class Audit:
         sums = self.engine.snapshots(files)
         self.verdict.checked["snapshots"] = len(sums)
         for one in sums:
-            if one.error and self._was_replaced(one):
+            if not one.error:
+                continue
+            aside = Path(one.path + DAMAGED_SUFFIX)
+            was_set_aside = one.error == GONE and aside.exists()
+            if not was_set_aside and self._was_replaced(one):
                 self.verdict.notes.append(
                     f"{one.replica} has replaced its snapshot at {one.end_offset} meanwhile"
                 )
-            elif one.error:
-                place = Place(one.end_offset, one.replica, one.path)
-                self.verdict.add([Finding(Check.SNAPSHOTS, place, one.error)])
+                continue
+            place = Place(one.end_offset, one.replica, one.path)
+            why = f"its node has found it damaged and set it aside as {aside.name}"
+            self.verdict.add([Finding(Check.SNAPSHOTS, place, why if was_set_aside else one.error)])
         return [one for one in sums if not one.error]
 
     def _was_replaced(self, one: SnapshotSum) -> bool:
         """Whether a running node has removed a snapshot since, as it does for a newer one."""
         path = Path(one.path)
-        if path.exists():
+        if one.error != GONE or path.exists():
             return False
         there = list_snapshots(Files(), path.parent)
         return any(newer.end_offset > one.end_offset for newer in there)

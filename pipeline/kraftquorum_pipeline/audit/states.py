@@ -7,6 +7,7 @@ order. Reading a stretch of a log, or a snapshot, is what runs on executors.
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import NamedTuple
 from raftnode.core.types import Offset
 from raftnode.errors import RaftnodeError, StorageCorruptError
 from raftnode.storage.batch import iter_records
-from raftnode.storage.files import Files
+from raftnode.storage.files import FileOperationError, Files
 from raftnode.storage.inspection import Piece as StoredPiece
 from raftnode.storage.inspection import PieceReader
 from raftnode.storage.snapshotreading import SnapshotReader
@@ -80,6 +81,10 @@ class StateSum:
             if one is not None and one.present:
                 count, hi, lo = count + step, hi ^ one.digest_hi, lo ^ one.digest_lo
         return StateSum(count, hi, lo)
+
+
+GONE = "it does not exist"
+"""The error of a snapshot whose file was there when it was listed, and then not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +165,9 @@ def sum_snapshot(replica: str, path: str, end_offset: int, epoch: int) -> Snapsh
         for record in reader.records():
             entry = make_entry(record.key, record.value, int(record.offset), int(record.epoch))
             state = state.exchanged(None, entry)
+    except FileOperationError as error:
+        reason = GONE if error.errno == errno.ENOENT else str(error)
+        return SnapshotSum(replica, path, end_offset, epoch, error=reason)
     except RaftnodeError as error:
         reason = str(error).removeprefix(f"snapshot {path}: ")
         return SnapshotSum(replica, path, end_offset, epoch, error=reason)

@@ -600,12 +600,67 @@ class Meanwhile(LocalEngine):
         return super().snapshots(files)
 
 
+class Afterwards(Meanwhile):
+    """Does it once the snapshots have been read."""
+
+    def snapshots(self, files: Sequence[SnapshotFile]) -> list[SnapshotSum]:
+        sums = LocalEngine.snapshots(self, files)
+        self._do()
+        return sums
+
+
 def test_a_snapshot_that_a_node_replaces_meanwhile_is_no_fault(quorum: list[Path]):
     old = snapshot(quorum[1])
     newer = old.with_name(f"{int(old.name[:20]) + 5:020d}{old.name[20:]}")
     verdict = Audit(find_replicas(quorum), Meanwhile(lambda: old.rename(newer))).run()
     assert (verdict.word, verdict.findings) == ("ok", [])
     assert any("node-1 has replaced its snapshot" in note for note in verdict.notes)
+
+
+def test_a_snapshot_that_was_read_and_is_damaged_is_a_fault_though_it_is_replaced_then(
+    quorum: list[Path],
+):
+    old = snapshot(quorum[1])
+    newer = old.with_name(f"{int(old.name[:20]) + 5:020d}{old.name[20:]}")
+    flip(old, old.stat().st_size // 2)
+    found = only(
+        Audit(find_replicas(quorum), Afterwards(lambda: old.rename(newer))).run(), "snapshots"
+    )
+    named(found, "node-1", old, int(old.name[:20]))
+    assert "checksum" in found.reason
+
+
+def test_a_snapshot_that_a_node_sets_aside_as_damaged_is_a_fault(quorum: list[Path]):
+    old = snapshot(quorum[1])
+    newer = old.with_name(f"{int(old.name[:20]) + 5:020d}{old.name[20:]}")
+    aside = old.with_name(f"{old.name}.damaged")
+
+    def set_aside() -> None:
+        shutil.copyfile(old, newer)
+        old.rename(aside)
+
+    found = only(Audit(find_replicas(quorum), Meanwhile(set_aside)).run(), "snapshots")
+    named(found, "node-1", old, int(old.name[:20]))
+    assert aside.name in found.reason
+
+
+def test_a_snapshot_that_is_gone_once_it_is_opened_was_replaced_as_well(
+    quorum: list[Path], monkeypatch: pytest.MonkeyPatch
+):
+    old = snapshot(quorum[1])
+    newer = old.with_name(f"{int(old.name[:20]) + 5:020d}{old.name[20:]}")
+    look = Files.stat
+
+    def stat(files: Files, path: Path):
+        there = look(files, path)
+        if path == old and there is not None:
+            old.rename(newer)
+        return there
+
+    replicas = find_replicas(quorum)
+    monkeypatch.setattr(Files, "stat", stat)
+    verdict = Audit(replicas, LocalEngine()).run()
+    assert (verdict.word, verdict.findings) == ("ok", [])
 
 
 def test_a_snapshot_that_is_gone_for_none_is_a_fault(quorum: list[Path]):

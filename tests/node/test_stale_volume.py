@@ -1,13 +1,15 @@
 """S3 with real processes: an old copy of a follower's disk, together with the leader's end."""
 
 import asyncio
+import json
 import shutil
+from datetime import datetime
 
 import pytest
 
-from raftnode.api.model import VoterSpec
+from raftnode.api.model import Replica, VoterSpec
 from raftnode.errors import ExitCode
-from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
+from raftnode.testing.localquorum import PEER_PORT, LocalNode, LocalQuorum, eventually
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -143,11 +145,12 @@ async def test_restarts_of_a_healthy_quorum_stop_nobody(quorum):
 
 
 @pytest.mark.rule("S3")
-async def test_an_old_volume_that_needs_nobodys_vote_is_told_by_whoever_it_knows(quorum, tmp_path):
+async def test_an_old_volume_that_needs_nobodys_vote_asks_and_is_told(quorum, tmp_path):
     """A copy from when it was the only voter has nobody in its own set who could tell it.
 
-    Believing the voters of its own set alone (`is_believed`) lets it lead here for ever, beside
-    the true leader, and take writes that nobody else has.
+    Believing the voters of its own set alone (`is_believed`), or not asking at the bootstrap
+    addresses (`greet_before_leading`; nobody dials it here), lets it lead for ever beside the true
+    leader and take writes that nobody else has.
     """
     await quorum.form(1)
     victim = quorum.nodes[0]
@@ -164,6 +167,10 @@ async def test_an_old_volume_that_needs_nobodys_vote_is_told_by_whoever_it_knows
     await write(quorum, "second")
     await greeted(quorum.nodes[1], 1)
     await greeted(quorum.nodes[2], 1)
+    described = await quorum.describe()
+    [old] = [voter for voter in described.voters if voter.node_id == victim.node_id]
+    gone = Replica(node_id=old.node_id, directory_id=old.directory_id)
+    await quorum.client.remove_voter(gone, described.voter_record)
     victim.stop()
     shutil.rmtree(victim.directory)
     shutil.copytree(copy, victim.directory)
@@ -176,3 +183,33 @@ async def test_an_old_volume_that_needs_nobodys_vote_is_told_by_whoever_it_knows
     assert leads in victim.logs[0].read_text()
     assert leads not in victim.logs[-1].read_text()
     await check(quorum, "first", "second", "third")
+
+
+@pytest.mark.rule("S3")
+@pytest.mark.quorum_settings(
+    RAFTNODE_ELECTION_TIMEOUT_MS="100",
+    RAFTNODE_REQUEST_TIMEOUT_MS="150",
+    RAFTNODE_FETCH_MAX_WAIT_MS="50",
+    RAFTNODE_FETCH_TIMEOUT_MS="200",
+)
+async def test_the_only_voter_asks_before_it_stands(quorum):
+    """Somebody who answers late is waited for, though an election time-out is over sooner."""
+    await quorum.form(1)
+    node, slow = quorum.nodes[:2]
+    node.stop()
+    held: list[asyncio.StreamWriter] = []
+    listening = await asyncio.start_server(
+        lambda _, writer: held.append(writer), slow.host, PEER_PORT
+    )
+    node.start()
+    await quorum.leader()
+    for writer in held:
+        writer.close()
+    listening.close()
+    at = {line["event"]: line["timestamp"] for line in journal(node)}
+    waited = datetime.fromisoformat(at["role_changed"]) - datetime.fromisoformat(at["node_started"])
+    assert waited.total_seconds() >= 0.45, "it stood while an address was not tried yet"
+
+
+def journal(node: LocalNode) -> list[dict[str, str]]:
+    return [json.loads(line) for line in node.logs[-1].read_text().splitlines() if line[:1] == "{"]

@@ -175,7 +175,7 @@ def is_believed(replica: Replica, teller: ReplicaKey) -> bool:
     acknowledged nothing; as the only one it needs nobody's vote, and would lead for ever beside
     the quorum that has grown since the copy was made.
     """
-    return replica.may_be_voter(teller) or replica.needs_no_other
+    return replica.may_be_voter(teller) or replica.knows_no_other_voter
 
 
 def _broken_line(mark: Mark, start: Start) -> str | None:

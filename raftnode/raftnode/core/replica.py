@@ -118,7 +118,7 @@ class Replica:
         return any(key in at.voters for at in self.log.voter_sets_since(self.high_watermark))
 
     @property
-    def needs_no_other(self) -> bool:
+    def knows_no_other_voter(self) -> bool:
         """Whether it knows of no voter but itself at most."""
         return all(key == self.key for key in self.log.voters)
 

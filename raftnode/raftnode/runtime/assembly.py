@@ -34,7 +34,7 @@ from raftnode.runtime.driver import Driver, Parts
 from raftnode.runtime.flusher import Flusher
 from raftnode.runtime.gatekeeper import Gatekeeper
 from raftnode.runtime.gauges import Gauges
-from raftnode.runtime.greeting import greet_voters
+from raftnode.runtime.greeting import greet_before_leading, greet_voters
 from raftnode.runtime.inquiries import Inquiries
 from raftnode.runtime.leadermetrics import LeaderCollector, view_of
 from raftnode.runtime.peering import Peering
@@ -316,7 +316,7 @@ async def running_node(
             api=_with_port(settings.api_endpoint, api.port),
         )
         core.replica.endpoint = service.peer_endpoint
-        tasks(driver.run(parts), name="driver")
+        tasks(_drive(driver, parts, peering.pool), name="driver")
         tasks(applier.run(), name="applier")
         tasks(snapshotter.run(), name="snapshots")
         tasks(scrubber.run(), name="scrub")
@@ -369,6 +369,11 @@ async def _listen(listener: ApiServer, endpoint: Endpoint, name: str) -> Endpoin
 def _with_port(endpoint: Endpoint, bound: int) -> Endpoint:
     """What is advertised, once it is known which port was free."""
     return endpoint if endpoint.port else Endpoint(endpoint.host, bound)
+
+
+async def _drive(driver: Driver, parts: Parts, pool: PeerPool) -> None:
+    await greet_before_leading(pool, parts.core.replica)
+    await driver.run(parts)
 
 
 async def _refresh(gauges: Gauges, metrics: NodeMetrics, driver: Driver, log: Log) -> None:

@@ -2,8 +2,8 @@
 
 Followers have nothing to say to each other until there is an election, and then it is too
 late to learn that one of them is an old copy. A replica that is the only voter needs nobody
-for an election: it says hello wherever the quorum might be, for it may be an old copy of one
-that has grown since.
+for an election: it says hello wherever the quorum might be before it may stand, for it may be
+an old copy of one that has grown since.
 """
 
 from __future__ import annotations
@@ -15,15 +15,33 @@ from raftnode.transport import PeerPool
 
 INTERVAL_S = 1.0
 """Between two looks at who is not connected."""
+ALONE_INTERVAL_S = 30.0
+"""Between two rounds of the only voter: who takes it for a voter dials it each second."""
+
+
+async def greet_before_leading(pool: PeerPool, replica: Replica) -> None:
+    """Let the only voter be told that it is old while it cannot lead yet.
+
+    Each address is given one attempt, of `connect_timeout_ms` at most: one that cannot be
+    reached must not keep a quorum of one from its work.
+    """
+    if _is_alone(replica):
+        await pool.greet_bootstrap()
 
 
 async def greet_voters(pool: PeerPool, replica: Replica) -> None:
     """Keep a connection to each voter, for ever; the only one, to each bootstrap address."""
     while True:
-        if replica.log.voters and replica.needs_no_other:
-            pool.greet_bootstrap()
+        if _is_alone(replica):
+            await pool.greet_bootstrap()
+            await asyncio.sleep(ALONE_INTERVAL_S)
+            continue
         connected = {peer.key for peer in pool.connected}
         for key in replica.log.voters:
             if key not in connected:
                 pool.greet(key)
         await asyncio.sleep(INTERVAL_S)
+
+
+def _is_alone(replica: Replica) -> bool:
+    return bool(replica.log.voters) and replica.knows_no_other_voter

@@ -115,6 +115,7 @@ class Link:
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._greeting = False
+        self._tried = asyncio.Event()
 
     @property
     def peer(self) -> Identity | None:
@@ -145,6 +146,10 @@ class Link:
             self._greeting = True
             self._start()
 
+    async def tried(self) -> None:
+        """Wait until an attempt to connect has ended, well or not; each has its time-out."""
+        await self._tried.wait()
+
     def _start(self) -> None:
         if self._task is None:
             name = f"link to {self._wants or 'a bootstrap address'}"
@@ -172,9 +177,11 @@ class Link:
                 try:
                     dialled = await self._dial()
                 except DialError as error:
+                    self._tried.set()
                     self._backoff.failed(self._loop.time())
                     self._fail(self._waiting, error.failure)
                     continue
+                self._tried.set()
                 await self._converse(dialled)
         finally:
             self._task = None

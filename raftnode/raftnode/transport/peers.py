@@ -122,13 +122,14 @@ class PeerPool:
         if link is not None and target != self._identity().key:
             link.greet()
 
-    def greet_bootstrap(self) -> None:
-        """Try once to exchange hellos at each bootstrap address that is not the own (S3)."""
-        for endpoint in self._addresses.bootstrap:
-            if endpoint != self._identity().peer_endpoint:
-                link = self._link(endpoint, wants=None, candidates=lambda at=endpoint: (at,))
-                if link is not None:
-                    link.greet()
+    async def greet_bootstrap(self) -> None:
+        """Exchange hellos at each bootstrap address but the own; each is tried once (S3)."""
+        others = [at for at in self._addresses.bootstrap if at != self._identity().peer_endpoint]
+        found = [self._link(at, wants=None, candidates=lambda at=at: (at,)) for at in others]
+        links = [link for link in found if link is not None]
+        for link in links:
+            link.greet()
+        await asyncio.gather(*(link.tried() for link in links))
 
     def noticed(self, key: ReplicaKey) -> None:
         """A replica was heard of (it dialled us): if it is being waited for, dial now."""

@@ -420,7 +420,7 @@ class SimNode:
         if life != self.life or self.core is None or self.gate is None:
             return
         replica = self.core.replica
-        if replica.log.voters and replica.needs_no_other:
+        if replica.log.voters and replica.knows_no_other_voter:
             wanted = list(self.world.nodes)
         else:
             wanted = [self.world.find(self, key) for key in replica.log.voters]

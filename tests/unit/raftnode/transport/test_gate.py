@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from raftnode.core.types import Endpoint
 from raftnode.transport import FailureReason, Identity, RefusalReason
 from raftnode.transport.hello import Refusal
 
-from .conftest import CLUSTER, Replica, fetch, fetched
+from .conftest import CLUSTER, FAST, Replica, fetch, fetched
 
 
 class Gate:
@@ -147,16 +148,30 @@ async def test_greeting_somebody_who_is_away_is_tried_once(replica) -> None:
 
 
 async def test_greeting_the_bootstrap_addresses_leaves_out_the_own(gated, replica) -> None:
-    a, gate_a, b, _ = gated
+    """It is over when each was tried once, whoever answers."""
+    a, _, b, _ = gated
     away = replica(3)
     a.addresses.bootstrap = (a.endpoint, away.endpoint, b.endpoint)
     a.identity = replace(a.identity, peer_endpoint=a.endpoint)
     for _ in range(2):
-        a.pool.greet_bootstrap()
         async with asyncio.timeout(2):
-            await gate_a.opened.wait()
-        await asyncio.sleep(0.1)
+            await a.pool.greet_bootstrap()
         assert a.pool.connected == (b.identity,)
         assert b.server.connections[a.key] == 1
         assert a.key not in a.server.connections
     assert b.requests.empty()
+
+
+async def test_greeting_waits_for_who_is_slow_to_answer_and_no_longer(replica) -> None:
+    """Without the wait the only voter could lead before it is told that it is an old copy."""
+    writers: list[asyncio.StreamWriter] = []
+    listening = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
+    slow = Endpoint("127.0.0.1", listening.sockets[0].getsockname()[1])
+    a = replica(1, bootstrap=(slow,), settings=replace(FAST, connect_timeout_ms=300))
+    began = asyncio.get_running_loop().time()
+    async with asyncio.timeout(10):
+        await a.pool.greet_bootstrap()
+    assert asyncio.get_running_loop().time() - began >= 0.29
+    for writer in writers:
+        writer.close()
+    listening.close()

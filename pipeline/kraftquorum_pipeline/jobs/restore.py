@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from kraftquorum_pipeline.audit.sound import SoundLog
 from kraftquorum_pipeline.audit.states import read_state, read_stretch
-from kraftquorum_pipeline.errors import ClusterIdError, TrimmedError
+from kraftquorum_pipeline.errors import ClusterIdError, TrimmedError, UnreachableError
 from raftnode.client import ClientError, LogRecord, QuorumClient, RefusedError
 from raftnode.core.types import Endpoint
 
@@ -129,12 +129,13 @@ async def look(
         hosts_file: names of nodes; None: by DNS.
         start: the offset.
         clusters: which it may be; empty: any.
-        patience_s: how long a node is waited for that does not answer and alone can have a
-            record.
+        patience_s: how long a node is waited for that alone can have a record, and does not
+            answer or does not know it yet.
 
     Raises:
         ClusterIdError: it is another one.
         TrimmedError: the log of every node that answers in time begins later.
+        UnreachableError: a record is committed, and no node gives it out in time.
         ClientError: it could not be read.
     """
     listed: dict[bytes, Held] = {}
@@ -165,8 +166,13 @@ async def look(
 async def _records(
     nodes: Sequence[Endpoint], hosts_file: Path | None, offset: int, end: int, patience_s: float
 ) -> AsyncIterator[LogRecord]:
-    """What was committed from one offset to another, of whichever node still has it."""
+    """What was committed from one offset to another, of whichever node still has it.
+
+    Raises:
+        UnreachableError: all of it was committed, and no node gives it out in time.
+    """
     asked = nodes
+    deadline = time.monotonic() + patience_s
     while offset < end:
         try:
             async with QuorumClient(asked, hosts_file=hosts_file) as client:
@@ -175,11 +181,18 @@ async def _records(
                     for record in page.records:
                         if record.offset < end:
                             yield record
+                    if page.next_offset == offset:
+                        break  # it may be cut off from its quorum: a new client asks another, too
                     offset = page.next_offset
+                    deadline = time.monotonic() + patience_s
         except RefusedError as error:
             if error.error != "OFFSET_OUT_OF_RANGE":
                 raise
             asked = await _having(nodes, hosts_file, offset, patience_s)
+            deadline = time.monotonic() + patience_s
+        if offset < end and time.monotonic() > deadline:
+            reason = "committed, and no node gives it out in time"
+            raise UnreachableError(",".join(map(str, nodes)), reason, offset)
 
 
 async def _having(

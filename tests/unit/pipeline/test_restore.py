@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from kraftquorum_pipeline.audit.engine import LocalEngine
 from kraftquorum_pipeline.audit.sound import sound_log
-from kraftquorum_pipeline.errors import CorruptError, OptionError
+from kraftquorum_pipeline.errors import CorruptError, OptionError, UnreachableError
+from kraftquorum_pipeline.jobs import restore
 from kraftquorum_pipeline.jobs.restore import Held, Living, Written, compare, state_of
 from kraftquorum_pipeline.testing import batches_in, flip, quorum_history, segments
+from raftnode.api.server import ApiServer, make_app
+from raftnode.api.service import NewRecord
+from raftnode.core.types import Endpoint
 from raftnode.storage.batch import Record, encode_data_batch, stamp
+from raftnode.testing.memoryservice import MemoryService
 
 
 def state(paths: list[Path], end: int | None = None):
@@ -126,3 +136,41 @@ def test_what_does_not_fit_is_told(listed, records, said):
     result = compare({b"k": OLD}, 10, living(listed, *records))
     assert not result.ok
     assert said in result.differences[0]
+
+
+@asynccontextmanager
+async def node(*written: bytes) -> AsyncGenerator[tuple[Endpoint, int]]:
+    """A node that has committed this; its address and the end of its log."""
+    service = MemoryService()
+    server = ApiServer(
+        make_app(service, registry=CollectorRegistry(), version="1"), shutdown_grace_ms=0
+    )
+    try:
+        at = await server.start(Endpoint("127.0.0.1", 0))
+        for value in written:
+            await service.append([NewRecord(b"key", value)], timeout_ms=1000)
+        yield at, service.describe_node().high_watermark
+    finally:
+        await server.stop()
+
+
+async def gather(nodes: list[Endpoint], end: int, patience_s: float) -> list[bytes | None]:
+    found = restore._records(nodes, None, 0, end, patience_s)
+    return [one.value async for one in found if one.key is not None]
+
+
+async def test_a_node_that_is_behind_for_ever_is_not_waited_for_for_ever():
+    """As a follower is that is cut off from its quorum and can be reached all the same."""
+    async with node(b"1") as (at, end):
+        began = time.monotonic()
+        async with asyncio.timeout(20):
+            with pytest.raises(UnreachableError, match=f"at offset {end}: .*in time"):
+                await gather([at], end + 1, patience_s=1)
+        assert time.monotonic() - began >= 1
+
+
+async def test_another_node_gives_out_what_the_first_has_not_heard_of():
+    async with node(b"1") as (behind, _), node(b"1", b"2", b"3") as (ahead, end):
+        async with asyncio.timeout(20):
+            for _ in range(4):  # whom a client asks first is by chance
+                assert await gather([behind, ahead], end, patience_s=10) == [b"1", b"2", b"3"]

@@ -21,7 +21,7 @@ from kraftquorum_pipeline.errors import ClusterIdError, TrimmedError, Unreachabl
 from raftnode.client import ClientError, LogRecord, QuorumClient, RefusedError
 from raftnode.core.types import Endpoint
 
-_PAGE_BYTES = 2 << 20
+_PAGE_BYTES = 1 << 20  # a node gives no more
 _PAGE_KEYS = 1000
 _SHOWN_MAX = 20
 _PAUSE_S = 1.0

@@ -59,7 +59,10 @@ OPTIONS: dict[str, Option] = {
         str(32 << 20), "Files: about how many bytes one task reads; cut at batches of the log."
     ),
     "partitionOffsets": Option("50000", "Nodes: how many offsets one task reads."),
-    "maxBytesPerRequest": Option(str(1 << 20), "Nodes: bytes of records in one answer."),
+    "maxBytesPerRequest": Option(
+        str(1 << 20),
+        "Nodes: bytes of records in one answer; a node gives 1 MiB at most, whatever is asked for.",
+    ),
     "onCorrupt": Option(
         "fail",
         "`fail`, or `skip`: what cannot be read becomes a row of kind `corrupt` and is counted.",

@@ -47,7 +47,7 @@ against those are [our own rules](#our-own-rules-identity), which come on top an
 is planned; *not built* is left out on purpose, and says why.
 
 A test with a star is run once more with what it is about taken out of the code, and must fail
-then; so are mutants, whose names begin with the row's.
+then, by what it asserts itself; so are mutants, whose names begin with the row's.
 """
 
 LEFT_OUT = """\

@@ -2,17 +2,22 @@
 
 `@pytest.mark.without(place, old, new)` on a test says: it fails while `old` stands as `new` in
 the function at `place` (`core.leading:resign`, below `raftnode`). So the test runs twice, as the
-code is and with that taken out, and the second time it must fail: by an assertion, or by what it
-expects to be raised and is not. More triples are taken out together with the first; another mark
-is a run of its own.
+code is and with that taken out, and the second time it must fail by itself: by an assertion that
+stands in a test's file, by what is expected there to be raised and is not, or by `pytest.fail`.
+What fails elsewhere does not count: a table that cannot be set any more says nothing about the
+rule, and an `assert` of the code itself is taken out together with what it stands behind. More
+triples are taken out together with the first; another mark is a run of its own.
 
 `@pytest.mark.scenario(name)` says which scenario of docs/reference/scenarios.toml a test is.
 """
 
 from __future__ import annotations
 
+import inspect
+import traceback
 from collections.abc import Generator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +25,9 @@ from raftnode.testing.mutation import function_at, taken_out
 
 Cut = tuple[str, ...]
 """Triples of place, old and new, one after the other."""
+
+PYTEST = Path(inspect.getfile(pytest.raises)).parent
+"""Where `pytest.raises` and `pytest.fail` are, which are a test's own words."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -49,6 +57,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         try:
             yield
         except (AssertionError, pytest.fail.Exception) as missed:
+            where = _raised_in(missed)
+            if not where.name.startswith("test_"):
+                pytest.fail(f"{where} fails, and no test, without {cut}: {missed!r}")
             print(f"missed: {missed}")
             return True
     pytest.fail(f"nobody misses {cut}")
+
+
+def _raised_in(error: BaseException) -> Path:
+    """The innermost file of an error's traceback, pytest's own left out."""
+    frames = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    return next(file for file in reversed(frames) if file.parent != PYTEST)

@@ -130,6 +130,9 @@ def test_p08_candidates_log_must_reach_as_far(log_epoch: int, end: int, granted:
     "core.election:_judge",
     "if request.epoch < replica.epoch:",
     "if False:",
+    "core.replica:Replica.persist",
+    "assert state.epoch >= self.epoch",
+    "",
 )
 def test_p08_smaller_epoch_is_fenced():
     book = leaderless()

@@ -53,6 +53,9 @@ def test_p13_begin_of_a_higher_epoch_makes_a_follower():
     "core.following:_judge_begin",
     "if request.epoch < replica.epoch:",
     "if False:",
+    "core.replica:Replica.persist",
+    "assert state.epoch >= self.epoch",
+    "",
 )
 def test_p13_begin_of_a_lower_epoch_is_fenced():
     book = Playbook.formed("1", "2", "3")

@@ -21,7 +21,15 @@ pytestmark = pytest.mark.rule("P22")
 Batches = tuple[Batch, ...]
 
 TAKES_WHATEVER_COMES = pytest.mark.without(
-    "core.following:_fitting", "return batches[:fitting]", "return batches"
+    "core.following:_fitting",
+    "return batches[:fitting]",
+    "return batches",
+    "core.log_index:LogIndex.append",
+    """\
+    assert batch.base_offset == self.end, (batch.base_offset, self.end)  # noqa: S101
+    assert batch.epoch >= self.last_epoch, (batch.epoch, self.last_epoch)  # noqa: S101
+""",
+    "",
 )
 
 

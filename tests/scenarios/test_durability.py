@@ -38,9 +38,12 @@ def test_single_node_lost_write():
     "core.following:fetch_if_due",
     "or replica.log.durable_end < replica.log.end",
     "",
+    "core.following:_next_fetch",
+    "acknowledged_offset=replica.log.durable_end",
+    "acknowledged_offset=replica.log.end",
 )
 def test_follower_acknowledges_what_it_has_flushed():
-    """S10. Not waiting for the flush in `following.fetch_if_due` makes this fail."""
+    """S10. Acknowledging what is in memory, which takes not waiting for it, makes this fail."""
     book = Playbook.formed("1", "2")
     before = book["1"].high_watermark
     book["2"].flushes = False

@@ -524,6 +524,9 @@ def gone_on_from_snapshots(book: Playbook, *names: str) -> str:
     "core.installing:taken",
     "<= min(replica.applicable, log.snapshot.end_offset)",
     "",
+    "core.log_index:LogIndex.trim",
+    "assert self.start <= start <= self.snapshot.end_offset, start",
+    "",
 )
 def test_retention_beyond_snapshot():
     """KAFKA-14238: the log is never trimmed beyond what a snapshot covers, whoever asks."""
@@ -610,6 +613,9 @@ def test_leader_that_falls_with_its_own_removal_has_nothing_to_take_back():
     "core.log_index:LogIndex.needs_snapshot",
     "return fetch.end_offset < self.start or",
     "return",
+    "testing.playbook.seat:Seat.read",
+    "effect.start_offset",
+    "max(effect.start_offset, self.disk.start)",
 )
 @pytest.mark.without(
     "core.log_index:LogIndex.install",

@@ -15,6 +15,7 @@ import asyncio
 import pytest
 
 from raftnode.core.config import CoreConfig
+from raftnode.testing.playbook import Playbook
 
 HALF = ("core.config:CoreConfig.leader_timeout_ms", "* 3 // 2", "// 2")
 
@@ -51,6 +52,30 @@ def test_is_broken():
 @pytest.mark.without(HALF[0], "3", "5")
 def test_is_run_with_all_of_its_own_parameters(times):
     assert CoreConfig().leader_timeout_ms * times == 3000 * times
+
+
+@pytest.mark.without(*HALF)
+def test_expects_an_error():
+    with pytest.raises(ZeroDivisionError):
+        assert 1 / (CoreConfig().leader_timeout_ms < 3000)
+
+
+@pytest.mark.without(*HALF)
+def test_says_that_it_failed():
+    if CoreConfig().leader_timeout_ms < 3000:
+        pytest.fail("too soon")
+
+
+@pytest.mark.without(
+    "core.following:fetch_if_due", "or replica.log.durable_end < replica.log.end", ""
+)
+def test_cannot_be_set_up():
+    assert Playbook.formed("1", "2")
+
+
+@pytest.mark.without("core.replica:Replica.persist", "state.epoch", "-1")
+def test_ends_in_an_assertion_of_the_core():
+    assert Playbook.formed("1", "2")
 """
 
 
@@ -77,6 +102,10 @@ def test_what_becomes_of_tests_that_are_run_without(tmp_path: Path):
         f"test_takes_out_what_is_not_there{without}",
         "test_is_broken",
         f"test_is_broken{without}",
+        "test_cannot_be_set_up[without-fetch_if_due]",
+        "test_ends_in_an_assertion_of_the_core[without-Replica.persist]",
     }, done.stdout
-    assert "4 failed, 12 passed" in done.stdout
+    assert "6 failed, 18 passed" in done.stdout
     assert "nobody misses" in done.stdout
+    for place in ("testing/playbook/book.py", "Replica.persist"):
+        assert f"{place} fails, and no test" in done.stdout

@@ -14,19 +14,9 @@ Offsets and epochs are the log's. A row's `kind` says what else is filled:
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 import pyarrow as pa
-
-Kind = Literal["data", "control", "state", "corrupt"]
-
-KIND_DATA: Final = "data"
-KIND_CONTROL: Final = "control"
-KIND_STATE: Final = "state"
-KIND_CORRUPT: Final = "corrupt"
-
-VOTER_SET: Final = "VoterSet"
-"""What `control` says in the row of a state's voters."""
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 HEADERS = pa.list_(

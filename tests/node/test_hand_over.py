@@ -43,7 +43,9 @@ async def test_leader_hands_over_while_it_still_answers(quorum: LocalQuorum):
     info = await quorum.info(old)
     assert info.leader is not None, "it is no leader any more, and it still answers"
     assert info.leader.node_id != old.node_id
-    assert f"{info.leader.key}" in said
+    # A busy machine may have elected once more since it was said.
+    others = {f"{one.key}" for one in before.voters if one.node_id != old.node_id}
+    assert said.split()[-1] in others
     after = await quorum.describe()
     assert after.leader.node_id != old.node_id
     assert after.voter_record == before.voter_record, "membership is not changed"

@@ -9,6 +9,7 @@ from kraftquorum_pipeline.cli import COMMANDS
 from kraftquorum_pipeline.reference import PAGE, page
 from kraftquorum_pipeline.schema import COLUMNS, log_schema
 from kraftquorum_pipeline.source.options import OPTIONS
+from raftnode.runtime.applier import READ_BYTES_MAX
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -27,3 +28,9 @@ def test_the_howto_uses_only_what_there_is():
     used = re.findall(r"-o (\w+)=", text) + re.findall(r'\.option\("(\w+)"', text)
     assert used
     assert set(used) <= {*OPTIONS, "checkpointLocation"}
+
+
+def test_no_more_is_asked_for_in_one_answer_than_a_node_gives():
+    option = OPTIONS["maxBytesPerRequest"]
+    assert int(option.default or 0) == READ_BYTES_MAX
+    assert f"{READ_BYTES_MAX >> 20} MiB at most" in option.meaning

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from kraftquorum_pipeline.datasource import NAME, open_log
 from kraftquorum_pipeline.errors import CorruptError, OptionError
 from kraftquorum_pipeline.jobs.storage import Target
-from kraftquorum_pipeline.schema import KIND_CORRUPT, KIND_STATE
+from kraftquorum_pipeline.kinds import KIND_CORRUPT, KIND_STATE
 from kraftquorum_pipeline.source.options import parse_options
 
 BATCH_OFFSETS = 5_000_000

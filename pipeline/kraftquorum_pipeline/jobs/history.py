@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
-from kraftquorum_pipeline.schema import KIND_CONTROL, KIND_DATA, KIND_STATE, VOTER_SET
+from kraftquorum_pipeline.kinds import KIND_CONTROL, KIND_DATA, KIND_STATE, VOTER_SET
 
 _REPLICA = "struct<node_id: int, directory_id: string>"
 _FIELDS = (

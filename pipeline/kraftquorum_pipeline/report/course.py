@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kraftquorum_pipeline.schema import VOTER_SET
+from kraftquorum_pipeline.kinds import VOTER_SET
 
 from .model import Change, Event, Gap, QuorumFigures, Repair, Span
 

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 from kraftquorum_pipeline.errors import OptionError
-from kraftquorum_pipeline.schema import VOTER_SET
+from kraftquorum_pipeline.kinds import VOTER_SET
 
 from .account import read_account
 from .course import follow, read_row

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from kraftquorum_pipeline.errors import CorruptError
-from kraftquorum_pipeline.schema import HEADERS, KIND_DATA, TIMESTAMP
+from kraftquorum_pipeline.kinds import KIND_DATA
+from kraftquorum_pipeline.schema import HEADERS, TIMESTAMP
 from kraftquorum_pipeline.source.rows import ROWS_MAX, Columns, Row, corrupt_row, finish, table_of
 from raftnode.errors import DecodeError
 from raftnode.storage.batch import HEADER_BYTES, BatchHeader, iter_records

@@ -16,16 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kraftquorum_pipeline.errors import CorruptError, ValueFormatError
-from kraftquorum_pipeline.schema import (
-    HEADERS,
-    KIND_CONTROL,
-    KIND_CORRUPT,
-    KIND_DATA,
-    KIND_STATE,
-    TIMESTAMP,
-    VOTER_SET,
-    log_schema,
-)
+from kraftquorum_pipeline.kinds import KIND_CONTROL, KIND_CORRUPT, KIND_DATA, KIND_STATE, VOTER_SET
+from kraftquorum_pipeline.schema import HEADERS, TIMESTAMP, log_schema
 from raftnode.core.types import ReplicaKey, format_directory_id
 
 ROWS_MAX = 16_384

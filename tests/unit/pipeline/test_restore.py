@@ -16,7 +16,6 @@ from kraftquorum_pipeline.audit.sound import sound_log
 from kraftquorum_pipeline.errors import CorruptError, OptionError, UnreachableError
 from kraftquorum_pipeline.jobs import restore
 from kraftquorum_pipeline.jobs.restore import Held, Living, Written, compare, state_of
-from kraftquorum_pipeline.source.options import OPTIONS
 from kraftquorum_pipeline.testing import batches_in, flip, quorum_history, segments
 from raftnode.api.server import ApiServer, make_app
 from raftnode.api.service import NewRecord
@@ -158,9 +157,6 @@ async def node(*written: bytes) -> AsyncGenerator[tuple[Endpoint, int]]:
 
 def test_no_more_is_asked_for_in_one_answer_than_a_node_gives():
     assert restore._PAGE_BYTES == READ_BYTES_MAX
-    option = OPTIONS["maxBytesPerRequest"]
-    assert int(option.default or 0) == READ_BYTES_MAX
-    assert f"{READ_BYTES_MAX >> 20} MiB at most" in option.meaning
 
 
 async def gather(nodes: list[Endpoint], end: int, patience_s: float) -> list[bytes | None]:

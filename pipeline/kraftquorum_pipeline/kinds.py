@@ -1,0 +1,15 @@
+"""What a row of the data source is about; who only reads rows needs no Arrow for that."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+Kind = Literal["data", "control", "state", "corrupt"]
+
+KIND_DATA: Final = "data"
+KIND_CONTROL: Final = "control"
+KIND_STATE: Final = "state"
+KIND_CORRUPT: Final = "corrupt"
+
+VOTER_SET: Final = "VoterSet"
+"""What `control` says in the row of a state's voters."""

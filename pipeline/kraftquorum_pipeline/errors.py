@@ -4,7 +4,7 @@ PipelineError
 ├── OptionError             an option or a command line that cannot work
 ├── NoJavaError             Spark needs Java 17 and there is none
 └── SourceError             a quorum or a directory
-    ├── UnreachableError    no node of the quorum answered in time
+    ├── UnreachableError    no node of the quorum answered in time, or no object store
     ├── ClusterIdError      it is another cluster than the one asked for
     ├── TrimmedError        the log begins after the offset that is to be read
     ├── DivergedError       the log is not the one that the checkpoint was made of
@@ -71,7 +71,7 @@ class SourceError(PipelineError):
 
 
 class UnreachableError(SourceError):
-    """No node of the quorum could serve the read in time."""
+    """No node of the quorum could serve the read in time, or an object store refused it."""
 
     exit_code = PipelineExitCode.UNREACHABLE
 

@@ -21,7 +21,7 @@ _EXITS = {
     PipelineExitCode.OK: "Done.",
     PipelineExitCode.UNEXPECTED: "A fault of the program or of Spark; stderr has the details.",
     PipelineExitCode.USAGE: "Flags or options that cannot work; the message names them.",
-    PipelineExitCode.UNREACHABLE: "No node of the quorum answered in time.",
+    PipelineExitCode.UNREACHABLE: "No node of the quorum, or no object store, answered in time.",
     PipelineExitCode.CLUSTER_ID: "Another cluster than the one asked for, or the checkpoint's.",
     PipelineExitCode.TRIMMED: "The log begins after the offset from which it was to be read.",
     PipelineExitCode.CORRUPT: "Bytes that are not what they should be, or a key or value that is "

@@ -264,7 +264,6 @@ def test_a_corrupt_batch_is_named_and_left_out_only_when_asked(recorded, tmp_pat
         ({"path": "/tmp", "partitonBytes": "1"}, "there is no option partitonbytes"),
         ({"path": "/tmp", "startingOffset": "-3"}, "startingOffset is '-3'"),
         ({"path": "/tmp", "startingOffset": "9", "endingOffset": "3"}, "endingOffset 3 lies before"),
-        ({"path": "s3://bucket/x"}, "only local file systems"),
         ({"bootstrapServers": "nonsense"}, "bootstrapServers: "),
         ({"path": "/tmp", "clusterId": "-bad"}, "clusterId: "),
     ],

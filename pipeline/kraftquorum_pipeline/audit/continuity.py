@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 
 from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
 
@@ -162,7 +161,7 @@ def _checkpoint(replica: Replica, extent: Extent) -> list[Finding]:
     if stored == there:
         return []
     different = sorted(set(stored) ^ set(there))
-    path = str(Path(replica.log_directory) / EPOCHS_FILE)
+    path = str(replica.log_directory / EPOCHS_FILE)
     place = Place(different[0][0], replica.name, path, -1, _epochs(stored))
     reason = f"{EPOCHS_FILE} does not have the epochs of the log"
     other = Place(different[0][0], replica.name, replica.pieces[0].path, -1, _epochs(there))

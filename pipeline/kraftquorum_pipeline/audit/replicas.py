@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fnmatch
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 from kraftquorum_pipeline.errors import OptionError
+from kraftquorum_pipeline.remote import open_files
 from raftnode.core.state import QuorumState
 from raftnode.core.types import ReplicaKey
 from raftnode.errors import RaftnodeError
@@ -86,15 +88,16 @@ def find_replicas(paths: list[Path]) -> list[Replica]:
     Raises:
         OptionError: a path holds none, or two replicas have one name.
     """
-    files = Files()
+    files = open_files()
     roots: list[Path] = []
     for path in paths:
-        if not path.is_dir():
+        if not _is_directory(files, path):
             raise OptionError(f"{path} is no directory; name replicas' data directories")
-        if _is_replica(path):
+        if _is_replica(files, path):
             roots.append(path)
             continue
-        inner = [one for one in sorted(path.iterdir()) if one.is_dir() and _is_replica(one)]
+        inside = [path / name for name in files.listdir(path)]
+        inner = [one for one in inside if _is_directory(files, one) and _is_replica(files, one)]
         if not inner:
             raise OptionError(
                 f"{path} is no replica's data directory ({LOG_DIRECTORY} is missing), "
@@ -109,13 +112,20 @@ def find_replicas(paths: list[Path]) -> list[Replica]:
     return [_read(files, name, root) for name, root in zip(names, roots, strict=True)]
 
 
-def _is_replica(path: Path) -> bool:
-    return (path / LOG_DIRECTORY).is_dir() or any(path.glob("*" + "[0-9]" * 20 + ".log"))
+def _is_directory(files: Files, path: Path) -> bool:
+    there = files.stat(path)
+    return there is not None and there.is_directory
+
+
+def _is_replica(files: Files, path: Path) -> bool:
+    if _is_directory(files, path / LOG_DIRECTORY):
+        return True
+    return bool(fnmatch.filter(files.listdir(path), "*" + "[0-9]" * 20 + ".log"))
 
 
 def _read(files: Files, name: str, root: Path) -> Replica:
     inner = root / LOG_DIRECTORY
-    replica = Replica(name, root, inner if inner.is_dir() else root)
+    replica = Replica(name, root, inner if _is_directory(files, inner) else root)
     _read_identity(files, replica)
     try:
         index = read_epochs(files, replica.log_directory / EPOCHS_FILE)

@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from kraftquorum_pipeline.errors import SourceError
+from kraftquorum_pipeline.remote import open_files, path_of
 from raftnode.errors import RaftnodeError
-from raftnode.storage.files import Files
 from raftnode.storage.snapshot import list_snapshots
 from raftnode.storage.snapshots import DAMAGED_SUFFIX
 
@@ -155,8 +154,9 @@ class Audit:
         for one in sums:
             if not one.error:
                 continue
-            aside = Path(one.path + DAMAGED_SUFFIX)
-            was_set_aside = one.error == GONE and aside.exists()
+            path = path_of(one.path)
+            aside = path.with_name(path.name + DAMAGED_SUFFIX)
+            was_set_aside = one.error == GONE and open_files().stat(aside) is not None
             if not was_set_aside and self._was_replaced(one):
                 self.verdict.notes.append(
                     f"{one.replica} has replaced its snapshot at {one.end_offset} meanwhile"
@@ -169,10 +169,10 @@ class Audit:
 
     def _was_replaced(self, one: SnapshotSum) -> bool:
         """Whether a running node has removed a snapshot since, as it does for a newer one."""
-        path = Path(one.path)
-        if one.error != GONE or path.exists():
+        files, path = open_files(), path_of(one.path)
+        if one.error != GONE or files.stat(path) is not None:
             return False
-        there = list_snapshots(Files(), path.parent)
+        there = list_snapshots(files, path.parent)
         return any(newer.end_offset > one.end_offset for newer in there)
 
     def _check_voters(self, scanned: Scanned, snapshots: Sequence[SnapshotSum]) -> None:

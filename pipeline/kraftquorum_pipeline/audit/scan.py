@@ -15,14 +15,14 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from pathlib import Path
 from typing import Literal, NamedTuple
 
+from kraftquorum_pipeline.remote import open_files, path_of
 from raftnode.errors import DecodeError
 from raftnode.storage.batch import HEADER_BYTES, BatchHeader, check_crc, iter_records, read_header
 from raftnode.storage.controlfields import describe_control
 from raftnode.storage.epochs import EpochIndex, EpochStart
-from raftnode.storage.files import File, Files
+from raftnode.storage.files import File
 
 from .findings import Check, Finding, Place
 from .replicas import Piece
@@ -131,7 +131,7 @@ def scan_segment(piece: Piece) -> Iterator[Row]:
     Raises:
         FileOperationError: the disk refuses to read.
     """
-    file = Files().open_to_read(Path(piece.path))
+    file = open_files().open_to_read(path_of(piece.path))
     try:
         yield from _Scan(piece, Window(file, piece.size)).rows()
     finally:
@@ -152,7 +152,7 @@ def visit_batches(
         start: position of a batch, and its offset.
         until: the offset at which to stop.
     """
-    file = Files().open_to_read(Path(piece.path))
+    file = open_files().open_to_read(path_of(piece.path))
     try:
         position, offset = start
         scan = _Scan(piece, Window(file, piece.size), position, offset, until, watch=visit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from kraftquorum_pipeline.remote import open_files
 from raftnode.errors import RaftnodeError, StorageCorruptError
 from raftnode.storage import formation, incarnation, peer_starts
 from raftnode.storage.checkpoints import (
@@ -15,7 +16,6 @@ from raftnode.storage.checkpoints import (
 )
 from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
 from raftnode.storage.epochs import read_epochs
-from raftnode.storage.files import Files
 
 from .findings import Check, Finding, Place
 from .replicas import Replica
@@ -29,7 +29,7 @@ def check_startable(replica: Replica) -> list[Finding]:
     """
     if replica.log_directory == replica.path or not replica.pieces:
         return []
-    files, found = Files(), list[Finding]()
+    files, found = open_files(), list[Finding]()
 
     def look(check: Check, path: Path, read: Callable[[], None]) -> None:
         try:

@@ -12,13 +12,13 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
 from typing import NamedTuple
 
+from kraftquorum_pipeline.remote import open_files, path_of
 from raftnode.core.types import Offset
 from raftnode.errors import RaftnodeError, StorageCorruptError
 from raftnode.storage.batch import iter_records
-from raftnode.storage.files import FileOperationError, Files
+from raftnode.storage.files import FileOperationError
 from raftnode.storage.inspection import Piece as StoredPiece
 from raftnode.storage.inspection import PieceReader
 from raftnode.storage.snapshotreading import SnapshotReader
@@ -130,7 +130,7 @@ def read_stretch(stretch: Stretch) -> Iterator[tuple[bytes, bytes | None, int, i
     Raises:
         StorageCorruptError: it is not sound, after all.
     """
-    files, path = Files(), Path(stretch.path)
+    files, path = open_files(), path_of(stretch.path)
     there = files.stat(path)
     size = 0 if there is None else there.size
     piece = StoredPiece(path, Offset(stretch.base_offset), size)
@@ -153,13 +153,13 @@ def read_state(path: str) -> Iterator[tuple[bytes, bytes | None, int, int]]:
     Raises:
         SnapshotDamagedError: it is not whole.
     """
-    for record in SnapshotReader(Files(), Path(path)).records():
+    for record in SnapshotReader(open_files(), path_of(path)).records():
         yield record.key, record.value, int(record.offset), int(record.epoch)
 
 
 def sum_snapshot(replica: str, path: str, end_offset: int, epoch: int) -> SnapshotSum:
     """Read a snapshot to its end; what is wrong with it stands in `error`."""
-    reader = SnapshotReader(Files(), Path(path))
+    reader = SnapshotReader(open_files(), path_of(path))
     state = StateSum()
     try:
         for record in reader.records():

@@ -17,6 +17,7 @@ from kraftquorum_pipeline.audit.replicas import Replica, find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.commands.common import Conf, Master, pairs, reporting, say
 from kraftquorum_pipeline.errors import PipelineExitCode
+from kraftquorum_pipeline.remote import open_files, path_of
 
 _LOOKS_MAX = 3
 """Each may take hours."""
@@ -24,7 +25,8 @@ _LOOKS_MAX = 3
 Paths = Annotated[
     list[Path],
     typer.Argument(
-        metavar="PATH…",
+        parser=path_of,
+        metavar="PATH|URI…",
         help="Replicas' data directories, or directories that hold some: all of one quorum.",
         show_default=False,
     ),
@@ -95,7 +97,8 @@ def _audit(paths: list[Path], engine: Engine, committed_end: int | None) -> Verd
 def _some_are_gone(replicas: Sequence[Replica]) -> bool:
     pieces = (piece.path for replica in replicas for piece in replica.pieces)
     snapshots = (path for replica in replicas for _, _, path in replica.snapshots)
-    return not all(Path(path).exists() for path in (*pieces, *snapshots))
+    files = open_files()
+    return any(files.stat(path_of(path)) is None for path in (*pieces, *snapshots))
 
 
 def _engine(master: str | None, settings: dict[str, str], *, local: bool) -> Engine:

@@ -16,11 +16,14 @@ import typer
 
 from kraftquorum_pipeline import errors
 from kraftquorum_pipeline.errors import OptionError, PipelineError, PipelineExitCode
+from kraftquorum_pipeline.remote import path_of
 
 LogPath = Annotated[
     Path | None,
     typer.Option(
         "--path",
+        parser=path_of,
+        metavar="PATH|URI",
         help="Files: a replica's data directory, or a directory that holds those of several.",
         show_default=False,
     ),

@@ -18,6 +18,7 @@ from kraftquorum_pipeline.commands.common import (
     reporting,
     say,
 )
+from kraftquorum_pipeline.remote import path_of
 from kraftquorum_pipeline.session import spark_session
 
 
@@ -25,7 +26,8 @@ def run(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH…",
+            parser=path_of,
+            metavar="PATH|URI…",
             help="Replicas' data directories, or directories that hold some.",
             show_default=False,
         ),

@@ -19,6 +19,7 @@ from kraftquorum_pipeline.errors import (
     UnreachableError,
 )
 from kraftquorum_pipeline.jobs.restore import Living, Restored, compare, look, state_of
+from kraftquorum_pipeline.remote import path_of
 from raftnode.client import ClientError
 from raftnode.core.types import Endpoint
 from raftnode.errors import RaftnodeError
@@ -28,7 +29,8 @@ def run(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH…",
+            parser=path_of,
+            metavar="PATH|URI…",
             help="Replicas' data directories (copies, a backup), or directories that hold some.",
             show_default=False,
         ),

@@ -26,6 +26,7 @@ from kraftquorum_pipeline.errors import PipelineExitCode
 from kraftquorum_pipeline.jobs.count import Counted, count
 from kraftquorum_pipeline.jobs.export import export
 from kraftquorum_pipeline.jobs.history import FAULTS, no_faults, write_history
+from kraftquorum_pipeline.remote import path_of
 from kraftquorum_pipeline.report.gather import read_events, read_export
 from kraftquorum_pipeline.session import spark_session
 
@@ -34,7 +35,9 @@ def run(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="PATH", help="A directory that holds the data directories of all replicas."
+            parser=path_of,
+            metavar="PATH|URI",
+            help="A directory that holds the data directories of all replicas.",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", help="Where everything goes.")],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
 from kraftquorum_pipeline.errors import CorruptError, TrimmedError
+from kraftquorum_pipeline.remote import open_files, path_of
 from kraftquorum_pipeline.source.decode import Collector
 from kraftquorum_pipeline.source.rows import (
     ROWS_MAX,
@@ -44,7 +44,7 @@ class SnapshotPart:
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the entries of the state; damage is found by the end at the latest."""
         rows: list[Row] = []
-        reader = SnapshotReader(Files(), Path(self.path))
+        reader = SnapshotReader(open_files(), path_of(self.path))
         try:
             for entry in reader.records():
                 rows.append(state_row(entry.offset, entry.epoch, entry.key, entry.value))
@@ -86,7 +86,7 @@ class FilePart:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, every checksum looked at."""
-        files, path = Files(), Path(self.path)
+        files, path = open_files(), path_of(self.path)
         try:
             there = files.stat(path)
             if there is None:
@@ -100,7 +100,7 @@ class _Reading:
     def __init__(self, part: FilePart, files: Files, size: int) -> None:
         self._part = part
         self._files = files
-        self._piece = Piece(Path(part.path), Offset(part.base), size)
+        self._piece = Piece(path_of(part.path), Offset(part.base), size)
         self._collector = Collector(part.shape, part.path, part.start, part.end)
 
     def run(self) -> Iterator[pa.RecordBatch]:

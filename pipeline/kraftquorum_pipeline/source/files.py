@@ -14,6 +14,7 @@ from pathlib import Path
 from kraftquorum_pipeline.audit.replicas import Piece as ReplicaPiece
 from kraftquorum_pipeline.audit.replicas import Replica, find_replicas
 from kraftquorum_pipeline.errors import ClusterIdError, CorruptError, OptionError, TrimmedError
+from kraftquorum_pipeline.remote import open_files, path_of
 from kraftquorum_pipeline.source.committed import VoterLog, committed_end
 from kraftquorum_pipeline.source.filepart import FilePart, SnapshotPart
 from kraftquorum_pipeline.source.log import LogState, Part
@@ -23,7 +24,6 @@ from raftnode.core.types import NO_EPOCH, Epoch, Offset
 from raftnode.errors import ConfigurationError, DecodeError, RaftnodeError
 from raftnode.storage.batch import HEADER_BYTES, BatchHeader, read_header
 from raftnode.storage.epochs import EpochIndex, EpochStart
-from raftnode.storage.files import Files
 from raftnode.storage.index import SegmentIndex
 from raftnode.storage.indexfiles import read_index
 from raftnode.storage.inspection import Piece, PieceReader
@@ -196,8 +196,8 @@ class FileLog:
 
     def _cuts(self, piece: ReplicaPiece, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Batches at which parts of a segment begin: (base offset, position), in order."""
-        files = Files()
-        path, base = Path(piece.path), Offset(piece.base_offset)
+        files = open_files()
+        path, base = path_of(piece.path), Offset(piece.base_offset)
         try:
             index = read_index(files, path, base, times=False, torn=True)
         except (DecodeError, RaftnodeError):
@@ -227,7 +227,7 @@ def _first_at(index: SegmentIndex, position: int) -> int:
 
 
 def _header(path: Path, position: int) -> BatchHeader | None:
-    files = Files()
+    files = open_files()
     try:
         file = files.open_to_read(path)
         try:
@@ -260,8 +260,8 @@ def _whole_end(replica: Replica) -> int:
     if not replica.pieces:
         return 0
     last = replica.pieces[-1]
-    files = Files()
-    piece = Piece(Path(last.path), Offset(last.base_offset), last.size)
+    files = open_files()
+    piece = Piece(path_of(last.path), Offset(last.base_offset), last.size)
     reader = PieceReader(piece, end_offset=piece.base_offset)
     for _ in reader.batches(files):
         pass

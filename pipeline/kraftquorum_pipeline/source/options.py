@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
-from urllib.parse import unquote, urlparse
 
 from kraftquorum_pipeline.errors import OptionError
+from kraftquorum_pipeline.remote import path_of
 from kraftquorum_pipeline.source.rows import Shape
 from raftnode.core.types import Endpoint
 from raftnode.errors import ConfigurationError
@@ -31,7 +31,9 @@ class Option(NamedTuple):
 
 OPTIONS: dict[str, Option] = {
     "path": Option(
-        None, "Files: a replica's data directory, or a directory that holds those of several."
+        None,
+        "Files: a replica's data directory, or a directory that holds those of several; a path, or "
+        "a URI (`s3://bucket/prefix`, `gs://`, `abfs://`, `hdfs://`, `file://`).",
     ),
     "bootstrapServers": Option(
         None, "Nodes: `host:port,…`, API endpoints of the quorum. Either this or `path`."
@@ -162,7 +164,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     if start is not None and end is not None and end < start:
         raise OptionError(f"endingOffset {end} lies before startingOffset {start}")
     return Options(
-        path=None if path is None else _local(path),
+        path=None if path is None else path_of(path),
         client=None if servers is None else _client(values, servers),
         cluster_id=cluster_id,
         start=start,
@@ -198,18 +200,6 @@ def _client(values: _Values, servers: str) -> ClientOptions:
         retry_backoff_max_ms=values.number("retryBackoffMaxMs", 1),
         hosts_file=None if hosts is None else Path(hosts),
     )
-
-
-def _local(path: str) -> Path:
-    """A path on a file system that this machine has mounted."""
-    url = urlparse(path)
-    if url.scheme == "file":
-        return Path(unquote(url.path))
-    if url.scheme and "://" in path:
-        raise OptionError(
-            f"path: {path}: only local file systems are read; mount it, or copy the directories"
-        )
-    return Path(path)
 
 
 class _Values:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from kraftquorum_pipeline.audit.replicas import Replica
+from kraftquorum_pipeline.remote import open_files, path_of
 from raftnode.core.records import AddVoter, ControlRecord, LeaderChange, RemoveVoter
 from raftnode.core.types import FIRST_OFFSET, Offset, ReplicaKey
 from raftnode.errors import StorageCorruptError
@@ -23,7 +23,7 @@ def voters_of(replica: Replica) -> frozenset[ReplicaKey]:
     Raises:
         StorageCorruptError: a control record cannot be read.
     """
-    files = Files()
+    files = open_files()
     voters: set[ReplicaKey] = set()
     first = replica.pieces[0].base_offset if replica.pieces else 0
     if first:
@@ -52,7 +52,7 @@ def _snapshot_voters(files: Files, replica: Replica, first: int) -> set[ReplicaK
         if end < first:
             continue
         voters: set[ReplicaKey] = set()
-        path = Path(name)
+        path = path_of(name)
         there = files.stat(path)
         piece = Piece(path, FIRST_OFFSET, 0 if there is None else there.size)
         for found in PieceReader(piece).batches(files):
@@ -71,7 +71,7 @@ def _control_records(files: Files, replica: Replica) -> Iterator[ControlRecord]:
     directory = replica.log_directory
     point = read_recovery_point(files, directory / RECOVERY_POINT_FILE) or FIRST_OFFSET
     places = read_control_places(files, directory / controlindex.FILE_NAME, point)
-    pieces = [Piece(Path(p.path), Offset(p.base_offset), p.size) for p in replica.pieces]
+    pieces = [Piece(path_of(p.path), Offset(p.base_offset), p.size) for p in replica.pieces]
     known = [] if places is None else [one for one in places.places if one.offset < point]
     for place in known:
         piece = next((one for one in reversed(pieces) if one.base_offset <= place.offset), None)

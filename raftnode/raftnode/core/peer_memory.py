@@ -170,12 +170,14 @@ def remember_acknowledgements(memory: PeerMemory, replica: Replica) -> None:
 def is_believed(replica: Replica, teller: ReplicaKey) -> bool:
     """Whether a replica stops when a member of its own cluster says that it is stale.
 
-    Its own voters are believed, so that no stranger can stop a voter. Who knows of no other voter
+    Its own voters are believed, so that no stranger can stop a voter, and the leader that it
+    follows: an old copy may lack the record that made that one a voter, and gets no other log than
+    from it, so it would be refused and ask again for ever. Who knows of no other voter
     has none that could tell it, and believes anybody: without voters it has never voted and has
     acknowledged nothing; as the only one it needs nobody's vote, and would lead for ever beside
     the quorum that has grown since the copy was made.
     """
-    return replica.may_be_voter(teller) or replica.knows_no_other_voter
+    return replica.may_be_voter(teller) or teller == replica.leader or replica.knows_no_other_voter
 
 
 def _broken_line(mark: Mark, start: Start) -> str | None:

@@ -99,6 +99,13 @@ def within_budget(world: World) -> bool:
     )
 
 
+def may_write(world: World, leader: SimNode) -> bool:
+    """S19: until all voters have the first batch a lost one has to be replaced first."""
+    assert leader.core is not None
+    log = leader.core.replica.log
+    return log.formation_completed or not any(world.is_lost(key) for key in log.voters)
+
+
 @dataclass(slots=True)
 class _Waiting:
     """One demand's progress so far."""
@@ -121,7 +128,7 @@ class _Waiting:
         assert isinstance(role, Leader)
         if replica.high_watermark <= role.epoch_start:
             return "nothing is committed in this leader's epoch"
-        if self._may_write(leader) and not self._is_written():
+        if may_write(self.world, leader) and not self._is_written():
             return "no new write is acknowledged"
         behind = [
             str(node.key)
@@ -131,12 +138,6 @@ class _Waiting:
             and not _is_attached(node, leader, max(self.reach, Offset(role.epoch_start + 1)))
         ]
         return f"{', '.join(behind)} not caught up with {leader.key}" if behind else None
-
-    def _may_write(self, leader: SimNode) -> bool:
-        """S19: until all voters have the first batch a lost one has to be replaced first."""
-        assert leader.core is not None
-        log = leader.core.replica.log
-        return log.formation_completed or not any(self.world.is_lost(key) for key in log.voters)
 
     def _is_written(self) -> bool:
         outcome = self.world.writer.outcomes[self.value] if self.value else "none"

@@ -202,6 +202,11 @@ def test_only_voters_are_believed_by_who_has_any() -> None:
     book.observer("3")
     assert is_believed(book["1"].replica, key_of("2"))
     assert not is_believed(book["1"].replica, key_of("3"))
+    # It follows a leader that its old log does not know as a voter yet.
+    old = book["2"].replica
+    old.become_follower(Epoch(9), key_of("4"))
+    assert is_believed(old, key_of("4"))
+    assert not is_believed(old, key_of("5"))
     # Nobody in its own set could tell it.
     assert is_believed(Playbook.formed("1")["1"].replica, key_of("3"))
     # It knows of no voters yet, so it has promised nothing to anybody.

@@ -31,11 +31,12 @@ async def greet_before_leading(pool: PeerPool, replica: Replica) -> None:
 
 async def greet_voters(pool: PeerPool, replica: Replica) -> None:
     """Keep a connection to each voter, for ever; the only one, to each bootstrap address."""
+    loop = asyncio.get_running_loop()
+    greeted_at = loop.time()  # `greet_before_leading` has begun the first round
     while True:
-        if _is_alone(replica):
+        if _is_alone(replica) and loop.time() - greeted_at >= ALONE_INTERVAL_S:
             await pool.greet_bootstrap()
-            await asyncio.sleep(ALONE_INTERVAL_S)
-            continue
+            greeted_at = loop.time()
         connected = {peer.key for peer in pool.connected}
         for key in replica.log.voters:
             if key not in connected:

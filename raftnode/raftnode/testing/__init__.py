@@ -4,7 +4,6 @@ Nothing here needs a cluster, and only `fuzz` and `kafkacontroller` need more th
 (atheris; Java and Kafka's jars). Without processes, sockets or clocks of their own:
 
 - `simulator`: a quorum's whole life in one thread, from one seed, under all faults;
-- `strictchecker`: further invariants for it;
 - `explorer`: every life of a small quorum;
 - `playbook`: a few replicas scripted by hand, message by message;
 - `linearizability`: whether a history of clients is one that a single map could have had;

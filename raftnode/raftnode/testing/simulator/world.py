@@ -16,12 +16,12 @@ from raftnode.core.types import LogPosition, NodeId, ReplicaKey, Voter, VoterSet
 from raftnode.testing.simulator.clients import Administrator, Reader, Writer
 from raftnode.testing.simulator.disk import SimDisk, SimSnapshot
 from raftnode.testing.simulator.faults import FaultPlan
-from raftnode.testing.simulator.invariants import Checker
 from raftnode.testing.simulator.keyvalue import KeyValueHistory
 from raftnode.testing.simulator.network import SimNetwork
 from raftnode.testing.simulator.node import SimNode
 from raftnode.testing.simulator.progress import ProgressLog
 from raftnode.testing.simulator.snapshots import SnapshotPlan
+from raftnode.testing.simulator.strictchecker import StrictChecker
 
 CLUSTER_ID = "simulated"
 
@@ -69,7 +69,7 @@ class World:
         self.progress = ProgressLog()
         self._queue: list[_Scheduled] = []
         self._order = 0
-        self.checker = Checker()
+        self.checker = StrictChecker()
         self.network = SimNetwork(self._child(), self.after)
         self.nodes = [
             SimNode(self, SimDisk.fresh(NodeId(node_id), self.rng), self._child())

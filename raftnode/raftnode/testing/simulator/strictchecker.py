@@ -1,9 +1,9 @@
 """What else must hold after each event of a simulated world: who elected, and what roles mean.
 
-The simulator's own checker (`simulator.invariants`) compares logs and disks. This one adds what
-other proofs of Raft name (protocol.md section 3): who was counted at an election, that a role says
-what the disk says, that epochs rise along a log, that no leader begins with a snapshot. It reads,
-and changes nothing: a seed has the same life under either.
+`invariants` compares logs and disks, for the explorer too. This adds what other proofs of Raft name
+(protocol.md section 3): who was counted at an election, that a role says what the disk says, that
+epochs rise along a log, that no leader begins with a snapshot. It reads, and changes nothing: a
+seed has the same life under either.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class StrictSnapshotChecks(SnapshotChecks):
-    """The simulator's checks of snapshots, and one more."""
+    """The checks of snapshots, and one more."""
 
     def installing(self, node: SimNode, snapshot: SimSnapshot) -> None:
         """LeaderNeverLoadsSnapshot: who leads has the log, and gives it out."""
@@ -37,7 +37,7 @@ class StrictSnapshotChecks(SnapshotChecks):
 
 @dataclass(slots=True)
 class StrictChecker(Checker):
-    """The simulator's checks and those of this module."""
+    """What watches a simulated world: the checks of `invariants` and those of this module."""
 
     votes_ever: set[tuple[Epoch, ReplicaKey, ReplicaKey]] = field(
         default_factory=set[tuple[Epoch, ReplicaKey, ReplicaKey]]
@@ -66,7 +66,7 @@ class StrictChecker(Checker):
         Checker.appended(self, node, batches)
 
     def after_event(self, node: SimNode) -> None:
-        """RemovedNeverCounted, RolesMatchState: once the simulator's own checks are done."""
+        """RemovedNeverCounted, RolesMatchState: once the other checks are done."""
         Checker.after_event(self, node)
         if node.core is None:
             return

@@ -223,8 +223,17 @@ def extents(path: Path) -> list[Extent]:
     return [Extent(*map(int, numbers)) for numbers in found]
 
 
+def places(path: Path) -> dict[int, int]:
+    """Where each block of a file stands on the device, whatever else it stands together with."""
+    return {
+        number: one.there + number - one.first
+        for one in extents(path)
+        for number in range(one.first, one.last + 1)
+    }
+
+
 def far_out(disk: Disk, path: Path, part: range, *, link: bool = False) -> None:
-    """Put a file on a device of its own, a part of it beyond everything else, and take that off.
+    """Put a file on a device of its own, a part of it beyond all the rest, and take that off.
 
     With `link` its name leads there, and can be changed; else it is mounted there.
     """
@@ -235,45 +244,34 @@ def far_out(disk: Disk, path: Path, part: range, *, link: bool = False) -> None:
     disk.undo.append(("losetup", "-d", device))
     run("mkfs.ext4", "-q", "-b", "4096", "-m", "0", "-O", "^has_journal", device)
     disk.do(("mount", device, str(root)), ("umount", "-l", str(root)))
-    new, filler, block = root / path.name, root / "filler", os.statvfs(root).f_bsize
-    with new.open("wb") as file:
-        file.write(data[: part.start])
-        file.seek(part.stop)
-        file.write(data[part.stop :])
+    new, block = root / path.name, os.statvfs(root).f_bsize
+    with new.open("w+b") as file:
+        file.write(data[: part.start] + data[part.stop :])
+        file.flush()
         os.fsync(file.fileno())
-    # All that is free is taken, and then only the last of it given back.
-    size, piece = 0, 16 << 20
-    with filler.open("wb") as file:
-        while piece >= block:
-            try:
-                os.posix_fallocate(file.fileno(), size, piece)
-                size += piece
-            except OSError:
-                piece //= 2
-                file.truncate(size)
-    last = max(extents(filler), key=lambda one: one.there_last)
-    where = (last.last + 1) * block - 2 * len(part)
-    run("fallocate", "-p", "-o", str(where), "-l", str(2 * len(part)), str(filler))
-    with new.open("r+b") as file:
+        # What stands together there is moved apart here: no room between is left for the part.
+        run("fallocate", "-i", "-o", str(part.start), "-l", str(len(part)), str(new))
         file.seek(part.start)
         file.write(data[part.start : part.stop])
+        file.flush()
         os.fsync(file.fileno())
+    assert new.read_bytes() == data
+    there, inside = places(new), range(part.start // block, part.stop // block)
+    beyond = 1 + max(there[number] for number in there if number not in inside)
+    lost = [number for number in inside if there[number] >= beyond]
+    assert lost, f"none of blocks {inside} stands behind all others: {extents(new)}"
     if link:
         path.unlink()
         path.symlink_to(new)
     else:
         disk.do(("mount", "--bind", str(new), str(path)), ("umount", "-l", str(path)))
-    found = extents(new)
-    lost = [one for one in found if part.start <= one.first * block < part.stop]
-    beyond = min(one.there for one in lost)
-    assert all(one.there_last < beyond for one in found if one not in lost), found
     # The part's blocks go, under the mounted file system.
     with path.open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     os.truncate(image, beyond * block)
     run("losetup", "--set-capacity", device)
     with path.open("rb") as file, pytest.raises(OSError, match="Input/output"):
-        os.pread(file.fileno(), block, part.start)
+        os.pread(file.fileno(), block, lost[0] * block)
 
 
 SMALL_FILES = {

@@ -9,7 +9,7 @@ but where a rule says so.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -33,6 +33,7 @@ from raftnode.core.messages import (
     EndQuorumEpochRequest,
     ErrorCode,
     FetchRequest,
+    FetchResponse,
     FetchSnapshotRequest,
     Request,
     VoteRequest,
@@ -42,7 +43,7 @@ from raftnode.core.replica import Replica
 from raftnode.core.roles import Leader, role_name
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
-from raftnode.testing.playbook import Playbook, key_of
+from raftnode.testing.playbook import Message, Playbook, key_of
 
 pytestmark = pytest.mark.rule("P3", "S9", "S16")
 
@@ -264,3 +265,30 @@ def test_token_of_a_round_that_was_never_begun_is_refused(asks: str):
     assert book.answer(read) is None
     book.give(name, RequestReceived(book.number(), voter, request(begun + 1)))
     assert book.answer(read) is not None
+
+
+@pytest.mark.rule("S11")
+@pytest.mark.without(
+    "core.following:_correct_token",
+    "min(role.round_token, response.round_token)",
+    "role.round_token",
+)
+def test_a_damaged_token_costs_a_follower_one_request():
+    """Else the leader refuses all that it asks for, until it gives the leader up."""
+    book = Playbook.formed("1", "2")
+    book.run(1000)
+    spoilt: list[Message] = []
+
+    def spoil(message: Message) -> None:
+        if not spoilt and message.target == "2" and message.kind == "fetch-answer":
+            assert isinstance(message.response, FetchResponse)
+            message.response = replace(message.response, round_token=1 << 40)
+            spoilt.append(message)
+
+    book.on_delivery = spoil
+    book.append("1", b"sent with a damaged token")
+    book.run(100)
+    assert len(spoilt) == 1
+    book.append("1", b"sent after it")
+    book.run(100)
+    assert book["1"].high_watermark == book["2"].replica.log.end == book["1"].replica.log.end

@@ -148,6 +148,7 @@ def handle_fetch_response(
     if fetching is None or fetching.in_flight != request:
         return
     fetching.in_flight = None
+    _correct_token(replica, source, response)
     if response.error == ErrorCode.FENCED_REPLICA:
         _halt_fenced(replica, source)
         return
@@ -159,6 +160,22 @@ def handle_fetch_response(
         _take(replica, request, response)
     else:
         _try_later(replica, fetching)
+
+
+def _correct_token(
+    replica: Replica, source: ReplicaKey, response: FetchResponse | FetchSnapshotResponse
+) -> None:
+    """S11: a leader refuses tokens that it has not given out; one came here damaged.
+
+    Kept, it would have each further Fetch refused until this replica stands for election.
+    """
+    role = replica.role
+    if (
+        isinstance(role, Follower)
+        and role.leader == source
+        and response.error == ErrorCode.INVALID_REQUEST
+    ):
+        role.round_token = min(role.round_token, response.round_token)
 
 
 def _halt_fenced(replica: Replica, source: ReplicaKey) -> None:
@@ -180,6 +197,7 @@ def handle_fetch_snapshot_response(
     if fetching is None or fetching.in_flight != request:
         return
     fetching.in_flight = None
+    _correct_token(replica, source, response)
     if response.error == ErrorCode.FENCED_REPLICA:
         _halt_fenced(replica, source)
     elif response.epoch < replica.epoch:

@@ -100,6 +100,26 @@ def test_a_good_answer_shows_that_the_leader_leads(fetcher: Fetcher):
     assert (role.round_token, role.leader_endpoint) == (6, THERE)
 
 
+@pytest.mark.rule("S11")
+@pytest.mark.parametrize(
+    ("source", "error", "own", "answered", "kept"),
+    [
+        ("1", ErrorCode.INVALID_REQUEST, 9, 5, 5),
+        ("1", ErrorCode.INVALID_REQUEST, 5, 9, 5),
+        ("1", ErrorCode.NOT_LEADER_OR_FOLLOWER, 9, 5, 9),
+        ("2", ErrorCode.INVALID_REQUEST, 9, 5, 9),
+    ],
+)
+def test_only_a_refusal_of_its_leader_lowers_a_token(  # noqa: PLR0917 - a row
+    fetcher: Fetcher, source: str, error: ErrorCode, own: int, answered: int, kept: int
+):
+    role = fetcher.role
+    role.round_token = own
+    fetcher.hear(source, error=error, round_token=answered)
+    assert fetcher.replica.role is role
+    assert role.round_token == kept
+
+
 @pytest.mark.rule("S1")
 def test_a_fetch_says_where_its_sender_is(fetcher: Fetcher):
     fetcher.replica.endpoint = HERE

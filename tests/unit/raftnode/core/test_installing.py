@@ -119,6 +119,15 @@ def test_a_piece_is_stored_and_the_leader_kept_in_touch_meanwhile(fetcher: Fetch
     assert isinstance(fetcher.fetching.in_flight, FetchRequest)
 
 
+@pytest.mark.rule("S11")
+def test_a_refused_request_for_a_piece_lowers_a_damaged_token(fetcher: Fetcher):
+    role = fetcher.replica.role
+    assert isinstance(role, Follower)
+    role.round_token = 1 << 40
+    fetcher.hear(error=ErrorCode.INVALID_REQUEST, round_token=5)
+    assert role.round_token == 5
+
+
 def test_the_next_piece_is_asked_for_as_soon_as_one_is_stored(fetcher: Fetcher):
     fetcher.replica.endpoint = Endpoint("four.example", 9093)
     fetcher.hear(round_token=7)

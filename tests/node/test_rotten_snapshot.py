@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from raftnode.api.model import JoinRequest, VoterSpec
-from raftnode.storage.snapshots import DAMAGED_SUFFIX
+from raftnode.storage.aside import DAMAGED_SUFFIX
 from raftnode.testing.localquorum import CLUSTER_ID, LocalNode, LocalQuorum, eventually
 
 from .test_ends import command

@@ -131,6 +131,10 @@ class SystemCalls(Protocol):
         """As `os.rename`: replaces the target."""
         ...
 
+    def link(self, source: str, target: str) -> None:
+        """As `os.link`: the target must not be there."""
+        ...
+
     def unlink(self, path: str) -> None:
         """As `os.unlink`."""
         ...
@@ -194,6 +198,10 @@ class OsCalls:
     def rename(self, source: str, target: str) -> None:
         """As `os.rename`: replaces the target."""
         os.rename(source, target)  # noqa: PTH104
+
+    def link(self, source: str, target: str) -> None:
+        """As `os.link`: the target must not be there."""
+        os.link(source, target)
 
     def unlink(self, path: str) -> None:
         """As `os.unlink`."""

@@ -3,8 +3,9 @@
 The order: a marker names the snapshot; the whole and synced file gets its name; the log is
 made empty, beginning at the snapshot's end; the marker goes. Each step is durable before the
 next. A start that finds the marker and the snapshot does the rest once more, whatever was done
-of it; one that finds the marker alone keeps the log as it was. Without the marker a log that
-ends before a snapshot has lost records, and the node must not start: that is another case.
+of it; one that finds the marker alone keeps the log as it was. So a file that has the name
+already is replaced before there is a marker. Without the marker a log that ends before a
+snapshot has lost records, and the node must not start: that is another case.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 
 from raftnode.core.types import Offset
+from raftnode.storage.aside import link_aside, rename_aside
 from raftnode.storage.files import FileOperationError, Files
 from raftnode.storage.incoming import INCOMING_SUFFIX, IncomingSnapshot
 from raftnode.storage.installing import remove_marker, write_marker
@@ -29,9 +30,6 @@ from raftnode.storage.snapshot import (
     write_snapshot,
 )
 from raftnode.storage.snapshotreading import SnapshotReader, with_pauses
-
-DAMAGED_SUFFIX = ".damaged"
-"""Added to the name of a snapshot that was found damaged, for a person to look at."""
 
 IN_USE_S = 30.0
 """A snapshot that somebody read a piece of that lately is kept: else one that takes longer to
@@ -165,15 +163,26 @@ class Snapshots:
                 self.damaged[found.snapshot_id] = found.problem
                 spared = not log_start or any(one.end_offset >= log_start for one in self._whole)
             if spared:
-                self._rename_damaged(found.snapshot_id)
+                rename_aside(self._files, self._directory / found.snapshot_id.file_name)
         return True
 
-    def _rename_damaged(self, snapshot_id: SnapshotId) -> None:
-        path = self._directory / snapshot_id.file_name
-        aside = path.with_name(path.name + DAMAGED_SUFFIX)
-        if self._files.stat(path) is not None:
-            self._files.run("rename", path, self._files.calls.rename, str(path), str(aside))
-            self._files.fsync_dir(self._directory)
+    def _left(self) -> set[SnapshotId]:
+        """Those found damaged whose files may have kept their names."""
+        with self._lock:
+            return self.damaged.keys() - self._whole.keys()
+
+    def _make_way(self, snapshot_id: SnapshotId) -> None:
+        """Before a whole one gets its name: of a damaged one that has it nothing is lost.
+
+        Until then that may be all that a start would have, so it keeps its name as well.
+        """
+        if snapshot_id in self._left():
+            link_aside(self._files, self._directory / snapshot_id.file_name)
+
+    def _rename_damaged(self) -> None:
+        """A whole one has its name durably: none of the others needs to keep its own."""
+        for one in self._left():
+            rename_aside(self._files, self._directory / one.file_name)
 
     def newest(self) -> SnapshotFile | None:
         """The newest whole one."""
@@ -261,13 +270,9 @@ class Snapshots:
             self._files.check()
             pause()
 
-        def rename_damaged() -> None:
-            # The new one may have the name of one of them: nothing of it is lost.
+        def make_way() -> None:
             with self._names:
-                with self._lock:
-                    left = self.damaged.keys() - self._whole.keys()
-                for one in left:
-                    self._rename_damaged(one)
+                self._make_way(snapshot_id)
 
         made = write_snapshot(
             self._files,
@@ -277,10 +282,11 @@ class Snapshots:
             records,
             now_ms=now_ms,
             pause=between_batches,
-            make_way=rename_damaged,
+            make_way=make_way,
         )
         with self._names:
             self._named(made)
+            self._rename_damaged()
             for one in self._superfluous(self.ids()):
                 self._files.unlink(self._directory / one.file_name)
         return made
@@ -373,14 +379,24 @@ class Snapshots:
         A crash at any point leaves the log as it was, or the snapshot and an empty log behind
         it once the next start has finished (`installing`).
 
+        A start takes any file of that name under the marker for the whole one. So one that has
+        the name already is replaced before: this log goes on from there, as from that one.
+
         Raises:
             StorageError: the disk failed, or the directory is not the one that was opened.
         """
         self._before_write()
         snapshot_id = found.snapshot_id
         with self._names:
+            path = self._directory / snapshot_id.file_name
+            replaces = self._files.stat(path) is not None
+            if replaces:
+                self._make_way(snapshot_id)
+                self.incoming.adopt(snapshot_id)
             write_marker(self._files, self._directory, snapshot_id)
-            self.incoming.adopt(snapshot_id)
+            if not replaces:
+                self.incoming.adopt(snapshot_id)
             log.reset(snapshot_id)
             remove_marker(self._files, self._directory)
             self._named(found)
+            self._rename_damaged()

@@ -23,7 +23,7 @@ from raftnode.storage.files import Stat
 
 _SECTOR_BYTES = 512
 _MODIFYING = frozenset(
-    {"create", "pwrite", "ftruncate", "fdatasync", "fsync", "mkdir", "rename", "unlink"}
+    {"create", "pwrite", "ftruncate", "fdatasync", "fsync", "mkdir", "rename", "link", "unlink"}
 )
 
 
@@ -423,6 +423,20 @@ class FaultDisk:
         assert parent is directory, "renames within one directory only"
         with self._call("rename", target):
             operation = _Link(new, self._node(source), moved_from=old)
+            if parent.seen.get(new) is operation.node:
+                return  # POSIX: of two names of one file neither goes
+            _apply_name(parent.seen, operation)
+            parent.pending.append(operation)
+
+    def link(self, source: str, target: str) -> None:
+        """As `os.link`, within one directory."""
+        parent, _ = self._parent(source)
+        directory, new = self._parent(target)
+        assert parent is directory, "links within one directory only"
+        with self._call("link", target):
+            if new in parent.seen:
+                raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+            operation = _Link(new, self._node(source))
             _apply_name(parent.seen, operation)
             parent.pending.append(operation)
 
@@ -487,7 +501,7 @@ class FaultDisk:
     def _used(self, directory: _Directory) -> int:
         return sum(
             self._used(node) if isinstance(node, _Directory) else len(node.seen)
-            for node in directory.seen.values()
+            for node in {id(node): node for node in directory.seen.values()}.values()
         )
 
 

@@ -20,6 +20,7 @@ from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterR
 from raftnode.errors import StorageCorruptError, StorageFailedError
 from raftnode.runtime.restoring import restore_state
 from raftnode.statemachine.kv import KeyValueStore
+from raftnode.storage.aside import DAMAGED_SUFFIX
 from raftnode.storage.batch import Record, decode_batches, encode_data_batch, iter_records, stamp
 from raftnode.storage.directory import DataDirectory, format_storage
 from raftnode.storage.files import Files
@@ -27,7 +28,6 @@ from raftnode.storage.identity import FORMATTING_FILE, LOG_DIRECTORY
 from raftnode.storage.installing import write_marker
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
-from raftnode.storage.snapshots import DAMAGED_SUFFIX
 from raftnode.testing.faultdisk import Fault, FaultDisk
 
 ROOT = Path("/data")

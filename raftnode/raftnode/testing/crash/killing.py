@@ -88,6 +88,13 @@ class KillingCalls(OsCalls):
         if strikes:
             die()
 
+    def link(self, source: str, target: str) -> None:
+        """As `os.link`."""
+        strikes = self._strikes()
+        super().link(source, target)
+        if strikes:
+            die()
+
     def unlink(self, path: str) -> None:
         """As `os.unlink`."""
         strikes = self._strikes()

@@ -37,11 +37,12 @@ from raftnode.runtime.restoring import restore_state
 from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage import snapshot as snapshot_module
+from raftnode.storage.aside import DAMAGED_SUFFIX
 from raftnode.storage.batch import iter_records
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord
-from raftnode.storage.snapshots import DAMAGED_SUFFIX, SnapshotDamage, Snapshots
+from raftnode.storage.snapshots import SnapshotDamage, Snapshots
 from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
 from .conftest import DIRECTORY

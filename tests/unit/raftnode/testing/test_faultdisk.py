@@ -81,6 +81,37 @@ def test_a_rename_that_was_not_synced_happens_whole_or_not_at_all() -> None:
     assert outcomes == {b"old", b"new"}
 
 
+def test_a_second_name_leads_to_the_same_file_and_survives_by_itself() -> None:
+    outcomes: set[tuple[str, ...]] = set()
+    for seed in range(50):
+        disk = make(seed)
+        write(disk, "a", b"old", sync=True)
+        disk.link(str(ROOT / "a"), str(ROOT / "b"))
+        with pytest.raises(OSError, match="File exists"):
+            disk.link(str(ROOT / "a"), str(ROOT / "b"))
+        disk.rename(str(ROOT / "a"), str(ROOT / "b"))
+        assert disk.listdir(str(ROOT)) == ["a", "b"]
+        assert disk.stat(str(ROOT / "a")) == disk.stat(str(ROOT / "b"))
+        if seed % 2:
+            disk.unlink(str(ROOT / "a"))
+        disk.crash()
+        names = disk.listdir(str(ROOT))
+        assert all(disk.content(ROOT / name) == b"old" for name in names)
+        outcomes.add(tuple(names))
+    # Without a sync between, the power may take the one and not have made the other.
+    assert outcomes == {("a",), ("b",), ("a", "b"), ()}
+
+
+def test_two_names_of_a_file_take_its_room_once() -> None:
+    disk = make()
+    disk.capacity_bytes = 150
+    fd = write(disk, "a", b"x" * 100, sync=True)
+    disk.link(str(ROOT / "a"), str(ROOT / "b"))
+    disk.pwrite(fd, b"x" * 50, 100)
+    with pytest.raises(OSError, match="No space"):
+        disk.pwrite(fd, b"x", 150)
+
+
 def test_the_end_of_a_process_loses_nothing_but_its_handles() -> None:
     disk = make()
     fd = write(disk, "a", b"x", sync=False)

@@ -40,7 +40,7 @@ from raftnode.runtime.leadermetrics import LeaderCollector, view_of
 from raftnode.runtime.peering import Peering
 from raftnode.runtime.process import descriptors_for_clients, raise_file_limit
 from raftnode.runtime.recovery import recover
-from raftnode.runtime.restoring import restore_state
+from raftnode.runtime.restoring import covered_end, restore_state
 from raftnode.runtime.scrubbing import Scrubber
 from raftnode.runtime.service import Service
 from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter, free_bytes_of
@@ -128,6 +128,7 @@ async def running_node(
     metrics = NodeMetrics(registry)
     ProcessCollector(registry=registry)
     snapshots = await asyncio.to_thread(directory.open_snapshots, settings.snapshots_retained)
+    covered = await asyncio.to_thread(covered_end, snapshots)
     state, loaded = await asyncio.to_thread(restore_state, snapshots, log)
     core = recover(settings, directory, log, loaded)
     LeaderCollector(lambda: view_of(core.replica), registry)
@@ -305,7 +306,9 @@ async def running_node(
     api_listener = ApiServer(
         app, shutdown_grace_ms=500, connections_max=descriptors_for_clients(raise_file_limit())
     )
-    parts = Parts(core, directory, log, flusher, appends, inquiries, applier, peering, transfer)
+    parts = Parts(
+        core, directory, log, flusher, appends, inquiries, applier, peering, transfer, covered
+    )
     running = Running(core, parts, driver, service)
 
     try:

@@ -46,7 +46,7 @@ from raftnode.core.events import Event, LogFlushed, TimePassed
 from raftnode.core.messages import FetchResponse, Request, Response
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import Batch
-from raftnode.core.types import ReplicaKey
+from raftnode.core.types import FIRST_OFFSET, Offset, ReplicaKey
 from raftnode.errors import ProtocolHaltError, StorageStaleError
 from raftnode.runtime import clock
 from raftnode.runtime.appends import Appends
@@ -78,7 +78,11 @@ class Post(Protocol):
 
 @dataclass(slots=True)
 class Parts:
-    """What the driver works on; put together by the server."""
+    """What the driver works on; put together by the server.
+
+    Attributes:
+        covered: below it a snapshot has proved at the start that all was committed.
+    """
 
     core: RaftCore
     directory: DataDirectory
@@ -89,6 +93,7 @@ class Parts:
     applier: Applier
     post: Post
     transfer: SnapshotTransfer
+    covered: Offset = FIRST_OFFSET
 
 
 class Driver:
@@ -178,11 +183,12 @@ class Driver:
                     parts.log.append(stamped)
                 parts.flusher.flush_if_needed()
             case TruncateLog(end):
-                if end < parts.applier.kv.next_offset:
+                committed = max(parts.covered, parts.applier.kv.next_offset)
+                if end < committed:
                     # The core has forgotten at its start what was committed; a snapshot has not.
                     raise ProtocolHaltError(
                         f"the log is to be cut to offset {end}, but records up to "
-                        f"{parts.applier.kv.next_offset} were committed and are applied"
+                        f"{committed} were committed here"
                     )
                 await self._on_disk(lambda: parts.log.truncate(end))
                 parts.flusher.flush_if_needed()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
-from raftnode.core.types import Epoch, Offset
+from raftnode.core.types import FIRST_OFFSET, Epoch, Offset
 from raftnode.errors import StorageCorruptError
 from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.files import FileOperationError
@@ -15,6 +15,15 @@ from raftnode.storage.snapshot import SnapshotDamagedError, SnapshotFile, Snapsh
 from raftnode.storage.snapshots import SnapshotDamage, Snapshots
 
 _log = structlog.get_logger("raftnode")
+
+
+def covered_end(snapshots: Snapshots) -> Offset:
+    """What is below was committed, as any snapshot says, the damaged ones included.
+
+    To be asked before `restore_state`, which gives those other names, and does not start from a
+    log that lacks any of it.
+    """
+    return max((one.end_offset for one in snapshots.ids()), default=FIRST_OFFSET)
 
 
 def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, SnapshotFile | None]:

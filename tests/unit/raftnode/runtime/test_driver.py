@@ -354,6 +354,20 @@ async def test_what_a_snapshot_covers_is_never_cut_off(bench):
     assert bench.log.end_offset == 1
 
 
+async def test_what_a_damaged_newer_one_covers_is_not_cut_off_either(bench):
+    """The state begins with an older one; that more was committed stays true."""
+    await bench.play(AppendBatches((bench.batch(0), bench.batch(1), bench.batch(2))))
+    bench.parts.covered = Offset(2)
+    bench.applier.kv = KeyValueStore.restore(Offset(1), [])
+    await bench.play(TruncateLog(Offset(2)))
+    assert bench.log.end_offset == 2
+    bench.core.script.append((TruncateLog(Offset(1)),))
+    bench.driver.post(ConfirmRequested(99, False))
+    with pytest.raises(ProtocolHaltError, match="up to 2 were committed"):
+        await bench.task
+    assert bench.log.end_offset == 2
+
+
 async def test_a_deadline_brings_time_and_a_past_one_does_not_spin(bench):
     bench.core.deadline = 0
     bench.driver.post(TimePassed())

@@ -29,6 +29,7 @@ from raftnode.runtime.server import Node
 from raftnode.settings import NodeSettings
 from raftnode.storage.checkpoints import LOG_START_FILE, write_log_start
 from raftnode.storage.files import Files
+from raftnode.storage.snapshot import SnapshotId
 from raftnode.storage.snapshotreading import SnapshotReader
 from raftnode.testing.faultdisk import Fault, FaultDisk
 
@@ -477,6 +478,8 @@ async def test_a_node_whose_newest_snapshot_cannot_be_read_starts_from_the_one_b
         assert machine.service.kv.get(b"key").value == b"value %d" % (written - 1)
         (told,) = machine.service.describe_node().storage.damage
         assert newest in told
+        # What the newest covers may not be cut off, though another state was begun with.
+        assert machine.node._running._parts.covered == SnapshotId.of(newest).end_offset
         assert machine.service.describe_node().log_start_offset > 0
     # Neither can be read: another start may be luckier, and finds all that it needs.
     machine.disk.restore(kept)

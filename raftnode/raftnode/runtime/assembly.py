@@ -200,6 +200,7 @@ async def running_node(
         interval_ms=settings.scrub_interval_ms,
         in_use=lambda: log.active_path,
         on_damaged_snapshot=snapshotter.damaged,
+        now_s=snapshots.now_s,
     )
 
     def on_space(low: bool) -> None:  # noqa: FBT001

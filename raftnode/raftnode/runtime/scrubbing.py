@@ -38,6 +38,8 @@ class Scrubber:
         in_use: the segment that is written.
         on_damaged_snapshot: told of a snapshot that is damaged.
         calls: the system calls; None: the operating system's.
+        now_s: a clock that never goes back: the one of `Snapshots`, which compares a finding
+            with when it gave a file its name.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Scrubber:
         in_use: Callable[[], Path | None],
         on_damaged_snapshot: Callable[[SnapshotDamage], None] = lambda _: None,
         calls: SystemCalls | None = None,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
         self._disk = disk
@@ -63,7 +66,8 @@ class Scrubber:
         )
         self._pause = Pause()
         slow = SlowCalls(calls or OsCalls(), self._pace, in_use)
-        self._pass = ScrubPass(slow, directory)
+        self._pass = ScrubPass(slow, directory, now_s)
+        self._now_s = now_s
         self._read_bytes = self._size = 0
         self._began = 0.0
 
@@ -83,7 +87,7 @@ class Scrubber:
             self._tell(found)
 
     def _one_pass(self) -> tuple[Finding, ...]:
-        self._began, self._read_bytes = time.monotonic(), 0
+        self._began, self._read_bytes = self._now_s(), 0
         self._size = self._pass.size()
         return self._pass.run()
 
@@ -91,7 +95,7 @@ class Scrubber:
         """Wait for as long as so many bytes may take; on the scrub's thread."""
         self._read_bytes += size
         self._metrics.scrub_read_bytes.inc(size)
-        early = self._began + self._read_bytes / self._rate - time.monotonic()
+        early = self._began + self._read_bytes / self._rate - self._now_s()
         self._pause(max(early, 0.0))
         # Checks of findings read some of it twice.
         self._metrics.scrub_progress_ratio.set(min(self._read_bytes / max(self._size, 1), 1.0))
@@ -111,7 +115,7 @@ class Scrubber:
         metrics.scrub_passes.inc()
         metrics.scrub_progress_ratio.set(1)
         metrics.scrub_last_pass_timestamp_seconds.set(time.time())
-        metrics.scrub_last_pass_seconds.set(time.monotonic() - self._began)
+        metrics.scrub_last_pass_seconds.set(self._now_s() - self._began)
         metrics.storage_damaged.set(len(self._disk.all_damage))
         for one in found:
             snapshot_id = SnapshotId.of(one.path.name) if one.kind == "damage" else None
@@ -124,7 +128,7 @@ class Scrubber:
             bytes=self._read_bytes,
             batches=self._pass.batches,
             damaged=len(damage),
-            seconds=round(time.monotonic() - self._began, 1),
+            seconds=round(self._now_s() - self._began, 1),
         )
 
     def close(self) -> None:

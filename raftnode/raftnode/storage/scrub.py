@@ -108,13 +108,15 @@ class ScrubPass:
     Attributes:
         calls: the system calls, slow ones.
         directory: the log's.
+        now_s: a clock that never goes back.
         batches: how many were found whole so far.
         looked_s: when the look began that what was found last is believed for, by
-            `time.monotonic`.
+            that clock.
     """
 
     calls: SystemCalls
     directory: Path
+    now_s: Callable[[], float] = time.monotonic
     batches: int = field(default=0, init=False)
     looked_s: float = field(default=0.0, init=False)
 
@@ -139,7 +141,7 @@ class ScrubPass:
         return sum(one.size for one in there if one is not None)
 
     def _look(self) -> Iterator[Finding]:
-        self.looked_s = time.monotonic()
+        self.looked_s = self.now_s()
         yield from self._guarded(self._log())
         files = Files(self.calls)
         for one in list_snapshots(files, self.directory):

@@ -24,6 +24,9 @@ from raftnode.storage.log import LogSettings
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
 from raftnode.storage.snapshots import SnapshotDamage
 
+AHEAD_S = 1e9
+"""The clock of the passes, before the machine's."""
+
 
 def flip(path: Path, byte: int) -> None:
     """Flip a bit of a file, where it stands."""
@@ -56,6 +59,7 @@ class Rig:
             bytes_per_second=rate,
             interval_ms=interval_ms,
             in_use=lambda: None,
+            now_s=lambda: time.monotonic() + AHEAD_S,
         )
 
     def metric(self, name: str) -> float:
@@ -154,10 +158,11 @@ async def test_a_damaged_snapshot_is_told_by_its_name(make, tmp_path):
     await rig.passes(2)
     assert told == []
     flip(rig.log / which.file_name, 400)
-    flipped_s = time.monotonic()
+    flipped_s = time.monotonic() + AHEAD_S
     await rig.passes(4)
     assert told[0].snapshot_id == which
     assert which.file_name in told[0].problem
-    # It says as of when: a file that gets the name later is another one.
-    assert flipped_s < told[0].since_s < time.monotonic()
+    # It says as of when, by the given clock: a file that gets the name later is another one.
+    assert flipped_s < told[0].since_s < time.monotonic() + AHEAD_S
+    assert 0 < rig.metric("scrub_last_pass_seconds") < AHEAD_S / 2
     assert rig.metric("storage_damaged") == 1

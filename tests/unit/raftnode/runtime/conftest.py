@@ -1,21 +1,32 @@
-"""A log on a disk in memory, and time that passes as told."""
+"""A log on a disk in memory, a snapshotter beside it, and time that passes as told."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from raftnode.api.metrics import NodeMetrics
+from raftnode.core.events import SnapshotLost, SnapshotTaken
+from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch, LeaderChange
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey
-from raftnode.storage.batch import Record, encode_data_batch, stamp
+from raftnode.runtime.applier import Applier
+from raftnode.runtime.disk_state import DiskState
+from raftnode.runtime.restoring import restore_state
+from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter
+from raftnode.statemachine.kv import KeyValueStore
+from raftnode.storage.batch import Record, encode_data_batch, iter_records, stamp
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
+from raftnode.storage.snapshots import Snapshots
 from raftnode.testing.faultdisk import FaultDisk
 
 DIRECTORY = Path("/data/__cluster_metadata-0")
@@ -73,3 +84,100 @@ def replica_key() -> ReplicaKey:
     """Somebody."""
 
     return ReplicaKey(NodeId(1), uuid.UUID(int=7))
+
+
+BIG = SnapshotLimits(1 << 40, 0, 0)
+
+
+def folded(log: Log, end: int) -> KeyValueStore:
+    """The state by the log alone."""
+    store = KeyValueStore()
+    while store.next_offset < end:
+        for record in iter_records(log.read(store.next_offset, 1 << 20, Offset(end))):
+            store.apply(record.offset, record.key, record.value, epoch=record.epoch)
+    return store
+
+
+def names(disk: FaultDisk) -> list[str]:
+    """Files of the log's directory."""
+    return disk.listdir(str(DIRECTORY))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition, 10 s at most."""
+    async with asyncio.timeout(10):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.001)
+
+
+class Rig:
+    """An applier and a snapshotter on a disk in memory."""
+
+    def __init__(self, storage: Storage, limits: SnapshotLimits = BIG, free: int = 1 << 40) -> None:
+        self.storage = storage
+        self.files = Files(storage.disk)
+        self.snapshots = Snapshots(self.files, DIRECTORY, 2, lambda: None)
+        kv, last = restore_state(self.snapshots, storage.log)
+        self.applier = Applier(storage.log, kv)
+        self.index = LogIndex(end=storage.log.end_offset, epochs=[(Epoch(1), Offset(0))])
+        self.free = free
+        self.disk = DiskState(damaged_snapshots=self.snapshots.damaged)
+        self.metrics = NodeMetrics(CollectorRegistry())
+        self.taken: list[SnapshotTaken | SnapshotLost] = []
+        self.taker = Snapshotter(
+            self.snapshots,
+            self.applier,
+            self.index,
+            limits,
+            self.metrics,
+            log=storage.log,
+            last=last,
+            free_bytes=lambda: self.free,
+            disk=self.disk,
+            on_taken=self.taken.append,
+            now_ms=lambda: 5,
+        )
+        self.tasks = [asyncio.get_running_loop().create_task(self.applier.run())]
+
+    @property
+    def last_end(self) -> int:
+        return self.taker.last.snapshot_id.end_offset if self.taker.last else 0
+
+    async def write(self, count: int, size: int = 100) -> None:
+        for number in range(count):
+            self.storage.append(b"v%d" % number * size, key=b"key %d" % (number % 50))
+        self.storage.log.flush()
+        end = self.storage.log.end_offset
+        self.applier.committed(end, end)
+        assert await self.applier.wait_applied(end, timeout_ms=5000)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self.taker.close)
+        for task in self.tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.fixture
+async def make(storage: Storage) -> AsyncIterator[Callable[..., Rig]]:
+    """Makes rigs on the same log, as starts one after the other do."""
+    made: list[Rig] = []
+
+    def one(**keywords) -> Rig:
+        made.append(Rig(storage, **keywords))
+        return made[-1]
+
+    yield one
+    for rig in made:
+        await rig.close()
+
+
+class Trimmed:
+    """A log that begins later, as one will whose beginning was removed."""
+
+    def __init__(self, log: Log, start: int) -> None:
+        self.start_offset = Offset(start)
+        self.end_offset, self.epochs = log.end_offset, log.epochs

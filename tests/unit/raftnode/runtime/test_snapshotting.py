@@ -1,4 +1,4 @@
-"""Snapshots are taken beside the node, hold what was applied, and a start begins from them."""
+"""Snapshots are taken beside the node and hold what was applied; damaged ones are made again."""
 
 from __future__ import annotations
 
@@ -8,16 +8,12 @@ import errno
 import random
 import threading
 import uuid
-from collections.abc import Callable
 
 import pytest
-from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from raftnode.api.metrics import NodeMetrics
-from raftnode.core.events import SnapshotLost, SnapshotTaken
+from raftnode.core.events import SnapshotLost
 from raftnode.core.log_head import LogHead
-from raftnode.core.log_index import LogIndex
 from raftnode.core.types import (
     Epoch,
     LogPosition,
@@ -28,127 +24,20 @@ from raftnode.core.types import (
     VoterRecordId,
     VoterSet,
 )
-from raftnode.errors import StorageCorruptError, StorageFailedError, StorageLostError
+from raftnode.errors import StorageFailedError, StorageLostError
 from raftnode.runtime import pause, snapshotting
-from raftnode.runtime.applier import Applier
-from raftnode.runtime.disk_state import DiskState
 from raftnode.runtime.pause import Pause
 from raftnode.runtime.restoring import restore_state
-from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter
+from raftnode.runtime.snapshotting import SnapshotLimits
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage import snapshot as snapshot_module
 from raftnode.storage.aside import DAMAGED_SUFFIX
-from raftnode.storage.batch import iter_records
 from raftnode.storage.files import Files
-from raftnode.storage.log import Log
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.snapshots import SnapshotDamage, Snapshots
 from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
-from .conftest import DIRECTORY
-
-BIG = SnapshotLimits(1 << 40, 0, 0)
-
-
-def folded(log: Log, end: int) -> KeyValueStore:
-    """The state by the log alone."""
-    store = KeyValueStore()
-    while store.next_offset < end:
-        for record in iter_records(log.read(store.next_offset, 1 << 20, Offset(end))):
-            store.apply(record.offset, record.key, record.value, epoch=record.epoch)
-    return store
-
-
-def names(disk) -> list[str]:
-    return disk.listdir(str(DIRECTORY))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.001)
-
-
-class Rig:
-    """An applier and a snapshotter on a disk in memory."""
-
-    def __init__(self, storage, limits: SnapshotLimits = BIG, free: int = 1 << 40) -> None:
-        self.storage = storage
-        self.files = Files(storage.disk)
-        self.snapshots = Snapshots(self.files, DIRECTORY, 2, lambda: None)
-        kv, last = restore_state(self.snapshots, storage.log)
-        self.applier = Applier(storage.log, kv)
-        self.index = LogIndex(end=storage.log.end_offset, epochs=[(Epoch(1), Offset(0))])
-        self.free = free
-        self.disk = DiskState(damaged_snapshots=self.snapshots.damaged)
-        self.metrics = NodeMetrics(CollectorRegistry())
-        self.taken: list[SnapshotTaken | SnapshotLost] = []
-        self.taker = Snapshotter(
-            self.snapshots,
-            self.applier,
-            self.index,
-            limits,
-            self.metrics,
-            log=storage.log,
-            last=last,
-            free_bytes=lambda: self.free,
-            disk=self.disk,
-            on_taken=self.taken.append,
-            now_ms=lambda: 5,
-        )
-        self.tasks = [asyncio.get_running_loop().create_task(self.applier.run())]
-
-    @property
-    def last_end(self) -> int:
-        return self.taker.last.snapshot_id.end_offset if self.taker.last else 0
-
-    async def write(self, count: int, size: int = 100) -> None:
-        for number in range(count):
-            self.storage.append(b"v%d" % number * size, key=b"key %d" % (number % 50))
-        self.storage.log.flush()
-        end = self.storage.log.end_offset
-        self.applier.committed(end, end)
-        assert await self.applier.wait_applied(end, timeout_ms=5000)
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self.taker.close)
-        for task in self.tasks:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-
-@pytest.fixture
-async def make(storage):
-    made: list[Rig] = []
-
-    def one(**keywords) -> Rig:
-        made.append(Rig(storage, **keywords))
-        return made[-1]
-
-    yield one
-    for rig in made:
-        await rig.close()
-
-
-async def test_a_start_from_a_snapshot_gives_the_state_of_the_log(make, storage):
-    rig = make()
-    await rig.write(120)
-    made = await rig.taker.take()
-    assert (made.snapshot_id, made.records) == (SnapshotId(Offset(120), Epoch(1)), 50)
-    await rig.write(7)
-    storage.log.flush()
-    kv, found = restore_state(
-        Snapshots(Files(storage.disk), DIRECTORY, 2, lambda: None), storage.log
-    )
-    assert (found.snapshot_id, kv.next_offset) == (made.snapshot_id, 120)
-    assert kv.state_hash() == folded(storage.log, 120).state_hash()
-    again = make()
-    again.applier.committed(Offset(127), Offset(127))
-    assert await again.applier.wait_applied(Offset(127), timeout_ms=5000)
-    assert again.applier.kv.state_hash() == rig.applier.kv.state_hash()
+from .conftest import DIRECTORY, Rig, Trimmed, folded, names, until
 
 
 async def test_what_is_written_meanwhile_is_not_in_it(make, storage, monkeypatch):
@@ -287,142 +176,6 @@ async def test_none_goes_before_as_many_as_are_kept_are_known_whole(make, storag
         await again.write(10)
         await again.taker.take()
         assert [one.end_offset for one in again.snapshots.ids()] == expected
-
-
-async def test_a_damaged_one_is_set_aside_and_the_older_one_taken(make, storage):
-    rig = make()
-    for _ in range(2):
-        await rig.write(10)
-        await rig.taker.take()
-    newest = DIRECTORY / rig.snapshots.ids()[-1].file_name
-    storage.disk.flip_bit(newest, 200)
-    again = make()
-    assert again.applier.kv.next_offset == 10
-    assert again.taker.last.snapshot_id.end_offset == 10
-    assert newest.name + DAMAGED_SUFFIX in names(storage.disk)
-    storage.disk.flip_bit(DIRECTORY / again.snapshots.ids()[0].file_name, 100)
-    third = make()
-    assert (third.applier.kv.next_offset, third.taker.last) == (0, None)
-    third.applier.committed(Offset(20), Offset(20))
-    assert await third.applier.wait_applied(Offset(20), timeout_ms=5000)
-    assert third.applier.kv.state_hash() == rig.applier.kv.state_hash()
-
-
-class Trimmed:
-    """A log that begins later, as one will whose beginning was removed."""
-
-    def __init__(self, log: Log, start: int) -> None:
-        self.start_offset = Offset(start)
-        self.end_offset, self.epochs = log.end_offset, log.epochs
-
-
-@pytest.mark.parametrize("start", [11, 15])
-async def test_a_log_that_does_not_reach_back_to_a_whole_one_is_refused(make, storage, start):
-    rig = make()
-    for _ in range(2):
-        await rig.write(10)
-        await rig.taker.take()
-    storage.disk.flip_bit(DIRECTORY / rig.snapshots.ids()[-1].file_name, 200)
-    with pytest.raises(StorageCorruptError, match=f"begins at offset {start}"):
-        restore_state(rig.snapshots, Trimmed(storage.log, start))
-    kv, _ = restore_state(rig.snapshots, Trimmed(storage.log, 10))
-    assert kv.next_offset == 10
-
-
-def unreadable(storage, one: SnapshotId, nth: int = 1) -> None:
-    storage.disk.faults.append(Fault("pread", errno.EIO, nth, path_part=one.file_name))
-
-
-@pytest.mark.parametrize("start", [0, 10])
-async def test_a_newest_one_that_cannot_be_read_costs_a_start_nothing(make, storage, start):
-    rig = make()
-    for _ in range(2):
-        await rig.write(10)
-        await rig.taker.take()
-    await rig.write(3)
-    older, newest = rig.snapshots.ids()
-    unreadable(storage, newest)
-    files = Files(storage.disk)
-    log = Trimmed(storage.log, start)
-    kv, last = restore_state(Snapshots(files, DIRECTORY, 2, lambda: None), log)
-    assert storage.disk.faults == []
-    assert (kv.next_offset, last.snapshot_id) == (10, older)
-    assert files.failure is None
-    assert newest.file_name + DAMAGED_SUFFIX in names(storage.disk)
-    # What the log says behind it makes the same state, and says so.
-    again = make()
-    again.applier.committed(Offset(23), Offset(23))
-    assert await again.applier.wait_applied(Offset(23), timeout_ms=5000)
-    assert again.applier.kv.state_hash() == rig.applier.kv.state_hash()
-
-
-async def test_none_that_can_be_read_and_the_log_is_whole(make, storage):
-    rig = make()
-    for _ in range(2):
-        await rig.write(10)
-        await rig.taker.take()
-    for one in rig.snapshots.ids():
-        unreadable(storage, one)
-    again = make()
-    assert (again.applier.kv.next_offset, again.taker.last) == (0, None)
-    assert len(again.disk.info().damage) == 2
-    again.applier.committed(Offset(20), Offset(20))
-    assert await again.applier.wait_applied(Offset(20), timeout_ms=5000)
-    assert again.applier.kv.state_hash() == rig.applier.kv.state_hash()
-
-
-@pytest.mark.parametrize("start", [11, 20])
-async def test_one_that_alone_reaches_the_log_and_cannot_be_read_ends_the_start(
-    make, storage, start
-):
-    """The disk may read it at the next start: nothing is renamed, nothing quarantined."""
-    rig = make()
-    for _ in range(2):
-        await rig.write(10)
-        await rig.taker.take()
-    newest = rig.snapshots.ids()[-1]
-    before = names(storage.disk)
-    unreadable(storage, newest)
-    with pytest.raises(StorageFailedError, match="Input/output error"):
-        restore_state(rig.snapshots, Trimmed(storage.log, start))
-    assert names(storage.disk) == before
-    kv, _ = restore_state(rig.snapshots, Trimmed(storage.log, start))
-    assert kv.next_offset == 20
-
-
-async def test_one_that_cannot_be_read_still_says_what_the_log_must_hold(make, storage):
-    """An older one and a log that ends too early would be less than was committed."""
-    rig = make()
-    for _ in range(2):
-        await rig.write(10)
-        await rig.taker.take()
-    storage.log.truncate(Offset(15))
-    unreadable(storage, rig.snapshots.ids()[-1])
-    with pytest.raises(StorageCorruptError, match="records were lost"):
-        restore_state(rig.snapshots, storage.log)
-
-
-async def test_want_of_descriptors_at_a_start_is_no_damage(make, storage):
-    rig = make()
-    await rig.write(10)
-    newest = (await rig.taker.take()).snapshot_id
-    storage.disk.faults.append(Fault("open", errno.EMFILE, path_part=newest.file_name))
-    with pytest.raises(StorageFailedError, match="Too many open files"):
-        restore_state(rig.snapshots, storage.log)
-    assert rig.snapshots.ids() == [newest]
-
-
-async def test_a_log_that_lacks_what_a_snapshot_covers_is_refused(make, storage):
-    rig = make()
-    await rig.write(10)
-    await rig.taker.take()
-    storage.log.truncate(Offset(9))
-    with pytest.raises(StorageCorruptError, match="records were lost"):
-        restore_state(rig.snapshots, storage.log)
-    other = storage.batch(b"other", epoch=2)
-    storage.log.append([other])
-    with pytest.raises(StorageCorruptError, match="has epoch 2 there"):
-        restore_state(rig.snapshots, storage.log)
 
 
 async def test_an_unfinished_one_is_removed(make, storage):
@@ -772,93 +525,3 @@ async def test_the_loop_never_waits_for_a_disk_that_hangs(make, storage, monkeyp
     finally:
         go.set()
     await working
-
-
-# -- a disk without room for one ---------------------------------------------------------
-
-
-async def test_missing_room_is_told_and_looked_for_with_pauses(make, monkeypatch):
-    now = [0.0]
-    rig = make(limits=SnapshotLimits(1, 0, 500), free=1000)
-    monkeypatch.setattr(rig.taker._room, "_now_s", lambda: now[0])
-    await rig.write(10)
-    size = rig.applier.kv.size_bytes + 10 * snapshotting._RECORD_OVERHEAD_BYTES
-    assert await rig.taker.take() is None
-    missing = size + 1000 - 1000
-    assert rig.disk.info().snapshot_room_missing_bytes == missing
-    assert rig.metrics.snapshot_room_missing_bytes._value.get() == missing
-    pauses = []
-    for _ in range(7):
-        assert not rig.taker.is_due()
-        began = now[0]
-        while not rig.taker.is_due():
-            now[0] += 0.5
-        pauses.append(now[0] - began)
-        assert await rig.taker.take() is None
-    assert pauses == [1, 2, 4, 8, 16, 30, 30]
-    rig.free = 1 << 40
-    now[0] += 30
-    assert rig.taker.is_due()
-    assert await rig.taker.take() is not None
-    assert rig.disk.info().snapshot_room_missing_bytes == 0
-    assert rig.metrics.snapshot_room_missing_bytes._value.get() == 0
-    await rig.write(10)
-    assert rig.taker.is_due()
-
-
-async def test_where_it_lets_the_log_go_it_may_use_half_of_the_reserve(make):
-    for retention, margin in ((-1, 200_000), (0, 50_000)):
-        rig = make(limits=SnapshotLimits(1, 0, 100_000, retention_bytes=retention))
-        await rig.write(10)
-        kv = rig.applier.kv
-        size = kv.size_bytes + len(kv) * snapshotting._RECORD_OVERHEAD_BYTES
-        rig.free = size + margin - 1
-        assert await rig.taker.take() is None
-        assert rig.disk.info().snapshot_room_missing_bytes == 1
-        rig.free = size + margin
-        assert await rig.taker.take() is not None
-
-
-async def test_a_low_disk_makes_one_due_where_the_log_goes_behind_it(make, monkeypatch):
-    monkeypatch.setattr(snapshotting, "PRESSING_INTERVAL_MS", 20)
-    for retention, due in ((-1, False), (0, True)):
-        rig = make(limits=SnapshotLimits(1 << 40, 0, 0, retention_bytes=retention))
-        await rig.write(10)
-        await asyncio.sleep(0.03)
-        assert not rig.taker.is_due()
-        rig.disk.low = True
-        assert rig.taker.is_due() is due
-    assert await rig.taker.take() is not None
-    assert not rig.taker.is_due()
-    await rig.write(10)
-    assert not rig.taker.is_due()  # not again and again
-    await asyncio.sleep(0.03)
-    assert rig.taker.is_due()
-
-
-@pytest.mark.parametrize("call", ["pwrite", "fsync", "create"])
-async def test_room_that_goes_while_it_is_written_costs_the_snapshot_alone(make, storage, call):
-    rig = make(limits=SnapshotLimits(1, 0, 0))
-    await rig.write(60)
-    storage.disk.faults.append(Fault(call, errno.ENOSPC, path_part=".checkpoint.part"))
-    assert await rig.taker.take() is None
-    assert storage.disk.faults == []
-    assert [
-        name for name in names(storage.disk) if "checkpoint" in name and "offset" not in name
-    ] == ["leader-epoch-checkpoint"]
-    assert rig.disk.info().snapshot_room_missing_bytes > 0
-    # The log goes on, and so does the store.
-    await rig.write(5)
-    made = await rig.taker.take()
-    assert made.snapshot_id.end_offset == 65
-    kv, _ = restore_state(rig.snapshots, storage.log)
-    assert kv.state_hash() == folded(storage.log, 65).state_hash()
-
-
-async def test_a_failing_disk_still_ends_it(make, storage):
-    rig = make()
-    await rig.write(60)
-    storage.disk.faults.append(Fault("pwrite", errno.EIO, path_part=".checkpoint.part"))
-    with pytest.raises(StorageFailedError):
-        await rig.taker.take()
-    assert rig.files.failure is not None

@@ -83,7 +83,7 @@ class Informer:
         known = self._objects.get(key)
         if kind == "DELETED":
             self._objects.pop(key, None)
-        elif known is not None and _version(known) == _version(thing):
+        elif known is not None and (_uid(known), _version(known)) == (_uid(thing), _version(thing)):
             return
         else:
             self._objects[key] = thing

@@ -88,7 +88,6 @@ class ProcessNode:
             self._api, self._host_ip, self.kubelet_port, self._context.settings.heartbeat_s
         )
         await registration.beat()
-        # Pods come last: a worker looks claims and volumes up.
         for informer in (self._nodes, self._classes, self._volumes, self._claims, self._pods):
             self._tasks.start(informer.run(), "informer")
             await informer.synced.wait()
@@ -140,7 +139,7 @@ class ProcessNode:
             self._begin(key, pod)
 
     def _begin(self, key: Key, pod: Json) -> None:
-        worker = PodWorker(self._context, pod, self._claims, self._volumes)
+        worker = PodWorker(self._context, pod)
         worker.update(pod)
         self._workers[key] = worker
         before, gone = self._gone.get(key), asyncio.Event()

@@ -1,10 +1,10 @@
-"""Reads the ConfigMaps and Secrets that a pod names."""
+"""Reads what a pod names: ConfigMaps, Secrets, the volumes of its claims."""
 
 import base64
 from collections.abc import Iterable
 
 from kraftquorum_devcluster.apiclient import ApiClient
-from kraftquorum_devcluster.errors import ApiError
+from kraftquorum_devcluster.errors import ApiError, NotReadyToRunError
 from kraftquorum_devcluster.objects import Json, child, children
 
 from .environment import Sources
@@ -49,6 +49,29 @@ async def read_sources(api: ApiClient, namespace: str, names: Iterable[tuple[str
         else:
             secrets[name] = {k: _text(v) for k, v in child(found, "data").items()}
     return Sources(config_maps, secrets)
+
+
+async def read_volume(api: ApiClient, namespace: str, claim: str) -> Json:
+    """The persistent volume that a claim is bound to.
+
+    Asked for anew at each start, as the kubelet does: what a watch has seen last may be older than
+    the pod, and a pod must not get another claim's disk when the API server was put back in time.
+
+    Raises:
+        NotReadyToRunError: The claim or its volume is not there, or they are not each other's.
+    """
+    name, uid = "", None
+    try:
+        found = await api.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
+        name, uid = found["spec"].get("volumeName") or "", found["metadata"]["uid"]
+        volume = await api.get(f"/api/v1/persistentvolumes/{name}") if name else None
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        volume = None
+    if volume is None or child(child(volume, "spec"), "claimRef").get("uid") != uid:
+        raise NotReadyToRunError("FailedMount", f"claim {claim} is not bound")
+    return volume
 
 
 def _text(encoded: str) -> str:

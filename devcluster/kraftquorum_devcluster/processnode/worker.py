@@ -11,7 +11,6 @@ from kraftquorum_devcluster import clock
 from kraftquorum_devcluster.apiclient import STRATEGIC_MERGE
 from kraftquorum_devcluster.errors import ApiError, NotReadyToRunError, UnsupportedPodError
 from kraftquorum_devcluster.files import remove_tree
-from kraftquorum_devcluster.informer import Informer
 from kraftquorum_devcluster.objects import Json, child, children, texts
 from kraftquorum_devcluster.paths import private_dir
 from kraftquorum_devcluster.tasks import TaskSet
@@ -22,7 +21,7 @@ from .environment import container_environment, expand
 from .hosts import HostEntry
 from .mounts import Mount, PathRewriter
 from .podspec import check_pullable, check_supported
-from .sources import named_sources, read_sources
+from .sources import named_sources, read_sources, read_volume
 from .status import ContainerState, pod_status
 from .volumes import materialise, volume_path
 
@@ -38,9 +37,7 @@ class PodWorker:
     `run` ends once the processes are gone and the pod's object is deleted.
     """
 
-    def __init__(
-        self, context: NodeContext, pod: Json, claims: Informer, volumes: Informer
-    ) -> None:
+    def __init__(self, context: NodeContext, pod: Json) -> None:
         self.pod = pod
         self.namespace: str = pod["metadata"]["namespace"]
         self.name: str = pod["metadata"]["name"]
@@ -48,8 +45,6 @@ class PodWorker:
         self.address = ""
         self.containers: list[Container] = []
         self._context = context
-        self._claims = claims
-        self._volumes = volumes
         self._work_dir = context.pods_dir / self.uid
         self._ending = asyncio.Event()
         self._dirty = asyncio.Event()
@@ -196,7 +191,7 @@ class PodWorker:
             self._context.api, self.namespace, named_sources(self.pod["spec"])
         )
         volumes = {
-            volume["name"]: self._host_path(volume)
+            volume["name"]: await self._host_path(volume)
             for volume in children(self.pod["spec"], "volumes")
         }
         for volume in children(self.pod["spec"], "volumes"):
@@ -236,15 +231,11 @@ class PodWorker:
             rewriter=rewriter,
         )
 
-    def _host_path(self, volume: Json) -> Path:
+    async def _host_path(self, volume: Json) -> Path:
         source = volume.get("persistentVolumeClaim")
         if source is None:
             return self._work_dir / "volumes" / volume["name"]
-        claim = self._claims.get(self.namespace, source["claimName"])
-        volume_name = (claim or {"spec": {}})["spec"].get("volumeName")
-        persistent = self._volumes.get("", volume_name) if volume_name else None
-        if persistent is None:
-            raise NotReadyToRunError("FailedMount", f"claim {source['claimName']} is not bound")
+        persistent = await read_volume(self._context.api, self.namespace, source["claimName"])
         return volume_path(persistent)
 
     async def _refresh_volumes(self) -> None:
@@ -261,7 +252,7 @@ class PodWorker:
                     self._context.api, self.namespace, named_sources(self.pod["spec"])
                 )
                 for volume in volumes:
-                    materialise(volume, self._host_path(volume), sources)
+                    materialise(volume, await self._host_path(volume), sources)
             except (ApiError, NotReadyToRunError, aiohttp.ClientError, OSError) as error:
                 _log.info("mounted files not refreshed", pod=self.name, error=str(error))
 

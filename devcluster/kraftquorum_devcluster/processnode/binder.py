@@ -13,6 +13,7 @@ from kraftquorum_devcluster.objects import Json, child, children
 
 from .context import NODE_NAME
 from .podspec import claim_names
+from .sources import read_claim
 
 _log = structlog.get_logger(__name__)
 
@@ -35,10 +36,9 @@ def is_waiting(pod: Json) -> bool:
 class Binder:
     """Looks at all waiting pods whenever something changed."""
 
-    def __init__(self, api: ApiClient, pods: Informer, claims: Informer, nodes: Informer) -> None:
+    def __init__(self, api: ApiClient, pods: Informer, nodes: Informer) -> None:
         self._api = api
         self._pods = pods
-        self._claims = claims
         self._nodes = nodes
         self._bound: set[str] = set()
         self.wake = asyncio.Event()
@@ -85,7 +85,7 @@ class Binder:
         namespace = pod["metadata"]["namespace"]
         obstacles: list[str] = []
         for name in claim_names(pod):
-            claim = self._claims.get(namespace, name)
+            claim = await read_claim(self._api, namespace, name)
             if claim is None:
                 obstacles.append(f'persistentvolumeclaim "{name}" not found')
             elif claim["metadata"].get("deletionTimestamp"):

@@ -72,7 +72,7 @@ class ProcessNode:
         self._volumes = Informer(self._api, "/api/v1/persistentvolumes", self._changed)
         self._classes = Informer(self._api, "/apis/storage.k8s.io/v1/storageclasses", self._changed)
         self._nodes = Informer(self._api, "/api/v1/nodes", self._changed)
-        self._binder = Binder(self._api, self._pods, self._claims, self._nodes)
+        self._binder = Binder(self._api, self._pods, self._nodes)
         store = VolumeStore(private_dir(state_dir / "volumes"))
         self._provisioner = Provisioner(
             self._api, store, self._claims, self._volumes, self._classes

@@ -37,11 +37,8 @@ async def read_sources(api: ApiClient, namespace: str, names: Iterable[tuple[str
     secrets: dict[str, dict[str, str]] = {}
     for kind, name in sorted(names):
         plural = "configmaps" if kind == "ConfigMap" else "secrets"
-        try:
-            found = await api.get(f"/api/v1/namespaces/{namespace}/{plural}/{name}")
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        found = await _found(api, f"/api/v1/namespaces/{namespace}/{plural}/{name}")
+        if found is None:
             continue
         if kind == "ConfigMap":
             binary = {k: _text(v) for k, v in child(found, "binaryData").items()}
@@ -51,27 +48,40 @@ async def read_sources(api: ApiClient, namespace: str, names: Iterable[tuple[str
     return Sources(config_maps, secrets)
 
 
-async def read_volume(api: ApiClient, namespace: str, claim: str) -> Json:
-    """The persistent volume that a claim is bound to.
+async def read_claim(api: ApiClient, namespace: str, name: str) -> Json | None:
+    """A persistent volume claim, None if it is not there.
 
-    Asked for anew at each start, as the kubelet does: what a watch has seen last may be older than
-    the pod, and a pod must not get another claim's disk when the API server was put back in time.
+    Asked for anew wherever a pod depends on it: what a watch has seen last may be older than the
+    pod, and a pod must not get another claim's disk when the API server was put back in time.
+    """
+    return await _found(api, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
+
+
+async def read_volume(api: ApiClient, namespace: str, claim: str) -> Json:
+    """The persistent volume that a claim is bound to, asked for anew as the kubelet does.
 
     Raises:
         NotReadyToRunError: The claim or its volume is not there, or they are not each other's.
     """
-    name, uid = "", None
+    found = await read_claim(api, namespace, claim)
+    name = found["spec"].get("volumeName") if found is not None else None
+    volume = await _found(api, f"/api/v1/persistentvolumes/{name}") if name else None
+    if found is None or volume is None or _owner(volume) != found["metadata"]["uid"]:
+        raise NotReadyToRunError("FailedMount", f"claim {claim} is not bound")
+    return volume
+
+
+def _owner(volume: Json) -> str | None:
+    return child(child(volume, "spec"), "claimRef").get("uid")
+
+
+async def _found(api: ApiClient, path: str) -> Json | None:
     try:
-        found = await api.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
-        name, uid = found["spec"].get("volumeName") or "", found["metadata"]["uid"]
-        volume = await api.get(f"/api/v1/persistentvolumes/{name}") if name else None
+        return await api.get(path)
     except ApiError as error:
         if error.status != 404:
             raise
-        volume = None
-    if volume is None or child(child(volume, "spec"), "claimRef").get("uid") != uid:
-        raise NotReadyToRunError("FailedMount", f"claim {claim} is not bound")
-    return volume
+        return None
 
 
 def _text(encoded: str) -> str:

@@ -144,7 +144,7 @@ class LogReader(DataSourceReader):
         """Plan the parts: the log is looked at once, and read up to where it was then."""
         log = open_log(self._options)
         start = 0 if self._options.start is None else self._options.start
-        state = log.look(start)
+        state = log.look(start, surely=self._options.end is None)
         end = state.end if self._options.end is None else self._options.end
         if end > state.end:
             raise OptionError(
@@ -189,7 +189,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """From now on nothing committed later is given out."""
-        self._target = self._look().end
+        self._target = self._look(surely=True).end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """How far the log is committed, for the progress of the query."""
@@ -217,10 +217,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- inside ------------------------------------------------------------------------
 
-    def _look(self, offset: int = 0) -> LogState:
+    def _look(self, offset: int = 0, *, surely: bool = False) -> LogState:
         now_s, state = time.monotonic(), self._state
-        if state is None or now_s - self._looked_s >= _LOOK_S or 0 < offset < state.start:
-            state = self._state = self._log.look(offset)
+        late = now_s - self._looked_s >= _LOOK_S
+        if state is None or late or surely or 0 < offset < state.start:
+            state = self._state = self._log.look(offset, surely=surely)
             self._looked_s = time.monotonic()
         return state
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from aiohttp import web
 
+from kraftquorum_pipeline.datasource import LogReader, LogStreamReader
 from kraftquorum_pipeline.errors import ClusterIdError, UnreachableError
 from kraftquorum_pipeline.source.nodes import NodeLog, _Reader
 from kraftquorum_pipeline.source.options import parse_options
@@ -74,6 +75,49 @@ def test_a_live_quorum_gives_its_log_from_followers_also_while_leaders_die(live_
             gone = log_of(quorum.nodes, timeoutMs="800")
             with pytest.raises(UnreachableError, match=r"no node of the quorum answered in time"):
                 await asyncio.to_thread(gone.look)
+
+    run_async(work)
+
+
+def test_a_node_that_follows_nobody_does_not_tell_how_far_the_log_is_committed(
+    live_quorum, run_async
+):
+    record = ClientRecord()
+
+    async def work() -> None:
+        async with live_quorum as quorum:
+            await quorum.form(3)
+            await record.write(quorum, 0, 100)
+            end = (await quorum.describe()).high_watermark
+            for node in quorum.nodes:
+                node.stop()
+            # One of three: there is no leader, and it has heard of nothing since its start.
+            quorum.nodes[0].start()
+            [info] = await quorum.wait_running(quorum.nodes[:1])
+            assert info.high_watermark < end
+            seen = await asyncio.to_thread(log_of(quorum.nodes, timeoutMs="1000").look)
+            assert seen.end == info.high_watermark
+            servers = ",".join(str(node.api) for node in quorum.nodes)
+
+            def given(**more):
+                return parse_options({"bootstrapServers": servers, "timeoutMs": "1000", **more})
+
+            said = rf"is not known: up to offset {info.high_watermark} or further"
+            with pytest.raises(UnreachableError, match=said):
+                await asyncio.to_thread(LogReader(given()).partitions)
+            stream = LogStreamReader(given())
+            with pytest.raises(UnreachableError, match=said):
+                await asyncio.to_thread(stream.prepareForTriggerAvailableNow)
+            named = LogReader(given(endingOffset=str(info.high_watermark)))
+            assert sum(part.part.end for part in await asyncio.to_thread(named.partitions)) == (
+                info.high_watermark
+            )
+            # With another there is one.
+            waiting = asyncio.ensure_future(  # noqa: TID251
+                asyncio.to_thread(log_of(quorum.nodes).look, surely=True)
+            )
+            quorum.nodes[1].start()
+            assert (await waiting).end >= end
 
     run_async(work)
 

@@ -4,7 +4,8 @@ Under the target stand `cluster_id=<id>/batch=<number>/` with the rows of one mi
 and `_checkpoint/<id>/` with Spark's. A batch is written beside the tables, counted as it lies on
 the disk, and moved into its place; Spark notes it as done only afterwards. Killed before the
 move: it is planned again with the same offsets and written anew. Killed after it: it is found in
-its place and left alone. So any reader of Parquet sees whole batches only, and none twice.
+its place and left alone. So any reader of Parquet sees whole batches only, and none twice. On an
+object store a move takes a while, and a mark that comes last tells whether it was ended.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def export(
     started = time.monotonic()
     wanted = {"maxOffsetsPerTrigger": str(BATCH_OFFSETS), **options}
     parsed = parse_options(wanted)
-    state = open_log(parsed).look()
+    state = open_log(parsed).look(surely=interval_s is None)
     if state.cluster_id is None:
         raise OptionError(
             f"{state.source}: it belongs to no cluster yet; there is nothing to export"
@@ -188,7 +189,7 @@ def _write(frame: DataFrame, batch: int, place: Target) -> Exported | None:
     """Bring one micro-batch into its place; None if there is nothing in it."""
     started = time.monotonic()
     final = place.batch(batch)
-    again = place.exists(final)
+    again = place.is_whole(final)
     written = final if again else place.unfinished(batch)
     if not again:
         # The cluster's id stands in the path.

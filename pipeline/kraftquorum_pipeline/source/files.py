@@ -50,8 +50,8 @@ class FileLog:
         self._path = options.path
         self._found: _Found | None = None
 
-    def look(self, offset: int = 0) -> LogState:  # noqa: ARG002 - files are there or not
-        """See how far it reaches now."""
+    def look(self, offset: int = 0, *, surely: bool = False) -> LogState:  # noqa: ARG002
+        """See how far it reaches now. Files are there or not: nothing is waited for."""
         replicas = self._replicas()
         cluster_id = self._cluster_id(replicas)
         for _ in range(_LOOKS_MAX):

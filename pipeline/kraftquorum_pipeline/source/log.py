@@ -83,15 +83,18 @@ def gone(start: int, note: str = "") -> str:
 class LogSource(Protocol):
     """A quorum's log that can be planned."""
 
-    def look(self, offset: int = 0) -> LogState:
+    def look(self, offset: int = 0, *, surely: bool = False) -> LogState:
         """See how far it reaches now.
 
         Args:
             offset: what is going to be read; if only a node that does not answer can have it,
                 that node is waited for.
+            surely: wait for a node that leads or keeps up with who leads. Others may know of
+                less than was committed long ago, a node that has just started of nothing.
 
         Raises:
             SourceError: it cannot be read, or is another cluster's than the one asked for.
+            UnreachableError: with `surely`, there is no such node in time.
         """
         ...
 

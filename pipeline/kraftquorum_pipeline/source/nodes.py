@@ -138,9 +138,9 @@ class NodeLog:
         self._client = options.client
         self._state: LogState | None = None
 
-    def look(self, offset: int = 0) -> LogState:
+    def look(self, offset: int = 0, *, surely: bool = False) -> LogState:
         """See how far it is committed now, as far as the nodes know that answer."""
-        infos = asyncio.run(_look(self._client, self._options.cluster_id, offset))
+        infos = asyncio.run(_look(self._client, self._options.cluster_id, offset, surely=surely))
         clusters = {info.cluster_id for _, info in infos}
         if len(clusters) > 1:
             told = ", ".join(f"{endpoint} is of {info.cluster_id}" for endpoint, info in infos)
@@ -195,15 +195,17 @@ def _without(options: ClientOptions, infos: Sequence[tuple[Endpoint, NodeInfo]])
 
 
 async def _look(
-    options: ClientOptions, cluster_id: str | None, offset: int = 0
+    options: ClientOptions, cluster_id: str | None, offset: int = 0, *, surely: bool = False
 ) -> list[tuple[Endpoint, NodeInfo]]:
     """What the nodes say of themselves that are of a cluster and answer in time.
 
     The first that answer are enough, unless none of them has a certain record: then the others
-    are waited for. Of record 0 that is never asked, since the state stands for it.
+    are waited for. Of record 0 that is never asked, since the state stands for it. With `surely`
+    one of them has to know how far the log is committed: a node that has just started knows of
+    nothing, and one that is cut off of what was committed then.
 
     Raises:
-        UnreachableError: none.
+        UnreachableError: none; or with `surely`, none of those that answer knows.
         ClusterIdError: one is of another cluster.
     """
     said: dict[Endpoint, str] = {}
@@ -232,14 +234,23 @@ async def _look(
                 else:
                     found.append((endpoint, info))
             there = any(info.log_start_offset <= offset for _, info in found)
-            if found and (not offset or there or len(found) == len(options.endpoints)):
+            knows = not surely or any(info.caught_up for _, info in found)
+            if found and knows and (not offset or there or len(found) == len(options.endpoints)):
                 return found
             if time.monotonic() + pause_s > deadline:
                 break
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, options.retry_backoff_max_ms / 1000)
-    if found:
+    if found and knows:
         return found
+    if found:
+        known = max(info.high_watermark for _, info in found)
+        raise UnreachableError(
+            options.source,
+            "no node that answers leads, or keeps up with who leads, so how far the log is "
+            f"committed is not known: up to offset {known} or further (in a batch "
+            f"endingOffset={known} reads that much)",
+        )
     told = "; ".join(f"{endpoint}: {reason}" for endpoint, reason in said.items())
     raise UnreachableError(options.source, f"no node of the quorum answered in time ({told})")
 

@@ -149,6 +149,30 @@ def test_a_place_that_is_not_there_is_named(store):
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ["audit", "--local", URI, "--json=s3://b/x"],
+        ["study", URI, "--output=s3://b/x"],
+        ["study", URI, "--output=out", "--writes=s3://b/x"],
+        ["study", URI, "--output=out", "--events=s3://b/x"],
+        ["report", "log", "--output=s3://b/x"],
+        ["count", "log", "--writes=s3://b/x"],
+        ["history", "--tables=log", "--output=out", "--faults=s3://b/x"],
+    ],
+)
+def test_what_has_to_be_on_this_machine_is_no_directory_called_s3(
+    store, tmp_path, monkeypatch, arguments
+):
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    done = run(*arguments)
+    assert done.exit_code == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith("kraftquorum-pipeline: s3://b/x: ")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
     "uri",
     ["s3://b/x%20y/z?a=http://h:1&c=d", "hdfs:///x", "abfs://c@a.dfs.core.windows.net/x%23y"],
 )

@@ -15,7 +15,7 @@ from kraftquorum_pipeline.audit.findings import Verdict
 from kraftquorum_pipeline.audit.render import verdict_lines
 from kraftquorum_pipeline.audit.replicas import Replica, find_replicas
 from kraftquorum_pipeline.audit.run import Audit
-from kraftquorum_pipeline.commands.common import Conf, Master, pairs, reporting, say
+from kraftquorum_pipeline.commands.common import Conf, Master, local_path, pairs, reporting, say
 from kraftquorum_pipeline.errors import PipelineExitCode
 from kraftquorum_pipeline.remote import open_files, path_of
 
@@ -47,7 +47,13 @@ def run(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the verdict as JSON, `-` to print it."),
+        typer.Option(
+            "--json",
+            parser=local_path,
+            metavar="FILE",
+            help="Write the verdict as JSON, `-` to print it.",
+            show_default=False,
+        ),
     ] = None,
     master: Master = None,
     conf: Conf = None,

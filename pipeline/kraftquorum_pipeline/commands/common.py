@@ -16,7 +16,7 @@ import typer
 
 from kraftquorum_pipeline import errors
 from kraftquorum_pipeline.errors import OptionError, PipelineError, PipelineExitCode
-from kraftquorum_pipeline.remote import path_of
+from kraftquorum_pipeline.remote import RemotePath, path_of
 
 LogPath = Annotated[
     Path | None,
@@ -61,6 +61,18 @@ Conf = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 _RAISED = re.compile(r"kraftquorum_pipeline\.errors\.(\w+): (.*)")
+
+
+def local_path(text: str) -> Path:
+    """A path of this machine; a URI is refused by name, and is no directory called `s3:`."""
+    path = path_of(text)
+    if isinstance(path, RemotePath):
+        raise fail(
+            f"{text}: this is read or written by the command itself, and has to be a path of this "
+            "machine",
+            PipelineExitCode.USAGE,
+        )
+    return path
 
 
 def source_options(

@@ -18,6 +18,7 @@ from kraftquorum_pipeline.commands.common import (
     reporting,
     say,
 )
+from kraftquorum_pipeline.jobs.storage import Store
 from kraftquorum_pipeline.remote import path_of
 from kraftquorum_pipeline.session import spark_session
 
@@ -52,6 +53,7 @@ def run(
             "kraftquorum compact", master=master, settings=pairs("--conf", conf)
         )
         try:
+            Store(session).exists(output)  # said before the work, if it cannot be written
             engine = SparkEngine(session)
             log = sound_log(paths, engine, offset, say)
             say(f"writing the state at offset {log.end}")

@@ -12,6 +12,7 @@ from kraftquorum_pipeline.commands.common import (
     AsJson,
     Conf,
     Master,
+    local_path,
     pairs,
     print_json,
     reporting,
@@ -27,7 +28,12 @@ def run(
         str, typer.Argument(metavar="EXPORT", help="The directory that `export` wrote to.")
     ],
     writes: Annotated[
-        Path, typer.Option(help="The account: a JSON object a line (docs/howto/audit.md).")
+        Path,
+        typer.Option(
+            parser=local_path,
+            metavar="FILE",
+            help="The account: a JSON object a line (docs/howto/audit.md).",
+        ),
     ],
     *,
     cluster_id: Annotated[

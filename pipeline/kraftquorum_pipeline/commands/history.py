@@ -16,6 +16,7 @@ from kraftquorum_pipeline.commands.common import (
     LogPath,
     Master,
     SourceOption,
+    local_path,
     pairs,
     print_json,
     reporting,
@@ -25,6 +26,8 @@ from kraftquorum_pipeline.commands.common import (
 from kraftquorum_pipeline.datasource import NAME
 from kraftquorum_pipeline.errors import OptionError
 from kraftquorum_pipeline.jobs.history import FAULTS, no_faults, write_history
+from kraftquorum_pipeline.jobs.storage import Store
+from kraftquorum_pipeline.report.gather import read_export
 from kraftquorum_pipeline.session import spark_session
 
 
@@ -44,6 +47,8 @@ def run(
         Path | None,
         typer.Option(
             "--faults",
+            parser=local_path,
+            metavar="FILE",
             help="When nodes were found broken: a JSON object a line with node_id and at (ISO "
             "8601 with its offset).",
             show_default=False,
@@ -60,16 +65,19 @@ def run(
     are then those of the log as it is.
     """
     with reporting():
-        options = {} if tables else source_options(path, bootstrap_server, option)
+        if tables is not None and (path is not None or option):
+            raise OptionError("--tables is an export: --path and --option are of a log")
+        options = {} if tables is not None else source_options(path, bootstrap_server, option)
         known = _faults(faults)
         session = spark_session(
             "kraftquorum history", master=master, settings=pairs("--conf", conf)
         )
         try:
+            Store(session).exists(output)  # said before the work, if it cannot be written
             if tables is None:
                 rows = session.read.format(NAME).options(**options).load()
             else:
-                rows = session.read.option("mergeSchema", "false").parquet(tables)
+                rows = read_export(session, tables)
             told = session.createDataFrame(known, FAULTS) if known else no_faults(session)
             found = write_history(session, rows, told, output, say)
         finally:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 import typer
 from pyspark.sql import SparkSession
 
-from kraftquorum_pipeline.commands.common import Conf, Master, pairs, reporting, say
+from kraftquorum_pipeline.commands.common import Conf, Master, local_path, pairs, reporting, say
 from kraftquorum_pipeline.errors import OptionError
 from kraftquorum_pipeline.report.gather import Sources, clusters, gather, read_export
 from kraftquorum_pipeline.report.page import render
@@ -30,7 +30,10 @@ def run(
             show_default=False,
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", help="The page.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", parser=local_path, metavar="FILE", help="The page."),
+    ],
     *,
     title: Annotated[str, typer.Option(help="Of the page.")] = "History of Raft quorums",
     name: Annotated[
@@ -137,14 +140,14 @@ def _by_cluster(kind: str, texts: Sequence[str], there: Sequence[str]) -> dict[s
 
 
 def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text)
+    return None if text is None else local_path(text)
 
 
 def _read_json(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        found = json.loads(Path(text).read_text(encoding="utf-8"))
+        found = json.loads(local_path(text).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise OptionError(f"{text} is no verdict of an audit: {error}") from None
     if not isinstance(found, dict) or "verdict" not in found:

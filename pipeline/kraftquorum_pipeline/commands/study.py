@@ -19,7 +19,7 @@ from kraftquorum_pipeline.audit.render import verdict_lines
 from kraftquorum_pipeline.audit.replicas import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.audit.spark import SparkEngine
-from kraftquorum_pipeline.commands.common import Conf, Master, pairs, reporting, say
+from kraftquorum_pipeline.commands.common import Conf, Master, local_path, pairs, reporting, say
 from kraftquorum_pipeline.commands.count import count_lines
 from kraftquorum_pipeline.commands.report import write_report
 from kraftquorum_pipeline.errors import PipelineExitCode
@@ -40,7 +40,12 @@ def run(
             help="A directory that holds the data directories of all replicas.",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", help="Where everything goes.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", parser=local_path, metavar="DIRECTORY", help="Where everything goes."
+        ),
+    ],
     *,
     name: Annotated[str, typer.Option(help="Of the quorum, for people.")] = "quorum",
     committed_end: Annotated[
@@ -48,10 +53,22 @@ def run(
         typer.Option(min=0, metavar="OFFSET", help="As for `audit`."),
     ] = None,
     writes: Annotated[
-        Path | None, typer.Option(help="The client's account, as for `count`.")
+        Path | None,
+        typer.Option(
+            parser=local_path,
+            metavar="FILE",
+            help="The client's account, as for `count`.",
+            show_default=False,
+        ),
     ] = None,
     events: Annotated[
-        Path | None, typer.Option(help="What was done to the quorum, as for `report`.")
+        Path | None,
+        typer.Option(
+            parser=local_path,
+            metavar="FILE",
+            help="What was done to the quorum, as for `report`.",
+            show_default=False,
+        ),
     ] = None,
     master: Master = None,
     conf: Conf = None,

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 from kraftquorum_pipeline.errors import OptionError
+from kraftquorum_pipeline.jobs.storage import Store
 from kraftquorum_pipeline.kinds import VOTER_SET
 
 from .account import read_account
@@ -51,8 +52,11 @@ def read_export(session: SparkSession, target: str) -> DataFrame:
     """The table that `export` wrote, all clusters.
 
     Raises:
-        OptionError: there is none.
+        OptionError: there is none, or Spark has no file system for it.
+        UnreachableError: its file system does not answer, or refuses.
     """
+    if not Store(session).exists(target):
+        raise OptionError(f"{target} is not there; it should be an exported log")
     try:
         table = session.read.option("basePath", target).parquet(f"{target}/cluster_id=*")
     except AnalysisException as error:

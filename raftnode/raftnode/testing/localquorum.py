@@ -38,6 +38,9 @@ PEER_PORT = 9093
 API_PORT = 9080
 CLUSTER_ID = "TestTestTestTestTestTe"
 
+PATIENCE_S = 60.0
+"""For what takes a second on a quiet machine: a busy one starts a Python in twenty."""
+
 
 class NotInTimeError(AssertionError):
     """Something that should have come true did not; the message says what was seen last."""
@@ -197,7 +200,7 @@ class LocalQuorum:
         """What a confirmed leader says."""
         return await self.client.describe_quorum(confirmed=True)
 
-    async def leader(self, within_s: float = 30) -> LocalNode:
+    async def leader(self, within_s: float = PATIENCE_S) -> LocalNode:
         """Wait for a leader that a majority confirms."""
 
         async def look() -> LocalNode:
@@ -214,7 +217,9 @@ class LocalQuorum:
             return await self.info(node)
 
         return [
-            await eventually(lambda n=node: look(n), within_s=30, what=f"node {node.node_id}")
+            await eventually(
+                lambda n=node: look(n), within_s=PATIENCE_S, what=f"node {node.node_id}"
+            )
             for node in nodes
         ]
 
@@ -245,7 +250,7 @@ class LocalQuorum:
             done = quorum.formation_completed if raft_version else quorum.epoch_committed
             return quorum if done else None
 
-        return await eventually(formed, within_s=30, what="formation")
+        return await eventually(formed, within_s=PATIENCE_S, what="formation")
 
     async def observe(self, node: LocalNode) -> Replica:
         """Let a blank, running node join as an observer and wait until it is caught up."""
@@ -259,4 +264,4 @@ class LocalQuorum:
                     return replica
             return None
 
-        return await eventually(caught_up, within_s=15, what=f"{replica.key} to catch up")
+        return await eventually(caught_up, within_s=PATIENCE_S, what=f"{replica.key} to catch up")

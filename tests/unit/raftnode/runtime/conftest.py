@@ -149,9 +149,18 @@ class Rig:
         for number in range(count):
             self.storage.append(b"v%d" % number * size, key=b"key %d" % (number % 50))
         self.storage.log.flush()
-        end = self.storage.log.end_offset
+        await self.apply(self.storage.log.end_offset)
+
+    async def apply(self, end: Offset) -> None:
+        """Commit the log up to an offset, and wait until the state has it."""
         self.applier.committed(end, end)
         assert await self.applier.wait_applied(end, timeout_ms=5000)
+
+    async def take_two(self) -> None:
+        """Two snapshots, of the first 10 records and of the first 20."""
+        for _ in range(2):
+            await self.write(10)
+            await self.taker.take()
 
     async def close(self) -> None:
         await asyncio.to_thread(self.taker.close)

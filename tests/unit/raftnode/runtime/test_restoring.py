@@ -31,16 +31,13 @@ async def test_a_start_from_a_snapshot_gives_the_state_of_the_log(make, storage)
     assert (found.snapshot_id, kv.next_offset) == (made.snapshot_id, 120)
     assert kv.state_hash() == folded(storage.log, 120).state_hash()
     again = make()
-    again.applier.committed(Offset(127), Offset(127))
-    assert await again.applier.wait_applied(Offset(127), timeout_ms=5000)
+    await again.apply(Offset(127))
     assert again.applier.kv.state_hash() == rig.applier.kv.state_hash()
 
 
 async def test_a_damaged_one_is_set_aside_and_the_older_one_taken(make, storage):
     rig = make()
-    for _ in range(2):
-        await rig.write(10)
-        await rig.taker.take()
+    await rig.take_two()
     newest = DIRECTORY / rig.snapshots.ids()[-1].file_name
     storage.disk.flip_bit(newest, 200)
     again = make()
@@ -50,17 +47,14 @@ async def test_a_damaged_one_is_set_aside_and_the_older_one_taken(make, storage)
     storage.disk.flip_bit(DIRECTORY / again.snapshots.ids()[0].file_name, 100)
     third = make()
     assert (third.applier.kv.next_offset, third.taker.last) == (0, None)
-    third.applier.committed(Offset(20), Offset(20))
-    assert await third.applier.wait_applied(Offset(20), timeout_ms=5000)
+    await third.apply(Offset(20))
     assert third.applier.kv.state_hash() == rig.applier.kv.state_hash()
 
 
 @pytest.mark.parametrize("start", [11, 15])
 async def test_a_log_that_does_not_reach_back_to_a_whole_one_is_refused(make, storage, start):
     rig = make()
-    for _ in range(2):
-        await rig.write(10)
-        await rig.taker.take()
+    await rig.take_two()
     storage.disk.flip_bit(DIRECTORY / rig.snapshots.ids()[-1].file_name, 200)
     with pytest.raises(StorageCorruptError, match=f"begins at offset {start}"):
         restore_state(rig.snapshots, Trimmed(storage.log, start))
@@ -75,9 +69,7 @@ def unreadable(storage, one: SnapshotId, nth: int = 1) -> None:
 @pytest.mark.parametrize("start", [0, 10])
 async def test_a_newest_one_that_cannot_be_read_costs_a_start_nothing(make, storage, start):
     rig = make()
-    for _ in range(2):
-        await rig.write(10)
-        await rig.taker.take()
+    await rig.take_two()
     await rig.write(3)
     older, newest = rig.snapshots.ids()
     unreadable(storage, newest)
@@ -90,23 +82,19 @@ async def test_a_newest_one_that_cannot_be_read_costs_a_start_nothing(make, stor
     assert newest.file_name + DAMAGED_SUFFIX in names(storage.disk)
     # What the log says behind it makes the same state, and says so.
     again = make()
-    again.applier.committed(Offset(23), Offset(23))
-    assert await again.applier.wait_applied(Offset(23), timeout_ms=5000)
+    await again.apply(Offset(23))
     assert again.applier.kv.state_hash() == rig.applier.kv.state_hash()
 
 
 async def test_none_that_can_be_read_and_the_log_is_whole(make, storage):
     rig = make()
-    for _ in range(2):
-        await rig.write(10)
-        await rig.taker.take()
+    await rig.take_two()
     for one in rig.snapshots.ids():
         unreadable(storage, one)
     again = make()
     assert (again.applier.kv.next_offset, again.taker.last) == (0, None)
     assert len(again.disk.info().damage) == 2
-    again.applier.committed(Offset(20), Offset(20))
-    assert await again.applier.wait_applied(Offset(20), timeout_ms=5000)
+    await again.apply(Offset(20))
     assert again.applier.kv.state_hash() == rig.applier.kv.state_hash()
 
 
@@ -116,9 +104,7 @@ async def test_one_that_alone_reaches_the_log_and_cannot_be_read_ends_the_start(
 ):
     """The disk may read it at the next start: nothing is renamed, nothing quarantined."""
     rig = make()
-    for _ in range(2):
-        await rig.write(10)
-        await rig.taker.take()
+    await rig.take_two()
     newest = rig.snapshots.ids()[-1]
     before = names(storage.disk)
     unreadable(storage, newest)
@@ -132,9 +118,7 @@ async def test_one_that_alone_reaches_the_log_and_cannot_be_read_ends_the_start(
 async def test_one_that_cannot_be_read_still_says_what_the_log_must_hold(make, storage):
     """An older one and a log that ends too early would be less than was committed."""
     rig = make()
-    for _ in range(2):
-        await rig.write(10)
-        await rig.taker.take()
+    await rig.take_two()
     storage.log.truncate(Offset(15))
     unreadable(storage, rig.snapshots.ids()[-1])
     with pytest.raises(StorageCorruptError, match="records were lost"):
@@ -144,9 +128,7 @@ async def test_one_that_cannot_be_read_still_says_what_the_log_must_hold(make, s
 async def test_one_that_is_damaged_still_says_how_far_all_was_committed(make, storage):
     rig = make()
     assert covered_end(rig.snapshots) == 0
-    for _ in range(2):
-        await rig.write(10)
-        await rig.taker.take()
+    await rig.take_two()
     unreadable(storage, rig.snapshots.ids()[-1])
     start = Snapshots(Files(storage.disk), DIRECTORY, 2, lambda: None)
     assert covered_end(start) == 20

@@ -8,7 +8,6 @@ import errno
 import random
 import threading
 import uuid
-from collections.abc import Callable
 
 import pytest
 
@@ -28,7 +27,7 @@ from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.snapshots import SnapshotDamage, Snapshots
 from raftnode.testing.faultdisk import Fault, FaultDisk
 
-from .conftest import DIRECTORY, Storage
+from .conftest import DIRECTORY, Storage, until
 
 END = LogPosition(Epoch(3), Offset(100))
 ID = SnapshotId.at(END)
@@ -38,14 +37,6 @@ HEAD = SnapshotHead(
 STATE = [
     StateRecord(b"key %03d" % number, b"v" * 200, Offset(number), Epoch(1)) for number in range(80)
 ]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.001)
 
 
 class End:

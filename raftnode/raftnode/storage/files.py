@@ -21,15 +21,22 @@ from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
 from raftnode.errors import ExitCode, RaftnodeError, StorageFailedError, StorageLockedError
+from raftnode.storage import fallocate
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_BLOCKS_UNIT_BYTES = 512
+"""Of `st_blocks`, whatever the size of a block."""
+
 TEMPORARY_SUFFIX = ".tmp"
 """Of a file that `Files.replace` was writing when the node stopped; never read."""
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""No room on the disk, or none left of a quota."""
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+_NOT_RESERVED = FULL | {errno.EOPNOTSUPP, errno.ENOSYS}
+"""No room to reserve, or a file system that cannot: nothing has failed."""
 _UNREADABLE = frozenset(
     {errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA, errno.EILSEQ, errno.EREMOTEIO}
 )
@@ -50,14 +57,14 @@ class FileOperationError(StorageFailedError):
         self.operation = operation
         self.path = path
         self.errno = number
-        if number in _FULL:
+        if number in FULL:
             # More room heals it; a new disk of the same size would fill just the same.
             self.exit_code = ExitCode.STORAGE_FULL
 
     @property
     def is_full(self) -> bool:
         """Whether the disk had no room, or a quota none, rather than failed."""
-        return self.errno in _FULL
+        return self.errno in FULL
 
     @property
     def is_unreadable(self) -> bool:
@@ -73,6 +80,8 @@ class Stat:
     inode: int
     size: int
     is_directory: bool
+    spare_bytes: int = 0
+    """Of whole blocks that the disk keeps for it beyond its end."""
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -101,6 +110,14 @@ class SystemCalls(Protocol):
 
     def ftruncate(self, fd: int, length: int) -> None:
         """As `os.ftruncate`."""
+        ...
+
+    def fallocate(self, fd: int, length: int) -> None:
+        """Reserve room for the bytes below `length`; the size of the file stays."""
+        ...
+
+    def free_bytes(self, fd: int) -> int:
+        """What is free on the file's disk, for a program without privileges."""
         ...
 
     def fdatasync(self, fd: int) -> None:
@@ -145,7 +162,10 @@ class SystemCalls(Protocol):
 
 
 def _stat(result: os.stat_result) -> Stat:
-    return Stat(result.st_dev, result.st_ino, result.st_size, stat.S_ISDIR(result.st_mode))
+    size, block = result.st_size, max(result.st_blksize, 1)
+    spare = result.st_blocks * _BLOCKS_UNIT_BYTES - -(-size // block) * block
+    is_directory = stat.S_ISDIR(result.st_mode)
+    return Stat(result.st_dev, result.st_ino, size, is_directory, max(spare, 0))
 
 
 class OsCalls:
@@ -170,6 +190,15 @@ class OsCalls:
     def ftruncate(self, fd: int, length: int) -> None:
         """As `os.ftruncate`."""
         os.ftruncate(fd, length)
+
+    def fallocate(self, fd: int, length: int) -> None:
+        """Reserve room for the bytes below `length`; the size of the file stays."""
+        fallocate.reserve(fd, length)
+
+    def free_bytes(self, fd: int) -> int:
+        """What is free on the file's disk, for a program without privileges."""
+        status = os.fstatvfs(fd)
+        return status.f_bavail * status.f_frsize
 
     def fdatasync(self, fd: int) -> None:
         """As `os.fdatasync`."""
@@ -435,6 +464,29 @@ class File:
     def truncate(self, length: int) -> None:
         """Cut or extend the file (not durable yet)."""
         self._files.run("ftruncate", self.path, self._files.calls.ftruncate, self.fd, length)
+
+    def reserve(self, length: int) -> int | None:
+        """Reserve room for the bytes below `length`; the size stays (not durable yet).
+
+        Returns:
+            None; or the errno with which it was refused, for want of room or by a file system
+            that cannot. A part may be reserved then, and nothing has failed.
+        """
+        files = self._files
+        files.check()
+        try:
+            files.calls.fallocate(self.fd, length)
+        except OSError as error:
+            number = error.errno or errno.EIO
+            if number in _NOT_RESERVED:
+                return number
+            raise files.failed("fallocate", self.path, number) from error
+        files.check()
+        return None
+
+    def free_bytes(self) -> int:
+        """What is free on the disk of the file."""
+        return self._files.run("fstatvfs", self.path, self._files.calls.free_bytes, self.fd)
 
     def fdatasync(self) -> None:
         """Make the data durable, and the size as far as reading needs it."""

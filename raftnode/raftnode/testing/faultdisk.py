@@ -22,8 +22,20 @@ from pathlib import Path, PurePosixPath
 from raftnode.storage.files import Stat
 
 _SECTOR_BYTES = 512
+_ENOUGH_BYTES = 1 << 40
 _MODIFYING = frozenset(
-    {"create", "pwrite", "ftruncate", "fdatasync", "fsync", "mkdir", "rename", "link", "unlink"}
+    {
+        "create",
+        "pwrite",
+        "ftruncate",
+        "fallocate",
+        "fdatasync",
+        "fsync",
+        "mkdir",
+        "rename",
+        "link",
+        "unlink",
+    }
 )
 
 
@@ -42,12 +54,37 @@ class _Cut:
     length: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Reserve:
+    length: int
+
+
+_Operation = _Write | _Cut | _Reserve
+
+
 @dataclass(eq=False)
 class _File:
     inode: int
     seen: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
-    pending: list[_Write | _Cut] = field(default_factory=list[_Write | _Cut])
+    pending: list[_Operation] = field(default_factory=list[_Operation])
+    reserved: int = 0
+    """Up to where programs see room kept for it; below its end, nothing beyond that."""
+    reserved_durably: int = 0
+
+    def see(self, operation: _Operation) -> None:
+        """Do it in the page cache."""
+        self.reserved = _apply(self.seen, self.reserved, operation)
+        self.pending.append(operation)
+
+    def keep(self, operation: _Operation) -> None:
+        """Do it on the disk."""
+        self.reserved_durably = _apply(self.durable, self.reserved_durably, operation)
+
+    @property
+    def room(self) -> int:
+        """Bytes of the disk that it takes."""
+        return max(len(self.seen), self.reserved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +135,18 @@ class _Handle:
     path: str
 
 
-def _apply(data: bytearray, operation: _Write | _Cut) -> None:
+def _apply(data: bytearray, reserved: int, operation: _Operation) -> int:
+    """Do it to a file's content; up to where room is kept for it then."""
+    if isinstance(operation, _Reserve):
+        return max(reserved, operation.length)
     if isinstance(operation, _Cut):
         del data[operation.length :]
         data.extend(bytes(operation.length - len(data)))
-        return
+        return 0
     end = operation.position + len(operation.data)
     data.extend(bytes(max(0, operation.position - len(data))))
     data[operation.position : end] = operation.data
+    return reserved
 
 
 def _apply_name(entries: dict[str, _Node], operation: _Link | _Unlink) -> None:
@@ -124,7 +165,8 @@ class FaultDisk:
         cut_power_at: number of the modifying call (counted from 0 in `modifications`)
             at which the power goes; the call itself may or may not still happen.
         short_writes: writes take a random part of what they were given.
-        capacity_bytes: total size of all files at which ENOSPC begins.
+        capacity_bytes: total size of all files, and of what is reserved for them, at which ENOSPC
+            begins.
         read_only: modifying calls, and opening to write, raise EROFS.
         faults: calls that are to fail; used up as they strike.
     """
@@ -243,15 +285,15 @@ class FaultDisk:
         if self.rng.random() < 0.5:
             kept = self.rng.randint(0, len(file.pending))
             for operation in file.pending[:kept]:
-                _apply(file.durable, operation)
+                file.keep(operation)
             if kept < len(file.pending):
                 torn = file.pending[kept]
                 if isinstance(torn, _Write):
                     length = self.rng.randint(0, len(torn.data))
-                    _apply(file.durable, _Write(torn.position, torn.data[:length]))
+                    file.keep(_Write(torn.position, torn.data[:length]))
         else:
             self._scatter(file)
-        file.seen = bytearray(file.durable)
+        file.seen, file.reserved = bytearray(file.durable), file.reserved_durably
         file.pending.clear()
 
     def _scatter(self, file: _File) -> None:
@@ -262,15 +304,15 @@ class FaultDisk:
             for sector, count in writes.items()
         }
         for operation, parts in zip(file.pending, pieces, strict=True):
-            if isinstance(operation, _Cut):
+            if not isinstance(operation, _Write):
                 if self.rng.random() < 0.5:
-                    _apply(file.durable, operation)
+                    file.keep(operation)
                 continue
             for start, data in parts:
                 sector = start // _SECTOR_BYTES
                 left[sector] -= 1
                 if left[sector] >= 0:
-                    _apply(file.durable, _Write(start, data))
+                    file.keep(_Write(start, data))
 
     # The system calls.
 
@@ -348,22 +390,32 @@ class FaultDisk:
             if self.short_writes and len(piece) > 1:
                 piece = piece[: self.rng.randint(1, len(piece))]
             if self.capacity_bytes is not None:
-                growth = max(0, position + len(piece) - len(file.seen))
-                room = max(0, self.capacity_bytes - self._used(self._root))
-                piece = piece[: len(piece) - max(0, growth - room)]
+                growth = max(0, position + len(piece) - file.room)
+                piece = piece[: len(piece) - max(0, growth - self._free())]
                 if not piece:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-            operation = _Write(position, piece)
-            _apply(file.seen, operation)
-            file.pending.append(operation)
+            file.see(_Write(position, piece))
             return len(piece)
 
     def ftruncate(self, fd: int, length: int) -> None:
         """As `os.ftruncate`."""
         file, path = self._opened(fd)
         with self._call("ftruncate", path):
-            _apply(file.seen, _Cut(length))
-            file.pending.append(_Cut(length))
+            file.see(_Cut(length))
+
+    def fallocate(self, fd: int, length: int) -> None:
+        """Reserve room, the size kept; where there is too little, all there is, and ENOSPC."""
+        file, path = self._opened(fd)
+        with self._call("fallocate", path):
+            lacking = max(0, length - file.room - self._free())
+            file.see(_Reserve(length - lacking))
+            if lacking:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def free_bytes(self, fd: int) -> int:
+        """What is free."""
+        with self._call("fstatvfs", self._handle(fd).path):
+            return self._free()
 
     def fdatasync(self, fd: int) -> None:
         """As `os.fdatasync`."""
@@ -380,7 +432,7 @@ class FaultDisk:
     def _sync(self, node: _Node) -> None:
         if isinstance(node, _File):
             for operation in node.pending:
-                _apply(node.durable, operation)
+                node.keep(operation)
             node.pending.clear()
         else:
             for change in node.pending:
@@ -498,15 +550,20 @@ class FaultDisk:
         pure = PurePosixPath(path)
         return self._directory(str(pure.parent)), pure.name
 
+    def _free(self) -> int:
+        if self.capacity_bytes is None:
+            return _ENOUGH_BYTES
+        return max(0, self.capacity_bytes - self._used(self._root))
+
     def _used(self, directory: _Directory) -> int:
         return sum(
-            self._used(node) if isinstance(node, _Directory) else len(node.seen)
+            self._used(node) if isinstance(node, _Directory) else node.room
             for node in {id(node): node for node in directory.seen.values()}.values()
         )
 
 
-def _pieces(operation: _Write | _Cut) -> Iterator[tuple[int, bytes]]:
-    return iter(()) if isinstance(operation, _Cut) else _sectors(operation)
+def _pieces(operation: _Operation) -> Iterator[tuple[int, bytes]]:
+    return _sectors(operation) if isinstance(operation, _Write) else iter(())
 
 
 def _sectors(write: _Write) -> Iterator[tuple[int, bytes]]:
@@ -518,5 +575,7 @@ def _sectors(write: _Write) -> Iterator[tuple[int, bytes]]:
 
 
 def _status(node: _Node) -> Stat:
-    size = len(node.seen) if isinstance(node, _File) else 0
-    return Stat(1, node.inode, size, isinstance(node, _Directory))
+    if isinstance(node, _Directory):
+        return Stat(1, node.inode, 0, is_directory=True)
+    size = len(node.seen)
+    return Stat(1, node.inode, size, is_directory=False, spare_bytes=node.room - size)

@@ -60,6 +60,13 @@ class KillingCalls(OsCalls):
         if strikes:
             die()
 
+    def fallocate(self, fd: int, length: int) -> None:
+        """As `OsCalls.fallocate`."""
+        strikes = self._strikes()
+        super().fallocate(fd, length)
+        if strikes:
+            die()
+
     def fdatasync(self, fd: int) -> None:
         """As `os.fdatasync`."""
         strikes = self._strikes()

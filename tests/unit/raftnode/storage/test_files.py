@@ -126,6 +126,13 @@ def test_the_operating_system_does_what_the_fault_disk_does(tmp_path: Path) -> N
         assert files.read_bytes(root / "d" / "a") == b"123\0z"
         assert file.pread(10, 1) == b"23\0z"
         assert file.stat().size == 5
+        assert file.stat().spare_bytes == 0
+        assert file.reserve(100_000) is None
+        assert file.stat().size == 5
+        assert file.stat().spare_bytes >= 90_000
+        assert file.free_bytes() > 0
+        file.truncate(5)
+        assert file.stat().spare_bytes == 0
         there = files.stat(root / "d" / "a")
         assert there is not None
         assert there.identity == file.stat().identity
@@ -137,3 +144,26 @@ def test_the_operating_system_does_what_the_fault_disk_does(tmp_path: Path) -> N
         file.close()
         with pytest.raises(FileOperationError):
             files.open(root / "none")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_room_that_is_not_reserved_is_no_failure(number: int) -> None:
+    disk, files = make()
+    file = files.open(ROOT / "a", create=True)
+    disk.faults = [Fault("fallocate", number)]
+    assert file.reserve(100) == number
+    assert files.failure is None
+    file.pwrite(b"x", 0)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.EINVAL])
+def test_a_disk_that_fails_to_reserve_has_failed(number: int) -> None:
+    disk, files = make()
+    file = files.open(ROOT / "a", create=True)
+    disk.faults = [Fault("fallocate", number)]
+    with pytest.raises(FileOperationError, match="fallocate of /data/a failed"):
+        file.reserve(100)
+    before = disk.modifications
+    with pytest.raises(FileOperationError):
+        file.reserve(100)
+    assert disk.modifications == before

@@ -170,6 +170,53 @@ def test_a_full_disk_takes_what_fits() -> None:
     assert disk.pwrite(fd, b"xyz", 0) == 3
 
 
+def test_reserved_room_counts_and_the_size_stays() -> None:
+    disk = make()
+    disk.capacity_bytes = 100
+    fd = write(disk, "a", b"x" * 10, sync=True)
+    disk.fallocate(fd, 60)
+    assert disk.fstat(fd).size == 10
+    assert disk.fstat(fd).spare_bytes == 50
+    assert disk.free_bytes(fd) == 40
+    other = write(disk, "b", b"y" * 40, sync=True)
+    assert disk.pwrite(fd, b"x" * 50, 10) == 50
+    with pytest.raises(OSError, match="No space"):
+        disk.pwrite(fd, b"x", 60)
+    disk.ftruncate(other, 30)
+    disk.fallocate(other, 35)
+    disk.ftruncate(other, 30)
+    assert disk.fstat(other).spare_bytes == 0
+    assert disk.free_bytes(other) == 10
+
+
+def test_a_reservation_that_finds_too_little_keeps_what_it_found() -> None:
+    """As ext4 does."""
+    disk = make()
+    disk.capacity_bytes = 100
+    fd = write(disk, "a", b"x" * 10, sync=True)
+    with pytest.raises(OSError, match="No space"):
+        disk.fallocate(fd, 101)
+    assert disk.fstat(fd).spare_bytes == 90
+    assert disk.free_bytes(fd) == 0
+
+
+def test_a_reservation_that_was_not_synced_may_survive_and_one_that_was_does() -> None:
+    spare: set[int] = set()
+    for seed in range(30):
+        disk = make(seed)
+        fd = write(disk, "a", b"x", sync=True)
+        disk.fallocate(fd, 50)
+        disk.crash()
+        spare.add(disk.stat(str(ROOT / "a")).spare_bytes)
+        fd = disk.open(str(ROOT / "a"), os.O_RDWR, 0)
+        disk.fallocate(fd, 70)
+        disk.fdatasync(fd)
+        disk.crash()
+        assert disk.stat(str(ROOT / "a")).spare_bytes == 69
+        assert disk.content(ROOT / "a") == b"x"
+    assert spare == {0, 49}
+
+
 def test_open_files_outlive_a_wipe() -> None:
     disk = make()
     fd = write(disk, "a", b"x", sync=True)

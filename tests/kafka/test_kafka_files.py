@@ -124,6 +124,24 @@ def test_kafka_prints_our_segments(kafka, ours: Path) -> None:
     assert "isvalid: false" not in printed
 
 
+def test_kafka_reads_a_segment_that_is_written_and_has_room_reserved(kafka, tmp_path: Path) -> None:
+    """To the end of the file, which is where its records end: the rest lies beyond."""
+    directory = DataDirectory.open(tmp_path, NodeId(1))
+    log = directory.open_log(LogSettings(segment_bytes=8 << 20, preallocate=True))
+    for number in range(50):
+        stamped = stamp(encode_data_batch([Record(b"key", b"value")], 7), Offset(number), Epoch(1))
+        log.append([Batch(Offset(number), Offset(number), Epoch(1), stamped)])
+    log.flush()
+    [active] = directory.log_directory.glob("*.log")
+    assert active.stat().st_size < 100_000
+    assert active.stat().st_blocks * 512 >= 8 << 20
+    printed = kafka.dump("--deep-iteration", "--print-data-log", files=[active])
+    assert batches_by_kafka(printed) == batches_by_us(active)
+    assert [int(offset) for offset in RECORD.findall(printed)] == list(range(50))
+    log.close()
+    directory.close()
+
+
 def test_kafka_finds_no_fault_with_our_indexes(kafka, ours: Path) -> None:
     indexes = sorted([*ours.glob("*.index"), *ours.glob("*.timeindex")])
     full = [index for index in indexes if index.stat().st_size]

@@ -1,7 +1,8 @@
 """The log of `__cluster_metadata-0`: append, flush, read, truncate, and recovery on start.
 
 Who may call what: one thread appends and truncates (the driver), another flushes, a third
-trims, any may read. What is durable is what `flush` has returned and nothing else.
+trims, any may read or have reserved room given back. What is durable is what `flush` has
+returned and nothing else.
 
 Recovery. Only the last segment can have a torn tail, because a segment is synced before
 the next one is made. Damage there is cut off if it lies above everything that was ever
@@ -47,6 +48,7 @@ from raftnode.storage.installing import (
     finish_install,
 )
 from raftnode.storage.recovery import Recovered, recover
+from raftnode.storage.reservation import Reservation
 from raftnode.storage.segment import Damage, Segment
 from raftnode.storage.snapshot import SnapshotId
 
@@ -81,6 +83,15 @@ class LogSettings:
     """How much later than its first batch, by their timestamps, a batch may be to stand in
     a segment. Kafka's default: a quiet log is cut into pieces of known age too."""
 
+    preallocate: bool = False
+    """Whether the segment that grows has the room of `segment_bytes` reserved on the disk."""
+
+    free_bytes_kept: int = 0
+    """So many bytes stay free on the disk when room is reserved; else none is."""
+
+    on_not_reserved: Callable[[str], None] = lambda _: None
+    """Told why no room is reserved: once, and again only if there was room in between."""
+
     now_ms: Callable[[], int] = _now_ms
     """Time stamped on the control batches that this leader makes."""
 
@@ -103,6 +114,11 @@ class Log:
         self._directory = directory
         self._settings = settings
         self._mark = mark
+        self._reservation = Reservation(
+            settings.segment_bytes if settings.preallocate else 0,
+            settings.free_bytes_kept,
+            settings.on_not_reserved,
+        )
         self._generation = 0
         self._dropped: list[Segment] = []
         """Removed, but open: until the last reader has gone, or the log is closed."""
@@ -148,7 +164,9 @@ class Log:
         mark = FlushedMark.open(files, directory / FLUSHED_OFFSET_FILE)
         finish_install(files, directory, mark)
         found = recover(files, directory, mark)
-        return cls(files, directory, settings or LogSettings(), mark, found)
+        log = cls(files, directory, settings or LogSettings(), mark, found)
+        log._reservation.take(log._segments[-1])
+        return log
 
     @property
     def start_offset(self) -> Offset:
@@ -274,6 +292,7 @@ class Log:
             # Its indexes are whole before there is a next one, which says that it is full.
             self._segments[-1].seal()
             segment = Segment.create(self._files, self._directory, self._end_offset, self._cache)
+            self._reservation.take(segment)
             with self._state_lock:
                 self._segments = [*self._segments, segment]
             self._raise_recovery_point()
@@ -359,6 +378,7 @@ class Log:
                 write_epochs(self._files, self._directory / EPOCHS_FILE, epochs)
             self._epochs = epochs
             self._close_unread()
+            self._reservation.take(kept[-1])
             return end
 
     def _drop_places(self, end: Offset) -> None:
@@ -497,6 +517,25 @@ class Log:
                 self._dropped += self._segments
                 self._take_over(found)
             self._close_unread()
+            self._reservation.take(self._segments[-1])
+
+    def give_back(self) -> bool:
+        """Give back the room that is reserved for records to come; from any thread.
+
+        The segment then takes its room as it grows; the next one reserves again if there is
+        enough.
+
+        Returns:
+            False: none was reserved.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        self._files.check()
+        if not self._segments[-1].reserved:
+            return False  # Nor need it wait for an append.
+        with self._write_lock:
+            return self._segments[-1].give_back()
 
     @property
     def active_path(self) -> Path:
@@ -526,6 +565,7 @@ class Log:
             try:
                 if self._files.failure is None:
                     self._flush_locked()
+                    self._segments[-1].give_back_durably()
                     if self._recovery_point != self._end_offset:
                         self._segments[-1].sync_index()
                         self._raise_recovery_point()

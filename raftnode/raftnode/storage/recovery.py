@@ -280,10 +280,15 @@ class _Recovery:
         return StorageCorruptError(f"{path} and the batches of the log disagree on the epochs")
 
     def _make_durable(self, last: Segment) -> None:
-        """Cut the torn tail, write again what may not have reached the disk, and sync."""
+        """Cut the torn tail, write again what may not have reached the disk, and sync.
+
+        Reserved room goes too, and is not used again: a crash may have left unsynced bytes
+        there, and what later never arrives must read as zeros (`tail`).
+        """
         if self._torn is not None:
             last.file.truncate(last.size)
             last.file.fsync()
+        last.give_back_durably()
         _, position = last.boundary(max(self._durable, last.base_offset))
         last.rewrite(position)
         last.file.fdatasync()

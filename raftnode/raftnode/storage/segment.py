@@ -91,6 +91,8 @@ class Segment:
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.size = 0
+        self.reserved = 0
+        """Up to where the disk keeps room, bytes; 0: up to the end of the file."""
         self.readers = 0
         """How many read it now, for the log, which closes what it has removed after the last."""
         self._index: SegmentIndex | None = SegmentIndex(base_offset)
@@ -193,7 +195,10 @@ class Segment:
         ends before the damage, if any was found.
         """
         assert self._index is not None  # noqa: S101
-        file_size = self.file.stat().size
+        there = self.file.stat()
+        file_size = there.size
+        # What a crash has left, whoever had reserved it.
+        self.reserved = file_size + there.spare_bytes if there.spare_bytes else 0
         window = Window(self.file)
         epochs: list[EpochStart] = []
         control: list[ControlBatch] = []
@@ -266,6 +271,7 @@ class Segment:
 
     def seal(self) -> None:
         """The segment is full: complete its indexes, durably, and hold them no longer."""
+        self.give_back_durably()
         if self._index is not None and self._index_files is not None:
             self._index.seal()
             self._index_files.write(self._index)
@@ -278,6 +284,41 @@ class Segment:
         if self._index_files is not None:
             self._index_files.close()
         self._index = self._index_files = None
+
+    # -- room beyond its end -----------------------------------------------------
+
+    def reserve(self, length: int) -> int | None:
+        """Let the disk keep room for the bytes below `length` (not durable yet).
+
+        The file goes on ending where its records end.
+
+        Returns:
+            None; or the errno with which it was refused: nothing is reserved then.
+        """
+        refused = self.file.reserve(length)
+        if refused is None:
+            self.reserved = length
+        else:
+            # A file system keeps what it found before it found no more.
+            self.file.truncate(self.size)
+        return refused
+
+    def give_back(self) -> bool:
+        """Give back the room beyond the end (not durable yet); False: there was none.
+
+        Nothing may be appended meanwhile.
+        """
+        if self.reserved <= self.size:
+            return False
+        # To its own size: nothing of the file goes, and the blocks behind it do.
+        self.file.truncate(self.size)
+        self.reserved = 0
+        return True
+
+    def give_back_durably(self) -> None:
+        """Give back the room beyond the end: no start looks for it once another one grows."""
+        if self.give_back():
+            self.file.fsync()
 
     # -- reading ---------------------------------------------------------------
 
@@ -433,6 +474,7 @@ class Segment:
         self._index = index
         self._cache.drop(self.file.path)
         self.file.truncate(position)
+        self.reserved = 0
         self.file.fsync()
         if self._index_files is not None:
             self._index_files.close()

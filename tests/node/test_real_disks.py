@@ -396,6 +396,47 @@ async def test_a_full_file_system_is_refused_before_it_is_full_and_goes_on_by_it
         assert node.process.poll() is None
 
 
+async def test_room_that_is_reserved_for_the_log_does_not_make_its_disk_low(
+    disk: Disk, network: str
+) -> None:
+    """It is given back instead, and what needs room is the only judge (S30)."""
+    disk.mount()
+    settings = {
+        "RAFTNODE_DISK_RESERVE_BYTES": str(16 << 20),
+        "RAFTNODE_SEGMENT_BYTES": str(32 << 20),
+        "RAFTNODE_LOG_PREALLOCATE": "true",
+    }
+    async with LocalQuorum(disk.root, 1, network, settings) as quorum:
+        await quorum.form(1)
+        [node] = quorum.nodes
+        count = await write(quorum)
+        [active] = disk.directory.glob("*/*.log")
+        assert active.stat().st_size < 1 << 20
+        assert active.stat().st_blocks * 512 >= 32 << 20
+        assert not (await quorum.info(node)).storage.low
+        filler = disk.directory.joinpath("lost+found") / "filler"
+        filler.write_bytes(bytes(shutil.disk_usage(disk.directory).free - (8 << 20)))
+
+        async def given_back() -> bool | None:
+            return active.stat().st_blocks * 512 < 2 << 20 or None
+
+        await eventually(given_back, within_s=20, what="the log to give its room back")
+        await asyncio.sleep(1.5)
+        info = await quorum.info(node)
+        assert not info.storage.low
+        assert info.storage.free_bytes is not None
+        assert info.storage.free_bytes > 32 << 20
+        await quorum.client.put("more-0", b"x")
+        # A start has no room to reserve, and goes on without.
+        assert node.stop() == 0
+        node.start()
+        await quorum.leader()
+        await check(quorum, count, 1)
+        await quorum.client.put("more-1", b"x")
+        assert active.stat().st_blocks * 512 < 2 << 20
+        assert not (await quorum.info(node)).storage.low
+
+
 async def test_a_follower_without_room_goes_on_without_new_records_and_catches_up(
     tmp_path: Path, network: str
 ) -> None:

@@ -43,7 +43,12 @@ from raftnode.runtime.recovery import recover
 from raftnode.runtime.restoring import covered_end, restore_state
 from raftnode.runtime.scrubbing import Scrubber
 from raftnode.runtime.service import Service
-from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter, free_bytes_of
+from raftnode.runtime.snapshotting import (
+    SnapshotLimits,
+    Snapshotter,
+    free_bytes_of,
+    has_free,
+)
 from raftnode.runtime.tasks import Tasks
 from raftnode.runtime.transfer import SnapshotTransfer
 from raftnode.runtime.watch import watch_storage
@@ -236,8 +241,8 @@ async def running_node(
         on_error=fail,
         on_installed=snapshotter.installed,
         on_piece=metrics.snapshot_piece,
-        room_for=lambda size: (
-            free_bytes_of(settings.log_dir) >= size + 2 * settings.disk_reserve_bytes
+        room_for=lambda size: has_free(
+            settings.log_dir, size + 2 * settings.disk_reserve_bytes, log
         ),
         on_damaged=snapshotter.damaged,
     )

@@ -137,7 +137,14 @@ class Node:
         settings = self.settings
         log = await asyncio.to_thread(
             directory.open_log,
-            LogSettings(segment_bytes=settings.segment_bytes, segment_ms=settings.segment_ms),
+            LogSettings(
+                segment_bytes=settings.segment_bytes,
+                segment_ms=settings.segment_ms,
+                preallocate=settings.log_preallocate,
+                # So that a reservation never makes a disk low (S30).
+                free_bytes_kept=2 * settings.disk_reserve_bytes,
+                on_not_reserved=lambda reason: _log.warning("log_not_preallocated", reason=reason),
+            ),
         )
         try:
             await self._run_on(directory, log)

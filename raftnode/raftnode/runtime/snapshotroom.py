@@ -25,6 +25,7 @@ class SnapshotRoom:
 
     Args:
         free_bytes: how much the disk has; it may block.
+        give_back: has the log give back what it has reserved; False: nothing. It may block.
         reserve_bytes: what is kept for the log (S30).
         trims: whether the log goes behind snapshots: they make room then.
         disk: told how much is missing, and asked whether it runs low.
@@ -40,10 +41,12 @@ class SnapshotRoom:
         trims: bool,
         disk: DiskState,
         metrics: NodeMetrics,
+        give_back: Callable[[], bool] = lambda: False,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._free_bytes = free_bytes
         self._reserve_bytes = reserve_bytes
+        self._give_back = give_back
         self._trims = trims
         self._disk = disk
         self._metrics = metrics
@@ -61,9 +64,16 @@ class SnapshotRoom:
         """The disk runs low, and a snapshot would let a part of the log go."""
         return self._trims and self._disk.low
 
-    def free(self) -> int:
-        """Bytes that are free; it may block."""
-        return self._free_bytes()
+    def free(self, snapshot_bytes: int) -> int:
+        """Bytes that are free for a snapshot of that size; it may block.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        free = self._free_bytes()
+        if free < snapshot_bytes + self.margin_bytes and self._give_back():
+            free = self._free_bytes()
+        return free
 
     def suffices(self, free_bytes: int, snapshot_bytes: int) -> bool:
         """Whether so much is enough for a snapshot of that size; tells if it is not."""

@@ -110,6 +110,7 @@ class Snapshotter:
             trims=limits.retention_bytes >= 0,
             disk=disk,
             metrics=metrics,
+            give_back=log.give_back,
         )
         self._on_taken = on_taken
         self._now_ms = now_ms
@@ -225,8 +226,8 @@ class Snapshotter:
             StorageError: the disk failed.
         """
         loop, kv = asyncio.get_running_loop(), self._applier.kv
-        free = await loop.run_in_executor(self._thread, self._room.free)
         size = kv.size_bytes + len(kv) * _RECORD_OVERHEAD_BYTES
+        free = await loop.run_in_executor(self._thread, self._room.free, size)
         if not self._room.suffices(free, size):
             return None
         await _merged(kv)
@@ -336,3 +337,14 @@ def free_bytes_of(path: Path) -> int:
     """Free bytes on the disk of a path."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
+
+
+def has_free(path: Path, wanted_bytes: int, log: Log) -> bool:
+    """Whether so much is free, if need be once the log has given back what it has reserved.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    if free_bytes_of(path) >= wanted_bytes:
+        return True
+    return log.give_back() and free_bytes_of(path) >= wanted_bytes

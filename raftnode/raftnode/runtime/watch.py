@@ -1,4 +1,7 @@
-"""Looks after the disk on a timer: is it still there (S4), and is there room (S30)?"""
+"""Looks after the disk on a timer: is it still there (S4), and is there room (S30)?
+
+Room that the log has reserved for itself is given back before a disk counts as low.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,9 @@ async def watch_storage(
     try:
         while True:
             await asyncio.sleep((interval_ms / 4 if low else interval_ms) / 1000)
-            free, size = await loop.run_in_executor(thread, _check, directory, log, path)
+            free, size = await loop.run_in_executor(
+                thread, _check, directory, log, path, reserve_bytes
+            )
             on_usage(free, size)
             if free < reserve_bytes if not low else free > 2 * reserve_bytes:
                 low = not low
@@ -58,10 +63,17 @@ async def watch_storage(
         thread.shutdown(wait=False)
 
 
-def _check(directory: DataDirectory, log: Log, path: Path) -> tuple[int, int]:
+def _check(directory: DataDirectory, log: Log, path: Path, reserve_bytes: int) -> tuple[int, int]:
     """Check the identity; returns the free bytes and the disk's size."""
     directory.check_identity()
     log.check_identity()
+    free, size = _usage(path)
+    if free < reserve_bytes and log.give_back():
+        free, size = _usage(path)
+    return free, size
+
+
+def _usage(path: Path) -> tuple[int, int]:
     try:
         status = os.statvfs(path)
     except OSError as error:

@@ -216,6 +216,14 @@ class NodeSettings(BaseSettings):
         "Kafka's default, 7 days: a quiet log too is made of files that grow old.",
     )
 
+    log_preallocate: bool = Field(
+        default=False,
+        description="Whether the whole `segment_bytes` are reserved on the disk when a segment is "
+        "begun, for its records to come; what is left over is given back. Only where that leaves "
+        "twice `disk_reserve_bytes` free, and until room runs short. False, as in Kafka: no sync "
+        "was faster with it, and the reserve refuses writes before a disk is full anyway.",
+    )
+
     # Snapshots.
     max_record_bytes_between_snapshots: int = Field(
         default=20 << 20,

@@ -26,6 +26,7 @@ DOCUMENT_NAMES: dict[str, tuple[str, ...]] = {
     ),
     "append_linger_ms": ("controller.quorum.append.linger.ms", "quorum.append.linger.ms"),
     "segment_bytes": ("metadata.log.segment.bytes", "log.segment.bytes"),
+    "log_preallocate": ("log.preallocate",),
     "segment_ms": ("metadata.log.segment.ms", "log.roll.ms"),
     "max_record_bytes_between_snapshots": ("metadata.log.max.record.bytes.between.snapshots",),
     "max_snapshot_interval_ms": ("metadata.log.max.snapshot.interval.ms",),

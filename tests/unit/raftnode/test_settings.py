@@ -117,6 +117,14 @@ def test_wrong_settings_are_refused_by_name(values: dict[str, Any], says: str):
     assert caught.value.exit_code == ExitCode.USAGE
 
 
+@pytest.mark.parametrize("name", ["log_preallocate", "log.preallocate", "RAFTNODE_LOG_PREALLOCATE"])
+def test_preallocation_goes_by_kafkas_name_too_and_is_off(tmp_path: Path, name: str):
+    assert not load_settings(NEEDED).log_preallocate
+    file = tmp_path / "node.properties"
+    file.write_text(f"{name}=true\n")
+    assert load_settings(NEEDED, file=file).log_preallocate
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -492,3 +492,33 @@ async def test_a_node_whose_newest_snapshot_cannot_be_read_starts_from_the_one_b
     async with machine.running():
         await machine.until_writable()
         assert machine.service.kv.get(b"key").value == b"value %d" % (written - 1)
+
+
+async def test_a_node_reserves_room_for_its_segments_if_it_is_to(tmp_path):
+    for wanted in (False, True):
+        path = tmp_path / str(wanted)
+        path.mkdir()
+        machine = Machine(path, log_preallocate=wanted, segment_bytes=4 << 20)
+        active = path / "__cluster_metadata-0" / f"{0:020d}.log"
+        async with machine.running():
+            await machine.form()
+            there = machine.disk.stat(str(active))
+            assert there.size + there.spare_bytes == (4 << 20 if wanted else there.size)
+        assert machine.disk.stat(str(active)).spare_bytes == 0
+
+
+async def test_it_keeps_twice_the_reserve_free_and_tells_what_it_does_not_reserve(tmp_path):
+    for lacking in (0, 4096):
+        path = tmp_path / str(lacking)
+        path.mkdir()
+        machine = Machine(path, log_preallocate=True, segment_bytes=4 << 20)
+        # Its small files take some hundred bytes.
+        machine.settings = machine.settings.model_copy(update={"disk_reserve_bytes": 1 << 20})
+        machine.disk.capacity_bytes = (6 << 20) + 4096 - lacking
+        active = path / "__cluster_metadata-0" / f"{0:020d}.log"
+        with capture_logs() as logged:
+            async with machine.running():
+                there = machine.disk.stat(str(active))
+        told = [one["reason"] for one in logged if one["event"] == "log_not_preallocated"]
+        assert bool(there.spare_bytes) == (not lacking)
+        assert len(told) == bool(lacking)

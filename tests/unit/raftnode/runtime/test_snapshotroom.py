@@ -11,9 +11,11 @@ from raftnode.errors import StorageFailedError
 from raftnode.runtime import snapshotting
 from raftnode.runtime.restoring import restore_state
 from raftnode.runtime.snapshotting import SnapshotLimits
+from raftnode.storage.files import Files
+from raftnode.storage.log import Log, LogSettings
 from raftnode.testing.faultdisk import Fault
 
-from .conftest import folded, names
+from .conftest import DIRECTORY, folded, names
 
 
 async def test_missing_room_is_told_and_looked_for_with_pauses(make, monkeypatch):
@@ -101,3 +103,41 @@ async def test_a_failing_disk_still_ends_it(make, storage):
     with pytest.raises(StorageFailedError):
         await rig.taker.take()
     assert rig.files.failure is not None
+
+
+RESERVING = LogSettings(segment_bytes=1 << 20, preallocate=True)
+
+
+async def test_what_the_log_has_reserved_makes_room_for_a_snapshot(make, storage):
+    storage.log.close()
+    storage.log = Log.open(Files(storage.disk), DIRECTORY, RESERVING)
+    file = storage.log._segments[-1].file
+    rig = make(limits=SnapshotLimits(1, 0, 500))
+    rig.taker._room._free_bytes = lambda: rig.free - file.stat().spare_bytes
+    await rig.write(10)
+    size = rig.applier.kv.size_bytes + 10 * snapshotting._RECORD_OVERHEAD_BYTES
+    reserved = file.stat().spare_bytes
+    assert reserved > 1 << 19
+    # Enough beside it: the log keeps what it has.
+    rig.free = reserved + size + 1000
+    assert await rig.taker.take() is not None
+    assert file.stat().spare_bytes == reserved
+    await rig.write(1)
+    rig.free = size + 2000
+    assert await rig.taker.take() is not None
+    assert file.stat().spare_bytes == 0
+    assert rig.disk.info().snapshot_room_missing_bytes == 0
+
+
+async def test_it_makes_room_for_one_that_is_fetched(tmp_path, storage, monkeypatch):
+    storage.log.close()
+    log = Log.open(Files(storage.disk), DIRECTORY, RESERVING)
+    file = log._segments[-1].file
+    monkeypatch.setattr(
+        snapshotting, "free_bytes_of", lambda _: (2 << 20) - file.stat().spare_bytes
+    )
+    assert snapshotting.has_free(tmp_path, 1 << 20, log)
+    assert file.stat().spare_bytes == 1 << 20
+    assert snapshotting.has_free(tmp_path, 2 << 20, log)
+    assert file.stat().spare_bytes == 0
+    assert not snapshotting.has_free(tmp_path, (2 << 20) + 1, log)

@@ -14,6 +14,7 @@ from raftnode.runtime import watch
 from raftnode.runtime.watch import watch_storage
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
+from raftnode.storage.log import LogSettings
 from raftnode.testing.faultdisk import FaultDisk
 
 
@@ -85,6 +86,31 @@ async def test_a_reserve_of_nothing_is_never_low(watched):
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert watched.told == []
+
+
+async def test_what_the_log_has_reserved_is_given_back_before_its_disk_is_low(watched, monkeypatch):
+    """Its own reservation must not have a leader refuse writes, nor votes lack room."""
+    watched.log.close()
+    watched.log = watched.directory.open_log(LogSettings(segment_bytes=500, preallocate=True))
+    file = watched.log._segments[-1].file
+    # Without the reservation so much would be free; the second look is repeated.
+    unreserved = iter([700, 580, 580, 580, 90, 90])
+
+    def statvfs(_path):
+        free = next(unreserved, None)
+        if free is None:
+            watched.loop.call_soon_threadsafe(watched.done.set)
+            free = 90
+        return SimpleNamespace(f_bavail=free - file.stat().spare_bytes, f_blocks=1000, f_frsize=1)
+
+    monkeypatch.setattr(watch.os, "statvfs", statvfs)
+    task = watched.loop.create_task(watched.run(reserve_bytes=100))
+    async with asyncio.timeout(5):
+        await watched.done.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert [free for free, _ in watched.usage[:5]] == [200, 580, 580, 90, 90]
+    assert watched.told == [True]
 
 
 @pytest.mark.parametrize("how", ["wipe", "swap_directory"])

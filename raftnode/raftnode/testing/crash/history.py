@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -100,6 +100,16 @@ SETTINGS = (
     LogSettings(segment_bytes=700, now_ms=lambda: NOW_MS),
     LogSettings(segment_bytes=9000, now_ms=lambda: NOW_MS),
 )
+
+
+def preallocates(seed: int) -> bool:
+    """Whether the log of a seed reserves room for its segments: a quarter do, of both sizes."""
+    return seed % 8 in {2, 3}
+
+
+def settings_of(seed: int) -> LogSettings:
+    """Of the log of a seed."""
+    return replace(SETTINGS[seed % 2], preallocate=preallocates(seed))
 
 
 @dataclass(slots=True)
@@ -250,7 +260,7 @@ class _Segments:
 
 def make_history(seed: int, count: int, *, trims: bool = False) -> tuple[Step, ...]:
     """The steps of a seed; with `trims` the log goes behind snapshots and is replaced by them."""
-    segments = _Segments(SETTINGS[seed % 2].segment_bytes) if trims else None
+    segments = _Segments(settings_of(seed).segment_bytes) if trims else None
     return tuple(_Author(random.Random(seed), segments=segments).steps(count))
 
 

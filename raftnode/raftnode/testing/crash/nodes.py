@@ -32,6 +32,7 @@ from raftnode.storage.batch import iter_records
 from raftnode.storage.directory import DataDirectory, format_storage
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log
+from raftnode.testing.crash.history import preallocates
 from raftnode.testing.crash.killing import MOMENTS, KillingCalls
 from raftnode.testing.crash.oracle import LossError
 from raftnode.testing.crash.processes import in_a_process
@@ -46,7 +47,7 @@ _VALUE_BYTES = 300
 _CHECK_SNAPSHOTS_S = 0.02
 
 
-def _settings(directory: Path, host: str, retention_bytes: int) -> NodeSettings:
+def _settings(directory: Path, host: str, seed: int) -> NodeSettings:
     return NodeSettings(
         node_id=NODE_ID,
         log_dir=directory,
@@ -61,7 +62,9 @@ def _settings(directory: Path, host: str, retention_bytes: int) -> NodeSettings:
         max_batch_bytes=8192,
         record_max_bytes=4096,
         max_record_bytes_between_snapshots=6000,
-        log_retention_bytes=retention_bytes,
+        # Every other one trims its log behind each snapshot.
+        log_retention_bytes=-1 if seed % 2 else 0,
+        log_preallocate=preallocates(seed),
         disk_reserve_bytes=0,
         storage_check_interval_ms=50,
         log_level="error",
@@ -124,9 +127,7 @@ def crash(root: Path, seed: int) -> int:
     key = ReplicaKey(NodeId(NODE_ID), uuid.UUID(int=rng.getrandbits(128) | 1))
     latch = Latch("crashes", VoterSet.of([Voter(key)]))
     format_storage(directory, key.node_id, directory_id=key.directory_id, latch=latch)
-    # Every other one trims its log behind each snapshot.
-    retention_bytes = -1 if seed % 2 else 0
-    settings = _settings(directory, f"127.88.{os.getpid() % 250}.1", retention_bytes)
+    settings = _settings(directory, f"127.88.{os.getpid() % 250}.1", seed)
     if rng.random() < 0.2:
         work = partial(_run_until, settings, rng.uniform(0.2, SECONDS_MAX))
     else:

@@ -10,13 +10,13 @@ from pathlib import Path
 from raftnode.storage.files import Files
 from raftnode.testing.crash.history import (
     OWN,
-    SETTINGS,
     Install,
     Span,
     Storage,
     Trim,
     make_history,
     run,
+    settings_of,
     spans,
 )
 from raftnode.testing.crash.oracle import LossError, expected
@@ -35,7 +35,7 @@ def _fresh(seed: int) -> FaultDisk:
 def calls_of(seed: int) -> int:
     """How many modifying calls the history of a seed makes, its first start included."""
     disk = _fresh(seed)
-    storage = Storage(Files(disk), ROOT, SETTINGS[seed % 2])
+    storage = Storage(Files(disk), ROOT, settings_of(seed))
     run(storage, make_history(seed, STEPS), lambda: None)
     return disk.modifications
 
@@ -43,7 +43,7 @@ def calls_of(seed: int) -> int:
 def spans_of(seed: int) -> list[Span]:
     """The calls of the trims and installs in such a history of a seed."""
     disk = _fresh(seed)
-    storage = Storage(Files(disk), ROOT, SETTINGS[seed % 2])
+    storage = Storage(Files(disk), ROOT, settings_of(seed))
     steps = make_history(seed, TRIM_STEPS, trims=True)
     return spans(storage, steps, lambda: disk.modifications, (Trim, Install))
 
@@ -70,15 +70,15 @@ def crash(seed: int, point: int, *, trims: bool = False) -> None:
 
     disk.cut_power_at = point
     with contextlib.suppress(PowerCutError):
-        run(Storage(Files(disk), ROOT, SETTINGS[seed % 2]), steps, finished)
+        run(Storage(Files(disk), ROOT, settings_of(seed)), steps, finished)
         raise LossError(f"seed {seed}: no call {point}")
     disk.crash()
     while disk.rng.random() < 0.4:
         disk.cut_power_at = disk.modifications + disk.rng.randint(0, 12)
         with contextlib.suppress(PowerCutError):
-            Storage(Files(disk), ROOT, SETTINGS[seed % 2])
+            Storage(Files(disk), ROOT, settings_of(seed))
         disk.crash()
-    storage = Storage(Files(disk), ROOT, SETTINGS[seed % 2])
+    storage = Storage(Files(disk), ROOT, settings_of(seed))
     assert storage.directory.key.node_id == OWN
     expected(steps, done, keeps_written=False).check(storage)
 

@@ -16,13 +16,13 @@ from typing import NoReturn
 from raftnode.storage.files import Files
 from raftnode.storage.log import LogSettings
 from raftnode.testing.crash.history import (
-    SETTINGS,
     Install,
     Span,
     Storage,
     Trim,
     make_history,
     run,
+    settings_of,
     spans,
 )
 from raftnode.testing.crash.killing import MOMENTS, KillingCalls, Moment
@@ -73,7 +73,7 @@ def calls_of(root: Path, seed: int) -> int:
     counting = KillingCalls()
     directory = _fresh(root)
     run(
-        Storage(Files(counting), directory, SETTINGS[seed % 2]),
+        Storage(Files(counting), directory, settings_of(seed)),
         make_history(seed, STEPS),
         lambda: None,
     )
@@ -83,7 +83,7 @@ def calls_of(root: Path, seed: int) -> int:
 def spans_of(root: Path, seed: int) -> list[Span]:
     """The calls of the trims and installs in such a history of a seed."""
     counting = KillingCalls()
-    storage = Storage(Files(counting), _fresh(root), SETTINGS[seed % 2])
+    storage = Storage(Files(counting), _fresh(root), settings_of(seed))
     steps = make_history(seed, TRIM_STEPS, trims=True)
     return spans(storage, steps, lambda: counting.count, (Trim, Install))
 
@@ -109,7 +109,7 @@ def crash(root: Path, seed: int, point: int, moment: Moment, *, trims: bool = Fa
         LossError: something is not as it must be.
         RaftnodeError: the start was refused, though no disk was damaged.
     """
-    directory, settings = _fresh(root), SETTINGS[seed % 2]
+    directory, settings = _fresh(root), settings_of(seed)
     steps = make_history(seed, TRIM_STEPS if trims else STEPS, trims=trims)
     rng = random.Random(f"{seed} {point} {moment}")
 

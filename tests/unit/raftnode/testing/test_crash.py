@@ -33,6 +33,7 @@ from raftnode.testing.crash.history import (
     Vote,
     make_history,
     run,
+    settings_of,
 )
 from raftnode.testing.crash.oracle import Expected, LossError, expected
 
@@ -46,6 +47,13 @@ def test_a_history_holds_every_kind_of_step() -> None:
     steps = [step for seed in range(6) for step in make_history(seed, 80, trims=True)]
     every = {Append, Flush, Vote, Truncate, Snapshot, Reopen, Trim, Install}
     assert {type(step) for step in steps} == every
+
+
+def test_a_quarter_of_the_histories_reserve_room_and_the_sample_has_some() -> None:
+    of = [settings_of(seed) for seed in range(32)]
+    assert [(one.segment_bytes, one.preallocate) for one in of].count((700, True)) == 4
+    assert [(one.segment_bytes, one.preallocate) for one in of].count((9000, True)) == 4
+    assert any(settings_of(seed).preallocate for seed, _ in islice(power.points(), 0, 2000, 41))
 
 
 def test_no_power_cut_loses_anything() -> None:

@@ -146,6 +146,8 @@ class LogReader(DataSourceReader):
         start = 0 if self._options.start is None else self._options.start
         state = log.look(start, surely=self._options.end is None)
         end = state.end if self._options.end is None else self._options.end
+        if end > state.end:  # as far as those know that answered
+            state = log.look(start, surely=True)
         if end > state.end:
             raise OptionError(
                 f"endingOffset: {state.source} is committed up to offset {state.end}, not {end}"
@@ -167,7 +169,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._log = open_log(options)
         self._state: LogState | None = None
         self._looked_s = 0.0
-        self._target: int | None = None
+        self._target: LogState | None = None
         self._proved = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -188,8 +190,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """From now on nothing committed later is given out."""
-        self._target = self._look(surely=True).end
+        """From now on all that is committed by now is given out, and nothing committed later."""
+        self._target = self._look(surely=True)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """How far the log is committed, for the progress of the query."""
@@ -199,7 +201,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next micro-batch ends."""
         state = self._look(int(start["offset"]))
         first = self._prove(state, start)
-        end = state.end if self._target is None else min(self._target, state.end)
+        # What was committed once stays so, whoever answers now and knows of less.
+        end = state.end if self._target is None else self._target.end
         if isinstance(limit, ReadMaxRows):
             # The state before a trimmed log comes whole, in the first batch.
             end = min(end, max(first, state.state_end if first == 0 else 0) + limit.max_rows)
@@ -239,13 +242,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             ClusterIdError: it is another cluster's.
             TrimmedError: the log begins after it.
-            DivergedError: the log has another record there.
+            DivergedError: the log has another record there, or ends before it.
         """
         offset, cluster_id = int(start["offset"]), start["cluster"] or None
+        target = self._target
         if cluster_id is not None and cluster_id != state.cluster_id:
             reason = f"it is of cluster {state.cluster_id}, the checkpoint is of {cluster_id}"
             raise ClusterIdError(state.source, reason, offset)
         state.check_start(offset)
+        if target is not None and target.sure and offset > target.end:
+            reason = f"the checkpoint is of {offset} records, and only {target.end} are committed"
+            raise DivergedError(state.source, reason, target.end)
         if not self._proved and start["epoch"] >= 0 and state.start < offset <= state.end:
             epoch = self._log.epoch_of(offset - 1)
             if epoch is not None and epoch != start["epoch"]:

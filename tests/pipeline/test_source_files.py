@@ -24,8 +24,10 @@ from kraftquorum_pipeline.source.files import FileLog
 from kraftquorum_pipeline.source.options import parse_options
 from kraftquorum_pipeline.source.rows import Shape
 from kraftquorum_pipeline.testing import key_of, quorum_history, write_quorum
+from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, Offset, format_directory_id
 from raftnode.storage.batch import Record, encode_data_batch, iter_records, read_header, stamp
+from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.inspection import LogReader, find_log
 
@@ -314,3 +316,19 @@ def test_a_damaged_snapshot_is_named(tmp_path):
                 segment.unlink()
     with pytest.raises(CorruptError, match=r"\.checkpoint at offset 0: .*checksum"):
         table({"path": tmp_path / "nodes"})
+
+
+def test_what_the_files_proved_once_is_committed_though_an_election_takes_the_proof(tmp_path):
+    history = quorum_history()
+    paths = write_quorum(tmp_path, history)
+    shutil.rmtree(paths.pop())
+    options = parse_options({"path": str(tmp_path)})
+    log = FileLog(options)
+    assert log.look().end == history.end
+    # Two of three: that both left the epoch takes the proof, but for what the snapshot covers.
+    for number, path in enumerate(paths):
+        directory = DataDirectory.open(path, key_of(number).node_id)
+        directory.write_quorum_state(QuorumState(Epoch(history.epoch + 1), None))
+        directory.close()
+    assert FileLog(options).look().end < history.end
+    assert log.look().end == history.end

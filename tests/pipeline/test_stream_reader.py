@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+from dataclasses import replace
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -57,7 +58,7 @@ def test_batches_follow_each_other_up_to_the_limit_and_to_the_end(recorded):
 def test_available_now_gives_out_nothing_that_came_later(recorded):
     stream = reader(recorded.root)
     stream.prepareForTriggerAvailableNow()
-    stream._target = 500
+    stream._target = replace(stream._target, end=500)
     start = stream.initialOffset()
     assert stream.latestOffset(start, ReadAllAvailable())["offset"] == 500
 

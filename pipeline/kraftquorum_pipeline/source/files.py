@@ -49,6 +49,7 @@ class FileLog:
         self._options = options
         self._path = options.path
         self._found: _Found | None = None
+        self._proved = 0
 
     def look(self, offset: int = 0, *, surely: bool = False) -> LogState:  # noqa: ARG002
         """See how far it reaches now. Files are there or not: nothing is waited for."""
@@ -66,6 +67,9 @@ class FileLog:
             raise CorruptError(
                 str(self._path), "the replicas change epochs all the time; try later"
             )
+        if self._options.up_to == "committed":
+            # What was proved once stays so; after an election the files may prove less for a while.
+            end = self._proved = max(end, self._proved)
         far_enough = [one for one in replicas if _durable(one) >= end]
         replica = min(far_enough or replicas, key=lambda one: (_start(one), one.name))
         epochs = EpochIndex(tuple(EpochStart(Epoch(e), Offset(o)) for e, o in replica.epochs))

@@ -35,6 +35,7 @@ class LogState:
         state_end: where the log was trimmed, up to where the state reaches that stands for what
             is gone: the log is read from there on. 0: nothing was trimmed.
         note: what has to be said with where the log begins.
+        sure: nothing behind `end` was committed when it was asked for.
     """
 
     source: str
@@ -43,6 +44,7 @@ class LogState:
     end: int
     state_end: int = 0
     note: str = ""
+    sure: bool = False
 
     @property
     def gone(self) -> str:
@@ -89,12 +91,12 @@ class LogSource(Protocol):
         Args:
             offset: what is going to be read; if only a node that does not answer can have it,
                 that node is waited for.
-            surely: wait for a node that leads or keeps up with who leads. Others may know of
-                less than was committed long ago, a node that has just started of nothing.
+            surely: wait for a leader that a majority confirms. Others may know of less than was
+                committed long ago, a node that has just started of nothing.
 
         Raises:
             SourceError: it cannot be read, or is another cluster's than the one asked for.
-            UnreachableError: with `surely`, there is no such node in time.
+            UnreachableError: with `surely`, there is no such leader in time.
         """
         ...
 

@@ -8,6 +8,9 @@ asked; every answer is of committed records, so it does not matter whose it is.
 Each node trims its log by itself, and one whose disk is new begins where a snapshot ended. So an
 offset is gone only when no node has it any more; where only nodes that do not answer could have
 it, they are waited for as long as `timeoutMs` says.
+
+How far the log is committed, a follower knows only as far as it has heard. Where that has to be
+known surely, the leader is asked, confirmed by a majority (S11); the reading stays with the others.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from kraftquorum_pipeline.source.rows import (
     table_of,
     voters_row,
 )
-from raftnode.api.model import NodeInfo
+from raftnode.api.model import NodeInfo, QuorumInfo
 from raftnode.client import ClientError, LogPage, LogRecord, QuorumClient, RefusedError
 from raftnode.core.types import Endpoint
 
@@ -140,15 +143,31 @@ class NodeLog:
 
     def look(self, offset: int = 0, *, surely: bool = False) -> LogState:
         """See how far it is committed now, as far as the nodes know that answer."""
-        infos = asyncio.run(_look(self._client, self._options.cluster_id, offset, surely=surely))
+        infos, quorum = asyncio.run(
+            _look(self._client, self._options.cluster_id, offset, surely=surely)
+        )
         clusters = {info.cluster_id for _, info in infos}
+        if quorum is not None:
+            clusters.add(quorum.cluster_id)
         if len(clusters) > 1:
             told = ", ".join(f"{endpoint} is of {info.cluster_id}" for endpoint, info in infos)
+            if quorum is not None:
+                told += f", who leads is of {quorum.cluster_id}"
             raise ClusterIdError(self._client.source, f"nodes of different clusters: {told}")
         start = min(info.log_start_offset for _, info in infos)
-        end = max(info.high_watermark for _, info in infos)
+        ends = [info.high_watermark for _, info in infos]
+        if quorum is not None:
+            ends.append(quorum.high_watermark)
         note = _without(self._client, infos)
-        self._state = LogState(self._client.source, clusters.pop(), start, end, start, note)
+        self._state = LogState(
+            self._client.source,
+            clusters.pop(),
+            start,
+            max(ends),
+            start,
+            note,
+            sure=quorum is not None,
+        )
         return self._state
 
     def parts(self, start: int, end: int) -> Sequence[Part]:
@@ -196,21 +215,23 @@ def _without(options: ClientOptions, infos: Sequence[tuple[Endpoint, NodeInfo]])
 
 async def _look(
     options: ClientOptions, cluster_id: str | None, offset: int = 0, *, surely: bool = False
-) -> list[tuple[Endpoint, NodeInfo]]:
+) -> tuple[list[tuple[Endpoint, NodeInfo]], QuorumInfo | None]:
     """What the nodes say of themselves that are of a cluster and answer in time.
 
     The first that answer are enough, unless none of them has a certain record: then the others
     are waited for. Of record 0 that is never asked, since the state stands for it. With `surely`
-    one of them has to know how far the log is committed: a node that has just started knows of
-    nothing, and one that is cut off of what was committed then.
+    comes what the leader says, too. No follower will do for that: "caught up" it is with a leader
+    that was elected just now, may itself not know yet what its predecessor committed, or has been
+    deposed since.
 
     Raises:
-        UnreachableError: none; or with `surely`, none of those that answer knows.
+        UnreachableError: none; or with `surely`, no leader that a majority confirms.
         ClusterIdError: one is of another cluster.
     """
     said: dict[Endpoint, str] = {}
     deadline = time.monotonic() + options.timeout_ms / 1000
     pause_s = options.retry_backoff_ms / 1000
+    quorum: QuorumInfo | None = None
     async with client_of(options, options.endpoints) as client:
 
         async def ask(endpoint: Endpoint) -> NodeInfo | None:
@@ -222,6 +243,9 @@ async def _look(
 
         while True:
             answers = await asyncio.gather(*map(ask, options.endpoints))
+            if surely and quorum is None:
+                left_ms = int(1000 * (deadline - time.monotonic()))
+                quorum = await _led(client, max(1, min(left_ms, options.attempt_timeout_ms)))
             found: list[tuple[Endpoint, NodeInfo]] = []
             for endpoint, info in zip(options.endpoints, answers, strict=True):
                 if info is None:
@@ -234,25 +258,38 @@ async def _look(
                 else:
                     found.append((endpoint, info))
             there = any(info.log_start_offset <= offset for _, info in found)
-            knows = not surely or any(info.caught_up for _, info in found)
+            knows = not surely or quorum is not None
             if found and knows and (not offset or there or len(found) == len(options.endpoints)):
-                return found
+                return found, quorum
             if time.monotonic() + pause_s > deadline:
                 break
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, options.retry_backoff_max_ms / 1000)
     if found and knows:
-        return found
+        return found, quorum
     if found:
         known = max(info.high_watermark for _, info in found)
         raise UnreachableError(
             options.source,
-            "no node that answers leads, or keeps up with who leads, so how far the log is "
+            "no leader answers that a majority of the voters follows, so how far the log is "
             f"committed is not known: up to offset {known} or further (in a batch "
             f"endingOffset={known} reads that much)",
         )
     told = "; ".join(f"{endpoint}: {reason}" for endpoint, reason in said.items())
     raise UnreachableError(options.source, f"no node of the quorum answered in time ({told})")
+
+
+async def _led(client: QuorumClient, timeout_ms: int) -> QuorumInfo | None:
+    """What a leader says that is one now and knows what its predecessors committed.
+
+    A majority that answered since the question has committed nothing under another leader
+    before it; and a leader's own LeaderChange, once committed, lies behind all that came before.
+    """
+    try:
+        quorum = await client.describe_quorum(confirmed=True, timeout_ms=timeout_ms)
+    except ClientError:
+        return None
+    return quorum if quorum.confirmed and quorum.epoch_committed else None
 
 
 class _Reader:
@@ -271,7 +308,7 @@ class _Reader:
         Raises:
             TrimmedError: it is gone on every node that answers.
         """
-        everyone = await _look(self._options, self._cluster_id, offset)
+        everyone, _ = await _look(self._options, self._cluster_id, offset)
         infos = [(endpoint, info) for endpoint, info in everyone if info.log_start_offset <= offset]
         if not infos:
             first = min(info.log_start_offset for _, info in everyone)

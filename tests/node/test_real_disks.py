@@ -65,8 +65,9 @@ class Disk:
         self.device = run("losetup", "--find", "--show", str(self.image))
         self.undo.append(("losetup", "-d", self.device))
 
-    def mount(self, device: str = "") -> None:
-        run("mkfs.ext4", "-q", "-E", "lazy_itable_init=1,nodiscard", device or self.device)
+    def mount(self, device: str = "", *features: str) -> None:
+        options = ("-E", "lazy_itable_init=1,nodiscard", *features)
+        run("mkfs.ext4", "-q", *options, device or self.device)
         self.do(
             ("mount", device or self.device, str(self.directory)),
             ("umount", "-l", str(self.directory)),
@@ -435,6 +436,27 @@ async def test_room_that_is_reserved_for_the_log_does_not_make_its_disk_low(
         await quorum.client.put("more-1", b"x")
         assert active.stat().st_blocks * 512 < 2 << 20
         assert not (await quorum.info(node)).storage.low
+
+
+async def test_a_file_system_that_cannot_reserve_is_told_once_and_written_to_all_the_same(
+    disk: Disk, network: str
+) -> None:
+    """EOPNOTSUPP from the kernel: ext4 without extents, as ext3 was."""
+    disk.mount("", "-O", "^extents,^64bit,^metadata_csum")
+    settings = SMALL_FILES | {"RAFTNODE_LOG_PREALLOCATE": "true"}
+    async with LocalQuorum(disk.root, 1, network, settings) as quorum:
+        await quorum.form(1)
+        [node] = quorum.nodes
+        count = await write(quorum)
+        for number in range(15):
+            await quorum.client.put(f"more-{number}", bytes(400_000))
+        assert len(list(disk.directory.glob("*/*.log"))) > 2
+        assert node.stop() == 0
+        assert node.output().count("log_not_preallocated") == 1
+        assert "not supported" in node.output()
+        node.start()
+        await quorum.leader()
+        await check(quorum, count, 15)
 
 
 async def test_a_follower_without_room_goes_on_without_new_records_and_catches_up(

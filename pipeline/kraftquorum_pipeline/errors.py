@@ -5,6 +5,7 @@ PipelineError
 ├── NoJavaError             Spark needs Java 17 and there is none
 └── SourceError             a quorum or a directory
     ├── UnreachableError    no node of the quorum answered in time, or no object store
+    ├── IncompleteError     an export ended before the end that it was to reach
     ├── ClusterIdError      it is another cluster than the one asked for
     ├── TrimmedError        the log begins after the offset that is to be read
     ├── DivergedError       the log is not the one that the checkpoint was made of
@@ -74,6 +75,12 @@ class UnreachableError(SourceError):
     """No node of the quorum could serve the read in time, or an object store refused it."""
 
     exit_code = PipelineExitCode.UNREACHABLE
+
+
+class IncompleteError(SourceError):
+    """An export ended before it had all that was committed when it began."""
+
+    exit_code = PipelineExitCode.INCOMPLETE
 
 
 class ClusterIdError(SourceError):

@@ -29,7 +29,9 @@ _EXITS = {
     PipelineExitCode.NO_JAVA: "Spark needs Java 17 or later and there is none.",
     PipelineExitCode.DIVERGED: "The log is not the one that the checkpoint was made of; of "
     "`audit`, `count` and `restore-check`: what was compared does not agree.",
-    PipelineExitCode.INCOMPLETE: "Nothing wrong was found, but not all could be checked.",
+    PipelineExitCode.INCOMPLETE: "Nothing wrong was found, but not all could be checked; of "
+    "`export`: it ended, perhaps because it was told to, before it had all that was committed when "
+    "it began.",
 }
 
 
@@ -54,6 +56,12 @@ quorum's votes and its high watermark alone, and the log is the same. What diffe
 
 The first four rows decide: a reader of history should cost the leader nothing, and Spark reads many
 stretches at once. The last is the price; the files (`path`) have headers and checksums."""
+
+_EXPORTED = """\
+`cluster_id=<id>/batch=<number>/*.parquet` with the columns above; `_checkpoint/<id>/` is Spark's. A
+batch is there whole or not at all; on an object store it is whole when `_SUCCESS` lies in it.
+`_checkpoint/<id>.running` keeps a second run away. Each `--format` has a directory of its own,
+`<format>/`: in it `cluster_id=<id>/` as Spark's sink writes it, and another `_checkpoint/`."""
 
 
 def _lines() -> Iterator[str]:
@@ -92,8 +100,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "## Tables of `export`"
     yield ""
-    yield "`cluster_id=<id>/batch=<number>/*.parquet` with the columns above; `_checkpoint/<id>/`"
-    yield "is Spark's. A batch is there whole or not at all."
+    yield from _EXPORTED.splitlines()
     yield ""
     yield "## Tables of `history`"
     yield ""

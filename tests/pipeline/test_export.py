@@ -32,10 +32,3 @@ def test_a_batch_that_this_run_has_moved_already_counts_once():
     summary.add(batch(0, 0, 100))
     summary.add(batch(0, 0, 100, again=True))
     assert (summary.end, summary.batches, summary.rows) == (100, 1, {"data": 100})
-
-
-def test_behind_the_state_the_log_begins_where_it_begins():
-    summary = Export("here", "c", 300)
-    summary.add(batch(0, 0, 80, state=7))
-    summary.add(batch(1, 95, 120))
-    assert summary.end == 120

@@ -6,15 +6,19 @@ the code knows that they rename in one step; so what an object store may leave c
 
 from __future__ import annotations
 
+import shutil
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from kraftquorum_pipeline.errors import OptionError, UnreachableError
-from kraftquorum_pipeline.jobs.export import export
+from kraftquorum_pipeline.errors import CorruptError, IncompleteError, OptionError, UnreachableError
+from kraftquorum_pipeline.jobs import claim
+from kraftquorum_pipeline.jobs.export import _count, export
 from kraftquorum_pipeline.jobs.storage import WHOLE, Store, Target
-from kraftquorum_pipeline.report.gather import read_export
-from kraftquorum_pipeline.testing import quorum_history, write_quorum
+from kraftquorum_pipeline.report.gather import clusters, read_export
+from kraftquorum_pipeline.testing import CLUSTER_ID, quorum_history, segments, write_quorum
 
 LIMIT = {"maxOffsetsPerTrigger": "700", "partitionBytes": "65536"}
 
@@ -83,7 +87,7 @@ def test_the_mark_of_a_whole_batch_comes_last(spark, tmp_path, hadoop):
     target = Target(spark, "viewfs://dies/log", "c")
     store = target._store = _Dying(spark)
     store.root = tmp_path
-    written = tmp_path / "_unfinished" / "c" / "batch=000000000"
+    written = tmp_path / "_unfinished" / "c" / target._run / "batch=000000000"
     written.mkdir(parents=True)
     for name in (WHOLE, "part-0.parquet", "part-1.parquet"):
         written.joinpath(name).touch()
@@ -104,6 +108,22 @@ def test_the_mark_of_a_whole_batch_comes_last(spark, tmp_path, hadoop):
     assert target.is_whole(final)
 
 
+class _Stubborn(Store):
+    """Says by its answer alone that it has not removed anything."""
+
+    def _open(self, path):
+        place, system = super()._open(path)
+        return place, SimpleNamespace(delete=lambda *_: False, exists=system.exists)
+
+
+def test_sparks_own_mark_is_not_taken_for_removed_when_it_is_still_there(spark, tmp_path):
+    mark = tmp_path / WHOLE
+    _Stubborn(spark).remove(str(mark))
+    mark.touch()
+    with pytest.raises(UnreachableError, match=f"{mark}: it cannot be removed"):
+        _Stubborn(spark).remove(str(mark))
+
+
 def test_on_a_disk_a_batch_is_whole_by_its_name_alone(spark, tmp_path):
     target = Target(spark, str(tmp_path), "c")
     written, final = Path(target.unfinished(0)), Path(target.batch(0))
@@ -112,6 +132,202 @@ def test_on_a_disk_a_batch_is_whole_by_its_name_alone(spark, tmp_path):
     target.move(str(written), str(final))
     assert target.is_whole(str(final))
     assert list(final.iterdir()) == []
+
+
+def forget(root, *batches):
+    """As if Spark had been killed before it noted that these were done."""
+    [commits] = root.glob("_checkpoint/*/commits")
+    for number in batches:
+        commits.joinpath(str(number)).unlink()
+        commits.joinpath(f".{number}.crc").unlink()
+
+
+def trim(source):
+    """Each node trims its log, up to its snapshot."""
+    for node in source.glob("node-?"):
+        [covered] = [int(one.name[:20]) for one in node.rglob("*.checkpoint")]
+        for segment, following in pairwise(segments(node)):
+            if int(following.stem) <= covered:
+                segment.unlink()
+    return covered
+
+
+def test_a_first_batch_that_was_being_moved_is_planned_anew_though_the_log_was_trimmed(
+    spark, source, tmp_path, hadoop
+):
+    source, root = shutil.copytree(source, tmp_path / "source"), tmp_path / "store"
+    root.mkdir()
+    hadoop.set("fs.viewfs.mounttable.first.link./log", root.as_uri())
+    target, options = "viewfs://first/log", {"path": str(source), **LIMIT}
+    end = export(spark, options, target).log_end
+    # Killed in the first move: a file is there, and nothing noted.
+    [table] = root.glob("cluster_id=*")
+    shutil.rmtree(table / "batch=000000001")
+    for file in (WHOLE, f".{WHOLE}.crc"):
+        (table / "batch=000000000" / file).unlink()
+    forget(root, 0, 1)
+    covered = trim(source)
+    assert covered > int(LIMIT["maxOffsetsPerTrigger"])
+    summary = export(spark, options, target)
+    assert (summary.start, summary.end, summary.log_end) == (0, end, end)
+    assert summary.rows["state"]
+    rows = read_export(spark, target).where("kind != 'state'").select("offset").collect()
+    assert sorted(row["offset"] for row in rows) == list(range(covered, end))
+
+
+@pytest.mark.parametrize("scheme", ["viewfs://half/log", ""])
+def test_a_checkpoint_is_kept_only_with_a_batch_that_is_whole_or_done(
+    spark, tmp_path, hadoop, scheme
+):
+    hadoop.set("fs.viewfs.mounttable.half.link./log", tmp_path.as_uri())
+    target = Target(spark, scheme or str(tmp_path), "c")
+    table, checkpoint = tmp_path / "cluster_id=c", tmp_path / "_checkpoint" / "c"
+    offsets = checkpoint / "offsets"
+    offsets.mkdir(parents=True)
+    # On a disk the table's directory comes before the batch, on a store some of the batch.
+    (table / "batch=000000000" if scheme else table).mkdir(parents=True)
+    target.prepare()
+    assert not checkpoint.exists()
+    offsets.mkdir(parents=True)
+    (table / "batch=000000000").mkdir(exist_ok=True)
+    (table / "batch=000000000" / WHOLE).touch()
+    target.prepare()
+    assert offsets.exists()
+
+
+def test_an_export_whose_batches_are_gone_is_not_taken_for_all_of_it(spark, source, tmp_path):
+    root, options = tmp_path / "log", {"path": str(source), **LIMIT}
+    end = export(spark, options, str(root)).log_end
+    # What was removed on purpose, and long ago, is nobody's business.
+    [table] = root.glob("cluster_id=*")
+    shutil.rmtree(table / "batch=000000000")
+    assert export(spark, options, str(root)).batches == 0
+    shutil.rmtree(table)
+    said = rf"{root}/_checkpoint/{CLUSTER_ID} says that batch 1 .* is gone: put it back, .* remove"
+    with pytest.raises(OptionError, match=said):
+        export(spark, options, str(root))
+    # As the message says.
+    shutil.rmtree(root / "_checkpoint")
+    assert export(spark, options, str(root)).end == end
+    assert offsets(spark, str(root)) == list(range(end))
+
+
+def test_who_reads_an_export_on_a_store_reads_whole_batches_only(spark, source, tmp_path, hadoop):
+    root = tmp_path / "store"
+    root.mkdir()
+    hadoop.set("fs.viewfs.mounttable.read.link./log", root.as_uri())
+    target = "viewfs://read/log"
+    export(spark, {"path": str(source), **LIMIT}, target)
+    [table] = root.glob("cluster_id=*")
+    # One that is being moved, of this cluster and of one that has nothing else.
+    (table / "batch=000000001" / WHOLE).unlink()
+    shutil.copytree(table / "batch=000000001", root / "cluster_id=other" / "batch=000000000")
+    found = read_export(spark, target)
+    assert clusters(found) == [CLUSTER_ID]
+    assert offsets(spark, target) == list(range(700))
+    (table / "batch=000000000" / WHOLE).unlink()
+    with pytest.raises(OptionError, match="holds no exported log: no batch in it has _SUCCESS"):
+        read_export(spark, target)
+
+
+def test_a_batch_that_is_not_what_spark_planned_is_not_moved(spark, source, tmp_path):
+    root = tmp_path / "log"
+    export(spark, {"path": str(source), **LIMIT}, str(root))
+    [batch] = root.glob("cluster_id=*/batch=000000001")
+    [commit] = root.glob("_checkpoint/*/offsets/1")
+    end = int(commit.read_text().rpartition('"offset": ')[2].partition(",")[0])
+    reader = spark.read.schema(spark.read.parquet(str(batch)).schema)
+    assert sum(_count(reader, str(batch), 700, end)[0].values()) == end - 700
+    # One too few at either end, one too many, none at all; the last one gone, another there twice.
+    empty, twice = tmp_path / "empty", tmp_path / "twice"
+    empty.mkdir()
+    frame = spark.read.parquet(str(batch)).where(f"offset < {end - 1}")
+    frame.union(frame.where("offset = 702")).write.parquet(str(twice))
+    for path, start, until in (
+        (twice, 700, end),
+        (batch, 699, end),
+        (batch, 700, end + 1),
+        (batch, 701, end),
+        (batch, 700, end - 1),
+        (empty, 700, end),
+    ):
+        with pytest.raises(CorruptError, match=rf"the batch is of {start} to {until - 1}"):
+            _count(reader, str(path), start, until)
+
+
+def test_the_log_begins_where_the_state_before_it_ends(spark, source, tmp_path):
+    source, root = shutil.copytree(source, tmp_path / "source"), tmp_path / "log"
+    covered = trim(source)
+    summary = export(spark, {"path": str(source)}, str(root))
+    [batch] = root.glob("cluster_id=*/batch=*")
+    frame = spark.read.parquet(str(batch))
+    reader = spark.read.schema(frame.schema)
+    rows, _ = _count(reader, str(batch), 0, summary.log_end)
+    assert rows == summary.rows
+    less = str(tmp_path / "less")
+    frame.where(f"offset != {covered}").write.parquet(less)
+    with pytest.raises(CorruptError, match=rf"of offsets {covered + 1} to {summary.log_end - 1}"):
+        _count(reader, less, 0, summary.log_end)
+    # The state alone, as of a batch that ended with it.
+    frame.where(f"offset < {covered}").write.mode("overwrite").parquet(less)
+    assert _count(reader, less, 0, covered) == ({"state": rows["state"]}, 0)
+    with pytest.raises(CorruptError, match=rf"the batch is of 0 to {covered}$"):
+        _count(reader, less, 0, covered + 1)
+
+
+def test_a_run_that_ends_before_its_end_says_so(spark, source, tmp_path):
+    options = {"path": str(source), **LIMIT}
+    with pytest.raises(IncompleteError, match=r"at offset 0: the run has ended here, and \d+ rec"):
+        export(spark, options, str(tmp_path), on_start=lambda query, _summary: query.stop())
+
+
+@pytest.fixture
+def quick_beats(monkeypatch):
+    monkeypatch.setattr(claim, "BEAT_S", 0.1)
+
+
+@pytest.mark.usefixtures("quick_beats")
+@pytest.mark.parametrize("scheme", ["viewfs://two/log", ""])
+def test_two_runs_at_once_do_not_clear_away_each_others_batches(
+    spark, source, tmp_path, hadoop, scheme
+):
+    hadoop.set("fs.viewfs.mounttable.two.link./log", tmp_path.as_uri())
+    where = scheme or str(tmp_path)
+    assert Store(spark).local(f"{where}/x") == (None if scheme else tmp_path / "x")
+    unfinished = tmp_path / "_unfinished" / CLUSTER_ID / "run" / "batch=000000000"
+    with Target(spark, where, CLUSTER_ID).claimed():
+        unfinished.mkdir(parents=True)
+        with pytest.raises(OptionError, match="another run exports this cluster to this target"):
+            export(spark, {"path": str(source)}, where)
+        assert unfinished.exists()
+        # Another cluster has nothing to do with it.
+        with Target(spark, where, "other").claimed():
+            pass
+    assert export(spark, {"path": str(source)}, where).batches == 1
+
+
+def test_a_run_that_was_taken_for_dead_moves_nothing_any_more(spark, tmp_path, hadoop):
+    hadoop.set("fs.viewfs.mounttable.slept.link./log", tmp_path.as_uri())
+    target = Target(spark, "viewfs://slept/log", "c")
+    written = tmp_path / "_unfinished" / "c" / target._run / "batch=000000000"
+    with target.claimed():
+        written.mkdir(parents=True)
+        target._store.write_text(f"{target.checkpoint}.running", "another's")
+        with pytest.raises(OptionError, match="another run exports"):
+            target.move(target.unfinished(0), target.batch(0))
+    assert not (tmp_path / "cluster_id=c").exists()
+
+
+def test_a_target_is_named_and_the_root_is_one(spark):
+    for nothing in ("", "  "):
+        with pytest.raises(OptionError, match="name of the directory is empty"):
+            Target(spark, nothing, "c")
+        with pytest.raises(OptionError, match="name of the directory is empty"):
+            read_export(spark, nothing)
+    target = Target(spark, "/", "c")
+    assert target.batch(3) == "/cluster_id=c/batch=000000003"
+    assert target.unfinished(3).startswith("/_unfinished/c/")
+    assert target.checkpoint == "/_checkpoint/c"
 
 
 def test_a_store_for_which_spark_has_no_jars_is_named_with_what_it_needs(spark, source):

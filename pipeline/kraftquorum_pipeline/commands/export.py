@@ -24,6 +24,7 @@ from kraftquorum_pipeline.commands.common import (
     source_options,
 )
 from kraftquorum_pipeline.jobs.export import Export, Exported, export
+from kraftquorum_pipeline.jobs.sink import PARQUET, Sink
 from kraftquorum_pipeline.session import spark_session
 
 _MIB = 1 << 20
@@ -45,6 +46,19 @@ def run(
     ] = 10.0,
     master: Master = None,
     conf: Conf = None,
+    table_format: Annotated[
+        str,
+        typer.Option("--format", help="Another that Spark has a sink for: orc, json, delta, …"),
+    ] = PARQUET,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table",
+            help="With --format: a table of one of Spark's catalogs, made where it is not there, "
+            "and not a directory under --output.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write committed records to Parquet, each once, and go on where the last run ended.
@@ -54,19 +68,22 @@ def run(
     """
     with reporting():
         options = source_options(path, bootstrap_server, option)
+        sink = Sink(table_format, table)
+        sink.check()
         session = spark_session("kraftquorum export", master=master, settings=pairs("--conf", conf))
         try:
             summary = export(
                 session,
                 options,
                 output,
+                sink=sink,
                 interval_s=interval_s if continuous else None,
                 on_start=_begun,
                 on_batch=_progress,
             )
         finally:
             session.stop()
-        _print(summary, output, as_json=as_json)
+        _print(summary, output, sink, as_json=as_json)
 
 
 def _begun(query: StreamingQuery, summary: Export) -> None:
@@ -94,13 +111,19 @@ def _progress(done: Exported, summary: Export) -> None:
     )
 
 
-def _print(summary: Export, output: str, *, as_json: bool) -> None:
+def _print(summary: Export, output: str, sink: Sink, *, as_json: bool) -> None:
     if as_json:
         print_json({**asdict(summary), "output": output})
         return
     rows = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.rows.items()))
     if summary.start is None or summary.end is None:
         typer.echo(f"{output}: nothing new; all of {summary.source} was there already")
+        return
+    if sink.format != PARQUET:
+        typer.echo(
+            f"{sink.table or output}: offsets {summary.start} to {summary.end - 1} as "
+            f"{sink.format}, in {summary.batches} batches, {summary.seconds:.1f} s"
+        )
         return
     typer.echo(
         f"{output}: {sum(summary.rows.values())} rows ({rows}) of offsets {summary.start} to "

@@ -6,6 +6,9 @@ the disk, and moved into its place; Spark notes it as done only afterwards. Kill
 move: it is planned again with the same offsets and written anew. Killed after it: it is found in
 its place and left alone. So any reader of Parquet sees whole batches only, and none twice. On an
 object store a move takes a while, and a mark that comes last tells whether it was ended.
+
+In another format than Parquet the whole is left to Spark: its own sink of that format writes a
+table for each cluster, and how often a record comes is what that sink promises.
 """
 
 from __future__ import annotations
@@ -13,22 +16,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's own documents
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kraftquorum_pipeline.datasource import NAME, open_log
-from kraftquorum_pipeline.errors import CorruptError, OptionError
+from kraftquorum_pipeline.errors import CorruptError, IncompleteError, OptionError
+from kraftquorum_pipeline.jobs.sink import PARQUET, Sink
 from kraftquorum_pipeline.jobs.storage import Target
-from kraftquorum_pipeline.kinds import KIND_CORRUPT, KIND_STATE
+from kraftquorum_pipeline.kinds import KIND_CORRUPT, KIND_STATE, VOTER_SET
 from kraftquorum_pipeline.source.options import parse_options
 
 BATCH_OFFSETS = 5_000_000
 """Offsets in a micro-batch unless told otherwise: what a kill makes the next run do again."""
+
+AS_PARQUET = Sink()
 
 _TOO_SLOW = "Python worker failed to connect back"
 _STARTS_MAX = 10
@@ -97,8 +102,7 @@ class Export:
         """
         if done.again and self.end == done.end:
             return  # moved by this run, which Spark ended before it noted that
-        # Where the log begins behind the state alone is not known before its first record.
-        if self.end is not None and set(self.rows) != {KIND_STATE} and done.start != self.end:
+        if self.end is not None and done.start != self.end:
             reason = f"batch {done.batch} begins with offset {done.start}"
             raise CorruptError(self.source, reason, self.end)
         self.start = done.start if self.start is None else self.start
@@ -115,6 +119,7 @@ def export(
     options: Mapping[str, str],
     target: str,
     *,
+    sink: Sink = AS_PARQUET,
     interval_s: float | None = None,
     on_start: Callable[[StreamingQuery, Export], None] = lambda _query, _summary: None,
     on_batch: Callable[[Exported, Export], None] = lambda _done, _summary: None,
@@ -125,13 +130,15 @@ def export(
         session: Spark's.
         options: of the data source.
         target: directory of the tables, on any file system that Spark writes to.
+        sink: in which format, if not Parquet.
         interval_s: None: end with what is there now; else go on, this often, until the query
             is stopped.
         on_start: told of the query, which it may stop, and of the summary as it begins.
-        on_batch: told of each batch in its place.
+        on_batch: told of each batch in its place; of another format nothing.
 
     Raises:
         PipelineError: as the source and the options say.
+        IncompleteError: with `interval_s` None, it ended before it had what is there now.
         Exception: Spark's own, with the reason in its text (`reported`).
     """
     started = time.monotonic()
@@ -142,36 +149,79 @@ def export(
         raise OptionError(
             f"{state.source}: it belongs to no cluster yet; there is nothing to export"
         )
-    place = Target(session, target, state.cluster_id)
-    place.prepare()
+    place = Target(session, sink.root(target), state.cluster_id)
     summary = Export(state.source, state.cluster_id, state.end, log_start=state.start)
     rows = session.readStream.format(NAME).options(**wanted).load()
+    begin = parsed.start or 0
 
     def write(frame: DataFrame, batch: int) -> None:
-        done = _write(frame, batch, place)
-        if done is not None:
-            summary.add(done)
-            summary.seconds = time.monotonic() - started
-            on_batch(done, summary)
+        summary.add(done := _write(frame, batch, place, begin))
+        summary.seconds = time.monotonic() - started
+        on_batch(done, summary)
 
-    writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", place.checkpoint)
+    by_spark = sink.format != PARQUET
+    writer = sink.writer(rows, place) if by_spark else rows.writeStream.foreachBatch(write)
+    writer = writer.option("checkpointLocation", place.checkpoint)
     if interval_s is None:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{interval_s} seconds")
-    _follow(writer, lambda query: on_start(query, summary))
+    with place.claimed():
+        if by_spark:
+            place.prepare_table(there=sink.is_there(session, place))
+        else:
+            place.prepare()
+        before = _reached(place, begin)
+        _follow(sink.starter(writer), lambda query: on_start(query, summary))
+        after = _reached(place, begin)
+    if by_spark and after.end > before.end:
+        summary.start, summary.end = before.end, after.end
+        summary.batches = after.batch - before.batch
+    if interval_s is None and after.end < summary.log_end:
+        reason = (
+            f"the run has ended here, and {summary.log_end} records were committed when it began; "
+            "run it again"
+        )
+        raise IncompleteError(summary.source, reason, after.end)
     summary.seconds = time.monotonic() - started
     return summary
 
 
-def _follow(writer: DataStreamWriter, on_start: Callable[[StreamingQuery], None]) -> None:
+class _Reached(NamedTuple):
+    batch: int
+    end: int
+
+
+def _reached(place: Target, begin: int) -> _Reached:
+    """The last batch that Spark has noted as done, and one past its last offset."""
+    newest = place.newest()
+    if newest is None:
+        return _Reached(-1, begin)
+    return _Reached(newest, _noted(place, newest))
+
+
+def _noted(place: Target, batch: int) -> int:
+    """One past the last offset of a batch, as Spark noted it before it began with it.
+
+    Raises:
+        CorruptError: it has noted nothing.
+    """
+    end = place.end_of(batch)
+    if end is None:
+        raise CorruptError(place.checkpoint, f"offsets/{batch} is not there")
+    return end
+
+
+def _follow(
+    start: Callable[[], StreamingQuery], on_start: Callable[[StreamingQuery], None]
+) -> None:
     """Run a query to its end.
 
     Spark gives a Python process ten seconds to come up, and no setting changes that. On a
     machine that is too busy the query ends there; nothing is lost, so it is begun again.
     """
     for attempt in range(1, _STARTS_MAX + 1):
-        query = writer.start()
+        query = start()
         try:
             on_start(query)
             query.awaitTermination()
@@ -185,8 +235,8 @@ def _follow(writer: DataStreamWriter, on_start: Callable[[StreamingQuery], None]
                 query.stop()
 
 
-def _write(frame: DataFrame, batch: int, place: Target) -> Exported | None:
-    """Bring one micro-batch into its place; None if there is nothing in it."""
+def _write(frame: DataFrame, batch: int, place: Target, begin: int) -> Exported:
+    """Bring one micro-batch into its place."""
     started = time.monotonic()
     final = place.batch(batch)
     again = place.is_whole(final)
@@ -194,11 +244,10 @@ def _write(frame: DataFrame, batch: int, place: Target) -> Exported | None:
     if not again:
         # The cluster's id stands in the path.
         frame.drop("cluster_id").write.mode("overwrite").parquet(written)
-    counted = _count(frame.sparkSession.read.schema(frame.drop("cluster_id").schema), written)
-    if counted is None:
-        place.remove(written)
-        return None
-    rows, start, end, left_out = counted
+    reader = frame.sparkSession.read.schema(frame.drop("cluster_id").schema)
+    start = _noted(place, batch - 1) if batch else begin
+    end = _noted(place, batch)
+    rows, left_out = _count(reader, written, start, end)
     size = place.size(written)
     if not again:
         place.move(written, final)
@@ -206,8 +255,14 @@ def _write(frame: DataFrame, batch: int, place: Target) -> Exported | None:
     return Exported(batch, rows, start, end, left_out, size, seconds, again)
 
 
-def _count(reader: Any, path: str) -> tuple[dict[str, int], int, int, int] | None:
-    """What lies on the disk: rows by kind, the offsets that they cover, and those left out.
+def _count(reader: Any, path: str, start: int, end: int) -> tuple[dict[str, int], int]:
+    """What lies on the disk: rows by kind, and how many offsets were left out as corrupt.
+
+    Args:
+        reader: of Parquet.
+        path: of the batch.
+        start: the first offset that it is to have; 0: or the state before a trimmed log.
+        end: one past the last.
 
     Raises:
         CorruptError: an offset is missing or there twice.
@@ -223,22 +278,23 @@ def _count(reader: Any, path: str) -> tuple[dict[str, int], int, int, int] | Non
             F.max("offset").alias("last"),
             F.sum(F.when(is_corrupt, span).otherwise(1)).alias("offsets"),
             F.max(F.when(is_corrupt, F.col("offset") + span)).alias("corrupt_end"),
+            F.max(F.when(F.col("control") == VOTER_SET, F.col("offset"))).alias("voters"),
         )
         .collect()
     )
     rows = {row["kind"]: int(row["rows"]) for row in found}
     log = [row for row in found if row["kind"] != KIND_STATE]
-    if not log:
-        if not rows:
-            return None
-        # A trimmed log with nothing in it yet: the state, up to where the log will begin.
-        end = max(int(row["last"]) for row in found) + 1
-        return rows, 0, end, 0
-    start = 0 if KIND_STATE in rows else min(int(row["first"]) for row in log)
-    first = min(int(row["first"]) for row in log)
-    end = max(int(row["corrupt_end"] or row["last"] + 1) for row in log)
+    # The state stands for what is before the log. Its last row is of the last record there.
+    covered = [int(row["voters"]) + 1 for row in found if row["voters"] is not None]
+    first = min((int(row["first"]) for row in log), default=end)
+    last = max((int(row["corrupt_end"] or row["last"] + 1) for row in log), default=first)
     offsets = sum(int(row["offsets"]) for row in log)
-    if offsets != end - first:
-        raise CorruptError(path, f"{offsets} records for the offsets {first} to {end - 1}", first)
+    if start == 0 and KIND_STATE in rows:
+        begins = first == max(covered, default=first)
+    else:
+        begins = first == start
+    if not begins or last != end or offsets != end - first:
+        what = f"{offsets} records of offsets {first} to {last - 1}"
+        raise CorruptError(path, f"{what}; the batch is of {start} to {end - 1}", start)
     left_out = sum(int(row["offsets"]) for row in log if row["kind"] == KIND_CORRUPT)
-    return rows, start, end, left_out
+    return rows, left_out

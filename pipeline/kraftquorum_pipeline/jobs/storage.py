@@ -6,18 +6,24 @@ what an export leaves where, and when a batch is whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import uuid
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kraftquorum_pipeline.errors import OptionError, UnreachableError
+from kraftquorum_pipeline.errors import CorruptError, OptionError, UnreachableError
+from kraftquorum_pipeline.jobs.claim import Claim
 
 WHOLE = "_SUCCESS"
-"""What marks a batch as whole where a directory is not renamed in one step. Spark leaves a file
-of this name beside what it has written, and no reader of Parquet takes it for data."""
+"""What marks a batch as whole where a directory is not renamed in one step. No reader of Parquet
+takes it for data. Spark leaves a file of this name beside what it has written: that one is removed
+before the move."""
 
 _ONE_STEP = frozenset({"file", "hdfs"})
 """File systems that rename a directory wholly or not at all. Object stores copy file by file."""
@@ -47,7 +53,8 @@ class Store:
     def remove(self, path: str) -> None:
         """Remove a file, or a directory with all that is in it, if it is there."""
         place, system = self._open(path)
-        _asked(path, lambda: system.delete(place, True))
+        if not _asked(path, lambda: system.delete(place, True)) and self.exists(path):
+            raise UnreachableError(path, "it cannot be removed")
 
     def size(self, path: str) -> int:
         """Bytes of all files in a directory."""
@@ -59,6 +66,45 @@ class Store:
         place, system = self._open(path)
         found = _asked(path, lambda: system.listStatus(place)) if self.exists(path) else []
         return [str(one.getPath().getName()) for one in found]
+
+    def parents(self, pattern: str) -> list[str]:
+        """The directories of the files that a pattern with `*` matches."""
+        place, system = self._open(pattern)
+        found = _asked(pattern, lambda: system.globStatus(place))
+        return sorted(str(one.getPath().getParent().toString()) for one in found or [])
+
+    def read_text(self, path: str) -> str | None:
+        """What is in a small file; None, if it is not there."""
+        if not self.exists(path):
+            return None
+        place, system = self._open(path)
+
+        def read() -> str:
+            stream = system.open(place)
+            try:
+                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            finally:
+                stream.close()
+
+        return _asked(path, read)
+
+    def write_text(self, path: str, text: str) -> None:
+        """Write a small file, over what was there."""
+        place, system = self._open(path)
+
+        def write() -> None:
+            stream = system.create(place, True)
+            stream.write(bytearray(text.encode()))
+            stream.close()
+
+        _asked(path, write)
+
+    def local(self, path: str) -> Path | None:
+        """The path on this machine; None: it is elsewhere."""
+        place, system = self._open(path)
+        if str(system.getUri().getScheme()) != "file":
+            return None
+        return Path(str(system.makeQualified(place).toUri().getPath()))
 
     def renames_in_one_step(self, path: str) -> bool:
         """Whether a directory there has its new name wholly or not at all."""
@@ -93,7 +139,7 @@ class Store:
         except (Py4JJavaError, PySparkException) as error:
             jars = self._jvm.org.apache.hadoop.util.VersionInfo.getVersion()
             raise OptionError(
-                f"{path}: Spark cannot open it: {_reason(error)}; what Spark itself reads and "
+                f"{path}: Spark cannot open it: {reason_of(error)}; what Spark itself reads and "
                 "writes has Spark's names and needs its jars, as s3a:// (and not s3://) with "
                 f"--conf spark.jars.packages=org.apache.hadoop:hadoop-aws:{jars}"
             ) from None
@@ -103,14 +149,26 @@ def _asked(path: str, ask: Callable[[], _T]) -> _T:
     try:
         return ask()
     except (Py4JJavaError, PySparkException) as error:
-        raise UnreachableError(path, _reason(error)) from None
+        raise UnreachableError(path, reason_of(error)) from None
 
 
-def _reason(error: Py4JJavaError | PySparkException) -> str:
+def reason_of(error: Py4JJavaError | PySparkException) -> str:
+    """The first line of one of Spark's errors."""
     if isinstance(error, Py4JJavaError):
         raised: Any = error.java_exception
         return str(raised.toString()).partition("\n")[0]
     return str(error).partition("\n")[0]
+
+
+def root_of(target: str) -> str:
+    """A target as the names of what is in it begin; `/` itself is nothing before their `/`.
+
+    Raises:
+        OptionError: it is empty, which would be `/`, too.
+    """
+    if not target.strip():
+        raise OptionError("the name of the directory is empty; name one")
+    return target.rstrip("/")
 
 
 class Target:
@@ -118,17 +176,33 @@ class Target:
 
     Args:
         session: Spark's, whose file systems are used.
-        root: the target.
+        target: its name.
         cluster_id: of the log.
+
+    Raises:
+        OptionError: it is empty, or Spark has no file system for it.
     """
 
-    def __init__(self, session: SparkSession, root: str, cluster_id: str) -> None:
-        root = root.rstrip("/") or "/"
+    def __init__(self, session: SparkSession, target: str, cluster_id: str) -> None:
+        root = root_of(target)
         self.table = f"{root}/cluster_id={cluster_id}"
         self.checkpoint = f"{root}/_checkpoint/{cluster_id}"
         self._temporary = f"{root}/_unfinished/{cluster_id}"
+        # Spark's own processes may outlive a command that was killed, and write on for a while.
+        self._run = uuid.uuid4().hex[:8]
         self._store = Store(session)
-        self._one_step = self._store.renames_in_one_step(root)
+        self._one_step = self._store.renames_in_one_step(target)
+        self._claim: Claim | None = None
+
+    @contextmanager
+    def claimed(self) -> Generator[None]:
+        """Keep other runs away meanwhile: two at once would clear away each other's batches.
+
+        Raises:
+            OptionError: another run has it.
+        """
+        with Claim.taken(self._store, f"{self.checkpoint}.running") as self._claim:
+            yield
 
     def prepare(self) -> None:
         """Clear away what a killed run left unfinished.
@@ -137,18 +211,69 @@ class Target:
         that it was to end with may be gone by now.
 
         Raises:
-            OptionError: there are batches and no checkpoint that tells which records they hold.
+            OptionError: there are batches and no checkpoint that tells which records they hold, or
+                a checkpoint whose batches are gone.
         """
         store = self._store
         store.remove(self._temporary)
-        if not store.exists(self.table):
-            if not self._done():
-                store.remove(self.checkpoint)
+        newest = self.newest()
+        if newest is not None and not self.is_whole(self.batch(newest)):
+            raise OptionError(
+                f"{self.checkpoint} says that batch {newest} was exported, and "
+                f"{self.batch(newest)} is gone: put it back, name another target, or remove both "
+                f"{self.checkpoint} and {self.table} to export anew what the log still has"
+            )
+        if newest is None and not self._any_whole():
+            store.remove(self.checkpoint)
         elif not store.exists(f"{self.checkpoint}/offsets"):
             raise OptionError(
                 f"{self.table} holds batches, but {self.checkpoint}, which tells how far they "
                 "reach, is gone: name another target, or remove both"
             )
+
+    def prepare_table(self, *, there: bool) -> None:
+        """The same where Spark's own sink writes one table, and clears away by itself.
+
+        Args:
+            there: whether the table is.
+
+        Raises:
+            OptionError: there is one and no checkpoint of it, or the other way round.
+        """
+        if not there:
+            if self.newest() is not None:
+                raise OptionError(
+                    f"{self.checkpoint} says that the log was exported, and its table is gone: put "
+                    "it back, name another target, or remove the checkpoint to export anew what "
+                    "the log still has"
+                )
+            self._store.remove(self.checkpoint)
+        elif not self._store.exists(f"{self.checkpoint}/metadata"):
+            raise OptionError(
+                f"the table is there, but {self.checkpoint}, which tells how far it reaches, is "
+                "not: name another target or table, or remove the table"
+            )
+
+    def newest(self) -> int | None:
+        """The last batch that Spark has noted as done."""
+        names = self._store.names(f"{self.checkpoint}/commits")
+        return max((int(name) for name in names if name.isdecimal()), default=None)
+
+    def end_of(self, number: int) -> int | None:
+        """One past the last offset of a batch, as Spark planned it; None: it has planned none.
+
+        Raises:
+            CorruptError: Spark has noted something else.
+        """
+        path = f"{self.checkpoint}/offsets/{number}"
+        text = self._store.read_text(path)
+        if text is None:
+            return None
+        try:
+            # The last line is the offset of the only source, as that gave it to Spark.
+            return int(json.loads(text.rstrip().rpartition("\n")[2])["offset"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptError(path, f"no offset of this source: {error!r}") from None
 
     def batch(self, number: int) -> str:
         """Where a batch belongs."""
@@ -156,7 +281,7 @@ class Target:
 
     def unfinished(self, number: int) -> str:
         """Where a batch is written."""
-        return f"{self._temporary}/batch={number:09d}"
+        return f"{self._temporary}/{self._run}/batch={number:09d}"
 
     def is_whole(self, final: str) -> bool:
         """Whether a batch is in its place with all of its files."""
@@ -166,7 +291,12 @@ class Target:
         """Bring a written batch into its place, where part of it may be of a run that was killed.
 
         Where files come one by one, `WHOLE` comes last.
+
+        Raises:
+            OptionError: another run took this one for dead.
         """
+        if self._claim is not None:
+            self._claim.check()
         if self._one_step:
             self._store.rename(path, final)
             return
@@ -175,14 +305,12 @@ class Target:
         self._store.rename(path, final)
         self._store.touch(f"{final}/{WHOLE}")
 
-    def remove(self, path: str) -> None:
-        """Remove a batch."""
-        self._store.remove(path)
-
     def size(self, path: str) -> int:
         """Bytes of a batch."""
         return self._store.size(path)
 
-    def _done(self) -> bool:
-        """Whether Spark has noted a batch as done."""
-        return any(name.isdecimal() for name in self._store.names(f"{self.checkpoint}/commits"))
+    def _any_whole(self) -> bool:
+        names = self._store.names(self.table)
+        return any(
+            self.is_whole(f"{self.table}/{name}") for name in names if name.startswith("batch=")
+        )

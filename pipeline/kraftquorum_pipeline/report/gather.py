@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 from kraftquorum_pipeline.errors import OptionError
-from kraftquorum_pipeline.jobs.storage import Store
+from kraftquorum_pipeline.jobs.storage import WHOLE, Store, root_of
 from kraftquorum_pipeline.kinds import VOTER_SET
 
 from .account import read_account
@@ -49,16 +49,23 @@ class Sources:
 
 
 def read_export(session: SparkSession, target: str) -> DataFrame:
-    """The table that `export` wrote, all clusters.
+    """The table that `export` wrote: all clusters, whole batches only.
 
     Raises:
         OptionError: there is none, or Spark has no file system for it.
         UnreachableError: its file system does not answer, or refuses.
     """
-    if not Store(session).exists(target):
+    store, root = Store(session), root_of(target)
+    if not store.exists(target):
         raise OptionError(f"{target} is not there; it should be an exported log")
+    found = [f"{root}/cluster_id=*"]
+    if not store.renames_in_one_step(target):
+        # A batch without the mark is being moved, or was when its run was killed.
+        found = store.parents(f"{root}/cluster_id=*/batch=*/{WHOLE}")
+        if not found:
+            raise OptionError(f"{target} holds no exported log: no batch in it has {WHOLE}")
     try:
-        table = session.read.option("basePath", target).parquet(f"{target}/cluster_id=*")
+        table = session.read.option("basePath", target).parquet(*found)
     except AnalysisException as error:
         raise OptionError(f"{target} holds no exported log: {str(error).splitlines()[0]}") from None
     return table.withColumn("at_ms", F.unix_millis("timestamp"))

@@ -1,0 +1,156 @@
+"""One run at a time writes to a place.
+
+On this machine's file systems the claim is a lock that ends with the process, however that ends.
+Elsewhere it is a file that whoever holds it writes anew again and again: who finds one watches
+whether that goes on, by its own clock. A run that was killed is waited for that long.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+import time
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from kraftquorum_pipeline.errors import OptionError, UnreachableError
+
+BEAT_S = 10.0
+"""How often a claim is written anew."""
+
+DEAD_S = 30.0
+"""A claim that was not written for so long is nobody's: three beats."""
+
+_LOOK_S = 1.0
+
+
+class Files(Protocol):
+    """What of a file system is needed; see `Store`."""
+
+    def local(self, path: str) -> Path | None:
+        """The path on this machine; None: it is elsewhere."""
+        ...
+
+    def read_text(self, path: str) -> str | None:
+        """What is in a file; None, if it is not there."""
+        ...
+
+    def write_text(self, path: str, text: str) -> None:
+        """Write a file, over what was there."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        ...
+
+
+class Claim:
+    """A claim that is held.
+
+    Args:
+        files: where it lies.
+        path: of its file.
+        token: what tells it from another's; None: it is a lock and cannot be lost.
+    """
+
+    def __init__(self, files: Files, path: str, token: str | None) -> None:
+        self._files = files
+        self._path = path
+        self._token = token
+        self._ended = threading.Event()
+
+    @classmethod
+    @contextmanager
+    def taken(cls, files: Files, path: str) -> Generator[Claim]:
+        """Hold a claim meanwhile.
+
+        Raises:
+            OptionError: somebody else holds it.
+            UnreachableError: the file system does not answer, or refuses.
+        """
+        local = files.local(path)
+        if local is not None:
+            with _locked(local):
+                yield cls(files, path, None)
+            return
+        _wait_for_the_dead(files, path)
+        claim = cls(files, path, uuid.uuid4().hex)
+        claim._write(0)
+        # Of two that began at once the later one has overwritten the other's.
+        claim.check()
+        beating = threading.Thread(target=claim._beat, daemon=True)
+        beating.start()
+        try:
+            yield claim
+        finally:
+            claim._ended.set()
+            beating.join()
+            with suppress(UnreachableError):  # what it leaves is nobody's soon
+                if claim._is_mine():
+                    files.remove(path)
+
+    def check(self) -> None:
+        """Make sure that nobody took this run for dead.
+
+        Raises:
+            OptionError: somebody did.
+        """
+        if not self._is_mine():
+            raise _busy(self._path)
+
+    def _is_mine(self) -> bool:
+        if self._token is None:
+            return True
+        return (self._files.read_text(self._path) or "").startswith(self._token)
+
+    def _write(self, number: int) -> None:
+        self._files.write_text(self._path, f"{self._token} {number}\n")
+
+    def _beat(self) -> None:
+        number = 0
+        while not self._ended.wait(BEAT_S):
+            number += 1
+            try:
+                if not self._is_mine():
+                    return
+                self._write(number)
+            except UnreachableError:
+                continue  # a store that does not answer now may with the next beat
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+    except OSError as error:
+        raise UnreachableError(str(path), error.strerror or repr(error)) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _busy(str(path)) from None
+        except OSError as error:
+            raise UnreachableError(str(path), f"no lock: {error.strerror or error!r}") from None
+        yield
+
+
+def _wait_for_the_dead(files: Files, path: str) -> None:
+    seen = files.read_text(path)
+    deadline = time.monotonic() + DEAD_S
+    while seen is not None and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+        now = files.read_text(path)
+        if now is not None and now != seen:
+            raise _busy(path)
+        seen = now
+
+
+def _busy(path: str) -> OptionError:
+    return OptionError(
+        f"{path}: another run exports this cluster to this target now; let it end, or name "
+        "another target"
+    )

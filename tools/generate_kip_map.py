@@ -67,13 +67,6 @@ voter records carry endpoints, every answer names the leader's, and bootstrap se
 where all of these are old. Identity never comes from an address (S6), so gossip would be
 one more source of wrong advice and of nothing that is needed.
 
-**Lease reads** ([decision 14](../decisions/0014-no-lease-reads.md)). A read costs a round, shared
-with all that wait. A lease would rest on clocks, and every voter would have to keep a promise that
-four good rules break.
-
-**A second Fetch under way** ([decision 16](../decisions/0016-one-fetch-under-way.md)). It was tried
-and measured: what it wins for one client on a slow network it costs all others in messages.
-
 **Kafka's TCP protocol.** The bodies between peers are Kafka's messages, in an envelope of ours,
 each in one version. Clients and tools use HTTP. Kafka's tools and controllers cannot connect.
 """

@@ -222,6 +222,7 @@ async def test_fetchers_requests_with_one_thing_wrong(quorum: LocalQuorum):
                 sequence=next(sequence),
                 endpoint=Endpoint("nowhere", 9),
                 raft_version_max=2,
+                promise_ms=9,
             )
 
         async def offered() -> LogPosition | None:

@@ -213,6 +213,24 @@ async def test_a_paused_leader_does_not_answer_reads_with_what_is_old(quorum):
             assert entry.value == b"new"
 
 
+@pytest.mark.rule("S10", "P20")
+@pytest.mark.quorum_settings(RAFTNODE_FETCHES_IN_FLIGHT_MAX="3")
+async def test_nothing_is_lost_with_several_fetches_under_way(quorum):
+    """Followers and the leader are killed while writes go on."""
+    await quorum.form(3)
+
+    async def kill_all_in_turn() -> None:
+        for node in quorum.nodes[:3]:
+            await asyncio.sleep(0.5)
+            node.kill()
+            await asyncio.sleep(0.3)
+            node.start()
+            await quorum.leader()
+
+    writer = await write_during(quorum, kill_all_in_turn)
+    assert len(writer.acknowledged) > 10
+
+
 async def test_a_minority_acknowledges_nothing(quorum):
     await quorum.form(3)
     leader = await quorum.leader()

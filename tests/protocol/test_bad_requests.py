@@ -86,6 +86,7 @@ requests: st.SearchStrategy[Request] = st.one_of(
         sequence=numbers,
         endpoint=endpoints,
         raft_version_max=st.sampled_from([0, 1, 2, 2**15 - 1]),
+        promise_ms=numbers,
     ),
     st.builds(
         FetchSnapshotRequest,

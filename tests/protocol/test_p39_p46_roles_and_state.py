@@ -27,7 +27,7 @@ def test_p39_restarted_leader_is_resigned_and_a_restarted_follower_follows():
 
 @pytest.mark.rule("P39")
 @pytest.mark.without(
-    "core.election:election_deadline",
+    "core.election:_election_at",
     "return at if replica.may_stand or replica.is_called else None",
     "return at",
 )

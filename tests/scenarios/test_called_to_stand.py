@@ -108,11 +108,11 @@ def test_observer_that_hears_no_leader_does_not_stand():
 @pytest.mark.rule("S9")
 @pytest.mark.without(
     "core.election:_judge_pre_vote",
-    "if has_fresh_leader(replica):\n        return False\n    if request.last",
+    "if _withholds_votes(replica):\n        return False\n    if request.last",
     "if request.last",
 )
 def test_observer_with_a_fresh_leader_is_not_called():
-    """S9 goes before. Calling before `has_fresh_leader` is looked at makes this fail."""
+    """S9 goes before. Calling before `_withholds_votes` is asked makes this fail."""
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
     book.run(1000)

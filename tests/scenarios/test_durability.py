@@ -35,8 +35,8 @@ def test_single_node_lost_write():
 
 @pytest.mark.rule("S10")
 @pytest.mark.without(
-    "core.following:fetch_if_due",
-    "or replica.log.durable_end < replica.log.end",
+    "core.following:_is_idle",
+    " and replica.log.durable_end >= replica.log.end",
     "",
     "core.following:_next_fetch",
     "acknowledged_offset=replica.log.durable_end",

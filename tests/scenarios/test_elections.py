@@ -15,21 +15,6 @@ from raftnode.core.types import Epoch, LogPosition, Offset
 from raftnode.testing.playbook import Playbook, key_of
 
 
-def vote(book: Playbook, source: str, target: str, epoch: int, end: int = 99, *, pre: bool = False):
-    """Ask for a vote with a log that is as long as can be; the answer."""
-    request = VoteRequest(
-        Epoch(epoch),
-        key_of(source),
-        key_of(target),
-        LogPosition(Epoch(epoch), Offset(end)),
-        pre,
-    )
-    effects = book.give(target, RequestReceived(book.number(), key_of(source), request))
-    answers = [effect.response for effect in effects if isinstance(effect, SendResponse)]
-    [answer] = [answer for answer in answers if isinstance(answer, VoteResponse)]
-    return answer
-
-
 def removed_uncommitted() -> Playbook:
     """Only 4 has its own removal; leader 1 is gone."""
     book = Playbook.formed("1", "2", "3", "4")
@@ -127,16 +112,16 @@ def test_leader_outside_the_set_is_not_its_own_majority():
 @pytest.mark.scenario("removed-voter-disrupts")
 @pytest.mark.without(
     "core.election:_judge",
-    "if has_fresh_leader(replica):",
+    "if _withholds_votes(replica):",
     "if False:",
 )
 def test_voter_with_a_fresh_leader_ignores_votes_and_their_epochs():
-    """S9, `removed-voter-disrupts`. Taking `has_fresh_leader` out of `election._judge` fails this."""
+    """S9, `removed-voter-disrupts`. Taking `_withholds_votes` out of `election._judge` fails this."""
     book = Playbook.formed("1", "2", "3")
-    answer = vote(book, "9", "2", 50)
+    answer = book.vote("9", "2", 50)
     assert not answer.granted
     assert answer.leader == key_of("1")
-    assert not vote(book, "9", "1", 50).granted
+    assert not book.vote("9", "1", 50).granted
     assert (book["1"].replica.epoch, book["2"].replica.epoch) == (1, 1)
     assert book.leaders == ["1"]
 
@@ -150,7 +135,7 @@ def test_voter_with_a_fresh_leader_ignores_votes_and_their_epochs():
 def test_pre_vote_of_a_stranger_moves_no_epoch():
     """S9. Taking the membership out of `election._judge_pre_vote` makes this fail."""
     book = Playbook.formed("1", "2", "3")
-    assert not vote(book, "9", "1", 50, pre=True).granted
+    assert not book.vote("9", "1", 50, pre=True).granted
     assert book.leaders == ["1"]
     assert book["1"].replica.epoch == 1
 
@@ -215,7 +200,7 @@ def test_prevote_changes_nothing_on_disk():
     book.crash("1")
     book.run(2100)
     before = (book["2"].disk.state, book["2"].replica.role.election_at_ms)
-    assert vote(book, "3", "2", 1, pre=True).granted
+    assert book.vote("3", "2", 1, pre=True).granted
     assert (book["2"].disk.state, book["2"].replica.role.election_at_ms) == before
 
 
@@ -280,7 +265,7 @@ def test_demoted_leader_never_votes():
     book.crash(book.leaders[0])
     book.run(1900)
     book.now_ms += 200
-    assert vote(book, "3", "1", 99).granted
+    assert book.vote("3", "1", 99).granted
 
 
 @pytest.mark.rule("P9")
@@ -296,7 +281,7 @@ def test_removed_replica_outside_the_set_votes():
     book.run(500)
     book.crash("1")
     book.run(2500)
-    assert vote(book, "2", "4", 9).granted
+    assert book.vote("2", "4", 9).granted
 
 
 @pytest.mark.rule("P39")

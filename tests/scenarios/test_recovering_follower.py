@@ -38,7 +38,7 @@ class Asked:
 
 
 IS_GRANTED_A_VOTE = pytest.mark.without(
-    "core.election:_judge_pre_vote", "if has_fresh_leader(replica):", "if False:"
+    "core.election:_judge_pre_vote", "if _withholds_votes(replica):", "if False:"
 )
 ASKS_AT_ONCE = pytest.mark.without(
     "core.election:_back_off",

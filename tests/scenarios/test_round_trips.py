@@ -48,9 +48,9 @@ def test_all_that_gathered_goes_in_one_round_trip():
 
 @pytest.mark.rule("S10")
 @pytest.mark.without(
-    "core.following:fetch_if_due",
-    "or replica.log.durable_end < replica.log.end",
-    "or (replica.log.durable_end < replica.log.end and not replica.log.formation_completed)",
+    "core.following:_is_idle",
+    "replica.log.durable_end >= replica.log.end",
+    "(replica.log.durable_end >= replica.log.end or replica.log.formation_completed)",
 )
 def test_no_second_fetch_is_under_way():
     """Sending the next before the flush makes this fail: decision 4 would not hold any more."""

@@ -99,8 +99,8 @@ MUTANTS = [
     Mutant(
         "S10-acknowledges-what-is-not-flushed",
         following.fetch_if_due,
-        "or replica.log.durable_end < replica.log.end",
-        "",
+        "not (_is_idle(replica, fetching) or _may_send_ahead(replica, fetching))",
+        "fetching.in_flight is not None",
         also=(
             "_next_fetch(replica, target)",
             (

@@ -67,7 +67,7 @@ def test_says_that_it_failed():
 
 
 @pytest.mark.without(
-    "core.following:fetch_if_due", "or replica.log.durable_end < replica.log.end", ""
+    "core.following:_is_idle", " and replica.log.durable_end >= replica.log.end", ""
 )
 def test_cannot_be_set_up():
     assert Playbook.formed("1", "2")
@@ -102,7 +102,7 @@ def test_what_becomes_of_tests_that_are_run_without(tmp_path: Path):
         f"test_takes_out_what_is_not_there{without}",
         "test_is_broken",
         f"test_is_broken{without}",
-        "test_cannot_be_set_up[without-fetch_if_due]",
+        "test_cannot_be_set_up[without-_is_idle]",
         "test_ends_in_an_assertion_of_the_core[without-Replica.persist]",
     }, done.stdout
     assert "6 failed, 18 passed" in done.stdout

@@ -55,7 +55,7 @@ class Storage(SpecModel):
 
 
 class NodeSettings(SpecModel):
-    """Time-outs of every node."""
+    """What every node is told."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -82,6 +82,14 @@ class NodeSettings(SpecModel):
     """Upper bound of the random wait after an election without a winner."""
     request_timeout_ms: Annotated[int, Field(ge=200, le=60_000)] = 2000
     """How long a request between nodes may take."""
+    fetches_in_flight_max: Annotated[int, Field(ge=1, le=5)] = 1
+    """How many Fetches a follower has under way. More than one helps few clients on a slow
+    network, and costs messages elsewhere."""
+    read_lease_clock_drift_percent: Annotated[int, Field(ge=0, le=50)] = 0
+    """Lets the leader answer reads without asking the others, assuming that no node's clock runs
+    faster than another's by more than this many percent. 0: nothing rests on clocks."""
+    log_preallocate: bool = False
+    """Whether the room of a whole segment is reserved on the disk when one is begun."""
 
 
 class Replacement(SpecModel):
@@ -150,7 +158,7 @@ class QuorumSpec(SpecModel):
     storage: Storage = Storage()
     """The volume of each replica. Immutable."""
     node_settings: NodeSettings = NodeSettings()
-    """Time-outs of every node."""
+    """Time-outs of every node, and what is off unless it is asked for."""
     replacement: Replacement = Replacement()
     """What to do about a replica whose disk is lost."""
     claim_retention: Literal["Retain", "Delete"] = "Retain"

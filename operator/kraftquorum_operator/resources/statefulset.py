@@ -179,6 +179,14 @@ def _environment(owner: Owner, spec: QuorumSpec) -> list[Body]:
         "RAFTNODE_ELECTION_BACKOFF_MAX_MS": str(node.election_backoff_max_ms),
         "RAFTNODE_REQUEST_TIMEOUT_MS": str(node.request_timeout_ms),
     }
+    # What is as by default is left out, so that a new operator rolls nobody for it.
+    if node.fetches_in_flight_max != 1:
+        values["RAFTNODE_FETCHES_IN_FLIGHT_MAX"] = str(node.fetches_in_flight_max)
+    if node.read_lease_clock_drift_percent:
+        drift = str(node.read_lease_clock_drift_percent)
+        values["RAFTNODE_READ_LEASE_CLOCK_DRIFT_PERCENT"] = drift
+    if node.log_preallocate:
+        values["RAFTNODE_LOG_PREALLOCATE"] = "true"
     return [
         field("POD_NAME", "metadata.name"),
         field("POD_IP", "status.podIP"),

@@ -31,8 +31,16 @@ class CoreConfig:
     hand over again: each attempt writes a record."""
     fetch_max_bytes: int = 1 << 20
     """How much one Fetch brings; at least one batch, whatever its size."""
+    fetches_in_flight_max: int = 1
+    """How many Fetches a follower has under way. One: the next leaves when what the last one
+    brought is durable. More: it leaves at once, and another when something became durable;
+    answers that are not durable yet count too."""
     max_uncommitted_bytes: int = 64 << 20
     """How many bytes of clients' batches a leader appends ahead of its high watermark."""
+    lease_clock_drift_percent: int = 0
+    """By how much, at the most, a replica's clock runs faster than another's. A leader then
+    answers reads alone while a majority promises to elect nobody else. 0: nothing is assumed
+    of clocks, nothing promised, and each read takes a round."""
     keeps_every_record: bool = False
     """Whether no record is ever to give way to a snapshot: as a leader whose log is whole, bring
     even an empty one all records (P22 would bring it the snapshot)."""
@@ -40,6 +48,11 @@ class CoreConfig:
     """How many voter changes may wait at once; one more is refused."""
     observers_max: int = 64
     """How many observers the leader tracks; the longest silent is forgotten first."""
+
+    @property
+    def promise_ms(self) -> int:
+        """For how long after each answer of its leader a voter votes for nobody; 0: no promise."""
+        return self.fetch_timeout_ms if self.lease_clock_drift_percent else 0
 
     @property
     def leader_timeout_ms(self) -> int:

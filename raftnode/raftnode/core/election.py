@@ -29,6 +29,11 @@ def has_fresh_leader(replica: Replica) -> bool:
             return False
 
 
+def _withholds_votes(replica: Replica) -> bool:
+    """Whether it has a leader, or has promised one to wait (S9, S33)."""
+    return has_fresh_leader(replica) or replica.now_ms < replica.promised_until_ms
+
+
 def handle_vote(
     replica: Replica, request_id: int, source: ReplicaKey, request: VoteRequest
 ) -> None:
@@ -50,7 +55,7 @@ def _judge(replica: Replica, source: ReplicaKey, request: VoteRequest) -> tuple[
         return ErrorCode.FENCED_LEADER_EPOCH, False
     if request.pre_vote:
         return ErrorCode.NONE, _judge_pre_vote(replica, request)
-    if has_fresh_leader(replica):
+    if _withholds_votes(replica):
         return ErrorCode.NONE, False  # S9: ignored, its epoch too
     return ErrorCode.NONE, _judge_vote(replica, request)
 
@@ -65,7 +70,7 @@ def _judge_pre_vote(replica: Replica, request: VoteRequest) -> bool:
     """
     if request.epoch > replica.epoch and request.candidate in replica.log.voters:
         replica.become_unattached(request.epoch, election_at_ms=replica.first_election_deadline())
-    if has_fresh_leader(replica):
+    if _withholds_votes(replica):
         return False
     if request.last < replica.log.position:
         _be_called(replica, request.candidate)
@@ -218,7 +223,12 @@ def withdraw(replica: Replica) -> None:
 
 
 def election_deadline(replica: Replica) -> int | None:
-    """When the election timer of the present role is due."""
+    """When the election timer of the present role is due; not while it must not vote (S33)."""
+    due = _election_at(replica)
+    return None if due is None else max(due, replica.promised_until_ms)
+
+
+def _election_at(replica: Replica) -> int | None:
     match replica.role:
         case (
             Unattached(election_at_ms=at)

@@ -19,7 +19,7 @@ from raftnode.core.messages import (
 from raftnode.core.records import RAFT_VERSION, Batch
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Blank, Fetching, Follower, Prospective, Resigned, Unattached
-from raftnode.core.types import Epoch, ReplicaKey
+from raftnode.core.types import Epoch, LogPosition, ReplicaKey
 
 _NOT_TO_BE_HAD = frozenset({ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE})
 
@@ -41,20 +41,50 @@ def fetching_of(replica: Replica) -> Fetching | None:
 
 
 def fetch_if_due(replica: Replica) -> None:
-    """Send the next Fetch unless one is on its way, is waited for, or the log is not durable.
+    """Send the next Fetch unless it is waited for, or enough are under way."""
+    fetching = fetching_of(replica)
+    if fetching is None:
+        return
+    durable_end = replica.log.durable_end
+    fetching.unflushed = [end for end in fetching.unflushed if end > durable_end]
+    if replica.now_ms < fetching.next_at_ms:
+        return
+    if not (_is_idle(replica, fetching) or _may_send_ahead(replica, fetching)):
+        return
+    target = _fetch_target(replica)
+    request = installing.next_piece(replica, target) or _next_fetch(replica, target)
+    if isinstance(fetching.in_flight, FetchRequest):
+        fetching.before.append(fetching.in_flight)
+    fetching.in_flight, fetching.sent_at_ms = request, replica.now_ms
+    replica.send(target, request)
+
+
+def _is_idle(replica: Replica, fetching: Fetching) -> bool:
+    """Whether nothing is under way, to the leader or to the disk.
 
     Waiting for the flush makes the offset that is asked for and the one that is
     acknowledged the same (S10).
     """
-    fetching = fetching_of(replica)
-    if fetching is None or replica.now_ms < fetching.next_at_ms:
-        return
-    if fetching.in_flight is not None or replica.log.durable_end < replica.log.end:
-        return
-    target = _fetch_target(replica)
-    request = installing.next_piece(replica, target) or _next_fetch(replica, target)
-    fetching.in_flight, fetching.sent_at_ms = request, replica.now_ms
-    replica.send(target, request)
+    return fetching.in_flight is None and replica.log.durable_end >= replica.log.end
+
+
+def _may_send_ahead(replica: Replica, fetching: Fetching) -> bool:
+    """Whether one more Fetch may leave beside what is under way, and says something new.
+
+    What it acknowledges is durable all the same (S10). Nothing is asked for ahead of a snapshot's
+    pieces, and from nobody but the leader.
+    """
+    log, newest = replica.log, fetching.in_flight
+    to_disk = len(fetching.unflushed) or (log.durable_end < log.end)
+    under_way = len(fetching.before) + (newest is not None) + to_disk
+    if under_way >= replica.config.fetches_in_flight_max or replica.download is not None:
+        return False
+    if not isinstance(replica.role, Follower) or isinstance(newest, FetchSnapshotRequest):
+        return False
+    return newest is None or (newest.fetch_offset, newest.acknowledged_offset) != (
+        log.end,
+        log.durable_end,
+    )
 
 
 def _next_fetch(replica: Replica, target: ReplicaKey | None) -> FetchRequest:
@@ -74,6 +104,7 @@ def _next_fetch(replica: Replica, target: ReplicaKey | None) -> FetchRequest:
         sequence=replica.fetch_sequence,
         endpoint=replica.endpoint,
         raft_version_max=RAFT_VERSION,
+        promise_ms=replica.config.promise_ms,
     )
 
 
@@ -98,7 +129,8 @@ def fetch_deadline(replica: Replica) -> int | None:
     if fetching.in_flight is not None:
         limit = replica.config.request_timeout_ms + replica.config.fetch_max_wait_ms
         return fetching.sent_at_ms + limit
-    return fetching.next_at_ms if replica.log.durable_end >= replica.log.end else None
+    idle = _is_idle(replica, fetching) or _may_send_ahead(replica, fetching)
+    return fetching.next_at_ms if idle else None
 
 
 def give_up_late_fetch(replica: Replica) -> None:
@@ -113,9 +145,9 @@ def give_up_late_fetch(replica: Replica) -> None:
 def handle_fetch_failure(replica: Replica, request: FetchRequest | FetchSnapshotRequest) -> None:
     """No answer: try again, a little later each time."""
     fetching = fetching_of(replica)
-    if fetching is None or fetching.in_flight != request:
+    if fetching is None or not fetching.answered(request):
         return
-    fetching.in_flight = None
+    fetching.forget()  # who does not answer one is given time before it is asked again
     fetching.failures += 1
     config = replica.config
     wait = min(
@@ -145,9 +177,8 @@ def handle_fetch_response(
 ) -> None:
     """Learn the leader, or take what it brought (P22)."""
     fetching = fetching_of(replica)
-    if fetching is None or fetching.in_flight != request:
+    if fetching is None or not fetching.answered(request):
         return
-    fetching.in_flight = None
     _correct_token(replica, source, response)
     if response.error == ErrorCode.FENCED_REPLICA:
         _halt_fenced(replica, source)
@@ -176,6 +207,7 @@ def _correct_token(
         and response.error == ErrorCode.INVALID_REQUEST
     ):
         role.round_token = min(role.round_token, response.round_token)
+        replica.promise()  # it is about to echo what it has heard just now
 
 
 def _halt_fenced(replica: Replica, source: ReplicaKey) -> None:
@@ -194,9 +226,8 @@ def handle_fetch_snapshot_response(
 ) -> None:
     """Take a piece of a snapshot, or learn that it is not to be had there (P25)."""
     fetching = fetching_of(replica)
-    if fetching is None or fetching.in_flight != request:
+    if fetching is None or not fetching.answered(request):
         return
-    fetching.in_flight = None
     _correct_token(replica, source, response)
     if response.error == ErrorCode.FENCED_REPLICA:
         _halt_fenced(replica, source)
@@ -282,6 +313,7 @@ def _hear(replica: Replica, response: FetchResponse | FetchSnapshotResponse) -> 
         role = replica.role
         if not isinstance(role, Follower):
             return None
+    replica.promise()
     role.heard_at_ms = replica.now_ms
     role.election_at_ms = replica.election_deadline()
     role.leader_endpoint = response.leader_endpoint or role.leader_endpoint
@@ -301,9 +333,10 @@ def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> N
         # nothing by standing; S7 is about removals that are not committed.
         replica.removed_below = max(replica.removed_below, response.high_watermark)
         replica.fact("told_of_removal", below=response.high_watermark)
-    if request.fetch_offset != replica.log.end:
+    if LogPosition(request.last_fetched_epoch, request.fetch_offset) != replica.log.position:
         return  # the log has moved since it was asked for
     if response.snapshot is not None:
+        role.fetching.forget()
         if not installing.offered(replica, role.fetching, response.snapshot):
             _try_later(replica, role.fetching)
         return
@@ -317,6 +350,7 @@ def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> N
         role.fetching.next_at_ms = replica.now_ms + replica.config.retry_backoff_max_ms
     elif batches:
         replica.append(batches)
+        role.fetching.unflushed.append(replica.log.end)
     elif response.batches:
         _try_later(replica, role.fetching)  # damaged: asking again at once would spin
     if replica.log.end >= response.high_watermark:
@@ -398,6 +432,8 @@ def handle_end(
     error = _judge_end(replica, source, request)
     if error == ErrorCode.NONE:
         place = request.preferred_successors.index(replica.key)
+        if request.leader is not None:
+            replica.promised_until_ms = 0  # S33: whoever led answers no read any more
         wait = 0
         if replica.disk_low:
             wait = replica.first_election_deadline() - replica.now_ms  # S30: the next may

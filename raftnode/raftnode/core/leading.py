@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from raftnode.core import installing
+from raftnode.core import installing, leasing
 from raftnode.core.effects import AppendAccepted, Confirmed, Refusal, ServeFetch
 from raftnode.core.events import AppendRequested, ConfirmRequested
 from raftnode.core.messages import (
@@ -127,6 +127,7 @@ def handle_fetch(
     progress.endpoint = request.endpoint or progress.endpoint
     progress.raft_version_max = request.raft_version_max
     progress.round_token = max(progress.round_token, request.round_token)
+    leasing.note_promise(replica, role, progress, request)
     position = LogPosition(request.last_fetched_epoch, request.fetch_offset)
     if _begins_with_snapshot(replica, position):
         snapshot = replica.log.snapshot
@@ -364,12 +365,21 @@ def handle_append(replica: Replica, event: AppendRequested) -> None:
 
 
 def handle_confirm(replica: Replica, event: ConfirmRequested) -> None:
-    """Begin a round: only Fetches that echo a token issued from now on count (S11)."""
+    """Begin a round: only Fetches that echo a token issued from now on count (S11).
+
+    A read within a lease needs none (S33).
+    """
     role = replica.role
     if not isinstance(role, Leader):
         replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
         return
-    role.round_token += 1
+    if event.for_read and epoch_committed(replica, role) and leasing.covers_reads(replica, role):
+        replica.emit(Confirmed(event.request_id, replica.high_watermark))
+        if leasing.wants_round(replica, role):
+            leasing.begin_round(replica, role)
+            answer_parked(replica, role)
+        return
+    leasing.begin_round(replica, role)
     role.confirmations.append(Confirmation(event.request_id, role.round_token, event.for_read))
     answer_parked(replica, role)
     answer_confirmations(replica, role)

@@ -123,7 +123,8 @@ class FetchRequest:
     `acknowledged_offset` is the fetcher's durable end and alone moves the high
     watermark (S10). `round_token` echoes the newest token that a response of this
     leader carried: what a confirmed answer counts (S11). `incarnation` counts the
-    starts of the fetcher's storage (S3).
+    starts of the fetcher's storage (S3). `promise_ms`: since the answer that brought that
+    token the fetcher votes for nobody for so long (S33); 0: it promises nothing.
     """
 
     epoch: Epoch
@@ -142,6 +143,7 @@ class FetchRequest:
     """Where the fetcher listens; the leader offers it as the endpoint of a would-be voter."""
     raft_version_max: int = 0
     """The newest raft.version that the fetcher's program knows (P56); 0: it says none."""
+    promise_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,8 @@ class RaftCore:
         cluster_id: None for a blank replica.
         incarnation: how many times this storage was started (S3).
         fetch_sequence: above that of any earlier start, e.g. the wall clock in µs (S3).
+        quiet_ms: the longest that earlier starts of this storage may have promised to vote for
+            nobody; for so long it does not (S33).
         rng: source of every random choice.
     """
 
@@ -105,6 +107,7 @@ class RaftCore:
         config: CoreConfig | None = None,
         incarnation: int = 1,
         fetch_sequence: int = 0,
+        quiet_ms: int = 0,
         endpoint: Endpoint | None = None,
     ) -> None:
         # Whatever a snapshot covers was committed when it was made.
@@ -121,6 +124,7 @@ class RaftCore:
             endpoint=endpoint,
             high_watermark=covered,
             applicable=covered,
+            promised_until_ms=now_ms + quiet_ms if quiet_ms else 0,
             now_ms=now_ms,
         )
         if cluster_id is not None:

@@ -61,6 +61,8 @@ class Replica:
     disk_low: bool = False
     disk_full: bool = False
     stopping: bool = False
+    promised_until_ms: int = 0
+    """Until then it votes for nobody, not for itself either (S33)."""
     called_until_ms: int = 0
     """Until then it stands though it is no voter: somebody could not win without it (S31)."""
     removed_below: Offset = FIRST_OFFSET
@@ -250,6 +252,11 @@ class Replica:
         self.applicable = max(self.applicable, min(self.high_watermark, self.log.durable_end))
         if (self.high_watermark, self.applicable) != before:
             self.emit(HighWatermarkAdvanced(self.high_watermark, self.applicable))
+
+    def promise(self) -> None:
+        """Having heard the leader, vote for nobody for a while, if leases rest on it (S33)."""
+        if self.config.promise_ms:
+            self.promised_until_ms = self.now_ms + self.config.promise_ms
 
     # -- changes of role -------------------------------------------------------------
 

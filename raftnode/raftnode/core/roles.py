@@ -26,12 +26,34 @@ class Blank:
 
 @dataclass(slots=True)
 class Fetching:
-    """The one Fetch that is on its way, or when to send the next."""
+    """What was asked of the leader and is not answered yet, and when to ask again."""
 
     in_flight: FetchRequest | FetchSnapshotRequest | None = None
+    """The newest request on its way."""
+    before: list[FetchRequest] = field(default_factory=list[FetchRequest])
+    """Fetches on their way that were sent before `in_flight`, oldest first."""
+    unflushed: list[Offset] = field(default_factory=list[Offset])
+    """Where the log ended after each answer that is appended and not durable yet."""
     sent_at_ms: int = 0
+    """When `in_flight` was sent."""
     next_at_ms: int = 0
     failures: int = 0
+
+    def answered(self, request: FetchRequest | FetchSnapshotRequest) -> bool:
+        """Whether this one was on its way. It is not any more, nor is any that was sent before."""
+        if self.in_flight == request:
+            self.in_flight = None
+            self.before.clear()
+            return True
+        if request not in self.before:
+            return False
+        del self.before[: self.before.index(request) + 1]
+        return True
+
+    def forget(self) -> None:
+        """Take no answer any more to what was sent."""
+        self.in_flight = None
+        self.before.clear()
 
 
 @dataclass(slots=True)
@@ -116,6 +138,8 @@ class Leader:
     progress: dict[ReplicaKey, Progress] = field(default_factory=dict[ReplicaKey, Progress])
     parked: dict[ReplicaKey, ParkedFetch] = field(default_factory=dict[ReplicaKey, ParkedFetch])
     round_token: int = 0
+    rounds: dict[int, int] = field(default_factory=dict[int, int])
+    """When each of the last round tokens was given out, where reads go by leases (S33)."""
     confirmations: list[Confirmation] = field(default_factory=list[Confirmation])
     uncommitted: Uncommitted = field(default_factory=Uncommitted)
     changes: list[PendingChange] = field(default_factory=list[PendingChange])

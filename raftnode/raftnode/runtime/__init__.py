@@ -11,6 +11,7 @@
 - watch: the disk's identity and free space on a timer;
 - service: all of it as the HTTP API's `NodeService`;
 - recovery: from what the disk holds to a core;
+- promising: what a storage remembers of promises to vote for nobody;
 - assembly: which part knows which;
 - process: signals, open files, last words;
 - server: a node from start to stop.

@@ -39,6 +39,7 @@ from raftnode.runtime.inquiries import Inquiries
 from raftnode.runtime.leadermetrics import LeaderCollector, view_of
 from raftnode.runtime.peering import Peering
 from raftnode.runtime.process import descriptors_for_clients, raise_file_limit
+from raftnode.runtime.promising import forget_promises, remember_promise
 from raftnode.runtime.recovery import recover
 from raftnode.runtime.restoring import covered_end, restore_state
 from raftnode.runtime.scrubbing import Scrubber
@@ -136,6 +137,7 @@ async def running_node(
     covered = await asyncio.to_thread(covered_end, snapshots)
     state, loaded = await asyncio.to_thread(restore_state, snapshots, log)
     core = recover(settings, directory, log, loaded)
+    await remember_promise(directory, core.replica.config.promise_ms)
     LeaderCollector(lambda: view_of(core.replica), registry)
     metrics.disk_reserve_bytes.set(settings.disk_reserve_bytes)
     addresses = AddressBook(settings.first_addresses)
@@ -331,6 +333,7 @@ async def running_node(
         tasks(scrubber.run(), name="scrub")
         tasks(greet_voters(peering.pool, core.replica), name="greeting")
         tasks(_refresh(gauges, metrics, driver, log), name="gauges")
+        tasks(forget_promises(directory, core.replica.config.promise_ms), name="promises")
         tasks(
             watch_storage(
                 directory,

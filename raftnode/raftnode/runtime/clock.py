@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import time
 
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 def now_ms() -> int:
-    """Monotonic milliseconds: what the core reckons with."""
-    return time.monotonic_ns() // 1_000_000
+    """Monotonic milliseconds: what the core reckons with.
+
+    Those that the machine slept count where the system can tell: a lease is over by then (S33).
+    """
+    return time.clock_gettime_ns(_CLOCK) // 1_000_000
 
 
 def wall_ms() -> int:

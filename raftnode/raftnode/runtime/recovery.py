@@ -83,9 +83,12 @@ def recover(
             request_timeout_ms=settings.request_timeout_ms,
             retry_backoff_ms=settings.retry_backoff_ms,
             retry_backoff_max_ms=settings.retry_backoff_max_ms,
+            fetches_in_flight_max=settings.fetches_in_flight_max,
+            lease_clock_drift_percent=settings.read_lease_clock_drift_percent,
             max_uncommitted_bytes=settings.max_uncommitted_bytes,
             keeps_every_record=settings.log_retention_bytes < 0,
         ),
         incarnation=directory.incarnation,
         fetch_sequence=clock.fetch_sequence_base(),
+        quiet_ms=directory.promised_ms,
     )

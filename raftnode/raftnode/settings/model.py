@@ -216,6 +216,26 @@ class NodeSettings(BaseSettings):
         "Kafka's default, 7 days: a quiet log too is made of files that grow old.",
     )
 
+    fetches_in_flight_max: int = Field(
+        default=1,
+        ge=1,
+        le=5,
+        description="How many Fetches a follower has under way. 1: the next leaves once what the "
+        "last one brought is durable. More: it leaves at once, and one more acknowledges what "
+        "became durable meanwhile. It helps few clients on a slow network; elsewhere it costs "
+        "messages.",
+    )
+    read_lease_clock_drift_percent: int = Field(
+        default=0,
+        ge=0,
+        le=50,
+        description="Lets the leader answer linearizable reads alone for a while after a round, "
+        "on the assumption that no voter's clock runs faster than another's by more than so many "
+        "percent, and that none stands still (a virtual machine that is suspended). An answer may "
+        "be stale where that is wrong. Counted are only voters that have it set too; each then "
+        "votes for nobody for `fetch_timeout_ms` after it heard from its leader or started, so "
+        "some elections begin later. 0: each read takes a round, and nothing rests on a clock.",
+    )
     log_preallocate: bool = Field(
         default=False,
         description="Whether the whole `segment_bytes` are reserved on the disk when a segment is "

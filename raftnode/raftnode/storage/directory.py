@@ -193,6 +193,15 @@ class DataDirectory:
         return self._incarnation.count
 
     @property
+    def promised_ms(self) -> int:
+        """For how long an earlier start may have promised to vote for nobody (S33)."""
+        return self._incarnation.promised_ms
+
+    def write_promise(self, promised_ms: int) -> None:
+        """Remember, durably, for how long this start promises to vote for nobody (S33)."""
+        self._write_incarnation(replace(self._incarnation, promised_ms=promised_ms))
+
+    @property
     def line(self) -> tuple[str, ...]:
         """Nonces of the last openings, this one's first (S3)."""
         return self._incarnation.line

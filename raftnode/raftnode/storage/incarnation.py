@@ -32,16 +32,18 @@ class Incarnation:
         line: nonces of the last of them, the latest first; shorter than `count` where
             openings by earlier programs left none.
         latched: whether there is a latch beside it (S18): a start that misses it is refused.
+        promised_ms: the longest that one of them may have promised to vote for nobody (S33).
     """
 
     count: int = 0
     line: tuple[str, ...] = ()
     latched: bool = False
+    promised_ms: int = 0
 
     def next(self) -> Incarnation:
         """One opening more, with a nonce of its own."""
         line = (secrets.token_hex(8), *self.line)[:LINE_MAX]
-        return Incarnation(self.count + 1, line, self.latched)
+        return Incarnation(self.count + 1, line, self.latched, self.promised_ms)
 
 
 def read_incarnation(files: Files, path: Path) -> Incarnation:
@@ -57,9 +59,10 @@ def read_incarnation(files: Files, path: Path) -> Incarnation:
         fields, intact = unseal(data)
         if intact:
             line = _line(fields.get("starts", []))
-            # Earlier programs knew no such field, and leave it out.
+            # Earlier programs knew no such fields, and leave them out.
             latched = fields.get("latched", False) is True
-            return Incarnation(integer(fields, "incarnation", 0), line, latched)
+            promised_ms = integer(fields, "promisedMs", 0) if "promisedMs" in fields else 0
+            return Incarnation(integer(fields, "incarnation", 0), line, latched, promised_ms)
     except ValueError as error:
         raise StorageCorruptError(f"{path} is damaged: {error}") from error
     raise StorageCorruptError(f"{path} is damaged: its checksum is wrong")
@@ -88,4 +91,6 @@ def write_incarnation(files: Files, path: Path, incarnation: Incarnation) -> Non
     fields: dict[str, JsonValue] = {"incarnation": incarnation.count, "starts": starts}
     if incarnation.latched:
         fields["latched"] = True
+    if incarnation.promised_ms:
+        fields["promisedMs"] = incarnation.promised_ms
     files.replace(path, seal(fields))

@@ -31,6 +31,8 @@ SEQUENCE = 21
 """i64, Fetch request: rises with each, so that one overtaken is known (S3)."""
 RAFT_VERSION_MAX = 22
 """i16, Fetch request: the newest raft.version that the fetcher's program knows (P56)."""
+PROMISE_MS = 23
+"""i64, Fetch request: for how long the fetcher votes for nobody since that token came (S33)."""
 
 _I16 = struct.Struct(">h")
 _I64 = struct.Struct(">q")
@@ -71,6 +73,15 @@ def read_int64(extensions: Mapping[int, bytes], tag: int, *, minimum: int) -> in
     if value < minimum:
         raise DecodeError(f"extension {tag} is {value}, at least {minimum} expected")
     return value
+
+
+def read_optional_int64(extensions: Mapping[int, bytes], tag: int, *, minimum: int) -> int | None:
+    """Read a 64-bit integer; None when it is absent.
+
+    Raises:
+        DecodeError: of another length, or below `minimum`.
+    """
+    return read_int64(extensions, tag, minimum=minimum) if tag in extensions else None
 
 
 def read_int16(extensions: Mapping[int, bytes], tag: int) -> int | None:

@@ -74,6 +74,23 @@ def test_an_unchanged_spec_gives_the_same_digest_and_another_one_another() -> No
     assert digest() != digest(image="other:1")
 
 
+def test_what_is_off_by_default_reaches_the_nodes_once_it_is_asked_for() -> None:
+    """And changes no pod before: a new operator must not roll anybody for it."""
+
+    def told(**settings: object) -> dict[str, str]:
+        spec = {"nodeSettings": settings} if settings else {}
+        [container] = bodies(**spec)["StatefulSet/demo"]["spec"]["template"]["spec"]["containers"]
+        return {one["name"]: one.get("value", "") for one in container["env"]}
+
+    asked = {"fetchesInFlightMax": 2, "readLeaseClockDriftPercent": 5, "logPreallocate": True}
+    new = {name: value for name, value in told(**asked).items() if name not in told()}
+    assert new == {
+        "RAFTNODE_FETCHES_IN_FLIGHT_MAX": "2",
+        "RAFTNODE_READ_LEASE_CLOCK_DRIFT_PERCENT": "5",
+        "RAFTNODE_LOG_PREALLOCATE": "true",
+    }
+
+
 def test_the_latch_is_immutable_unowned_and_named_by_uid() -> None:
     voters = (LatchVoter(Replica(0, "a" * 22), "demo-0:9093"), LatchVoter(Replica(1, "b"), None))
     body = latch(OWNER, "cluster", voters, adopted=False)

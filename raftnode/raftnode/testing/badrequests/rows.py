@@ -206,6 +206,7 @@ def _fetch() -> Iterator[Wrong]:
     overtaken = own(ext.SEQUENCE, ext.int64(0))
     yield Wrong("Fetch", "sequence", "overtaken", "INVALID_REQUEST", overtaken)
     yield from _raft_version()
+    yield from _promise()
     yield from _endpoints("Fetch")
 
 
@@ -219,6 +220,18 @@ def _raft_version() -> Iterator[Wrong]:
         ("of four bytes", bytes(4), "INVALID_REQUEST"),
     ):
         yield Wrong("Fetch", "raft.version", value, answer, own(tag, data))
+
+
+def _promise() -> Iterator[Wrong]:
+    """For how long the fetcher votes for nobody: no leader counts more than its own (S33)."""
+    tag = ext.PROMISE_MS
+    for value, data, answer in (
+        ("missing", None, TAKEN),
+        ("negative", ext.int64(-1), "INVALID_REQUEST"),
+        ("huge", ext.int64(INT64_MAX), TAKEN),
+        ("of four bytes", bytes(4), "INVALID_REQUEST"),
+    ):
+        yield Wrong("Fetch", "promise", value, answer, own(tag, data))
 
 
 def _fetch_snapshot() -> Iterator[Wrong]:

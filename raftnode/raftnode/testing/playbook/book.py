@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from raftnode.core.config import CoreConfig
+from raftnode.core.effects import SendResponse
 from raftnode.core.events import (
     AddVoterRequested,
     AppendRequested,
@@ -17,15 +18,17 @@ from raftnode.core.events import (
     ReassignmentRequested,
     RemoveVoterRequested,
     RequestAbandoned,
+    RequestReceived,
     ResignRequested,
     Target,
     TimePassed,
     UpgradeRequested,
 )
+from raftnode.core.messages import VoteRequest, VoteResponse
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.roles import Follower, Resigned, Unattached
 from raftnode.core.state import Latch
-from raftnode.core.types import NodeId, Voter, VoterRecordId, VoterSet
+from raftnode.core.types import Epoch, LogPosition, NodeId, Offset, Voter, VoterRecordId, VoterSet
 from raftnode.testing.playbook.message import key_of, name_of
 from raftnode.testing.playbook.seat import Seat
 from raftnode.testing.playbook.table import Answer, Table
@@ -152,6 +155,17 @@ class Playbook(Table):
         assert isinstance(role, Unattached | Follower | Resigned), role
         role.election_at_ms = self.now_ms
         self.give(name, TimePassed())
+
+    def vote(
+        self, source: str, target: str, epoch: int, end: int = 99, *, pre: bool = False
+    ) -> VoteResponse:
+        """What `target` answers to `source`, whose log is as long as can be."""
+        last = LogPosition(Epoch(epoch), Offset(end))
+        request = VoteRequest(Epoch(epoch), key_of(source), key_of(target), last, pre)
+        effects = self.give(target, RequestReceived(self.number(), key_of(source), request))
+        answers = [effect.response for effect in effects if isinstance(effect, SendResponse)]
+        [answer] = [answer for answer in answers if isinstance(answer, VoteResponse)]
+        return answer
 
     # -- faults --------------------------------------------------------------------------
 

@@ -97,15 +97,18 @@ class Reader:
 
     def _read_from(self, node: SimNode, required: Offset) -> None:
         keyvalue, life = self.world.keyvalue, node.life
+        asking = True
         key, call = keyvalue.reads_key(node)
 
         def answered(answer: Answer) -> None:
             if isinstance(answer, Confirmed):
                 self.answered += 1
+                self.world.faults.counts["lease_reads"] += asking and _has_others(node)
                 self.world.checker.confirmed(node, answer.high_watermark, required)
                 keyvalue.confirmed(node, life, call, key, answer.high_watermark)
 
         node.ask(lambda request_id: ConfirmRequested(request_id, for_read=True), answered)
+        asking = False
 
     def _describe(self, node: SimNode, required: Offset) -> None:
         """A confirmed description knows every voter change that was completed before (S11)."""
@@ -116,6 +119,11 @@ class Reader:
                 self.world.checker.confirmed(node, Offset(record.offset + 1), required)
 
         node.ask(lambda request_id: ConfirmRequested(request_id, for_read=False), answered)
+
+
+def _has_others(node: SimNode) -> bool:
+    """Whether an answer at once cannot have come from a round."""
+    return node.core is not None and not node.core.replica.knows_no_other_voter
 
 
 MEETING_MS = 6000

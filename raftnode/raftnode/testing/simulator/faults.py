@@ -86,6 +86,22 @@ class FaultPlan:
         if getattr(self, f"_{fault}")():
             self.counts[fault] += 1
 
+    def tempt(self) -> None:
+        """Cut a leader off with its lease, and restart the others, who might forget it (S33)."""
+        leaders = self.world.believed_leaders()
+        if self.world.calm or not leaders:
+            return
+        leader = self.rng.choice(leaders)
+        for node in self.world.nodes:
+            if node is leader:
+                continue
+            self.world.network.cut.add((leader.key.node_id, node.key.node_id))
+            self.world.network.cut.add((node.key.node_id, leader.key.node_id))
+            if self.rng.random() < 0.7:
+                node.crash()
+                node.start()
+        self.counts["tempted"] += 1
+
     def _up(self) -> list[SimNode]:
         return [node for node in self.world.nodes if node.core is not None]
 

@@ -43,8 +43,9 @@ from raftnode.core.events import (
     ResponseReceived,
     TimePassed,
 )
-from raftnode.core.messages import FetchResponse, Request, Response
+from raftnode.core.messages import FetchRequest, FetchResponse, Request, Response
 from raftnode.core.raft import RaftCore
+from raftnode.core.roles import Follower
 from raftnode.core.types import Offset, ReplicaKey
 from raftnode.testing.simulator.disk import SimDisk
 from raftnode.testing.simulator.gate import SimGate
@@ -95,6 +96,8 @@ class SimNode:
     die_after_effects: int | None = None
     halted: Halt | None = None
     next_flush_fails: bool = False
+    clock_percent: int = 100
+    """How fast its clock runs."""
     saved: SimDisk | None = None
     """The volume as it once was."""
 
@@ -102,6 +105,11 @@ class SimNode:
     def key(self) -> ReplicaKey:
         """The replica that this process is."""
         return self.disk.key
+
+    @property
+    def own_ms(self) -> int:
+        """What its clock shows."""
+        return self.world.now_ms * self.clock_percent // 100
 
     # -- life --------------------------------------------------------------------------
 
@@ -122,10 +130,11 @@ class SimNode:
             state=self.disk.state,
             cluster_id=self.disk.cluster_id,
             rng=random.Random(self.rng.getrandbits(64)),
-            now_ms=self.world.now_ms,
+            now_ms=self.own_ms,
             config=replace(self.world.config, keeps_every_record=keeps),
             incarnation=self.disk.incarnation,
             fetch_sequence=self.world.now_ms * 1000,
+            quiet_ms=self.world.config.promise_ms if self.disk.cluster_id else 0,
         )
         self.gate = SimGate(self.disk, self.core.replica, start)
         self.snapshots = SimSnapshots(self, plan, self.life) if plan else None
@@ -173,7 +182,7 @@ class SimNode:
         if core is None or self.halted:
             return
         life = self.life
-        for effect in core.handle(event, self.world.now_ms):
+        for effect in core.handle(event, self.own_ms):
             if self.die_after_effects is not None:
                 if self.die_after_effects == 0:
                     self.crash()
@@ -197,10 +206,11 @@ class SimNode:
         return request_id
 
     def _set_alarm(self, deadline: int | None) -> None:
-        self.world.checker.woken(self, deadline, self.world.now_ms)
+        self.world.checker.woken(self, deadline, self.own_ms)
         if deadline is None:
             return
-        at = max(deadline, self.world.now_ms + 1)
+        # Rounded up: by then the own clock shows the deadline.
+        at = max(-(-deadline * 100 // self.clock_percent), self.world.now_ms + 1)
         if self.alarm_at_ms is None or at < self.alarm_at_ms:
             self.alarm_at_ms = at
             life = self.life
@@ -212,7 +222,7 @@ class SimNode:
         if self.alarm_at_ms == at:
             self.alarm_at_ms = None
         deadline = self.core.next_deadline_ms()
-        if deadline is not None and deadline <= self.world.now_ms:
+        if deadline is not None and deadline <= self.own_ms:
             self.deliver(life, TimePassed())
         else:
             self._set_alarm(deadline)
@@ -370,7 +380,14 @@ class SimNode:
             there.deliver(there_life, event)
 
         self.world.checker.asked(self, self.world.now_ms)
+        self._count_ahead(request)
         self.say(there, there_life, ask, too_late)
+
+    def _count_ahead(self, request: Request) -> None:
+        role = self.core.replica.role if self.core else None
+        if isinstance(request, FetchRequest) and isinstance(role, Follower):
+            ahead = bool(role.fetching.before) or request.acknowledged_offset < request.fetch_offset
+            self.world.faults.counts["fetched_ahead"] += ahead
 
     def say(
         self,

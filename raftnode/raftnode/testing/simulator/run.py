@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.roles import Follower, Leader
@@ -90,7 +90,20 @@ def build(seed: int, *, trace: bool = False) -> World:
         snapshots=plan,
     )
     world.fetch_batches = rng.choice([1, 2, 8])
+    _configure(world)
     return world
+
+
+def _configure(world: World) -> None:
+    """What is off unless a user asks for it is on in some worlds; the others keep their lives."""
+    rng = random.Random(f"{world.seed} settings")
+    if world.seed % 11 in {3, 8}:
+        world.config = replace(world.config, fetches_in_flight_max=rng.choice([2, 2, 3, 5]))
+    if world.seed % 13 in {2, 5, 9, 11}:
+        drift = rng.choice([1, 10, 30])
+        world.config = replace(world.config, lease_clock_drift_percent=drift)
+        for node in world.nodes:
+            node.clock_percent = 100 + rng.choice([0, drift // 2, drift])
 
 
 def _live_through_faults(world: World) -> None:
@@ -99,8 +112,11 @@ def _live_through_faults(world: World) -> None:
     world.every(20, 400, end, world.tell_blank)
     world.every(5, 120, end, world.writer.write)
     world.every(100, 1500, end, world.administrator.act)
-    world.every(50, 600, end, world.reader.read)
+    # A lease that should have ended is only seen by who asks while it lasts.
+    world.every(*((5, 60) if world.config.promise_ms else (50, 600)), end, world.reader.read)
     world.every(500, 8000, end, world.replace_stale)
+    if world.config.promise_ms:
+        world.every(1000, 9000, end, world.faults.tempt)
     # Fault upon fault in some seeds; time to get into subtler trouble in others.
     low, high = world.rng.choice([(50, 900), (300, 3000), (500, 6000)])
     world.after(world.rng.choice([0, 3000]), lambda: world.every(low, high, end, world.faults.act))

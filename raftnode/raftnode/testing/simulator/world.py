@@ -154,6 +154,7 @@ class World:
         """Another disk and process under the same id, while the old one goes on (same id twice)."""
         self.lost.add(node.key)
         reborn = SimNode(self, SimDisk.fresh(node.key.node_id, self.rng), self._child())
+        reborn.clock_percent = node.clock_percent
         self.nodes[self.nodes.index(node)] = reborn
         self.ghosts.append(node)
         reborn.start()

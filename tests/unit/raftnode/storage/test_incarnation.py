@@ -34,6 +34,8 @@ def test_the_count_comes_back_and_nothing_else_is_believed() -> None:
         seal({"incarnation": 41, "starts": ["x"]}),
         seal({"incarnation": 41, "starts": [7]}),
         seal({"incarnation": 99, "starts": [NONCE] * (LINE_MAX + 1)}),
+        seal({"incarnation": 41, "promisedMs": -1}),
+        seal({"incarnation": 41, "promisedMs": "2000"}),
     ):
         disk.overwrite(PATH, content)
         with pytest.raises(StorageCorruptError, match="is damaged"):
@@ -49,6 +51,18 @@ def test_the_file_of_an_earlier_program_has_no_line() -> None:
     assert found == Incarnation(41)
     after = found.next()
     assert (after.count, len(after.line)) == (42, 1)
+
+
+@pytest.mark.rule("S33")
+@pytest.mark.without(
+    "storage.incarnation:Incarnation.next", "self.latched, self.promised_ms", "self.latched"
+)
+def test_what_was_promised_is_remembered_by_the_next_opening() -> None:
+    disk = FaultDisk(random.Random(0))
+    disk.make_directory(PATH.parent)
+    files = Files(disk)
+    write_incarnation(files, PATH, Incarnation(41, (NONCE,), promised_ms=2000))
+    assert read_incarnation(files, PATH).next().promised_ms == 2000
 
 
 def test_each_opening_puts_a_nonce_of_its_own_before_the_others() -> None:

@@ -42,6 +42,7 @@ GOOD: dict[str, Request] = {
         sequence=9,
         endpoint=HERE,
         raft_version_max=2,
+        promise_ms=9,
     ),
     "FetchSnapshot": FetchSnapshotRequest(EPOCH, PEER, LAST, 9, 9, 1, HERE),
 }

@@ -98,6 +98,7 @@ requests = st.one_of(
         max_bytes=st.integers(0, INT32),
         max_wait_ms=st.integers(0, INT32),
         endpoint=st.none() | endpoints,
+        promise_ms=st.integers(0, INT64),
     ),
     st.builds(
         FetchSnapshotRequest,

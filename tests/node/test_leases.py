@@ -1,0 +1,102 @@
+"""S33 on real processes: reads by a lease end in time, and what was promised outlives a node."""
+
+import asyncio
+import json
+import signal
+import time
+
+import pytest
+
+from raftnode.client import QuorumClient
+from raftnode.client.errors import ClientError
+from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.rule("S33")]
+
+PROMISE_MS = 2000
+LEASES = {"RAFTNODE_READ_LEASE_CLOCK_DRIFT_PERCENT": "10"}
+
+
+async def followers_of(quorum: LocalQuorum) -> tuple[LocalNode, list[LocalNode]]:
+    leader = await quorum.leader()
+    return leader, [node for node in quorum.nodes[:3] if node is not leader]
+
+
+def remembered_ms(node: LocalNode) -> int:
+    """For how long the node's storage says that it may have promised."""
+    return json.loads((node.directory / "incarnation").read_text()).get("promisedMs", 0)
+
+
+@pytest.mark.quorum_settings(**LEASES)
+async def test_a_leader_reads_alone_until_its_lease_ends(quorum):
+    """With both followers stopped no round is possible: only a lease answers, and not for long."""
+    await quorum.form(3)
+    leader, followers = await followers_of(quorum)
+    await quorum.client.put("key", b"value")
+    async with QuorumClient([leader.api], timeout_ms=1000) as client:
+        assert (await client.get("key")).value == b"value"
+        began = time.monotonic()
+        for node in followers:
+            node.signal(signal.SIGSTOP)
+        alone_until, refused = began, False
+        while not refused and time.monotonic() < began + 30:
+            try:
+                assert (await client.get("key")).value == b"value"
+                alone_until = time.monotonic()
+            except ClientError:
+                refused = True
+        for node in followers:
+            node.signal(signal.SIGCONT)
+    assert refused
+    assert 0 < (alone_until - began) * 1000 < PROMISE_MS
+    await quorum.leader()
+    assert (await quorum.client.get("key")).value == b"value"
+
+
+@pytest.mark.quorum_settings(**LEASES)
+async def test_a_leader_that_stood_still_answers_no_read_from_its_lease(quorum):
+    """pause-then-stale-read: on waking it must not think that its lease still holds."""
+    await quorum.form(3)
+    await quorum.client.put("key", b"old")
+    leader, others = await followers_of(quorum)
+    async with QuorumClient([leader.api], timeout_ms=3000) as stale:
+        assert (await stale.get("key")).value == b"old"
+        leader.signal(signal.SIGSTOP)
+
+        async def successor() -> LocalNode | None:
+            for node in others:
+                if (await quorum.info(node)).role == "leader":
+                    return node
+            return None
+
+        new = await eventually(successor, within_s=30, what="a successor")
+        async with QuorumClient([new.api], timeout_ms=15_000) as client:
+            await client.put("key", b"new")
+        read = asyncio.get_running_loop().create_task(stale.get("key"))
+        await asyncio.sleep(0.2)
+        leader.signal(signal.SIGCONT)
+        try:
+            entry = await read
+        except ClientError:
+            return  # any refusal will do, an old value will not
+        assert entry is not None
+        assert entry.value == b"new"
+
+
+@pytest.mark.quorum_settings(**LEASES)
+async def test_a_promise_is_remembered_until_it_is_over(quorum):
+    await quorum.form(1)
+    [node] = quorum.nodes[:1]
+    assert remembered_ms(node) == PROMISE_MS
+    node.kill()
+    node.environment["RAFTNODE_READ_LEASE_CLOCK_DRIFT_PERCENT"] = "0"
+    started = time.monotonic()
+    node.start()
+    assert remembered_ms(node) == PROMISE_MS
+    await quorum.leader()
+    assert (time.monotonic() - started) * 1000 >= PROMISE_MS, "it voted for itself too early"
+
+    async def forgotten() -> bool | None:
+        return True if remembered_ms(node) == 0 else None
+
+    await eventually(forgotten, within_s=30, what="an end of the promise")

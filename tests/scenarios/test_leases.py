@@ -1,0 +1,320 @@
+"""S33: a leader answers reads alone only while a majority keeps its promise to elect nobody."""
+
+from dataclasses import replace
+
+import pytest
+
+from raftnode.core.config import CoreConfig
+from raftnode.core.effects import Confirmed
+from raftnode.core.events import RequestReceived
+from raftnode.core.messages import EndQuorumEpochRequest, ErrorCode, FetchResponse
+from raftnode.core.roles import Follower, Leader
+from raftnode.testing.playbook import Playbook, key_of
+
+pytestmark = pytest.mark.rule("S33")
+
+LEASES = CoreConfig(lease_clock_drift_percent=10)
+PROMISE_MS = LEASES.fetch_timeout_ms
+LEASE_MS = PROMISE_MS * 90 // 100 - 2
+
+
+def leased(*names: str) -> Playbook:
+    """A quorum led by 1, which has a lease that began now."""
+    book = Playbook.formed(*(names or ("1", "2", "3")), config=LEASES)
+    book.run(1000)
+    book.confirm("1")
+    book.settle()
+    assert reads_alone(book, "1")
+    return book
+
+
+def reads_alone(book: Playbook, name: str) -> bool:
+    """Whether a read is answered before anybody else was asked."""
+    return isinstance(book.answer(book.confirm(name)), Confirmed)
+
+
+def leader(book: Playbook, name: str) -> Leader:
+    role = book[name].replica.role
+    assert isinstance(role, Leader)
+    return role
+
+
+def promised_ms(book: Playbook, name: str) -> int:
+    """For how long the replica still votes for nobody."""
+    return book[name].replica.promised_until_ms - book.now_ms
+
+
+@pytest.mark.without("core.leading:handle_confirm", "leasing.covers_reads(replica, role)", "False")
+def test_a_read_within_a_lease_takes_no_round():
+    book = leased()
+    book.append("1", b"x")
+    book.settle()
+    read = book.answer(book.confirm("1"))
+    assert isinstance(read, Confirmed)
+    assert read.high_watermark == book["1"].replica.log.end
+    assert not book.pending
+
+
+@pytest.mark.without(
+    "core.config:CoreConfig.promise_ms",
+    "self.fetch_timeout_ms if self.lease_clock_drift_percent else 0",
+    "self.fetch_timeout_ms",
+)
+def test_nothing_is_promised_unless_it_is_said_how_far_clocks_may_differ():
+    book = Playbook.formed("1", "2", "3", config=CoreConfig())
+    book.run(1000)
+    book.confirm("1")
+    book.settle()
+    assert book["2"].replica.promised_until_ms == 0
+    assert not reads_alone(book, "1")
+
+
+@pytest.mark.rule("S11")
+@pytest.mark.without("core.leading:handle_confirm", "if event.for_read and ", "if ")
+def test_a_voter_change_is_never_confirmed_by_a_lease():
+    book = leased()
+    assert book.answer(book.confirm("1", for_read=False)) is None
+
+
+@pytest.mark.without(
+    "core.leasing:note_promise",
+    "* (100 - replica.config.lease_clock_drift_percent) // 100 - _TICK_MS",
+    "",
+)
+def test_a_lease_is_shorter_than_the_promise_by_what_clocks_may_differ():
+    """Counting the whole promise makes this fail: a voter's clock may run faster."""
+    book = leased()
+    book.isolate("1")
+    book.wait(LEASE_MS - 1, "1")
+    assert reads_alone(book, "1")
+    book.wait(1, "1")
+    assert not reads_alone(book, "1")
+    assert promised_ms(book, "2") > PROMISE_MS // 20
+
+
+@pytest.mark.without(
+    "core.leasing:note_promise", "began_ms + lease_ms", "replica.now_ms + lease_ms"
+)
+def test_a_lease_begins_with_its_round_and_not_with_the_fetch_that_tells():
+    """The Fetch may have been on its way for as long as the promise lasts."""
+    book = leased()
+    book.isolate("3")
+    book.wait(LEASE_MS, "1")
+    book.deliver("fetch-answer")
+    book.deliver("fetch")
+    read = book.confirm("1")
+    book.deliver("fetch-answer")
+    book.wait(1100, "1")
+    book.deliver("fetch", "2", "1")
+    assert isinstance(book.answer(read), Confirmed), "the round is done"
+    book.wait(LEASE_MS - 1100 - 1, "1")
+    assert reads_alone(book, "1")
+    book.wait(1, "1")
+    assert not reads_alone(book, "1")
+
+
+@pytest.mark.without(
+    "core.election:_judge", "if _withholds_votes(replica):", "if has_fresh_leader(replica):"
+)
+def test_a_higher_epoch_does_not_end_a_promise():
+    """A voter that follows nobody any more keeps what it promised."""
+    book = leased()
+    book.isolate("1")
+    book.vote("3", "2", 5, pre=True)
+    assert book["2"].role == "unattached"
+    assert not book.vote("3", "2", 5).granted
+    assert reads_alone(book, "1")
+    book.now_ms += promised_ms(book, "2") - 1
+    assert not book.vote("3", "2", 5).granted
+    book.now_ms += 1
+    assert book.vote("3", "2", 5).granted
+    assert not reads_alone(book, "1")
+
+
+@pytest.mark.without(
+    "core.election:_judge_pre_vote",
+    "if _withholds_votes(replica):",
+    "if has_fresh_leader(replica):",
+)
+def test_nobody_is_told_to_stand_while_the_promise_holds():
+    book = leased()
+    book.vote("3", "2", 5, pre=True)
+    assert not book.vote("3", "2", 5, pre=True).granted
+    book.now_ms += promised_ms(book, "2")
+    assert book.vote("3", "2", 5, pre=True).granted
+
+
+@pytest.mark.without(
+    "core.election:election_deadline", "max(due, replica.promised_until_ms)", "due"
+)
+def test_nobody_votes_for_itself_either_while_the_promise_holds():
+    """Freed of its leader by a higher epoch, a voter would stand before the lease ends."""
+    book = leased()
+    book.isolate("1", "2", "3")
+    book.vote("3", "2", 5, pre=True)
+    end = book["2"].replica.promised_until_ms
+    book.impatient("2")
+    assert book["2"].role == "unattached"
+    book.now_ms = end
+    book.impatient("2")
+    assert book["2"].role == "prospective"
+
+
+@pytest.mark.without("core.raft:RaftCore.__init__", "now_ms + quiet_ms if quiet_ms else 0", "0")
+def test_a_promise_outlives_the_process():
+    """A voter that forgot its leader in a crash would elect another one at once."""
+    book = leased()
+    book.isolate("1")
+    book.crash("2")
+    book.now_ms += 100
+    book.restart("2")
+    assert not book.vote("3", "2", 5).granted
+    assert reads_alone(book, "1")
+    assert promised_ms(book, "2") == PROMISE_MS
+    book.impatient("2")
+    assert book["2"].role in {"unattached", "follower"}
+    book.now_ms += PROMISE_MS
+    assert not reads_alone(book, "1")
+    assert book.vote("3", "2", 5).granted
+
+
+@pytest.mark.rule("P16")
+@pytest.mark.without("core.following:handle_end", "replica.promised_until_ms = 0", "pass")
+def test_a_leader_that_hands_over_gives_its_lease_up():
+    """Its voters need not wait: it says itself that it leads no more."""
+    book = leased()
+    before = book.now_ms
+    book.transfer("1", "2")
+    assert not reads_alone(book, "1")
+    book.settle()
+    assert (book.leaders, book.now_ms) == (["2"], before)
+
+
+@pytest.mark.without("core.following:handle_end", "if request.leader is not None:", "if True:")
+def test_a_candidate_that_gives_up_frees_nobody_of_a_promise():
+    book = leased()
+    book.vote("3", "2", 5, pre=True)
+    end = EndQuorumEpochRequest(
+        book["2"].replica.epoch, None, key_of("2"), (key_of("1"), key_of("2"))
+    )
+    book.give("2", RequestReceived(book.number(), key_of("3"), end))
+    assert promised_ms(book, "2") == PROMISE_MS
+    assert not book.vote("3", "2", 5).granted
+
+
+@pytest.mark.without("core.leasing:covers_reads", "replica.now_ms < at.promised_until_ms", "True")
+def test_who_promises_nothing_is_not_counted():
+    """One whose program or setting knows no leases votes as soon as it likes."""
+    book = Playbook.formed("1", "2", "3", config=LEASES)
+    for name in ("2", "3"):
+        book[name].replica.config = CoreConfig()
+    book.run(5000)
+    book.confirm("1")
+    book.settle()
+    assert not reads_alone(book, "1")
+    book["2"].replica.config = LEASES
+    book.run(1000)
+    book.confirm("1")
+    book.settle()
+    assert reads_alone(book, "1"), "1 and 2 are a majority"
+
+
+@pytest.mark.without(
+    "core.leasing:note_promise",
+    "min(request.promise_ms, replica.config.promise_ms)",
+    "request.promise_ms",
+)
+def test_nobody_is_believed_to_promise_more_than_the_leader_would():
+    """A number that is damaged, or of another setting, makes no lease without end."""
+    book = leased()
+    for name in ("2", "3"):
+        book[name].replica.config = replace(LEASES, fetch_timeout_ms=10**9)
+    book.settle()
+    book.run(2000)
+    book.confirm("1")
+    book.settle()
+    book.isolate("1")
+    book.wait(LEASE_MS, "1")
+    assert not reads_alone(book, "1")
+
+
+@pytest.mark.rule("S8")
+@pytest.mark.without("core.leasing:covers_reads", "promised + replica.is_voter", "promised + 1")
+def test_a_leader_outside_the_set_does_not_count_itself():
+    book = leased("1", "2", "3", "4")
+    book.isolate("3", "4")
+    book.remove("1", "1")
+    book.wait(LEASE_MS - 100, "1")
+    for _ in range(4):
+        book.deliver()
+        book["2"].flush(book.now_ms)
+    book.confirm("1", for_read=False)  # a round, which 2 alone echoes
+    book.deliver("fetch-answer")
+    book.deliver("fetch")
+    assert book.voters("1") == "{2,3,4}"
+    book.wait(200, "1")
+    assert leader(book, "1").progress[key_of("2")].promised_until_ms > book.now_ms
+    assert not reads_alone(book, "1")
+
+
+@pytest.mark.rule("P42", "S11")
+@pytest.mark.without(
+    "core.leading:handle_confirm", "epoch_committed(replica, role) and leasing", "leasing"
+)
+def test_no_lease_before_the_own_epoch_has_committed_something():
+    """What the last leader acknowledged is not known to be committed before."""
+    book = leased()
+    book.append("1", b"x")
+    book.settle()  # acknowledged; the others do not know yet that it is committed
+    book["1"].flushes = book["2"].flushes = False
+    book.transfer("1", "2")
+    book.settle()
+    assert book.leaders == ["2"]
+    book.confirm("2", for_read=False)
+    book.settle()
+    assert leader(book, "2").progress[key_of("3")].promised_until_ms > book.now_ms
+    assert not reads_alone(book, "2")
+
+
+@pytest.mark.without("core.leasing:wants_round", "replica.config.promise_ms // 4", "10**9")
+def test_reads_that_go_on_keep_the_lease():
+    """Only the first of them waits."""
+    book = leased()
+    for _ in range(100):
+        book.run(100)
+        assert reads_alone(book, "1")
+    assert leader(book, "1").round_token < 30, "a round now and then"
+
+
+@pytest.mark.without(
+    "core.leasing:begin_round", "{token: at for token, at in role.rounds.items() if at > old_ms}",
+    "role.rounds",
+)  # fmt: skip
+def test_a_leader_remembers_no_more_rounds_than_promises_last():
+    book = leased()
+    for _ in range(100):
+        book.run(100)
+        book.confirm("1", for_read=False)
+    assert len(leader(book, "1").rounds) <= PROMISE_MS // 100 + 1
+
+
+@pytest.mark.rule("S11")
+@pytest.mark.without("core.following:_correct_token", "replica.promise()", "pass")
+def test_a_token_that_was_corrected_comes_with_a_promise_too():
+    """What it echoes next it has heard from the refusal, and at no earlier time."""
+    book = leased()
+    role = book["2"].replica.role
+    assert isinstance(role, Follower)
+    role.round_token = 99  # damaged on the way
+    book.now_ms += 400
+    book.confirm("1", for_read=False)
+    book["2"].replica.promised_until_ms = 0
+    book.deliver("fetch-answer")
+    book["2"].replica.promised_until_ms = 0
+    book.deliver("fetch", "2", "1")
+    [refused] = [one for one in book.pending if one.target == "2"]
+    assert isinstance(refused.response, FetchResponse)
+    assert refused.response.error == ErrorCode.INVALID_REQUEST
+    book.deliver("fetch-answer", "1", "2")
+    assert role.round_token == leader(book, "1").round_token
+    assert promised_ms(book, "2") == PROMISE_MS

@@ -61,6 +61,8 @@ class Claim:
         self._path = path
         self._token = token
         self._ended = threading.Event()
+        # While a file is written anew it may be empty for whoever reads it, this run, too.
+        self._turn = threading.Lock()
 
     @classmethod
     @contextmanager
@@ -98,7 +100,9 @@ class Claim:
         Raises:
             OptionError: somebody did.
         """
-        if not self._is_mine():
+        with self._turn:
+            mine = self._is_mine()
+        if not mine:
             raise _busy(self._path)
 
     def _is_mine(self) -> bool:
@@ -114,9 +118,10 @@ class Claim:
         while not self._ended.wait(BEAT_S):
             number += 1
             try:
-                if not self._is_mine():
-                    return
-                self._write(number)
+                with self._turn:
+                    if not self._is_mine():
+                        return
+                    self._write(number)
             except UnreachableError:
                 continue  # a store that does not answer now may with the next beat
 

@@ -47,7 +47,6 @@ class Near(Far):
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim, "BEAT_S", 0.02)
-    monkeypatch.setattr(claim, "DEAD_S", 1.0)
     monkeypatch.setattr(claim, "_LOOK_S", 0.1)
 
 
@@ -64,7 +63,8 @@ def test_a_run_that_is_alive_keeps_the_others_away_until_it_ends():
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_run_that_was_killed_is_followed_by_the_next():
+def test_a_run_that_was_killed_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(claim, "DEAD_S", 0.5)
     files = Far()
     files.found[PLACE] = "of one that is no more"
     with Claim.taken(files, PLACE) as held:
@@ -81,6 +81,26 @@ def test_a_run_that_was_taken_for_dead_does_nothing_more():
             held.check()
         threading.Event().wait(0.1)
     assert files.found == {PLACE: "another's"}
+
+
+class Slow(Far):
+    """Empties a file before it is written, as file systems do."""
+
+    def write_text(self, path: str, text: str) -> None:
+        self.found[path] = ""
+        threading.Event().wait(0.02)
+        self.found[path] = text
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_does_not_take_its_own_writing_for_anothers():
+    files = Slow()
+    with Claim.taken(files, PLACE) as held:
+        for _ in range(50):
+            held.check()
+            threading.Event().wait(0.003)
+        with pytest.raises(OptionError, match=BUSY), Claim.taken(files, PLACE):
+            pass
 
 
 @pytest.mark.usefixtures("quick")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raftnode.core import changing, election, leading
+from raftnode.core import changing, election, following, leading
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
@@ -135,6 +135,15 @@ MUTANTS = [
         "VoterSetAt(head.voter_record, self.base_voters)",
         Bounds(voters=1, replacement=True, elections=0, snapshots=1),
         "VotersFromLog",
+    ),
+    Mutant(
+        "S10-acknowledges-what-goes-ahead",
+        following._next_fetch,
+        "acknowledged_offset=replica.log.durable_end",
+        # From the first write on: the quorum itself must be formed.
+        "acknowledged_offset=replica.log.end if replica.log.end > 5 else replica.log.durable_end",
+        Bounds(voters=2, elections=0, writes=1, fetches=2),
+        "DurableOnMajority",
     ),
 ]
 

@@ -26,6 +26,7 @@ class Bounds:
         changes: how many voter changes are asked for.
         snapshots: how many snapshots are taken, each of all that is applied; the log is trimmed
             behind each at once.
+        fetches: how many Fetches a follower may have under way.
         removable: which replicas a RemoveVoter may name.
         standing: whose election timers fire; None: everybody's.
         crashing: who may crash; None: everybody.
@@ -45,6 +46,7 @@ class Bounds:
     writes: int = 0
     changes: int = 0
     snapshots: int = 0
+    fetches: int = 1
     removable: tuple[int, ...] = ()
     standing: tuple[int, ...] | None = None
     crashing: tuple[int, ...] | None = None
@@ -56,6 +58,7 @@ class Bounds:
             "snapshots",
         )  # fmt: skip
         some = " ".join(f"{name}={value}" for name in counts if (value := getattr(self, name)))
+        some += f" fetches={self.fetches}" if self.fetches > 1 else ""
         begin = "formed" if self.formed else "latched"
         joined = " that has joined" if self.joined else ""
         disk = f" and a disk for {self.replaced}{joined}" if self.replacement else ""
@@ -84,6 +87,9 @@ _SMOKE = {
     ),
 }
 _SMALL = {
+    "fetch-ahead-in-two": Bounds(voters=2, elections=0, losses=1, writes=3, fetches=2),
+    "fetch-ahead-and-elect-in-two": Bounds(voters=2, elections=1, crashes=1, writes=1, fetches=2),
+    "fetch-ahead-in-three": Bounds(voters=3, elections=0, crashes=1, writes=1, fetches=2),
     "crash-and-elect-twice-in-two": Bounds(voters=2, elections=2, crashes=1),
     "resign-and-write-in-two": Bounds(voters=2, elections=1, resignations=1, writes=1),
     "elect-in-three": Bounds(voters=3, elections=1, standing=(1,)),
@@ -99,6 +105,9 @@ _SMALL = {
     "snapshots-in-two": Bounds(voters=2, replacement=True, elections=1, writes=1, snapshots=2),
 }
 _FULL = {
+    "fetch-ahead-and-elect-twice-in-two": Bounds(
+        voters=2, elections=2, crashes=1, writes=2, fetches=2
+    ),
     "forming-three": Bounds(voters=3, formed=False, elections=2),
     "crash-and-write-in-two": Bounds(voters=2, elections=2, crashes=2, writes=1, losses=1),
     "elect-crash-and-write-in-three": Bounds(

@@ -26,6 +26,7 @@ from raftnode.core.effects import (
     TruncateLog,
 )
 from raftnode.core.events import Event, RequestReceived, SnapshotRefused, SnapshotVerified
+from raftnode.core.following import fetching_of
 from raftnode.core.log_head import LogHead
 from raftnode.core.messages import (
     FetchRequest,
@@ -227,8 +228,9 @@ def _is_of_the_world(effect: Effect) -> bool:
 class Locals:
     """All states of all replicas met so far, and all steps between them."""
 
-    def __init__(self, keys: tuple[ReplicaKey, ...]) -> None:
+    def __init__(self, keys: tuple[ReplicaKey, ...], fetches: int = 1) -> None:
         self.keys = keys
+        self.config = replace(CONFIG, fetches_in_flight_max=fetches)
         self.index_of = {key: index for index, key in enumerate(keys)}
         self.all: list[Local] = []
         self._numbers: dict[object, int] = {}
@@ -304,7 +306,7 @@ class Locals:
             cluster_id=volume.cluster_id,
             rng=RNG,
             now_ms=NOW_MS,
-            config=CONFIG,
+            config=self.config,
             incarnation=volume.incarnation,
             fetch_sequence=local.volume.sequence,
         )
@@ -414,6 +416,7 @@ class Locals:
             fetching = getattr(role, "fetching", None)
             if fetching is not None and isinstance(fetching.in_flight, FetchRequest):
                 fetching.in_flight = ranked(fetching.in_flight, rank)
+                fetching.before = [ranked(one, rank) for one in fetching.before]
         if isinstance(role, Leader):
             if key in role.progress and role.progress[key].sequence >= 0:
                 role.progress[key].sequence = rank[role.progress[key].sequence]
@@ -434,9 +437,7 @@ def numbers_in(local: Local, index_of: dict[ReplicaKey, int]) -> tuple[tuple[int
         return ((own, local.volume.sequence),)
     role = local.replica.role
     found = {(own, local.replica.fetch_sequence)}
-    in_flight = in_flight_of(local)
-    if isinstance(in_flight, FetchRequest):
-        found.add((own, in_flight.sequence))
+    found |= {(own, one.sequence) for one in under_way_at(local) if isinstance(one, FetchRequest)}
     if isinstance(role, Leader):
         for key, progress in role.progress.items():
             if progress.sequence >= 0:
@@ -447,9 +448,17 @@ def numbers_in(local: Local, index_of: dict[ReplicaKey, int]) -> tuple[tuple[int
 
 
 def in_flight_of(local: Local) -> FetchRequest | FetchSnapshotRequest | None:
-    """What a replica waits for."""
-    fetching = getattr(local.replica.role, "fetching", None)
+    """The newest request that a replica waits for."""
+    fetching = fetching_of(local.replica)
     return None if fetching is None else fetching.in_flight
+
+
+def under_way_at(local: Local) -> list[FetchRequest | FetchSnapshotRequest]:
+    """All that a replica waits for."""
+    fetching = fetching_of(local.replica)
+    if fetching is None or fetching.in_flight is None:
+        return []
+    return [*fetching.before, fetching.in_flight]
 
 
 def kept_of(disk: SimDisk) -> Kept | None:

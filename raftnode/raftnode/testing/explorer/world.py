@@ -50,6 +50,7 @@ from raftnode.testing.explorer.local import (
     Volume,
     in_flight_of,
     ranked,
+    under_way_at,
 )
 from raftnode.testing.explorer.snapshot import (
     LATER_MS,
@@ -118,7 +119,7 @@ class World:
             ReplicaKey(NodeId(node_id), uuid.UUID(int=at + 1, version=4))
             for at, node_id in enumerate(ids)
         )
-        self.locals = Locals(self.keys)
+        self.locals = Locals(self.keys, bounds.fetches)
         self.latch = Latch(
             CLUSTER_ID, VoterSet.of(Voter(key) for key in self.keys[: bounds.voters])
         )
@@ -234,7 +235,8 @@ class World:
         if isinstance(role, Unattached | Prospective | Follower | Resigned):
             in_flight = in_flight_of(local)
             if in_flight is None:
-                if role.fetching.next_at_ms > NOW_MS and replica.log.durable_end == replica.log.end:
+                idle = self.bounds.fetches > 1 or replica.log.durable_end == replica.log.end
+                if role.fetching.next_at_ms > NOW_MS and idle:
                     yield Action("fetch", index)
             elif not self._is_on_its_way(state, index, in_flight):
                 yield Action("unanswered", index)
@@ -521,7 +523,7 @@ class World:
             return True
         replica = local.core.replica
         if isinstance(letter.request, FetchRequest | FetchSnapshotRequest):
-            return in_flight_of(local) != letter.request
+            return letter.request not in under_way_at(local)
         if response.epoch > replica.epoch:
             return False
         match letter.request:

@@ -41,10 +41,12 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark(tmp_path_factory):
     from kraftquorum_pipeline.session import spark_session  # noqa: PLC0415 - may be missing
 
-    session = spark_session("tests", master="local[2]", settings=QUICK)
+    # Spark makes one where it runs, as soon as anything asks for a catalog.
+    warehouse = {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    session = spark_session("tests", master="local[2]", settings=QUICK | warehouse)
     yield session
     session.stop()
 

@@ -93,6 +93,8 @@ class Segment:
         self.size = 0
         self.reserved = 0
         """Up to where the disk keeps room, bytes; 0: up to the end of the file."""
+        self._given_back = False
+        """Whether room was given back that a crash may bring back: no `fsync` since."""
         self.readers = 0
         """How many read it now, for the log, which closes what it has removed after the last."""
         self._index: SegmentIndex | None = SegmentIndex(base_offset)
@@ -300,7 +302,7 @@ class Segment:
             self.reserved = length
         else:
             # A file system keeps what it found before it found no more.
-            self.file.truncate(self.size)
+            self._cut_room()
         return refused
 
     def give_back(self) -> bool:
@@ -310,15 +312,24 @@ class Segment:
         """
         if self.reserved <= self.size:
             return False
+        self._cut_room()
+        return True
+
+    def _cut_room(self) -> None:
         # To its own size: nothing of the file goes, and the blocks behind it do.
         self.file.truncate(self.size)
         self.reserved = 0
-        return True
+        self._given_back = True
 
     def give_back_durably(self) -> None:
-        """Give back the room beyond the end: no start looks for it once another one grows."""
-        if self.give_back():
+        """Give back the room beyond the end, and make sure of what was given back before.
+
+        No start looks for it once another segment grows.
+        """
+        self.give_back()
+        if self._given_back:
             self.file.fsync()
+            self._given_back = False
 
     # -- reading ---------------------------------------------------------------
 

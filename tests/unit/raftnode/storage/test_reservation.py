@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,6 +91,32 @@ def test_what_a_full_segment_gives_back_is_gone_for_good_before_there_is_a_next_
         if len(segments(disk)) == 2:
             size, room = rooms(disk)[0]
             assert size == room
+
+
+@pytest.mark.parametrize("how", ["asked for", "refused"])
+@pytest.mark.without("storage.segment:Segment.give_back_durably", "if self._given_back", "if False")
+@pytest.mark.without(
+    "storage.segment:Segment._cut_room", "_given_back = True", "_given_back = False"
+)
+def test_what_it_gave_back_before_is_gone_for_good_too(how: str):
+    """Also where no flush comes between."""
+    for seed in range(10):
+        disk = FaultDisk(random.Random(seed))
+        disk.make_directory(LOG)
+        log = open_log(disk, RESERVING if how == "asked for" else SMALL)
+        while log.size_bytes + len(batch(0).data) <= ROOM:
+            write(log, 1)
+        if how == "asked for":
+            assert log.give_back()
+        else:
+            log.close()
+            disk.fallocate = _partly(disk, errno.ENOSPC)
+            log = open_log(disk)
+        write(log, 1)
+        assert len(segments(disk)) == 2
+        disk.crash()
+        size, room = rooms(disk)[0]
+        assert size == room, seed
 
 
 def test_a_clean_stop_gives_it_back():
@@ -261,16 +288,22 @@ def test_what_is_there_already_counts_for_a_segment_that_goes_on():
     assert is_reserved(disk)
 
 
+def _partly(disk: FaultDisk, number: int) -> Callable[[int, int], None]:
+    """Reserves all but a byte, and then finds no more room."""
+    fallocate = disk.fallocate
+
+    def partly(fd: int, length: int) -> None:
+        fallocate(fd, length - 1)
+        raise OSError(number, "as ext4 does")
+
+    return partly
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_room_that_is_not_found_after_all_is_no_failure_and_none_of_it_is_kept(number: int):
     disk, told = empty(), []
     fallocate = disk.fallocate
-
-    def partly(fd: int, length: int) -> None:
-        fallocate(fd, length // 2)
-        raise OSError(number, "as ext4 does")
-
-    disk.fallocate = partly
+    disk.fallocate = _partly(disk, number)
     log = open_log(disk, replace(RESERVING, on_not_reserved=told.append))
     assert rooms(disk) == [(0, 0)]
     write(log, 10)

@@ -181,7 +181,7 @@ async def _measure(root: Path, mib: int, size: int, seconds: float, rounds: int)
         NodeMetrics(CollectorRegistry()),
         log=log,
         last=None,
-        free_bytes=lambda: 1 << 40,
+        free_bytes=lambda _: 1 << 40,
         disk=DiskState(),
     )
     load = _Load(log, applier, count, size)

@@ -30,6 +30,7 @@ from raftnode.hosts import HostsFile
 from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
 from raftnode.runtime.disk_state import DiskState
+from raftnode.runtime.diskroom import make_room
 from raftnode.runtime.driver import Driver, Parts
 from raftnode.runtime.flusher import Flusher
 from raftnode.runtime.gatekeeper import Gatekeeper
@@ -44,12 +45,7 @@ from raftnode.runtime.recovery import recover
 from raftnode.runtime.restoring import covered_end, restore_state
 from raftnode.runtime.scrubbing import Scrubber
 from raftnode.runtime.service import Service
-from raftnode.runtime.snapshotting import (
-    SnapshotLimits,
-    Snapshotter,
-    free_bytes_of,
-    has_free,
-)
+from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter
 from raftnode.runtime.tasks import Tasks
 from raftnode.runtime.transfer import SnapshotTransfer
 from raftnode.runtime.watch import watch_storage
@@ -182,6 +178,14 @@ async def running_node(
     applier = Applier(log, state)
     applier.committed(core.replica.high_watermark, core.replica.applicable)
     disk = DiskState(damaged_snapshots=snapshots.damaged)
+
+    def free_bytes(wanted_bytes: int) -> int:
+        return make_room(settings.log_dir, wanted_bytes, log).free_bytes
+
+    def has_room(snapshot_bytes: int) -> bool:
+        wanted_bytes = snapshot_bytes + 2 * settings.disk_reserve_bytes
+        return free_bytes(wanted_bytes) >= wanted_bytes
+
     snapshotter = Snapshotter(
         snapshots,
         applier,
@@ -195,7 +199,7 @@ async def running_node(
         metrics,
         log=log,
         last=loaded,
-        free_bytes=lambda: free_bytes_of(settings.log_dir),
+        free_bytes=free_bytes,
         disk=disk,
         on_taken=driver.post,
     )
@@ -243,9 +247,7 @@ async def running_node(
         on_error=fail,
         on_installed=snapshotter.installed,
         on_piece=metrics.snapshot_piece,
-        room_for=lambda size: has_free(
-            settings.log_dir, size + 2 * settings.disk_reserve_bytes, log
-        ),
+        room_for=has_room,
         on_damaged=snapshotter.damaged,
     )
     service = Service(

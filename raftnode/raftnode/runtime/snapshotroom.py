@@ -24,8 +24,7 @@ class SnapshotRoom:
     """Looks for room.
 
     Args:
-        free_bytes: how much the disk has; it may block.
-        give_back: has the log give back what it has reserved; False: nothing. It may block.
+        free_bytes: how much the disk has, told how much is wanted of it; it may block.
         reserve_bytes: what is kept for the log (S30).
         trims: whether the log goes behind snapshots: they make room then.
         disk: told how much is missing, and asked whether it runs low.
@@ -35,18 +34,16 @@ class SnapshotRoom:
 
     def __init__(
         self,
-        free_bytes: Callable[[], int],
+        free_bytes: Callable[[int], int],
         reserve_bytes: int,
         *,
         trims: bool,
         disk: DiskState,
         metrics: NodeMetrics,
-        give_back: Callable[[], bool] = lambda: False,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._free_bytes = free_bytes
         self._reserve_bytes = reserve_bytes
-        self._give_back = give_back
         self._trims = trims
         self._disk = disk
         self._metrics = metrics
@@ -70,10 +67,7 @@ class SnapshotRoom:
         Raises:
             StorageError: the disk failed.
         """
-        free = self._free_bytes()
-        if free < snapshot_bytes + self.margin_bytes and self._give_back():
-            free = self._free_bytes()
-        return free
+        return self._free_bytes(snapshot_bytes + self.margin_bytes)
 
     def suffices(self, free_bytes: int, snapshot_bytes: int) -> bool:
         """Whether so much is enough for a snapshot of that size; tells if it is not."""

@@ -8,12 +8,10 @@ and durable here is applied (S10), so nothing else gets into one.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 
@@ -75,7 +73,7 @@ class Snapshotter:
         metrics: told of each.
         log: which is trimmed behind them.
         last: the one that the start began with.
-        free_bytes: how much room the disk has; it may block.
+        free_bytes: how much room the disk has, told how much is wanted of it; it may block.
         disk: told of damage and of missing room.
         on_taken: told of each, and up to where the log may be trimmed behind it; or of a damaged
             one, and which older one can be offered in its place.
@@ -92,7 +90,7 @@ class Snapshotter:
         *,
         log: Log,
         last: SnapshotFile | None,
-        free_bytes: Callable[[], int],
+        free_bytes: Callable[[int], int],
         disk: DiskState,
         on_taken: Callable[[SnapshotTaken | SnapshotLost], None] = lambda _: None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -110,7 +108,6 @@ class Snapshotter:
             trims=limits.retention_bytes >= 0,
             disk=disk,
             metrics=metrics,
-            give_back=log.give_back,
         )
         self._on_taken = on_taken
         self._now_ms = now_ms
@@ -331,20 +328,3 @@ async def _merged(kv: KeyValueStore) -> None:
         if kv.merge(_MERGE_ENTRIES):
             return
         await asyncio.sleep(0)
-
-
-def free_bytes_of(path: Path) -> int:
-    """Free bytes on the disk of a path."""
-    status = os.statvfs(path)
-    return status.f_bavail * status.f_frsize
-
-
-def has_free(path: Path, wanted_bytes: int, log: Log) -> bool:
-    """Whether so much is free, if need be once the log has given back what it has reserved.
-
-    Raises:
-        StorageError: the disk failed.
-    """
-    if free_bytes_of(path) >= wanted_bytes:
-        return True
-    return log.give_back() and free_bytes_of(path) >= wanted_bytes

@@ -1,17 +1,17 @@
 """Looks after the disk on a timer: is it still there (S4), and is there room (S30)?
 
-Room that the log has reserved for itself is given back before a disk counts as low.
+Room that the log has reserved for itself is given back before a disk counts as low, and before
+one that is low stays so.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from raftnode.errors import StorageLostError
+from raftnode.runtime.diskroom import DiskRoom, make_room
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.log import Log
 
@@ -49,11 +49,11 @@ async def watch_storage(
     try:
         while True:
             await asyncio.sleep((interval_ms / 4 if low else interval_ms) / 1000)
-            free, size = await loop.run_in_executor(
-                thread, _check, directory, log, path, reserve_bytes
-            )
-            on_usage(free, size)
-            if free < reserve_bytes if not low else free > 2 * reserve_bytes:
+            wanted_bytes = 2 * reserve_bytes + 1 if low else reserve_bytes
+            room = await loop.run_in_executor(thread, _check, directory, log, path, wanted_bytes)
+            free = room.free_bytes
+            on_usage(free, room.size_bytes)
+            if low != (free < wanted_bytes):
                 low = not low
                 on_space(low)
             if free < reserve_bytes // 4 if not full else free > reserve_bytes // 2:
@@ -63,19 +63,7 @@ async def watch_storage(
         thread.shutdown(wait=False)
 
 
-def _check(directory: DataDirectory, log: Log, path: Path, reserve_bytes: int) -> tuple[int, int]:
-    """Check the identity; returns the free bytes and the disk's size."""
+def _check(directory: DataDirectory, log: Log, path: Path, wanted_bytes: int) -> DiskRoom:
     directory.check_identity()
     log.check_identity()
-    free, size = _usage(path)
-    if free < reserve_bytes and log.give_back():
-        free, size = _usage(path)
-    return free, size
-
-
-def _usage(path: Path) -> tuple[int, int]:
-    try:
-        status = os.statvfs(path)
-    except OSError as error:
-        raise StorageLostError(f"{path} cannot be reached: {error}") from error
-    return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
+    return make_room(path, wanted_bytes, log)

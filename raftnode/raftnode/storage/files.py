@@ -161,6 +161,11 @@ class SystemCalls(Protocol):
         ...
 
 
+def free_bytes_in(status: os.statvfs_result) -> int:
+    """What is free on a disk, for a program without privileges."""
+    return status.f_bavail * status.f_frsize
+
+
 def _stat(result: os.stat_result) -> Stat:
     size, block = result.st_size, max(result.st_blksize, 1)
     spare = result.st_blocks * _BLOCKS_UNIT_BYTES - -(-size // block) * block
@@ -197,8 +202,7 @@ class OsCalls:
 
     def free_bytes(self, fd: int) -> int:
         """What is free on the file's disk, for a program without privileges."""
-        status = os.fstatvfs(fd)
-        return status.f_bavail * status.f_frsize
+        return free_bytes_in(os.fstatvfs(fd))
 
     def fdatasync(self, fd: int) -> None:
         """As `os.fdatasync`."""

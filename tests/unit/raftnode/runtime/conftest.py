@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -24,7 +26,7 @@ from raftnode.runtime.restoring import restore_state
 from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.batch import Record, encode_data_batch, iter_records, stamp
-from raftnode.storage.files import Files
+from raftnode.storage.files import File, Files
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.snapshots import Snapshots
 from raftnode.testing.faultdisk import FaultDisk
@@ -69,6 +71,22 @@ class Storage:
         """Write a control batch."""
         base = self.log.end_offset
         self.log.append([Batch(base, base, Epoch(1), b"", (LeaderChange(leader, (), ()),))])
+
+
+@pytest.fixture
+def unreserved(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int], File], None]:
+    """Has the system say how much is free: so much, less what is reserved for a file."""
+
+    def say(free_bytes: Callable[[], int], file: File) -> None:
+        monkeypatch.setattr(
+            os,
+            "statvfs",
+            lambda _: SimpleNamespace(
+                f_bavail=free_bytes() - file.stat().spare_bytes, f_blocks=1000, f_frsize=1
+            ),
+        )
+
+    return say
 
 
 @pytest.fixture
@@ -134,7 +152,7 @@ class Rig:
             self.metrics,
             log=storage.log,
             last=last,
-            free_bytes=lambda: self.free,
+            free_bytes=lambda _: self.free,
             disk=self.disk,
             on_taken=self.taken.append,
             now_ms=lambda: 5,

@@ -9,6 +9,7 @@ import pytest
 
 from raftnode.errors import StorageFailedError
 from raftnode.runtime import snapshotting
+from raftnode.runtime.diskroom import make_room
 from raftnode.runtime.restoring import restore_state
 from raftnode.runtime.snapshotting import SnapshotLimits
 from raftnode.storage.files import Files
@@ -108,12 +109,19 @@ async def test_a_failing_disk_still_ends_it(make, storage):
 RESERVING = LogSettings(segment_bytes=1 << 20, preallocate=True)
 
 
-async def test_what_the_log_has_reserved_makes_room_for_a_snapshot(make, storage):
+async def test_what_the_log_has_reserved_makes_room_for_a_snapshot(
+    make, storage, tmp_path, monkeypatch, unreserved
+):
     storage.log.close()
     storage.log = Log.open(Files(storage.disk), DIRECTORY, RESERVING)
     file = storage.log._segments[-1].file
     rig = make(limits=SnapshotLimits(1, 0, 500))
-    rig.taker._room._free_bytes = lambda: rig.free - file.stat().spare_bytes
+    unreserved(lambda: rig.free, file)
+    monkeypatch.setattr(
+        rig.taker._room,
+        "_free_bytes",
+        lambda wanted: make_room(tmp_path, wanted, storage.log).free_bytes,
+    )
     await rig.write(10)
     size = rig.applier.kv.size_bytes + 10 * snapshotting._RECORD_OVERHEAD_BYTES
     reserved = file.stat().spare_bytes
@@ -127,17 +135,3 @@ async def test_what_the_log_has_reserved_makes_room_for_a_snapshot(make, storage
     assert await rig.taker.take() is not None
     assert file.stat().spare_bytes == 0
     assert rig.disk.info().snapshot_room_missing_bytes == 0
-
-
-async def test_it_makes_room_for_one_that_is_fetched(tmp_path, storage, monkeypatch):
-    storage.log.close()
-    log = Log.open(Files(storage.disk), DIRECTORY, RESERVING)
-    file = log._segments[-1].file
-    monkeypatch.setattr(
-        snapshotting, "free_bytes_of", lambda _: (2 << 20) - file.stat().spare_bytes
-    )
-    assert snapshotting.has_free(tmp_path, 1 << 20, log)
-    assert file.stat().spare_bytes == 1 << 20
-    assert snapshotting.has_free(tmp_path, 2 << 20, log)
-    assert file.stat().spare_bytes == 0
-    assert not snapshotting.has_free(tmp_path, (2 << 20) + 1, log)

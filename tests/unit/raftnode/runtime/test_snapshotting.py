@@ -255,7 +255,7 @@ async def test_none_is_taken_of_a_state_that_is_replaced_meanwhile(make, storage
     rig = make()
     await rig.write(10)
 
-    def look() -> int:
+    def look(_: int) -> int:
         rig.index.install(fetched(500, 3))
         rig.applier.kv = KeyValueStore.restore(Offset(500), [])
         return 1 << 40

@@ -10,7 +10,6 @@ import pytest
 
 from raftnode.core.types import NodeId
 from raftnode.errors import StorageLostError
-from raftnode.runtime import watch
 from raftnode.runtime.watch import watch_storage
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
@@ -32,7 +31,7 @@ class Watched:
         self.free = iter([])
         self.done = asyncio.Event()
         self.loop = asyncio.get_running_loop()
-        monkeypatch.setattr(watch.os, "statvfs", self.statvfs)
+        monkeypatch.setattr(os, "statvfs", self.statvfs)
 
     def statvfs(self, _path):
         free = next(self.free, None)
@@ -41,7 +40,13 @@ class Watched:
             return SimpleNamespace(f_bavail=10**9, f_blocks=10**9, f_frsize=1)
         return SimpleNamespace(f_bavail=free, f_blocks=1000, f_frsize=1)
 
-    async def run(self, reserve_bytes: int = 100, on_full=lambda _: None) -> None:
+    async def run(
+        self, reserve_bytes: int = 100, on_full=lambda _: None, on_usage=lambda _free, _size: None
+    ) -> None:
+        def looked(free: int, size: int) -> None:
+            self.usage.append((free, size))
+            on_usage(free, size)
+
         await watch_storage(
             self.directory,
             self.log,
@@ -50,7 +55,7 @@ class Watched:
             reserve_bytes=reserve_bytes,
             on_space=self.told.append,
             on_full=on_full,
-            on_usage=lambda free, size: self.usage.append((free, size)),
+            on_usage=looked,
         )
 
 
@@ -103,7 +108,7 @@ async def test_what_the_log_has_reserved_is_given_back_before_its_disk_is_low(wa
             free = 90
         return SimpleNamespace(f_bavail=free - file.stat().spare_bytes, f_blocks=1000, f_frsize=1)
 
-    monkeypatch.setattr(watch.os, "statvfs", statvfs)
+    monkeypatch.setattr(os, "statvfs", statvfs)
     task = watched.loop.create_task(watched.run(reserve_bytes=100))
     async with asyncio.timeout(5):
         await watched.done.wait()
@@ -111,6 +116,34 @@ async def test_what_the_log_has_reserved_is_given_back_before_its_disk_is_low(wa
     await asyncio.gather(task, return_exceptions=True)
     assert [free for free, _ in watched.usage[:5]] == [200, 580, 580, 90, 90]
     assert watched.told == [True]
+
+
+@pytest.mark.without("runtime.watch:watch_storage", "path, wanted_bytes", "path, reserve_bytes")
+async def test_what_is_reserved_while_the_disk_is_low_is_given_back_too(watched, unreserved):
+    """Else one that would be well without it stays low."""
+    watched.log.close()
+    watched.log = watched.directory.open_log(LogSettings(segment_bytes=500, preallocate=True))
+    segment = watched.log._segments[-1]
+    free, looks = 90, []
+    unreserved(lambda: free, segment.file)
+
+    def looked(free_bytes: int, _size: int) -> None:
+        nonlocal free
+        looks.append(free_bytes)
+        if len(looks) == 1:
+            # Room for the next segment, and then somebody else takes some.
+            assert segment.reserve(500) is None
+            free = 650
+        elif len(looks) == 3:
+            watched.done.set()
+
+    task = watched.loop.create_task(watched.run(on_usage=looked))
+    async with asyncio.timeout(5):
+        await watched.done.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert looks == [90, 650, 650]
+    assert watched.told == [True, False]
 
 
 @pytest.mark.parametrize("how", ["wipe", "swap_directory"])
@@ -126,7 +159,7 @@ async def test_a_path_that_is_gone_is_a_lost_disk_too(watched, monkeypatch):
     def gone(_path) -> os.statvfs_result:
         raise FileNotFoundError(2, "gone")
 
-    monkeypatch.setattr(watch.os, "statvfs", gone)
+    monkeypatch.setattr(os, "statvfs", gone)
     async with asyncio.timeout(5):
         with pytest.raises(StorageLostError, match="cannot be reached"):
             await watched.run()

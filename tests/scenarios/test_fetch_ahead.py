@@ -37,6 +37,17 @@ def under_way(book: Playbook) -> list[FetchRequest]:
     return [*fetching(book).before, *([newest] if newest else [])]
 
 
+def two_under_way() -> tuple[Playbook, FetchRequest, FetchRequest]:
+    """One that went ahead and one that acknowledges; both are lost, so a test answers them."""
+    book = quiet()
+    book.append("1", b"x")
+    book.deliver("fetch-answer")
+    book["2"].flush(book.now_ms)
+    book.drop()
+    older, newer = under_way(book)
+    return book, older, newer
+
+
 def answer(book: Playbook, request: FetchRequest, **other: object) -> list[object]:
     """Give 2 the answer of leader 1 to one of its Fetches; returns what it then does."""
     replica = book["2"].replica
@@ -156,12 +167,7 @@ def test_nothing_is_asked_twice():
 )
 def test_an_answer_that_another_has_overtaken_changes_nothing():
     """The same records twice: taken once, without a complaint and without a pause."""
-    book = quiet()
-    book.append("1", b"x")
-    book.deliver("fetch-answer")
-    book["2"].flush(book.now_ms)
-    book.drop()
-    older, newer = under_way(book)
+    book, older, newer = two_under_way()
     new = batch(book)
     answer(book, older, batches=(new,), high_watermark=new.base_offset)
     failures = fetching(book).failures
@@ -178,12 +184,7 @@ def test_an_answer_that_another_has_overtaken_changes_nothing():
 )
 def test_a_log_is_not_cut_by_what_was_said_of_one_that_is_gone():
     """The end is where it was, by other records. Cutting those would lose acknowledged ones."""
-    book = quiet()
-    book.append("1", b"x")
-    book.deliver("fetch-answer")
-    book["2"].flush(book.now_ms)
-    book.drop()
-    older, newer = under_way(book)
+    book, older, newer = two_under_way()
     replica = book["2"].replica
     cut = Offset(replica.log.end - 1)
     parts = LogPosition(Epoch(1), cut)
@@ -200,12 +201,7 @@ def test_a_log_is_not_cut_by_what_was_said_of_one_that_is_gone():
 
 @pytest.mark.without("core.roles:Fetching.answered", "self.before.clear()", "pass")
 def test_who_is_answered_the_newest_waits_for_no_older_one():
-    book = quiet()
-    book.append("1", b"x")
-    book.deliver("fetch-answer")
-    book["2"].flush(book.now_ms)
-    book.drop()
-    older, newer = under_way(book)
+    book, older, newer = two_under_way()
     answer(book, newer, high_watermark=Offset(0))
     assert len(under_way(book)) == 1
     again = under_way(book)[0]
@@ -216,11 +212,7 @@ def test_who_is_answered_the_newest_waits_for_no_older_one():
 
 @pytest.mark.without("core.following:handle_fetch_failure", "fetching.forget()", "pass")
 def test_after_a_failure_the_leader_is_given_time():
-    book = quiet()
-    book.append("1", b"x")
-    book.deliver("fetch-answer")
-    book["2"].flush(book.now_ms)
-    older, newer = under_way(book)
+    book, older, newer = two_under_way()
     assert not book.give("2", RequestFailed(key_of("1"), older))
     assert not under_way(book)
     assert not answer(book, newer, high_watermark=Offset(0)), "it was given up"
@@ -230,11 +222,7 @@ def test_after_a_failure_the_leader_is_given_time():
 @pytest.mark.rule("P25")
 @pytest.mark.without("core.following:_take", "role.fetching.forget()", "pass")
 def test_nothing_else_is_under_way_while_a_snapshot_is_fetched():
-    book = quiet()
-    book.append("1", b"x")
-    book.deliver("fetch-answer")
-    book["2"].flush(book.now_ms)
-    older, _ = under_way(book)
+    book, older, _ = two_under_way()
     snapshot = LogPosition(Epoch(1), Offset(book["2"].replica.log.end + 5))
     effects = answer(book, older, snapshot=snapshot)
     asked = [one.request for one in effects if isinstance(one, SendRequest)]

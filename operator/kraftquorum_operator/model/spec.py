@@ -55,7 +55,7 @@ class Storage(SpecModel):
 
 
 class NodeSettings(SpecModel):
-    """What every node is told."""
+    """Time-outs of every node, and what is off unless it is asked for."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(

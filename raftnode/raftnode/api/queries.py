@@ -57,7 +57,8 @@ class ReadKeyQuery(TimeoutQuery):
 
     consistency: Consistency = Field(
         default="linearizable",
-        description="`linearizable`: the leader, confirmed by a majority. `local`: what the "
+        description="`linearizable`: the leader, confirmed by a majority (or by its lease, where "
+        "`read_lease_clock_drift_percent` is set). `local`: what the "
         "asked node has applied, perhaps old.",
     )
 

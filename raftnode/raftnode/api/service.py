@@ -141,7 +141,7 @@ class NodeService(Protocol):
         """Make the following look into `kv` linearizable.
 
         Returns the high watermark at a time after the call, once a majority confirmed
-        that this node still leads and `kv` is applied up to it.
+        that this node still leads, or its lease says so, and `kv` is applied up to it.
 
         Raises:
             RequestError: NOT_LEADER, NOT_CONFIRMED, NODE_BLANK.

@@ -227,7 +227,10 @@ class VoterChangeCompleted:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """A majority fetched from this leader after the request was received."""
+    """No other leader was elected before the request was received (S11, S33).
+
+    A majority fetched since, or had promised to wait.
+    """
 
     request_id: int
     high_watermark: Offset

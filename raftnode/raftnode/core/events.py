@@ -174,7 +174,8 @@ class ConfirmRequested:
     """Is this still the leader? Answered by Confirmed once a majority fetched after now (S11).
 
     With `for_read` also waits until an entry of the own epoch is committed, so that
-    the high watermark covers all that was ever acknowledged.
+    the high watermark covers all that was ever acknowledged; and within a lease it waits
+    for nobody (S33).
     """
 
     request_id: int

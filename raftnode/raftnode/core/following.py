@@ -45,8 +45,8 @@ def fetch_if_due(replica: Replica) -> None:
     fetching = fetching_of(replica)
     if fetching is None:
         return
-    durable_end = replica.log.durable_end
-    fetching.unflushed = [end for end in fetching.unflushed if end > durable_end]
+    log = replica.log
+    fetching.unflushed = [end for end in fetching.unflushed if log.durable_end < end <= log.end]
     if replica.now_ms < fetching.next_at_ms:
         return
     if not (_is_idle(replica, fetching) or _may_send_ahead(replica, fetching)):

@@ -35,16 +35,17 @@ def begin_round(replica: Replica, role: Leader) -> None:
     role.round_token += 1
     promise_ms = replica.config.promise_ms
     if promise_ms:
-        old_ms = replica.now_ms - promise_ms
-        role.rounds = {token: at for token, at in role.rounds.items() if at > old_ms}
         role.rounds[role.round_token] = replica.now_ms
+        # Of what was promised since an older one nothing is left.
+        while role.rounds[oldest := next(iter(role.rounds))] <= replica.now_ms - promise_ms:
+            del role.rounds[oldest]
 
 
 def note_promise(replica: Replica, role: Leader, progress: Progress, request: FetchRequest) -> None:
     """Note until when a fetcher votes for nobody, by this leader's clock."""
     began_ms = role.rounds.get(request.round_token)
     if began_ms is None:
-        return  # so old a round that nothing is left of what was promised since
+        return  # too old a round, or none
     promise_ms = min(request.promise_ms, replica.config.promise_ms)
     lease_ms = promise_ms * (100 - replica.config.lease_clock_drift_percent) // 100 - _TICK_MS
     progress.promised_until_ms = max(progress.promised_until_ms, began_ms + lease_ms)

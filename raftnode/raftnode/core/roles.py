@@ -139,7 +139,8 @@ class Leader:
     parked: dict[ReplicaKey, ParkedFetch] = field(default_factory=dict[ReplicaKey, ParkedFetch])
     round_token: int = 0
     rounds: dict[int, int] = field(default_factory=dict[int, int])
-    """When each of the last round tokens was given out, where reads go by leases (S33)."""
+    """When each of the last round tokens was given out, oldest first, where reads go by leases
+    (S33)."""
     confirmations: list[Confirmation] = field(default_factory=list[Confirmation])
     uncommitted: Uncommitted = field(default_factory=Uncommitted)
     changes: list[PendingChange] = field(default_factory=list[PendingChange])

@@ -14,13 +14,16 @@ from raftnode.storage.log import Log, LogSettings
 from .conftest import DIRECTORY
 
 MIB = 1 << 20
-PLACE = "runtime.diskroom:make_room"
 
 
-@pytest.mark.without(PLACE, "room.free_bytes < wanted_bytes and", "")
-@pytest.mark.without(PLACE, "room.free_bytes < ", "room.free_bytes <= ")
-@pytest.mark.without(PLACE, " and log.give_back()", "")
-@pytest.mark.without(PLACE, "log.give_back():\n        room = _look(path)", "log.give_back(): pass")
+@pytest.mark.without("runtime.diskroom:make_room", "room.free_bytes < wanted_bytes and", "")
+@pytest.mark.without("runtime.diskroom:make_room", "room.free_bytes < ", "room.free_bytes <= ")
+@pytest.mark.without("runtime.diskroom:make_room", " and log.give_back()", "")
+@pytest.mark.without(
+    "runtime.diskroom:make_room",
+    "log.give_back():\n        room = _look(path)",
+    "log.give_back(): pass",
+)
 def test_the_log_gives_back_what_it_reserved_where_that_is_needed(storage, tmp_path, unreserved):
     storage.log.close()
     log = Log.open(Files(storage.disk), DIRECTORY, LogSettings(segment_bytes=MIB, preallocate=True))

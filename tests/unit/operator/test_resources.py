@@ -153,6 +153,16 @@ def test_all_times_that_the_resource_allows_are_ones_that_a_node_takes(fetch, el
     )
 
 
+@pytest.mark.parametrize(
+    "name", ["fetches_in_flight_max", "read_lease_clock_drift_percent", "log_preallocate"]
+)
+def test_a_resource_allows_what_a_node_takes_and_has_its_default(name: str) -> None:
+    own, nodes = SpecNodeSettings.model_fields[name], NodeSettings.model_fields[name]
+    assert own.default == nodes.default
+    assert own.annotation == nodes.annotation
+    assert own.metadata == nodes.metadata
+
+
 def test_pods_pass_the_restricted_pod_security_standard() -> None:
     pod = bodies()["StatefulSet/demo"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]

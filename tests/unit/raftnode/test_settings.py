@@ -108,6 +108,14 @@ def test_environment_lists_and_other_names(monkeypatch: pytest.MonkeyPatch):
         ({"api_listen": "0.0.0.0:9093"}, "peer_listen and api_listen are the same address"),
         ({"max_batch_bytes": 2048}, "record_max_bytes (1048576) exceeds max_batch_bytes (2048)"),
         ({"segment_bytes": 4096}, "max_batch_bytes (1048576) exceeds segment_bytes (4096)"),
+        (
+            {"fetches_in_flight_max": 6},
+            "fetches_in_flight_max: Input should be less than or equal to 5 (got 6)",
+        ),
+        (
+            {"read_lease_clock_drift_percent": 51},
+            "read_lease_clock_drift_percent: Input should be less than or equal to 50 (got 51)",
+        ),
     ],
 )
 def test_wrong_settings_are_refused_by_name(values: dict[str, Any], says: str):

@@ -1,0 +1,114 @@
+"""What a start makes of its settings and its storage reaches the core."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftnode.core.config import CoreConfig
+from raftnode.core.raft import RaftCore
+from raftnode.core.types import NodeId
+from raftnode.runtime import clock
+from raftnode.runtime.recovery import recover
+from raftnode.settings import NodeSettings
+from raftnode.storage.directory import DataDirectory
+
+SETTINGS = {
+    "fetch_timeout_ms": 2001,
+    "election_timeout_ms": 1001,
+    "election_backoff_max_ms": 1002,
+    "fetch_max_wait_ms": 501,
+    "request_timeout_ms": 1999,
+    "retry_backoff_ms": 21,
+    "retry_backoff_max_ms": 1003,
+    "fetches_in_flight_max": 3,
+    "read_lease_clock_drift_percent": 7,
+    "max_uncommitted_bytes": 1 << 21,
+    "log_retention_bytes": 5,
+}
+OTHER_NAMES = {
+    "read_lease_clock_drift_percent": "lease_clock_drift_percent",
+    "log_retention_bytes": "keeps_every_record",
+}
+NO_SETTING = {"hand_over_again_ms", "fetch_max_bytes", "pending_changes_max", "observers_max"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    data = tmp_path / "data"
+    data.mkdir()
+    return data
+
+
+def start(path: Path, **settings: Any) -> RaftCore:
+    directory = DataDirectory.open(path, NodeId(1))
+    log = directory.open_log()
+    try:
+        own = NodeSettings(node_id=1, log_dir=path, **settings)
+        return recover(own, directory, log, None)
+    finally:
+        log.close()
+        directory.close()
+
+
+@pytest.mark.without("runtime.recovery:recover", "fetch_timeout_ms=settings.fetch_timeout_ms,", "")
+@pytest.mark.without(
+    "runtime.recovery:recover", "election_timeout_ms=settings.election_timeout_ms,", ""
+)
+@pytest.mark.without(
+    "runtime.recovery:recover", "election_backoff_max_ms=settings.election_backoff_max_ms,", ""
+)
+@pytest.mark.without(
+    "runtime.recovery:recover", "fetch_max_wait_ms=settings.fetch_max_wait_ms,", ""
+)
+@pytest.mark.without(
+    "runtime.recovery:recover", "request_timeout_ms=settings.request_timeout_ms,", ""
+)
+@pytest.mark.without("runtime.recovery:recover", "retry_backoff_ms=settings.retry_backoff_ms,", "")
+@pytest.mark.without(
+    "runtime.recovery:recover", "retry_backoff_max_ms=settings.retry_backoff_max_ms,", ""
+)
+@pytest.mark.without(
+    "runtime.recovery:recover", "fetches_in_flight_max=settings.fetches_in_flight_max,", ""
+)
+@pytest.mark.without(
+    "runtime.recovery:recover",
+    "lease_clock_drift_percent=settings.read_lease_clock_drift_percent,",
+    "",
+)
+@pytest.mark.without(
+    "runtime.recovery:recover", "max_uncommitted_bytes=settings.max_uncommitted_bytes,", ""
+)
+@pytest.mark.without(
+    "runtime.recovery:recover", "keeps_every_record=settings.log_retention_bytes < 0,", ""
+)
+def test_each_setting_of_the_core_reaches_it(path: Path) -> None:
+    config = start(path, **SETTINGS).replica.config
+    for name, value in SETTINGS.items():
+        if name != "log_retention_bytes":
+            assert getattr(config, OTHER_NAMES.get(name, name)) == value, name
+    assert not config.keeps_every_record
+    assert start(path, log_retention_bytes=-1).replica.config.keeps_every_record
+
+
+def test_all_that_the_core_is_told_is_a_setting_but_for_a_few_things() -> None:
+    told = {OTHER_NAMES.get(name, name) for name in SETTINGS}
+    assert {field.name for field in fields(CoreConfig)} - NO_SETTING == told
+    for name, value in SETTINGS.items():
+        assert NodeSettings.model_fields[name].default != value, name
+
+
+@pytest.mark.rule("S33")
+@pytest.mark.without("runtime.recovery:recover", "quiet_ms=directory.promised_ms,", "")
+def test_what_an_earlier_start_promised_is_kept(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "now_ms", lambda: 1_000_000)
+    assert start(path).replica.promised_until_ms == 0
+    directory = DataDirectory.open(path, NodeId(1))
+    directory.write_promise(2500)
+    directory.close()
+    assert start(path).replica.promised_until_ms == 1_002_500

@@ -8,6 +8,7 @@
 - applier: the committed log into the key-value store;
 - peering: the transport's callbacks as events, and effects as frames;
 - description, gauges: what the API and the metrics show;
+- diskroom: what is free, once the log has given back what it reserved;
 - watch: the disk's identity and free space on a timer;
 - service: all of it as the HTTP API's `NodeService`;
 - recovery: from what the disk holds to a core;

@@ -150,14 +150,43 @@ def test_who_comes_from_another_role_with_records_to_flush_waits_with_one():
 
 @pytest.mark.without(
     "core.following:_may_send_ahead",
-    "return newest is None or (newest.fetch_offset, newest.acknowledged_offset) != (\n"
-    "        log.end,\n        log.durable_end,\n    )",
+    "return newest.acknowledged_offset < log.durable_end > replica.high_watermark",
     "return True",
 )
 def test_nothing_is_asked_twice():
     book = quiet()
     book.wait(10, "2")
     assert len(under_way(book)) == 1
+
+
+@pytest.mark.without(
+    "core.following:_may_send_ahead", "log.durable_end > replica.high_watermark", "log.durable_end"
+)
+def test_what_is_known_to_be_committed_is_acknowledged_with_the_next_fetch():
+    """Who catches up would be sent everything twice: once more for each acknowledgement."""
+    book = quiet()
+    [asked] = under_way(book)
+    new = batch(book)
+    answer(book, asked, batches=(new,), high_watermark=Offset(new.end_offset + 9))
+    assert len(under_way(book)) == 1
+    book["2"].flush(book.now_ms)
+    assert len(under_way(book)) == 1
+
+
+@pytest.mark.without("core.following:fetch_deadline", "min(late_ms, next_at_ms)", "late_ms")
+def test_an_acknowledgement_that_is_put_off_has_a_time():
+    """Nothing else wakes a follower whose other Fetch waits at the leader."""
+    book = quiet()
+    book.append("1", b"x")
+    book.deliver("fetch-answer")
+    fetching(book).next_at_ms = book.now_ms + 20
+    book["2"].flush(book.now_ms)
+    assert len(under_way(book)) == 1
+    core = book["2"].core
+    assert core is not None
+    assert core.next_deadline_ms() == book.now_ms + 20
+    book.wait(20, "2")
+    assert len(under_way(book)) == 2
 
 
 @pytest.mark.without(

@@ -144,9 +144,7 @@ def test_nobody_is_told_to_stand_while_the_promise_holds():
     assert book.vote("3", "2", 5, pre=True).granted
 
 
-@pytest.mark.without(
-    "core.election:election_deadline", "max(due, replica.promised_until_ms)", "due"
-)
+@pytest.mark.without("core.election:election_deadline", "due >= replica.promised_until_ms", "True")
 def test_nobody_votes_for_itself_either_while_the_promise_holds():
     """Freed of its leader by a higher epoch, a voter would stand before the lease ends."""
     book = leased()
@@ -176,6 +174,50 @@ def test_a_promise_outlives_the_process():
     book.now_ms += PROMISE_MS
     assert not reads_alone(book, "1")
     assert book.vote("3", "2", 5).granted
+
+
+@pytest.mark.without(
+    "core.replica:Replica.promise", "max(self.promised_until_ms, until_ms)", "until_ms"
+)
+def test_a_shorter_promise_does_not_end_a_longer_one():
+    """A restart with a shorter time-out: what was promised before it is still counted on."""
+    book = leased()
+    book.crash("2")
+    book["2"].config = replace(LEASES, fetch_timeout_ms=1000)
+    book.restart("2")
+    book.settle()  # it hears its leader, and promises less
+    assert promised_ms(book, "2") == PROMISE_MS
+    book.isolate("1")
+    book.wait(LEASE_MS - 1, "1")
+    assert reads_alone(book, "1")
+    assert not book.vote("3", "2", 5).granted
+
+
+@pytest.mark.without(
+    "core.election:election_deadline", " + due % replica.config.election_backoff_max_ms", ""
+)
+def test_who_promised_for_as_long_does_not_stand_at_the_same_time():
+    """Else all that started together would stand in one millisecond, and divide the votes."""
+    book = leased()
+    book.isolate("1", "2", "3")
+    stands: set[int | None] = set()
+    for name, election_ms in (("2", 50), ("3", 90)):
+        role = book[name].replica.role
+        assert isinstance(role, Follower)
+        role.election_at_ms = book.now_ms + election_ms
+        stands.add(book._deadlines()[name])
+    assert len(stands) == 2
+    assert min(stands) >= book["2"].replica.promised_until_ms
+
+
+@pytest.mark.rule("S3")
+@pytest.mark.without("core.leasing:covers_reads", "not at.fenced and ", "")
+def test_who_was_fenced_is_not_counted():
+    """Its storage went back, and may have forgotten more than records."""
+    book = leased()
+    for progress in leader(book, "1").progress.values():
+        progress.fenced = True
+    assert not reads_alone(book, "1")
 
 
 @pytest.mark.rule("P16")

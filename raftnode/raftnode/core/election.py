@@ -225,7 +225,10 @@ def withdraw(replica: Replica) -> None:
 def election_deadline(replica: Replica) -> int | None:
     """When the election timer of the present role is due; not while it must not vote (S33)."""
     due = _election_at(replica)
-    return None if due is None else max(due, replica.promised_until_ms)
+    if due is None or due >= replica.promised_until_ms:
+        return due
+    # Who started together has promised for as long: they must not all stand at once.
+    return replica.promised_until_ms + due % replica.config.election_backoff_max_ms
 
 
 def _election_at(replica: Replica) -> int | None:

@@ -81,10 +81,10 @@ def _may_send_ahead(replica: Replica, fetching: Fetching) -> bool:
         return False
     if not isinstance(replica.role, Follower) or isinstance(newest, FetchSnapshotRequest):
         return False
-    return newest is None or (newest.fetch_offset, newest.acknowledged_offset) != (
-        log.end,
-        log.durable_end,
-    )
+    if newest is None or newest.fetch_offset != log.end:
+        return True
+    # To acknowledge alone may bring the same records twice: worth it where it may commit some.
+    return newest.acknowledged_offset < log.durable_end > replica.high_watermark
 
 
 def _next_fetch(replica: Replica, target: ReplicaKey | None) -> FetchRequest:
@@ -126,20 +126,27 @@ def fetch_deadline(replica: Replica) -> int | None:
     fetching = fetching_of(replica)
     if fetching is None:
         return None
-    if fetching.in_flight is not None:
-        limit = replica.config.request_timeout_ms + replica.config.fetch_max_wait_ms
-        return fetching.sent_at_ms + limit
-    idle = _is_idle(replica, fetching) or _may_send_ahead(replica, fetching)
-    return fetching.next_at_ms if idle else None
+    sends = _is_idle(replica, fetching) or _may_send_ahead(replica, fetching)
+    next_at_ms = fetching.next_at_ms if sends else None
+    if fetching.in_flight is None:
+        return next_at_ms
+    late_ms = _late_at(replica, fetching)
+    return late_ms if next_at_ms is None else min(late_ms, next_at_ms)
+
+
+def _late_at(replica: Replica, fetching: Fetching) -> int:
+    """When the newest request counts as failed."""
+    limit_ms = replica.config.request_timeout_ms + replica.config.fetch_max_wait_ms
+    return fetching.sent_at_ms + limit_ms
 
 
 def give_up_late_fetch(replica: Replica) -> None:
     """A Fetch without an answer for too long is as good as failed."""
     fetching = fetching_of(replica)
-    if fetching is not None and fetching.in_flight is not None:
-        due = fetch_deadline(replica)
-        if due is not None and replica.now_ms >= due:
-            handle_fetch_failure(replica, fetching.in_flight)
+    if fetching is None or fetching.in_flight is None:
+        return
+    if replica.now_ms >= _late_at(replica, fetching):
+        handle_fetch_failure(replica, fetching.in_flight)
 
 
 def handle_fetch_failure(replica: Replica, request: FetchRequest | FetchSnapshotRequest) -> None:

@@ -56,7 +56,9 @@ def covers_reads(replica: Replica, role: Leader) -> bool:
     if not replica.config.promise_ms:
         return False
     others = [role.progress.get(key) for key in replica.log.voters if key != replica.key]
-    promised = sum(at is not None and replica.now_ms < at.promised_until_ms for at in others)
+    promised = sum(
+        at is not None and not at.fenced and replica.now_ms < at.promised_until_ms for at in others
+    )
     # Who leads votes for nobody else.
     return promised + replica.is_voter >= replica.log.voters.majority
 

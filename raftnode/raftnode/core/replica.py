@@ -254,9 +254,13 @@ class Replica:
             self.emit(HighWatermarkAdvanced(self.high_watermark, self.applicable))
 
     def promise(self) -> None:
-        """Having heard the leader, vote for nobody for a while, if leases rest on it (S33)."""
+        """Having heard the leader, vote for nobody for a while, if leases rest on it (S33).
+
+        What was promised before, perhaps for longer by a start with other settings, still holds.
+        """
         if self.config.promise_ms:
-            self.promised_until_ms = self.now_ms + self.config.promise_ms
+            until_ms = self.now_ms + self.config.promise_ms
+            self.promised_until_ms = max(self.promised_until_ms, until_ms)
 
     # -- changes of role -------------------------------------------------------------
 

@@ -22,5 +22,4 @@ async def forget_promises(directory: DataDirectory, promise_ms: int) -> None:
     """Once all that earlier starts promised is over, remember this one's promise alone."""
     if promise_ms < directory.promised_ms:
         await asyncio.sleep(directory.promised_ms / 1000)
-        # On the loop's thread: nothing else may rewrite the file in between.
-        directory.write_promise(promise_ms)
+        await asyncio.to_thread(directory.write_promise, promise_ms)

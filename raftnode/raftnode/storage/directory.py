@@ -8,6 +8,7 @@ latch and what is remembered of the peers through it.
 from __future__ import annotations
 
 import errno
+import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -88,6 +89,7 @@ class DataDirectory:
         self._state = state
         self._latch: Latch | None = None
         self._incarnation = Incarnation()
+        self._incarnation_lock = threading.Lock()
         self.peer_marks: Mapping[ReplicaKey, Mark] = {}
         """The latest known start of each other replica, the longest unseen first (S3)."""
         self.log_directory = root / LOG_DIRECTORY
@@ -183,6 +185,11 @@ class DataDirectory:
             )
         self._write_incarnation(replace(before.next(), latched=self._latch is not None))
 
+    def _change_incarnation(self, **changes: bool | int) -> None:
+        """What a latch and a promise change, each from a thread of its own."""
+        with self._incarnation_lock:
+            self._write_incarnation(replace(self._incarnation, **changes))
+
     def _write_incarnation(self, new: Incarnation) -> None:
         incarnation.write_incarnation(self._files, self._root / incarnation.FILE_NAME, new)
         self._incarnation = new
@@ -198,8 +205,14 @@ class DataDirectory:
         return self._incarnation.promised_ms
 
     def write_promise(self, promised_ms: int) -> None:
-        """Remember, durably, for how long this start promises to vote for nobody (S33)."""
-        self._write_incarnation(replace(self._incarnation, promised_ms=promised_ms))
+        """Remember, durably, for how long this start promises to vote for nobody (S33).
+
+        Raises:
+            StorageLostError: the directory is gone, or another one (S4).
+            StorageFailedError: the disk failed.
+        """
+        self.check_identity()
+        self._change_incarnation(promised_ms=promised_ms)
 
     @property
     def line(self) -> tuple[str, ...]:
@@ -311,7 +324,7 @@ class DataDirectory:
         self._latch = latch
         if self._meta.cluster_id is None:
             self._write_meta(replace(self._meta, cluster_id=latch.cluster_id))
-        self._write_incarnation(replace(self._incarnation, latched=True))
+        self._change_incarnation(latched=True)
 
     def _refuse_other_cluster(self, cluster_id: str) -> None:
         existing = self._meta.cluster_id

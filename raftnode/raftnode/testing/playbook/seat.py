@@ -117,7 +117,7 @@ class Seat:
             config=self.config,
             incarnation=self.disk.incarnation,
             fetch_sequence=now_ms * 1000 + self.disk.incarnation,
-            quiet_ms=self.config.promise_ms if self.disk.cluster_id else 0,
+            quiet_ms=self.disk.promise(self.config.promise_ms),
         )
         self.gate = SimGate(self.disk, self.core.replica, start)
 

@@ -96,8 +96,15 @@ class SimDisk:
     """Of those, the ones that a reader will find damaged."""
     incoming: tuple[LogPosition, bytes] | None = None
     """What was fetched of a snapshot; a crash loses it."""
+    promised_ms: int = 0
+    """The longest that one of its starts may have promised to vote for nobody (S33)."""
     checked: int = 0
     """How many batches from the start the checker has found committed; see `Checker.committed`."""
+
+    def promise(self, promise_ms: int) -> int:
+        """Remember what a start will promise; returns what earlier ones may have promised."""
+        earlier_ms, self.promised_ms = self.promised_ms, max(self.promised_ms, promise_ms)
+        return earlier_ms
 
     @classmethod
     def fresh(cls, node_id: NodeId, rng: random.Random) -> SimDisk:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from raftnode.core.config import CoreConfig
 from raftnode.core.effects import (
     AppendAccepted,
     AppendBatches,
@@ -123,7 +124,7 @@ class SimNode:
         newest = self.disk.newest_whole()
         self.machine = self.disk.state_of(newest) if newest else Machine()
         plan = self.world.snapshot_plan
-        keeps = plan is not None and plan.keeps_every_record(self.key.node_id)
+        config = self._config()
         self.core = RaftCore(
             self.disk.key,
             log=self.disk.index(),
@@ -131,10 +132,10 @@ class SimNode:
             cluster_id=self.disk.cluster_id,
             rng=random.Random(self.rng.getrandbits(64)),
             now_ms=self.own_ms,
-            config=replace(self.world.config, keeps_every_record=keeps),
+            config=config,
             incarnation=self.disk.incarnation,
             fetch_sequence=self.world.now_ms * 1000,
-            quiet_ms=self.world.config.promise_ms if self.disk.cluster_id else 0,
+            quiet_ms=self.disk.promise(config.promise_ms),
         )
         self.gate = SimGate(self.disk, self.core.replica, start)
         self.snapshots = SimSnapshots(self, plan, self.life) if plan else None
@@ -144,6 +145,19 @@ class SimNode:
         self.world.checker.snapshots.started(self)
         self.take(TimePassed())
         self._greet(self.life)
+
+    def _config(self) -> CoreConfig:
+        """The settings of this life: a leader may rest on voters that promised by others."""
+        plan, config = self.world.snapshot_plan, self.world.config
+        keeps = plan is not None and plan.keeps_every_record(self.key.node_id)
+        if config.promise_ms:
+            rng = random.Random(f"{self.world.seed} {self.key.node_id} {self.life}")
+            config = replace(
+                config,
+                fetch_timeout_ms=rng.choice([1500, 2000, 2000, 2000, 3000]),
+                lease_clock_drift_percent=rng.choice([0, *[config.lease_clock_drift_percent] * 6]),
+            )
+        return replace(config, keeps_every_record=keeps)
 
     def crash(self) -> None:
         """SIGKILL and power loss at once."""

@@ -178,9 +178,10 @@ class World:
         node.crash()
         node.halted = None
         self.put_back_at_ms[node.key] = self.now_ms
-        ever_flushed = node.disk.ever_flushed
+        ever_flushed, promised_ms = node.disk.ever_flushed, node.disk.promised_ms
         node.disk, node.saved = node.saved, None
         node.disk.ever_flushed |= ever_flushed  # what was acknowledged was true when it was said
+        node.disk.promise(promised_ms)  # no volume goes back within a promise, says decision 14
         self.checker.forget(node.key)
         node.start()
 

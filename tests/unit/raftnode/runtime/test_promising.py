@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from raftnode.core.types import NodeId
+from raftnode.errors import StorageLostError
 from raftnode.runtime.promising import forget_promises, remember_promise
 from raftnode.storage.directory import DataDirectory
+from raftnode.storage.files import Files
+from raftnode.storage.incarnation import FILE_NAME, read_incarnation
 
 pytestmark = pytest.mark.rule("S33")
 
@@ -49,3 +53,46 @@ def test_a_longer_promise_is_forgotten_once_it_is_over(path: Path) -> None:
     asyncio.run(forget_promises(directory, 100))
     directory.close()
     assert promised(path) == 100
+
+
+@pytest.mark.without(
+    "storage.directory:DataDirectory._change_incarnation",
+    "with self._incarnation_lock:",
+    "if True:",
+)
+def test_a_latch_and_a_promise_that_are_written_at_once_both_stand(path: Path) -> None:
+    """Each from its thread, into one file."""
+    directory = DataDirectory.open(path, NodeId(1))
+
+    def promise() -> None:
+        for promised_ms in range(1, 101):
+            directory.write_promise(promised_ms)
+
+    def latch() -> None:
+        for _ in range(100):
+            directory._change_incarnation(latched=True)
+
+    failed: list[BaseException | None] = []
+    with ThreadPoolExecutor(2) as pool:
+        failed.extend(job.exception() for job in (pool.submit(promise), pool.submit(latch)))
+    directory.close()
+    assert failed == [None, None]
+    found = read_incarnation(Files(), path / FILE_NAME)
+    assert (found.promised_ms, found.latched) == (100, True)
+
+
+@pytest.mark.rule("S4")
+@pytest.mark.without(
+    "storage.directory:DataDirectory.write_promise", "self.check_identity()", "pass"
+)
+def test_nothing_is_promised_on_a_disk_that_is_gone(path: Path) -> None:
+    directory = DataDirectory.open(path, NodeId(1))
+    path.rename(path.with_name("elsewhere"))
+    path.mkdir()
+    lost = False
+    try:
+        directory.write_promise(300)
+    except StorageLostError:
+        lost = True
+    directory.close()
+    assert lost

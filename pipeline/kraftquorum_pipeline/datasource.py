@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +38,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kraftquorum_pipeline.errors import ClusterIdError, DivergedError, OptionError
+from kraftquorum_pipeline.errors import (
+    ClusterIdError,
+    DivergedError,
+    OptionError,
+    TrimmedError,
+)
 from kraftquorum_pipeline.schema import TIMESTAMP, log_schema
 from kraftquorum_pipeline.source.files import FileLog
 from kraftquorum_pipeline.source.log import LogSource, LogState, Part
@@ -118,6 +124,20 @@ def _spark_type(kind: pa.DataType) -> DataType:
     if pa.types.is_struct(kind):
         return StructType([_spark_field(kind.field(at)) for at in range(kind.num_fields)])
     return _SCALARS[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """In the place of parts that are trimmed: the error comes when they are read.
+
+    Attributes:
+        error: what is gone.
+    """
+
+    error: TrimmedError
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        raise self.error
 
 
 class LogPartition(InputPartition):
@@ -209,10 +229,18 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end <= first else self._offset(state, end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LogPartition]:
-        """Plan a micro-batch, perhaps one that a driver planned before and did not finish."""
+        """Plan a micro-batch, perhaps one that a driver planned before and did not finish.
+
+        What is trimmed by now is an error only for who reads it: a batch that was written wholly
+        before its driver was killed is not read again.
+        """
         state = self._state or self._look(int(start["offset"]))
-        first = self._prove(state, start)
-        return [LogPartition(part) for part in self._log.parts(first, int(end["offset"]))]
+        try:
+            first = self._prove(state, start)
+            parts = self._log.parts(first, int(end["offset"]))
+        except TrimmedError as error:
+            parts = [_Gone(error)]
+        return [LogPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one part; runs on an executor."""

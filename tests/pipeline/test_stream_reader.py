@@ -85,6 +85,19 @@ def test_a_checkpoint_below_a_trimmed_log_is_refused_with_its_offset(recorded, t
         reader(copy, upTo="end", startingOffset="3").initialOffset()
 
 
+def test_a_planned_batch_whose_records_are_gone_is_an_error_only_when_it_is_read(
+    recorded, tmp_path
+):
+    copy = shutil.copytree(recorded.root, tmp_path / "copy")
+    for node in copy.glob("node-?"):
+        min((node / "__cluster_metadata-0").glob("*.log")).unlink()
+    stream = reader(copy, upTo="end")
+    start = {"cluster": "TestTestTestTestTestTe", "offset": 3, "epoch": -1}
+    [part] = pickle.loads(pickle.dumps(list(stream.partitions(start, {**start, "offset": 5}))))
+    with pytest.raises(TrimmedError, match=r"at offset 3: the log begins at \d+: .*are gone"):
+        list(stream.read(part))
+
+
 def test_a_segment_that_went_missing_is_named(recorded, tmp_path):
     copy = shutil.copytree(recorded.root, tmp_path / "copy")
     for node in copy.glob("node-?"):

@@ -31,7 +31,7 @@ _EXITS = {
     "`audit`, `count` and `restore-check`: what was compared does not agree.",
     PipelineExitCode.INCOMPLETE: "Nothing wrong was found, but not all could be checked; of "
     "`export`: it ended, perhaps because it was told to, before it had all that was committed when "
-    "it began.",
+    "it began, or files prove less than was exported of them.",
 }
 
 
@@ -61,7 +61,8 @@ _EXPORTED = """\
 `cluster_id=<id>/batch=<number>/*.parquet` with the columns above; `_checkpoint/<id>/` is Spark's. A
 batch is there whole or not at all; on an object store it is whole when `_SUCCESS` lies in it.
 `_checkpoint/<id>.running` keeps a second run away. Each `--format` has a directory of its own,
-`<format>/`: in it `cluster_id=<id>/` as Spark's sink writes it, and another `_checkpoint/`."""
+`<format>/`: in it `cluster_id=<id>/` as Spark's sink writes it, and another `_checkpoint/`. Of a
+table of a catalog `<format>/<table>/` holds that alone."""
 
 
 def _lines() -> Iterator[str]:

@@ -6,6 +6,8 @@ the code knows that they rename in one step; so what an object store may leave c
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -13,9 +15,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from kraftquorum_pipeline.errors import CorruptError, IncompleteError, OptionError, UnreachableError
+from kraftquorum_pipeline.commands.common import raised
+from kraftquorum_pipeline.errors import (
+    CorruptError,
+    IncompleteError,
+    OptionError,
+    PipelineExitCode,
+    UnreachableError,
+)
 from kraftquorum_pipeline.jobs import claim
+from kraftquorum_pipeline.jobs import export as exporting
 from kraftquorum_pipeline.jobs.export import _count, export
+from kraftquorum_pipeline.jobs.sink import Sink
 from kraftquorum_pipeline.jobs.storage import WHOLE, Store, Target
 from kraftquorum_pipeline.report.gather import clusters, read_export
 from kraftquorum_pipeline.testing import CLUSTER_ID, quorum_history, segments, write_quorum
@@ -316,6 +327,194 @@ def test_a_run_that_was_taken_for_dead_moves_nothing_any_more(spark, tmp_path, h
         with pytest.raises(OptionError, match="another run exports"):
             target.move(target.unfinished(0), target.batch(0))
     assert not (tmp_path / "cluster_id=c").exists()
+
+
+@pytest.mark.parametrize("table", [True, False])
+def test_a_run_that_was_taken_for_dead_clears_nothing_away(spark, tmp_path, hadoop, table):
+    name = f"late-{table}"
+    hadoop.set(f"fs.viewfs.mounttable.{name}.link./log", tmp_path.as_uri())
+    target = Target(spark, f"viewfs://{name}/log", "c")
+    offsets = tmp_path / "_checkpoint" / "c" / "offsets"
+    unfinished = tmp_path / "_unfinished" / "c" / "another"
+    with target.claimed():
+        for place in (offsets, unfinished):
+            place.mkdir(parents=True)
+        target._store.write_text(f"{target.checkpoint}.running", "another's")
+        with pytest.raises(OptionError, match="another run exports"):
+            target.prepare_table(there=False) if table else target.prepare()
+    assert offsets.exists()
+    assert unfinished.exists()
+
+
+def test_a_run_that_was_taken_for_dead_between_two_clearings_stops_there(spark, tmp_path, hadoop):
+    hadoop.set("fs.viewfs.mounttable.soon.link./log", tmp_path.as_uri())
+    target = Target(spark, "viewfs://soon/log", "c")
+
+    class Losing(Store):
+        def remove(self, path):
+            super().remove(path)
+            self.write_text(f"{target.checkpoint}.running", "another's")
+
+    offsets = tmp_path / "_checkpoint" / "c" / "offsets"
+    with target.claimed():
+        offsets.mkdir(parents=True)
+        target._store = Losing(spark)
+        with pytest.raises(OptionError, match="another run exports"):
+            target.prepare()
+    assert offsets.exists()
+
+
+@pytest.fixture
+def quick_looks(monkeypatch):
+    monkeypatch.setattr(exporting, "_CLAIM_LOOK_S", 1)
+
+
+@pytest.mark.usefixtures("quick_looks")
+@pytest.mark.parametrize("name", ["parquet", "json"])
+def test_a_run_that_was_taken_for_dead_ends_though_nothing_is_new(
+    spark, source, tmp_path, hadoop, name
+):
+    sink = Sink(name)
+    hadoop.set(f"fs.viewfs.mounttable.dead{name}.link./log", tmp_path.as_uri())
+    where, options = f"viewfs://dead{name}/log", {"path": str(source)}
+    export(spark, options, where, sink=sink)
+
+    def taken(query, _summary):
+        running = f"{Target(spark, sink.root(where), CLUSTER_ID).checkpoint}.running"
+        Store(spark).write_text(running, "another's")
+
+    with pytest.raises(OptionError, match="another run exports"):
+        export(spark, options, where, sink=sink, interval_s=0.5, on_start=taken)
+    assert not spark.streams.active
+
+
+def test_a_batch_that_another_run_has_put_in_the_newest_ones_place_is_noticed(
+    spark, source, tmp_path
+):
+    root, options = tmp_path / "log", {"path": str(source), **LIMIT}
+    end = export(spark, options, str(root)).log_end
+    [table] = root.glob("cluster_id=*")
+    newest = table / "batch=000000001"
+    kept = newest.rename(tmp_path / "kept")
+    frame = spark.read.parquet(str(kept))
+    frame.where(f"offset < {end - 1}").write.parquet(str(newest))
+    said = rf"batch=000000001 at offset 700: .* the batch is of 700 to {end - 1}"
+    with pytest.raises(CorruptError, match=said):
+        export(spark, options, str(root))
+    # The first one may begin anywhere, as it was asked for.
+    only = tmp_path / "only"
+    export(spark, {"path": str(source), "startingOffset": "900"}, str(only))
+    assert export(spark, options, str(only)).batches == 0
+    [batch] = only.glob("cluster_id=*/batch=*")
+    shutil.rmtree(batch)
+    frame.where(f"offset between 900 and {end - 2}").write.parquet(str(batch))
+    with pytest.raises(CorruptError, match=rf"the batch is of 900 to {end - 1}"):
+        export(spark, options, str(only))
+
+
+def test_a_batch_in_its_place_that_spark_plans_otherwise_is_named_with_what_to_do(
+    spark, source, tmp_path
+):
+    root, options = tmp_path / "log", {"path": str(source), **LIMIT}
+    end = export(spark, options, str(root)).log_end
+    forget(root, 1)
+    [batch] = root.glob("cluster_id=*/batch=000000001")
+    kept = batch.rename(tmp_path / "kept")
+    spark.read.parquet(str(kept)).where(f"offset < {end - 1}").write.parquet(str(batch))
+    said = rf"{batch} at offset 700: .*Spark has not noted it as done: remove this directory"
+    with pytest.raises(Exception, match=said):
+        export(spark, options, str(root))
+    # As the message says.
+    shutil.rmtree(batch)
+    export(spark, options, str(root))
+    assert offsets(spark, str(root)) == list(range(end))
+
+
+@pytest.fixture
+def not_noted(spark, source, tmp_path):
+    """An export of two batches of which Spark has noted the first, and its log, trimmed since."""
+    source, root = shutil.copytree(source, tmp_path / "source"), tmp_path / "log"
+    options = {"path": str(source), **LIMIT}
+    end = export(spark, options, str(root)).log_end
+    forget(root, 1)
+    assert 700 < trim(source) < end
+    return options, root, end
+
+
+def test_a_whole_batch_that_spark_has_not_noted_is_done_though_its_records_are_gone(
+    spark, not_noted
+):
+    options, root, end = not_noted
+    summary = export(spark, options, str(root))
+    assert (summary.start, summary.end, summary.batches) == (700, end, 1)
+    assert offsets(spark, str(root)) == list(range(end))
+
+
+def test_a_batch_that_is_not_whole_and_whose_records_are_gone_is_an_error(spark, not_noted):
+    options, root, _ = not_noted
+    [batch] = root.glob("cluster_id=*/batch=000000001")
+    shutil.rmtree(batch)
+    with pytest.raises(Exception, match="at offset 700: the log begins at") as caught:
+        export(spark, options, str(root))
+    message, code = raised(caught.value)
+    assert code is PipelineExitCode.TRIMMED
+    assert message.startswith(f"{options['path']}/node-")
+    assert message.endswith("(startingOffset=earliest, and a new checkpoint)")
+
+
+def test_files_that_prove_less_than_was_exported_are_not_taken_for_nothing_new(
+    spark, source, tmp_path
+):
+    target = str(tmp_path / "log")
+    end = export(spark, {"path": str(source)}, target).log_end
+    older = write_quorum(tmp_path / "older", quorum_history(20))[0].parent
+    said = rf"the files prove that \d+ records were committed, and {end} are exported: "
+    with pytest.raises(IncompleteError, match=said):
+        export(spark, {"path": str(older)}, target)
+    assert export(spark, {"path": str(source)}, target).batches == 0
+
+
+def test_on_a_disk_a_batch_and_its_plan_are_synced_before_it_has_its_name_and_that_after(
+    spark, tmp_path, monkeypatch
+):
+    target = Target(spark, str(tmp_path / "new"), "c")
+    written, final = Path(target.unfinished(0)), Path(target.batch(0))
+    plan = Path(target.checkpoint) / "offsets" / "0"
+    for place in (written, plan.parent):
+        place.mkdir(parents=True)
+    for file in (written / "part-0.parquet", plan):
+        file.touch()
+    synced, sync = [], os.fsync
+
+    def noting(fd):
+        synced.append((Path(f"/proc/self/fd/{fd}").readlink(), final.exists()))
+        sync(fd)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    target.move(str(written), str(final))
+    for path in (written / "part-0.parquet", written, plan, plan.parent, *plan.parents[1:4]):
+        assert (path, False) in synced, path
+    for path in (final.parent, final.parent.parent, tmp_path):
+        assert (path, True) in synced, path
+    synced.clear()
+    target.sync_checkpoint()
+    assert (plan, True) in synced
+
+
+def test_a_disk_that_refuses_a_sync_ends_the_run_before_the_batch_has_its_name(
+    spark, tmp_path, monkeypatch
+):
+    target = Target(spark, str(tmp_path), "c")
+    written, final = Path(target.unfinished(0)), Path(target.batch(0))
+    written.mkdir(parents=True)
+
+    def failing(_fd):
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(UnreachableError, match="no sync: input/output error"):
+        target.move(str(written), str(final))
+    assert not final.exists()
 
 
 def test_a_target_is_named_and_the_root_is_one(spark):

@@ -54,8 +54,9 @@ def run(
         str | None,
         typer.Option(
             "--table",
-            help="With --format: a table of one of Spark's catalogs, made where it is not there, "
-            "and not a directory under --output.",
+            help="With --format: a table of one of Spark's catalogs that lasts (not in memory, as "
+            "Spark's own is unless set), made where it is not there, and not a directory under "
+            "--output.",
             show_default=False,
         ),
     ] = None,
@@ -119,7 +120,7 @@ def _print(summary: Export, output: str, sink: Sink, *, as_json: bool) -> None:
     if summary.start is None or summary.end is None:
         typer.echo(f"{output}: nothing new; all of {summary.source} was there already")
         return
-    if sink.format != PARQUET:
+    if sink.by_spark:
         typer.echo(
             f"{sink.table or output}: offsets {summary.start} to {summary.end - 1} as "
             f"{sink.format}, in {summary.batches} batches, {summary.seconds:.1f} s"

@@ -139,7 +139,7 @@ def _locked(path: Path) -> Generator[None]:
         except BlockingIOError:
             raise _busy(str(path)) from None
         except OSError as error:
-            raise UnreachableError(str(path), f"no lock: {error.strerror or error!r}") from None
+            raise UnreachableError(str(path), f"no lock: {error.strerror or error}") from None
         yield
 
 

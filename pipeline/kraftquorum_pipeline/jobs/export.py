@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,8 +25,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's own 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kraftquorum_pipeline.datasource import NAME, open_log
-from kraftquorum_pipeline.errors import CorruptError, IncompleteError, OptionError
-from kraftquorum_pipeline.jobs.sink import PARQUET, Sink
+from kraftquorum_pipeline.errors import (
+    CorruptError,
+    IncompleteError,
+    OptionError,
+    UnreachableError,
+)
+from kraftquorum_pipeline.jobs.sink import Sink
 from kraftquorum_pipeline.jobs.storage import Target
 from kraftquorum_pipeline.kinds import KIND_CORRUPT, KIND_STATE, VOTER_SET
 from kraftquorum_pipeline.source.options import parse_options
@@ -35,8 +41,15 @@ BATCH_OFFSETS = 5_000_000
 
 AS_PARQUET = Sink()
 
+_NOT_NOTED = (
+    "Spark has not noted it as done: remove this directory, and the next run writes it anew from "
+    "the log (keep a copy if the log was trimmed since)"
+)
+
 _TOO_SLOW = "Python worker failed to connect back"
 _STARTS_MAX = 10
+_CLAIM_LOOK_S = 10
+"""How often a run looks whether another took it for dead, besides at each move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +151,12 @@ def export(
 
     Raises:
         PipelineError: as the source and the options say.
-        IncompleteError: with `interval_s` None, it ended before it had what is there now.
+        IncompleteError: with `interval_s` None, it ended before it had what is there now; or
+            files prove less than was exported of them.
         Exception: Spark's own, with the reason in its text (`reported`).
     """
     started = time.monotonic()
+    sink.check_catalog(session)
     wanted = {"maxOffsetsPerTrigger": str(BATCH_OFFSETS), **options}
     parsed = parse_options(wanted)
     state = open_log(parsed).look(surely=interval_s is None)
@@ -159,7 +174,7 @@ def export(
         summary.seconds = time.monotonic() - started
         on_batch(done, summary)
 
-    by_spark = sink.format != PARQUET
+    by_spark = sink.by_spark
     writer = sink.writer(rows, place) if by_spark else rows.writeStream.foreachBatch(write)
     writer = writer.option("checkpointLocation", place.checkpoint)
     if interval_s is None:
@@ -172,7 +187,17 @@ def export(
         else:
             place.prepare()
         before = _reached(place, begin)
-        _follow(sink.starter(writer), lambda query: on_start(query, summary))
+        if not by_spark and before.batch >= 0:
+            _check_newest(rows, place, before)
+        if parsed.client is None and state.end < before.end:
+            reason = (
+                f"the files prove that {state.end} records were committed, and {before.end} are "
+                "exported: after an election run it again; if that stays, they are older than "
+                "the export or of another history"
+            )
+            raise IncompleteError(state.source, reason, state.end)
+        _follow(sink.starter(writer, place), place, lambda query: on_start(query, summary))
+        place.sync_checkpoint()
         after = _reached(place, begin)
     if by_spark and after.end > before.end:
         summary.start, summary.end = before.end, after.end
@@ -212,10 +237,24 @@ def _noted(place: Target, batch: int) -> int:
     return end
 
 
+def _check_newest(rows: DataFrame, place: Target, noted: _Reached) -> None:
+    """See that the newest batch is the one that Spark noted: all others begin where it ends.
+
+    Raises:
+        CorruptError: another is in its place, as of a run that was taken for dead and was not.
+    """
+    reader = rows.sparkSession.read.schema(rows.drop("cluster_id").schema)
+    # Where the first one began is nowhere noted.
+    start = _noted(place, noted.batch - 1) if noted.batch else None
+    _count(reader, place.batch(noted.batch), start, noted.end)
+
+
 def _follow(
-    start: Callable[[], StreamingQuery], on_start: Callable[[StreamingQuery], None]
+    start: Callable[[], StreamingQuery],
+    place: Target,
+    on_start: Callable[[StreamingQuery], None],
 ) -> None:
-    """Run a query to its end.
+    """Run a query to its end, or until another run has taken this one for dead.
 
     Spark gives a Python process ten seconds to come up, and no setting changes that. On a
     machine that is too busy the query ends there; nothing is lost, so it is begun again.
@@ -224,7 +263,9 @@ def _follow(
         query = start()
         try:
             on_start(query)
-            query.awaitTermination()
+            while not query.awaitTermination(_CLAIM_LOOK_S):
+                with suppress(UnreachableError):  # asked again, and before any batch is moved
+                    place.check_claim()
         except StreamingQueryException as error:
             if _TOO_SLOW not in str(error) or attempt == _STARTS_MAX:
                 raise
@@ -247,21 +288,29 @@ def _write(frame: DataFrame, batch: int, place: Target, begin: int) -> Exported:
     reader = frame.sparkSession.read.schema(frame.drop("cluster_id").schema)
     start = _noted(place, batch - 1) if batch else begin
     end = _noted(place, batch)
-    rows, left_out = _count(reader, written, start, end)
+    try:
+        rows, left_out = _count(reader, written, start, end)
+    except CorruptError as error:
+        if not again:
+            raise
+        raise CorruptError(error.source, f"{error.reason}; {_NOT_NOTED}", error.offset) from None
     size = place.size(written)
-    if not again:
+    if again:
+        place.sync_place(final)
+    else:
         place.move(written, final)
     seconds = time.monotonic() - started
     return Exported(batch, rows, start, end, left_out, size, seconds, again)
 
 
-def _count(reader: Any, path: str, start: int, end: int) -> tuple[dict[str, int], int]:
+def _count(reader: Any, path: str, start: int | None, end: int) -> tuple[dict[str, int], int]:
     """What lies on the disk: rows by kind, and how many offsets were left out as corrupt.
 
     Args:
         reader: of Parquet.
         path: of the batch.
-        start: the first offset that it is to have; 0: or the state before a trimmed log.
+        start: the first offset that it is to have; 0: or the state before a trimmed log; None:
+            it may begin anywhere.
         end: one past the last.
 
     Raises:
@@ -289,12 +338,13 @@ def _count(reader: Any, path: str, start: int, end: int) -> tuple[dict[str, int]
     first = min((int(row["first"]) for row in log), default=end)
     last = max((int(row["corrupt_end"] or row["last"] + 1) for row in log), default=first)
     offsets = sum(int(row["offsets"]) for row in log)
-    if start == 0 and KIND_STATE in rows:
+    if not start and KIND_STATE in rows:
         begins = first == max(covered, default=first)
     else:
-        begins = first == start
+        begins = start is None or first == start
     if not begins or last != end or offsets != end - first:
         what = f"{offsets} records of offsets {first} to {last - 1}"
+        start = first if start is None else start
         raise CorruptError(path, f"{what}; the batch is of {start} to {end - 1}", start)
     left_out = sum(int(row["offsets"]) for row in log if row["kind"] == KIND_CORRUPT)
     return rows, left_out

@@ -9,18 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from kraftquorum_pipeline.errors import OptionError
+from kraftquorum_pipeline.errors import OptionError, UnreachableError
 from kraftquorum_pipeline.jobs.storage import Store, Target, reason_of, root_of
 
 PARQUET = "parquet"
 """What `export` writes itself."""
+
+_ITS_OWN = "spark_catalog"
+"""Spark's name of the catalog that it has without any setting."""
+
+_NO_JARS = ("DATA_SOURCE_NOT_FOUND", "ClassNotFound", "NoClassDefFound", "NoSuchMethod")
+"""Errors of Spark's for a format whose jars are missing, or were made for another Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +35,56 @@ class Sink:
     """Where Spark writes.
 
     Attributes:
-        format: Spark's name of it.
+        format: Spark's name of it; Parquet in any case of letters is what `export` writes itself.
         table: of a catalog; None: the directory of the cluster under the target.
     """
 
     format: str = PARQUET
     table: str | None = None
 
+    @property
+    def by_spark(self) -> bool:
+        """Whether a sink of Spark's writes, and not `export` itself."""
+        return self.format.lower() != PARQUET
+
     def check(self) -> None:
         """Refuse what cannot be meant.
 
         Raises:
-            OptionError: a table of a catalog for Parquet, or a format that is no name.
+            OptionError: a table of a catalog for Parquet, or a format or a table that is no name.
         """
         if not self.format.replace("-", "").replace(".", "").replace("_", "").isalnum():
             raise OptionError(f"--format {self.format!r}: expected the name of a format of Spark's")
-        if self.format == PARQUET and self.table is not None:
+        if self.table is None:
+            return
+        if not self.by_spark:
             raise OptionError(
                 "--table is for other formats: Parquet is written to the directory of --output"
             )
+        if not all(self.table.split(".")):
+            raise OptionError(f"--table {self.table!r}: expected CATALOG.DATABASE.NAME")
+
+    def check_catalog(self, session: SparkSession) -> None:
+        """Refuse a table that Spark would forget as it ends, and with it that it was written.
+
+        Raises:
+            OptionError: the table is of Spark's own catalog, which is kept in memory.
+        """
+        if self.table is None or self._catalog(session) != _ITS_OWN:
+            return
+        if session.conf.get("spark.sql.catalogImplementation", "in-memory") == "in-memory":
+            raise OptionError(
+                f"--table {self.table}: Spark's own catalog is in memory here and forgets the "
+                "table when this run ends; use one that lasts, as --conf "
+                "spark.sql.catalogImplementation=hive or a catalog of spark.sql.catalog.NAME"
+            )
 
     def root(self, target: str) -> str:
-        """The target of this format: a checkpoint tells how far one table reaches, not another."""
-        return target if self.format == PARQUET else f"{root_of(target)}/{self.format}"
+        """The target of this table: a checkpoint tells how far one reaches, and not another."""
+        if not self.by_spark:
+            return target
+        root = f"{root_of(target)}/{self.format.lower()}"
+        return root if self.table is None else f"{root}/{quote(self.table, safe='')}"
 
     def is_there(self, session: SparkSession, place: Target) -> bool:
         """Whether its table is there."""
@@ -66,21 +100,40 @@ class Sink:
         writer = rows.writeStream.format(self.format).outputMode("append")
         return writer if self.table is not None else writer.option("path", place.table)
 
-    def starter(self, writer: DataStreamWriter) -> Callable[[], StreamingQuery]:
+    def starter(self, writer: DataStreamWriter, place: Target) -> Callable[[], StreamingQuery]:
         """What begins the query.
 
         Raises, when it is called:
             OptionError: Spark has no such format, or none that a stream can be written in.
+            UnreachableError: it could not begin for another reason.
         """
 
         def start() -> StreamingQuery:
             try:
                 return writer.start() if self.table is None else writer.toTable(self.table)
             except (Py4JJavaError, PySparkException) as error:
-                raise OptionError(
-                    f"--format {self.format}: Spark cannot write it: {reason_of(error)} Formats "
-                    "that are not Spark's own need jars made for this Spark, as --conf "
-                    "spark.jars.packages=GROUP:NAME:VERSION"
-                ) from None
+                raise self._refusal(error, place) from None
 
         return start
+
+    def _catalog(self, session: SparkSession) -> str:
+        """The catalog that a table's name is of, as Spark takes it."""
+        first, dot, _ = (self.table or "").partition(".")
+        first = first.strip("`")
+        named = f"spark.sql.catalog.{first}"
+        if dot and (first == _ITS_OWN or session.conf.get(named, None) is not None):
+            return first
+        return session.conf.get("spark.sql.defaultCatalog", None) or _ITS_OWN
+
+    def _refusal(self, error: Py4JJavaError | PySparkException, place: Target) -> Exception:
+        reason = reason_of(error)
+        if any(one in reason for one in _NO_JARS):
+            return OptionError(
+                f"--format {self.format}: Spark cannot write it: {reason} Formats that are not "
+                "Spark's own need jars made for this Spark, as --conf "
+                "spark.jars.packages=GROUP:NAME:VERSION"
+            )
+        if isinstance(error, AnalysisException | UnsupportedOperationException):
+            return OptionError(f"--format {self.format}: Spark cannot write it so: {reason}")
+        where = self.table or place.table
+        return UnreachableError(where, f"Spark could not begin to write it: {reason}")

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from kraftquorum_pipeline.errors import CorruptError, OptionError, UnreachableError
 from kraftquorum_pipeline.jobs.claim import Claim
+from kraftquorum_pipeline.jobs.durable import sync_entry, sync_tree
 
 WHOLE = "_SUCCESS"
 """What marks a batch as whole where a directory is not renamed in one step. No reader of Parquet
@@ -194,6 +195,16 @@ class Target:
         self._one_step = self._store.renames_in_one_step(target)
         self._claim: Claim | None = None
 
+    def check_claim(self) -> None:
+        """Make sure that no other run has taken this one for dead.
+
+        Raises:
+            OptionError: one has.
+            UnreachableError: the store does not answer.
+        """
+        if self._claim is not None:
+            self._claim.check()
+
     @contextmanager
     def claimed(self) -> Generator[None]:
         """Keep other runs away meanwhile: two at once would clear away each other's batches.
@@ -215,7 +226,7 @@ class Target:
                 a checkpoint whose batches are gone.
         """
         store = self._store
-        store.remove(self._temporary)
+        self._clear(self._temporary)
         newest = self.newest()
         if newest is not None and not self.is_whole(self.batch(newest)):
             raise OptionError(
@@ -224,7 +235,7 @@ class Target:
                 f"{self.checkpoint} and {self.table} to export anew what the log still has"
             )
         if newest is None and not self._any_whole():
-            store.remove(self.checkpoint)
+            self._clear(self.checkpoint)
         elif not store.exists(f"{self.checkpoint}/offsets"):
             raise OptionError(
                 f"{self.table} holds batches, but {self.checkpoint}, which tells how far they "
@@ -247,7 +258,7 @@ class Target:
                     "it back, name another target, or remove the checkpoint to export anew what "
                     "the log still has"
                 )
-            self._store.remove(self.checkpoint)
+            self._clear(self.checkpoint)
         elif not self._store.exists(f"{self.checkpoint}/metadata"):
             raise OptionError(
                 f"the table is there, but {self.checkpoint}, which tells how far it reaches, is "
@@ -295,19 +306,40 @@ class Target:
         Raises:
             OptionError: another run took this one for dead.
         """
-        if self._claim is not None:
-            self._claim.check()
+        self.check_claim()
         if self._one_step:
+            # The plan before the batch: without it the batch would be planned anew, otherwise.
+            self.sync_checkpoint()
+            if (local := self._store.local(path)) is not None:
+                sync_tree(local)
             self._store.rename(path, final)
+            self.sync_place(final)
             return
         self._store.remove(f"{path}/{WHOLE}")
-        self._store.remove(final)
+        self._clear(final)
         self._store.rename(path, final)
         self._store.touch(f"{final}/{WHOLE}")
+
+    def sync_place(self, final: str) -> None:
+        """On this machine's disks: a batch is in its place after a power cut, too."""
+        if (local := self._store.local(final)) is not None:
+            sync_entry(local)
+
+    def sync_checkpoint(self) -> None:
+        """The same for what Spark has noted by now, which it does not sync by itself."""
+        local = self._store.local(self.checkpoint)
+        if local is not None and local.exists():
+            sync_tree(local)
+            sync_entry(local)
 
     def size(self, path: str) -> int:
         """Bytes of a batch."""
         return self._store.size(path)
+
+    def _clear(self, path: str) -> None:
+        # What another run has begun since is not this one's to remove.
+        self.check_claim()
+        self._store.remove(path)
 
     def _any_whole(self) -> bool:
         names = self._store.names(self.table)

@@ -1,0 +1,59 @@
+"""What outlives a power cut on this machine's disks: only what was synced."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from kraftquorum_pipeline.errors import UnreachableError
+
+
+def sync_tree(top: Path) -> None:
+    """Sync a directory with all files and directories in it.
+
+    Raises:
+        UnreachableError: the disk refuses.
+    """
+    with _named(top):
+        for place, _, files in os.walk(top, topdown=False):
+            for name in files:
+                # Spark removes its oldest notes meanwhile.
+                with suppress(FileNotFoundError):
+                    _sync(Path(place, name))
+            _sync(Path(place))
+
+
+def sync_entry(path: Path) -> None:
+    """Sync that a path is where it is: the directories above it, of which any may be new.
+
+    Raises:
+        UnreachableError: the disk refuses.
+    """
+    with _named(path):
+        for place in path.parents:
+            try:
+                _sync(place)
+            except PermissionError:
+                return  # none that this run has made
+
+
+@contextmanager
+def _named(path: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UnreachableError(str(path), f"no sync: {error.strerror or error}") from None
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that knows no sync of directories
+            raise
+    finally:
+        os.close(fd)

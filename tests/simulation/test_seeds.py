@@ -60,3 +60,9 @@ def test_seeds_meet_every_fault_and_change():
     for change in ("add", "remove", "hand_over", "given_up", "upgrade", "reassign", "take_back"):
         assert any(outcome.changes[change] for outcome in outcomes), change
     assert any(outcome.reads for outcome in outcomes)
+
+
+def test_a_seed_with_leases_and_fetches_ahead_meets_what_they_are_about():
+    """Off by default, they are on in a part of the worlds: in this one both."""
+    outcome = run_seed(96)
+    assert all(outcome.faults[name] for name in ("lease_reads", "tempted", "fetched_ahead"))

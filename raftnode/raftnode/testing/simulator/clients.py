@@ -103,7 +103,8 @@ class Reader:
         def answered(answer: Answer) -> None:
             if isinstance(answer, Confirmed):
                 self.answered += 1
-                self.world.faults.counts["lease_reads"] += asking and _has_others(node)
+                if asking and _has_others(node):
+                    self.world.faults.counts["lease_reads"] += 1
                 self.world.checker.confirmed(node, answer.high_watermark, required)
                 keyvalue.confirmed(node, life, call, key, answer.high_watermark)
 

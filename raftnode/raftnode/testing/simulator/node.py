@@ -400,8 +400,8 @@ class SimNode:
     def _count_ahead(self, request: Request) -> None:
         role = self.core.replica.role if self.core else None
         if isinstance(request, FetchRequest) and isinstance(role, Follower):
-            ahead = bool(role.fetching.before) or request.acknowledged_offset < request.fetch_offset
-            self.world.faults.counts["fetched_ahead"] += ahead
+            if role.fetching.before or request.acknowledged_offset < request.fetch_offset:
+                self.world.faults.counts["fetched_ahead"] += 1
 
     def say(
         self,

@@ -99,7 +99,7 @@ def _configure(world: World) -> None:
     rng = random.Random(f"{world.seed} settings")
     if world.seed % 11 in {3, 8}:
         world.config = replace(world.config, fetches_in_flight_max=rng.choice([2, 2, 3, 5]))
-    if world.seed % 13 in {2, 5, 9, 11}:
+    if world.seed % 13 in {2, 5, 8, 11}:
         drift = rng.choice([1, 10, 30])
         world.config = replace(world.config, lease_clock_drift_percent=drift)
         for node in world.nodes:

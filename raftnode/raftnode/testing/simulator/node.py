@@ -399,9 +399,10 @@ class SimNode:
 
     def _count_ahead(self, request: Request) -> None:
         role = self.core.replica.role if self.core else None
-        if isinstance(request, FetchRequest) and isinstance(role, Follower):
-            if role.fetching.before or request.acknowledged_offset < request.fetch_offset:
-                self.world.faults.counts["fetched_ahead"] += 1
+        if not isinstance(request, FetchRequest) or not isinstance(role, Follower):
+            return
+        if role.fetching.before or request.acknowledged_offset < request.fetch_offset:
+            self.world.faults.counts["fetched_ahead"] += 1
 
     def say(
         self,

@@ -6,6 +6,8 @@ import json
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -191,3 +193,16 @@ def test_what_cannot_be_meant_is_refused():
         Sink("orc").root("")
     assert Sink("orc").root("/") == "/orc"
     assert Sink("orc", "a/b.c").root("/x") == "/x/orc/a%2Fb.c"
+
+
+@pytest.mark.parametrize(("there", "refused"), [("builtin", True), ("org.x.SessionCatalog", False)])
+def test_a_catalog_in_the_place_of_sparks_own_may_last(there: str, refused: bool):
+    """Only Spark's own is known to forget."""
+    told = {"spark.sql.catalog.spark_catalog": there}
+    session: Any = SimpleNamespace(conf=told)
+    try:
+        Sink("orc", "db.log").check_catalog(session)
+    except OptionError:
+        assert refused
+    else:
+        assert not refused

@@ -50,6 +50,22 @@ def run_export(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_continuous_export_ends_in_order_when_it_is_told_to(recorded, tmp_path, number):
+    """Stopping the query in the signal's handler makes this fail: it may strike inside of Spark."""
+    where = ("--path", str(recorded.root), "--output", str(tmp_path))
+    running = run_export(*where, "--continuous", "--interval-s", "1")
+    assert running.stdout is not None
+    for line in running.stdout:
+        if line.startswith("batch 0"):
+            break
+    running.send_signal(number)
+    said = running.stdout.read()
+    assert running.wait(60) == 0, said
+    assert "Traceback" not in said
+    assert list(tmp_path.rglob("*.parquet"))
+
+
 def test_spark_reads_what_the_client_knows_in_parallel_parts(spark, recorded):
     frame = spark.read.format("kraftquorum").option("partitionBytes", "65536")
     rows = frame.load(str(recorded.root)).select("offset", "key", "value", "kind").collect()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 from dataclasses import asdict
+from threading import Event
 from types import FrameType
 from typing import Annotated
 
 import typer
-from pyspark.sql.streaming.query import StreamingQuery
 
 from kraftquorum_pipeline.commands.common import (
     AsJson,
@@ -71,6 +71,7 @@ def run(
         options = source_options(path, bootstrap_server, option)
         sink = Sink(table_format, table)
         sink.check()
+        stopping = Event()
         session = spark_session("kraftquorum export", master=master, settings=pairs("--conf", conf))
         try:
             summary = export(
@@ -79,7 +80,8 @@ def run(
                 output,
                 sink=sink,
                 interval_s=interval_s if continuous else None,
-                on_start=_begun,
+                stop=stopping,
+                on_start=lambda _query, told: _begun(told, stopping),
                 on_batch=_progress,
             )
         finally:
@@ -87,14 +89,14 @@ def run(
         _print(summary, output, sink, as_json=as_json)
 
 
-def _begun(query: StreamingQuery, summary: Export) -> None:
+def _begun(summary: Export, stopping: Event) -> None:
     extent = f"committed up to {summary.log_end}"
     if summary.log_start:
         extent += f", trimmed up to {summary.log_start}"
     say(f"{summary.source}: cluster {summary.cluster_id}, {extent}")
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        query.stop()
+        stopping.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from kraftquorum_pipeline.errors import UnreachableError
 
+_KNOWS_NONE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
+"""What a file system answers that knows no sync of directories."""
+
 
 def sync_tree(top: Path) -> None:
     """Sync a directory with all files and directories in it.
@@ -29,6 +32,8 @@ def sync_tree(top: Path) -> None:
 def sync_entry(path: Path) -> None:
     """Sync that a path is where it is: the directories above it, of which any may be new.
 
+    None above the file system that it is on: that one was there before.
+
     Raises:
         UnreachableError: the disk refuses.
     """
@@ -38,6 +43,8 @@ def sync_entry(path: Path) -> None:
                 _sync(place)
             except PermissionError:
                 return  # none that this run has made
+            if os.path.ismount(place):
+                return
 
 
 @contextmanager
@@ -53,7 +60,7 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(fd)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that knows no sync of directories
+        if error.errno not in _KNOWS_NONE or not path.is_dir():
             raise
     finally:
         os.close(fd)

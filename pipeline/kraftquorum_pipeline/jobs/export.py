@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any, NamedTuple
 
 from pyspark.errors import StreamingQueryException
@@ -49,6 +50,8 @@ _NOT_NOTED = (
 _TOO_SLOW = "Python worker failed to connect back"
 _STARTS_MAX = 10
 _CLAIM_LOOK_S = 10
+_STEP_S = 1
+"""How late a query is stopped that is to be stopped."""
 """How often a run looks whether another took it for dead, besides at each move."""
 
 
@@ -134,6 +137,7 @@ def export(
     *,
     sink: Sink = AS_PARQUET,
     interval_s: float | None = None,
+    stop: Event | None = None,
     on_start: Callable[[StreamingQuery, Export], None] = lambda _query, _summary: None,
     on_batch: Callable[[Exported, Export], None] = lambda _done, _summary: None,
 ) -> Export:
@@ -146,6 +150,7 @@ def export(
         sink: in which format, if not Parquet.
         interval_s: None: end with what is there now; else go on, this often, until the query
             is stopped.
+        stop: set, by a signal's handler perhaps, once the run is to end.
         on_start: told of the query, which it may stop, and of the summary as it begins.
         on_batch: told of each batch in its place; of another format nothing.
 
@@ -189,15 +194,16 @@ def export(
         before = _reached(place, begin)
         if not by_spark and before.batch >= 0:
             _check_newest(rows, place, before)
-        if parsed.client is None and state.end < before.end:
+        if parsed.client is None and before.batch >= 0 and state.end < before.end:
             reason = (
                 f"the files prove that {state.end} records were committed, and {before.end} are "
                 "exported: after an election run it again; if that stays, they are older than "
                 "the export or of another history"
             )
             raise IncompleteError(state.source, reason, state.end)
-        _follow(sink.starter(writer, place), place, lambda query: on_start(query, summary))
-        place.sync_checkpoint()
+        _follow(sink.starter(writer, place), place, stop, lambda query: on_start(query, summary))
+        if not by_spark:  # notes that outlive what they are of would be worse than none
+            place.sync_checkpoint()
         after = _reached(place, begin)
     if by_spark and after.end > before.end:
         summary.start, summary.end = before.end, after.end
@@ -245,16 +251,21 @@ def _check_newest(rows: DataFrame, place: Target, noted: _Reached) -> None:
     """
     reader = rows.sparkSession.read.schema(rows.drop("cluster_id").schema)
     # Where the first one began is nowhere noted.
-    start = _noted(place, noted.batch - 1) if noted.batch else None
+    # Nor where this one did, if Spark keeps no more notes than the newest.
+    start = place.end_of(noted.batch - 1) if noted.batch else None
     _count(reader, place.batch(noted.batch), start, noted.end)
 
 
 def _follow(
     start: Callable[[], StreamingQuery],
     place: Target,
+    stop: Event | None,
     on_start: Callable[[StreamingQuery], None],
 ) -> None:
-    """Run a query to its end, or until another run has taken this one for dead.
+    """Run a query to its end, or until it is stopped or another run has taken this one for dead.
+
+    A signal's handler must not stop it itself: it may strike while the same thread talks to
+    Spark.
 
     Spark gives a Python process ten seconds to come up, and no setting changes that. On a
     machine that is too busy the query ends there; nothing is lost, so it is begun again.
@@ -263,7 +274,13 @@ def _follow(
         query = start()
         try:
             on_start(query)
-            while not query.awaitTermination(_CLAIM_LOOK_S):
+            looked_s = time.monotonic()
+            while not query.awaitTermination(_STEP_S):
+                if stop is not None and stop.is_set():
+                    return
+                if time.monotonic() - looked_s < _CLAIM_LOOK_S:
+                    continue
+                looked_s = time.monotonic()
                 with suppress(UnreachableError):  # asked again, and before any batch is moved
                     place.check_claim()
         except StreamingQueryException as error:

@@ -72,6 +72,8 @@ class Sink:
         """
         if self.table is None or self._catalog(session) != _ITS_OWN:
             return
+        if session.conf.get(f"spark.sql.catalog.{_ITS_OWN}", "builtin") != "builtin":
+            return  # one in its place, which may last
         if session.conf.get("spark.sql.catalogImplementation", "in-memory") == "in-memory":
             raise OptionError(
                 f"--table {self.table}: Spark's own catalog is in memory here and forgets the "

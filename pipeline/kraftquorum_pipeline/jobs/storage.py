@@ -323,6 +323,7 @@ class Target:
     def sync_place(self, final: str) -> None:
         """On this machine's disks: a batch is in its place after a power cut, too."""
         if (local := self._store.local(final)) is not None:
+            sync_tree(local)  # an earlier build moved it unsynced
             sync_entry(local)
 
     def sync_checkpoint(self) -> None:

@@ -272,3 +272,23 @@ def test_only_a_leader_is_asked_ahead():
     book.drop()
     book.wait(0, "2")
     assert not [one for one in book.pending if one.kind == "fetch"]
+
+
+@pytest.mark.without(
+    "core.following:_may_send_ahead", "(newest is not None) + to_disk", "0 * to_disk"
+)
+def test_those_under_way_count_whatever_there_is_to_say():
+    book, _, _ = two_under_way()
+    book["2"].replica.append((batch(book),))
+    book.wait(0, "2")
+    assert len(under_way(book)) == 2
+
+
+@pytest.mark.rule("P23")
+@pytest.mark.without("core.following:_next_fetch", "else 0,", "else 1,")
+def test_who_looks_for_the_leader_asks_for_an_answer_at_once():
+    book = quiet()
+    book["2"].replica.become_unattached(Epoch(1))
+    book.wait(0, "2")
+    asked = [one.request for one in book.pending if isinstance(one.request, FetchRequest)]
+    assert [one.max_wait_ms for one in asked] == [0]

@@ -200,14 +200,22 @@ def test_who_promised_for_as_long_does_not_stand_at_the_same_time():
     """Else all that started together would stand in one millisecond, and divide the votes."""
     book = leased()
     book.isolate("1", "2", "3")
-    stands: set[int | None] = set()
+    stands: set[int] = set()
     for name, election_ms in (("2", 50), ("3", 90)):
         role = book[name].replica.role
         assert isinstance(role, Follower)
         role.election_at_ms = book.now_ms + election_ms
         stands.add(book._deadlines()[name])
-    assert len(stands) == 2
-    assert min(stands) >= book["2"].replica.promised_until_ms
+    end, now, most = (
+        book["2"].replica.promised_until_ms,
+        book.now_ms,
+        LEASES.election_backoff_max_ms,
+    )
+    assert stands == {end + (now + 50) % most, end + (now + 90) % most}
+    role = book["2"].replica.role
+    assert isinstance(role, Follower)
+    role.election_at_ms = book["2"].replica.promised_until_ms = end + 7
+    assert book._deadlines()["2"] == end + 7, "who is due when it is over waits no longer"
 
 
 @pytest.mark.rule("S3")
@@ -230,6 +238,14 @@ def test_a_leader_that_hands_over_gives_its_lease_up():
     assert not reads_alone(book, "1")
     book.settle()
     assert (book.leaders, book.now_ms) == (["2"], before)
+
+
+def test_the_leaders_own_word_ends_the_promise_at_once():
+    book = leased()
+    voters = (key_of("2"), key_of("3"))
+    end = EndQuorumEpochRequest(book["3"].replica.epoch, key_of("1"), key_of("3"), voters)
+    book.give("3", RequestReceived(book.number(), key_of("1"), end))
+    assert book["3"].replica.promised_until_ms == 0
 
 
 @pytest.mark.without("core.following:handle_end", "if request.leader is not None:", "if True:")

@@ -1,5 +1,7 @@
 """More than one Fetch under way, where that is asked for (S10, decision 16)."""
 
+from dataclasses import replace
+
 import pytest
 
 from raftnode.core.config import CoreConfig
@@ -292,3 +294,12 @@ def test_who_looks_for_the_leader_asks_for_an_answer_at_once():
     book.wait(0, "2")
     asked = [one.request for one in book.pending if isinstance(one.request, FetchRequest)]
     assert [one.max_wait_ms for one in asked] == [0]
+
+
+@pytest.mark.without("core.roles:Fetching.answered", ".index(request) + 1", ".index(request)")
+def test_who_is_answered_one_waits_for_those_after_it_alone():
+    first = under_way(quiet())[0]
+    asked = [replace(first, sequence=number) for number in range(4)]
+    waiting = Fetching(in_flight=asked[3], before=asked[:3])
+    assert waiting.answered(asked[1])
+    assert (waiting.before, waiting.in_flight) == (asked[2:3], asked[3])

@@ -1,5 +1,6 @@
 """S33: a leader answers reads alone only while a majority keeps its promise to elect nobody."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from raftnode.core.config import CoreConfig
 from raftnode.core.effects import Confirmed
 from raftnode.core.events import RequestReceived
 from raftnode.core.messages import EndQuorumEpochRequest, ErrorCode, FetchResponse
+from raftnode.core.raft import RaftCore
 from raftnode.core.roles import Follower, Leader
 from raftnode.testing.playbook import Playbook, key_of
 
@@ -404,3 +406,16 @@ def test_a_token_that_was_corrected_comes_with_a_promise_too():
     book.deliver("fetch-answer", "1", "2")
     assert role.round_token == leader(book, "1").round_token
     assert promised_ms(book, "2") == PROMISE_MS
+
+
+def test_a_start_of_a_storage_that_promised_nothing_may_vote_at_once():
+    disk = leased()["2"].disk
+    core = RaftCore(
+        disk.key,
+        log=disk.index(),
+        state=disk.state,
+        cluster_id=disk.cluster_id,
+        rng=random.Random(1),
+        now_ms=5,
+    )
+    assert core.replica.promised_until_ms == 0

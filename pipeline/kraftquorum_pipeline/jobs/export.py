@@ -50,9 +50,9 @@ _NOT_NOTED = (
 _TOO_SLOW = "Python worker failed to connect back"
 _STARTS_MAX = 10
 _CLAIM_LOOK_S = 10
+"""How often a run looks whether another took it for dead, besides at each move."""
 _STEP_S = 1
 """How late a query is stopped that is to be stopped."""
-"""How often a run looks whether another took it for dead, besides at each move."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROWS = ROOT / "docs" / "reference" / "kip-map.toml"
 PAGE = ROOT / "docs" / "reference" / "kip-map.md"
 HOMES = (ROOT / "raftnode" / "raftnode", ROOT / "operator" / "kraftquorum_operator", ROOT)
-MUTANT = re.compile(r"([PS]\d+)-[a-z][A-Za-z-]+")
+MUTANT = re.compile(r"([PS]\d+)-[a-z][A-Za-z0-9-]+")
 STATES = ("built", "partly", "not yet", "not built", "nothing to build")
 
 HEAD = """\

@@ -635,6 +635,31 @@ def test_snapshot_log_gap():
     assert book["3"].replica.log.start == book["3"].disk.snapshots[-1].head.position.end_offset
 
 
+@pytest.mark.rule("P30")
+@pytest.mark.without(
+    "core.offering:handle_fetch_snapshot",
+    "if error == ErrorCode.NONE and not leading.may_say(",
+    "if not replica.is_voter or not leading.may_say(",
+)
+def test_p24_a_leader_outside_the_voters_serves_the_snapshot_that_its_removal_waits_for():
+    """Of the two voters that are left, one can get the record only behind a snapshot of the leader."""
+    book = written()
+    book.isolate("3")
+    book.append("1", b"while 3 is away")
+    book.settle()
+    trimmed(book, "1", "2")
+    asked = book.remove("1", "1")
+    book.settle()
+    assert book["3"].disk.end < book["1"].disk.start
+    assert (book["1"].role, book.voters("1"), book.answer(asked)) == ("leader", "{2,3}", None)
+    book.heal()
+    book.run(4000)
+    assert book.answer(asked) is not None
+    assert book["3"].disk.start > 0
+    assert book.leaders in (["2"], ["3"])
+    same(book, "1", "2", "3")
+
+
 def test_a_leader_that_resigned_serves_no_more_pieces():
     """P23: an error that names whom to ask."""
     book = begun(1)

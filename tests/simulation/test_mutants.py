@@ -25,6 +25,7 @@ from raftnode.core import (
     following,
     installing,
     leading,
+    leasing,
     offering,
     reassigning,
     version_rules,
@@ -115,6 +116,22 @@ MUTANTS = [
         "min(self.high_watermark, self.log.durable_end)",
         "self.high_watermark",
     ),
+    Mutant(
+        "S33-reads-without-promises",
+        leasing.covers_reads,
+        "return promised + replica.is_voter >= replica.log.voters.majority",
+        "return True",
+        seed=24,
+        breaks="ConfirmedReads",
+    ),
+    Mutant(
+        "S33-counts-promises-that-are-over",
+        leasing.note_promise,
+        "began_ms + lease_ms",
+        "began_ms + 10 * lease_ms",
+        seed=24,
+        breaks="ConfirmedReads",
+    ),
     Mutant("P21-does-not-compare-logs", LogIndex.diverges_at, "if known.epoch", "if True or known"),
     Mutant(
         "P32-applies-voters-late",
@@ -186,6 +203,7 @@ def test_simulator_finds_a_core_without(mutant: Mutant):
                 run_seed(seed)
             except AssertionError as found:
                 print(f"found by seed {seed}: {type(found).__name__} {str(found)[:300]}")  # noqa: T201
+                assert mutant.breaks in {"", getattr(found, "name", "")}
                 return
     pytest.fail(f"{SEEDS_MAX} seeds did not miss the rule")
 

@@ -19,6 +19,7 @@ DOCUMENT_NAMES: dict[str, str] = {
     "raftnode_current_leader": "current-leader",
     "raftnode_current_epoch": "current-epoch",
     "raftnode_current_vote": "current-vote",
+    "raftnode_current_vote_directory": "current-vote-directory-id (Kafka 4.1)",
     "raftnode_log_end_offset": "log-end-offset",
     "raftnode_log_end_epoch": "log-end-epoch",
     "raftnode_high_watermark": "high-watermark",
@@ -42,6 +43,7 @@ LABELS: dict[str, tuple[str, ...]] = {
     "raftnode_http_request_seconds": ("method", "path", "status"),
     "raftnode_current_state": ("raftnode_current_state",),
     "raftnode_replica": ("node_id", "directory_id", "cluster_id", "version"),
+    "raftnode_current_vote_directory": ("directory_id",),
     "raftnode_peer_fetches": ("peer_id",),
     "raftnode_peer_request_failures": ("peer_id", "reason"),
 } | dict.fromkeys(
@@ -101,6 +103,11 @@ class NodeMetrics:
         self.current_leader = gauge("current_leader", "Node id of the known leader; -1: unknown.")
         self.current_epoch = gauge("current_epoch", "The epoch; -1: none yet.")
         self.current_vote = gauge("current_vote", "Node id voted for in this epoch; -1: none.")
+        self.current_vote_directory = Info(
+            "raftnode_current_vote_directory",
+            "Directory id voted for in this epoch; empty: none.",
+            registry=registry,
+        )
         self.log_start_offset = gauge("log_start_offset", "The first record's offset.")
         self.log_end_offset = gauge("log_end_offset", "One past the last record.")
         self.log_end_epoch = gauge("log_end_epoch", "The last record's epoch; -1: no record.")

@@ -53,7 +53,7 @@ class Gauges:
         metrics.current_state.state(role_of(replica))
         metrics.current_leader.set(replica.leader.node_id if replica.leader else -1)
         metrics.current_epoch.set(replica.epoch)
-        metrics.current_vote.set(replica.state.voted.node_id if replica.state.voted else -1)
+        self._show_vote()
         metrics.log_start_offset.set(log.start)
         metrics.log_end_offset.set(log.end)
         metrics.log_end_epoch.set(log.last_epoch)
@@ -75,6 +75,13 @@ class Gauges:
         elapsed = max(wall_s - self._wall_s, 1e-9)
         metrics.poll_idle_ratio.set(min(max(1 - (busy_s - self._busy_s) / elapsed, 0), 1))
         self._busy_s, self._wall_s = busy_s, wall_s
+
+    def _show_vote(self) -> None:
+        voted = self._replica.state.voted
+        self._metrics.current_vote.set(-1 if voted is None else voted.node_id)
+        self._metrics.current_vote_directory.info(
+            {"directory_id": "" if voted is None else format_directory_id(voted.directory_id)}
+        )
 
     def _show_replica(self) -> None:
         replica = self._replica

@@ -151,6 +151,19 @@ def test_the_replica_names_its_cluster_once_it_has_one(registry):
     assert registry.get_sample_value("raftnode_replica_info", names | {"cluster_id": "c"}) == 1
 
 
+def test_a_vote_is_shown_with_the_directory_that_it_is_for(registry):
+    replica = make(Unattached(0))
+    gauges = Gauges(NodeMetrics(registry), replica, Queue())
+    voted = {"directory_id": format_directory_id(OTHER.directory_id)}
+    name, value = "raftnode_current_vote_directory_info", registry.get_sample_value
+    gauges.refresh()
+    assert (value("raftnode_current_vote"), value(name, voted)) == (2, 1)
+    replica.state = QuorumState(Epoch(6), None, None)
+    gauges.refresh()
+    assert (value("raftnode_current_vote"), value(name, voted)) == (-1, None)
+    assert value(name, {"directory_id": ""}) == 1
+
+
 def test_writes_without_an_outcome_and_readiness_are_shown(registry):
     replica = make(Follower(OTHER, 0, caught_up_at_ms=0))
     Gauges(NodeMetrics(registry), replica, Queue()).refresh()

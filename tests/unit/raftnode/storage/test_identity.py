@@ -67,10 +67,30 @@ def test_a_missing_uuid_is_refused_and_told(place: Path) -> None:
 )
 @pytest.mark.scenario("uuid-survives-state-does-not")
 def test_a_different_uuid_is_refused_and_told(place: Path) -> None:
-    """S2; scenario `uuid-survives-state-does-not` is the case of a log from another disk."""
+    """S2; a vote or a log from another disk is what this one forgot, too."""
     disk, other = used(), used_elsewhere()
     disk.overwrite(place, other.content(place))
     with pytest.raises(StorageIdentityError, match="not the same in its three places"):
+        open_on(disk)
+
+
+@pytest.mark.rule("S2")
+@pytest.mark.parametrize("lost", ["the vote", "vote and log"])
+@pytest.mark.without(
+    "storage.identity:read_identity",
+    "if meta is None or stored is None or len(set(found.values())) != 1:",
+    "stored = stored or StoredQuorumState(QuorumState(), meta.directory_id, intact=True)\n"
+    "    if meta is None:",
+)
+@pytest.mark.scenario("uuid-survives-state-does-not")
+def test_uuid_survives_state_does_not(lost: str) -> None:
+    """S2: it voted in epoch 3 and has a record; under its old name it must know both or not run."""
+    disk = used()
+    if lost == "the vote":
+        disk.remove(LOG / "quorum-state")
+    else:
+        disk.wipe(LOG)
+    with pytest.raises(StorageIdentityError, match=r"quorum-state missing.*must be replaced"):
         open_on(disk)
 
 

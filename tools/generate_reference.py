@@ -83,7 +83,10 @@ def node_settings() -> Iterator[str]:
     yield (
         "Each is a flag of `raftnode run`, a variable of the environment and a line of the "
         "properties file (`--config`), in this order of strength. The file takes the names here, "
-        "those of the environment, and those of the documents and of Kafka.\n"
+        "those of the environment, and those of the documents and of Kafka. Any other name ends "
+        "the start and is told, in the environment too if it begins with `RAFTNODE_`; only "
+        "`RAFTNODE_BOOTSTRAP_SERVER`, which is the commands', and what Kubernetes sets for a "
+        "Service of that name are left alone.\n"
     )
     for name, field in NodeSettings.model_fields.items():
         yield f"## `{name}`\n"

@@ -5,7 +5,7 @@ import pytest
 from raftnode.core import election, leading
 from raftnode.core.events import AddVoterRequested
 from raftnode.core.replica import Replica
-from raftnode.core.roles import Leader
+from raftnode.core.roles import Leader, Sounding
 from raftnode.core.types import Voter
 from raftnode.testing.simulator import progress
 from raftnode.testing.simulator.invariants import InvariantError
@@ -145,6 +145,10 @@ def wedged() -> World:
     assert old.core is not None
     cut_off(world, old)
     voters, record = old.core.replica.log.voters, old.core.replica.log.voter_record
+    role = old.core.replica.role
+    assert isinstance(role, Leader)
+    asked = role.soundings["add", observer.key] = Sounding(0, old.core.replica.now_ms)
+    assert asked.token == 0  # all have answered it (S34)
     old.ask(
         lambda request_id: AddVoterRequested(
             request_id, Voter(observer.key), record, world.now_ms + 5000

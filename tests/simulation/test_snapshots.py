@@ -5,6 +5,7 @@ import random
 import pytest
 
 from raftnode.core.types import ReplicaKey
+from raftnode.testing.mutation import taken_out
 from raftnode.testing.simulator import progress
 from raftnode.testing.simulator.node import SimNode
 from raftnode.testing.simulator.snapshots import SimSnapshots, SnapshotPlan
@@ -143,6 +144,33 @@ def test_rotten_snapshot_is_given_out_once():
     until_installed(world, node)
     assert world.faults.counts["fetched_damaged"] + world.faults.counts["set_aside"] >= 1
     assert newest.position not in leader.disk.rotten
+    assert caught_up(world, node)
+
+
+def test_damaged_snapshot_that_is_given_out_for_ever_brings_nobody_back():
+    with taken_out(SimSnapshots._check_later, "which in node.disk.rotten", "False"):
+        world = formed()
+        leader = leader_of(world)
+        snapshots_of(leader).has_room = False
+        world.run_until(world.now_ms + 500)
+        leader.disk.rotten.add(leader.disk.snapshots[-1].position)
+        node = wiped(world)
+        with pytest.raises(AssertionError, match="it never comes back"):
+            until_installed(world, node)
+
+
+def test_an_older_snapshot_is_offered_where_the_newest_rotted_and_there_is_no_room_for_another():
+    world = formed()
+    leader = leader_of(world)
+    snapshots_of(leader).has_room = False
+    world.run_until(world.now_ms + 500)
+    newest, before = leader.disk.snapshots[-1], leader.disk.snapshots[-2]
+    leader.disk.rotten.add(newest.position)
+    snapshots_of(leader).plan.rng.seed(2)
+    node = wiped(world)
+    until_installed(world, node)
+    assert world.faults.counts["offered_older"] == 1
+    assert node.disk.snapshots[-1].end == before.end
     assert caught_up(world, node)
 
 

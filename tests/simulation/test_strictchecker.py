@@ -23,7 +23,7 @@ SEEDS_MAX = 20
                 "sum(voter in role.granted for voter in voters)",
                 "len({*role.granted, replica.key})",
             ),
-            140,
+            41,
             "RemovedNeverCounted",
         ),
         (

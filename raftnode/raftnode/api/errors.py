@@ -62,6 +62,9 @@ ERRORS: dict[str, ErrorKind] = {
     "NODE_BLANK": ErrorKind(
         421, "This node has no cluster id yet and waits for form or join; another may serve."
     ),
+    "HANDING_OVER": ErrorKind(
+        503, "The leader takes no more writes: another one leads in a moment, which takes them."
+    ),
     "FORMATION_INCOMPLETE": ErrorKind(
         503, "Not all voters hold the first voter records yet; client writes wait for that."
     ),

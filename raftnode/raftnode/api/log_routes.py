@@ -24,6 +24,7 @@ from raftnode.core.types import Offset
 WRITE_ERRORS = (
     "NOT_LEADER",
     "NODE_BLANK",
+    "HANDING_OVER",
     "FORMATION_INCOMPLETE",
     "RECORD_TOO_LARGE",
     "BODY_TOO_LARGE",

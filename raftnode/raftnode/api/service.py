@@ -120,9 +120,9 @@ class NodeService(Protocol):
         All or nothing. The server has checked `record_max_bytes` and `max_batch_bytes`.
 
         Raises:
-            RequestError: NOT_LEADER, FORMATION_INCOMPLETE, QUEUE_FULL, TOO_MUCH_UNCOMMITTED,
-                STORAGE_FULL, SHUTTING_DOWN, NOT_COMMITTED; with unknown outcome TIMED_OUT,
-                LEADERSHIP_LOST.
+            RequestError: NOT_LEADER, HANDING_OVER, FORMATION_INCOMPLETE, QUEUE_FULL,
+                TOO_MUCH_UNCOMMITTED, STORAGE_FULL, SHUTTING_DOWN, NOT_COMMITTED; with unknown
+                outcome TIMED_OUT, LEADERSHIP_LOST.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Voter changes, as the leader carries them out (P28-P31, S11, S13, S14, S23, S24).
+"""Voter changes, as the leader carries them out (P28-P31, S11, S13, S14, S23, S24, S34).
 
 A change waits until every guard lets it pass, is appended, and is done when a
 majority of the new set has committed it. Changes that wait do not hold each
@@ -7,12 +7,12 @@ other up; the first that may go goes, and compare-and-set refuses the others.
 
 from __future__ import annotations
 
-from raftnode.core import leading
+from raftnode.core import leading, leasing
 from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
 from raftnode.core.events import AddVoterRequested, RemoveVoterRequested
 from raftnode.core.records import AddVoter, RemoveVoter
 from raftnode.core.replica import Replica
-from raftnode.core.roles import Leader
+from raftnode.core.roles import Leader, Sounding
 from raftnode.core.types import ReplicaKey, Voter, VoterSet
 from raftnode.core.version_rules import why_not
 from raftnode.core.voter_change import PendingChange
@@ -129,7 +129,13 @@ def abandon(replica: Replica, request_id: int) -> None:
             continue  # nor a removal that this leader wants by itself (S23)
         change.request_ids.discard(request_id)
         if not change.request_ids and change.appended is None:
-            role.changes.remove(change)
+            _forget(role, change)
+
+
+def _forget(role: Leader, change: PendingChange) -> None:
+    """Whoever asks for the same later asks anew who is there (S34)."""
+    role.changes.remove(change)
+    role.soundings.pop((change.kind, change.key), None)
 
 
 def advance(replica: Replica, role: Leader) -> None:
@@ -149,14 +155,23 @@ def advance(replica: Replica, role: Leader) -> None:
             message = f"not begun in time; it waited for: {change.waiting_for}"
             _drop(replica, role, change, Refusal.WAITING, message)
         else:
-            change.waiting_for = obstacle(replica, role, change) or ""
+            change.waiting_for = what_holds_back(replica, role, change) or ""
             if not change.waiting_for:
                 append(replica, role, change)
     _time_out_appended(replica, role)
 
 
-def obstacle(replica: Replica, role: Leader, change: PendingChange) -> str | None:
+def what_holds_back(replica: Replica, role: Leader, change: PendingChange) -> str | None:
     """What a change waits for before it may be appended; None: nothing."""
+    reason = obstacle(replica, role, change)
+    if reason is not None:
+        role.soundings.pop((change.kind, change.key), None)
+        return reason
+    return _sound(replica, role, change)
+
+
+def obstacle(replica: Replica, role: Leader, change: PendingChange) -> str | None:
+    """What is known by now to be in the way of a change; None: nothing."""
     if replica.log.voter_record.offset >= replica.high_watermark:
         return "the last voter change to be committed"  # P31: one at a time
     if replica.log.raft_version_record >= replica.high_watermark:
@@ -166,11 +181,37 @@ def obstacle(replica: Replica, role: Leader, change: PendingChange) -> str | Non
     if change.kind == "add" and not _caught_up(replica, role, change.key):
         return f"{change.key} to catch up"
     after = change.applied_to(replica.log.voters)
-    able = sum(_caught_up(replica, role, key) for key in after)
+    able = len(_able(replica, role, after))
     if able < after.majority:
         needed = after.majority
         return f"a caught-up majority after the change: {able} of {len(after)}, {needed} needed"
     return None
+
+
+def _sound(replica: Replica, role: Leader, change: PendingChange) -> str | None:
+    """Ask who is there, and wait until a majority of the set after the change has answered (S34).
+
+    Who was heard from a moment ago may be gone, and the smaller set would wait for it for ever.
+    An answer takes up to two rounds of Fetches, which may each take an election time-out (S13).
+    """
+    name, lasts_ms = (change.kind, change.key), 2 * replica.config.election_timeout_ms
+    sounding = role.soundings.get(name)
+    if sounding is None or replica.now_ms - sounding.began_ms >= lasts_ms:
+        leasing.begin_round(replica, role)
+        sounding = role.soundings[name] = Sounding(role.round_token, replica.now_ms)
+    after = change.applied_to(replica.log.voters)
+    there = sum(
+        key == replica.key or role.progress[key].round_token >= sounding.token
+        for key in _able(replica, role, after)
+    )
+    if there < after.majority:
+        needed = after.majority
+        return f"a majority after the change to answer: {there} of {len(after)}, {needed} needed"
+    return None
+
+
+def _able(replica: Replica, role: Leader, voters: VoterSet) -> list[ReplicaKey]:
+    return [key for key in voters if _caught_up(replica, role, key)]
 
 
 def _caught_up(replica: Replica, role: Leader, key: ReplicaKey) -> bool:
@@ -185,7 +226,7 @@ def _caught_up(replica: Replica, role: Leader, key: ReplicaKey) -> bool:
 
 def caught_up_voters(replica: Replica, role: Leader, voters: VoterSet) -> list[ReplicaKey]:
     """The voters of a set, other than this leader, that could take over at once."""
-    return [key for key in voters if key != replica.key and _caught_up(replica, role, key)]
+    return [key for key in _able(replica, role, voters) if key != replica.key]
 
 
 def append(replica: Replica, role: Leader, change: PendingChange) -> None:
@@ -193,6 +234,7 @@ def append(replica: Replica, role: Leader, change: PendingChange) -> None:
     record = AddVoter(change.voter) if change.kind == "add" else RemoveVoter(change.key)
     change.appended = replica.append_control(record).base_offset
     change.waiting_for = "a majority of the new voters to commit it"
+    role.soundings.clear()
     if change.kind == "add":
         role.progress[change.key].begin_done = False
     leading.tell_voters(replica, role)
@@ -240,6 +282,6 @@ def _time_out_appended(replica: Replica, role: Leader) -> None:
 def _drop(
     replica: Replica, role: Leader, change: PendingChange, refusal: Refusal, message: str
 ) -> None:
-    role.changes.remove(change)
+    _forget(role, change)
     for request_id in sorted(change.request_ids):
         replica.refuse(request_id, refusal, message)

@@ -348,6 +348,10 @@ def handle_append(replica: Replica, event: AppendRequested) -> None:
     if replica.disk_low:
         replica.refuse(event.request_id, Refusal.STORAGE_FULL, "the leader's disk is full")
         return
+    if role.hand_over is not None:
+        message = f"leadership is being handed over to {role.hand_over.successor}"
+        replica.refuse(event.request_id, Refusal.HANDING_OVER, message)
+        return
     size = len(event.data)
     if not role.uncommitted.has_room(size, replica.config.max_uncommitted_bytes):
         replica.refuse(

@@ -16,6 +16,7 @@ from raftnode.core import (
     changing,
     election,
     following,
+    handing_over,
     installing,
     leading,
     offering,
@@ -184,6 +185,7 @@ class RaftCore:
         ]
         deadlines += [c.deadline_ms for c in role.changes if c.request_ids or c.appended is None]
         deadlines += [wait.deadline_ms for wait in (role.upgrade, role.target) if wait]
+        deadlines.append(role.hand_over.until_ms if role.hand_over else None)
         return deadlines
 
     def _dispatch(self, event: Event) -> None:
@@ -229,6 +231,8 @@ class RaftCore:
                 changing.abandon(replica, event.request_id)
                 versioning.abandon(replica, event.request_id)
                 reassigning.abandon(replica, event.request_id)
+                if isinstance(replica.role, Leader):
+                    handing_over.abandon(replica.role, event.request_id)
             case LatchReceived() | ClusterJoined():
                 self._join(event)
             case DiskSpaceChanged():
@@ -317,8 +321,7 @@ class RaftCore:
                 f"{wanted or 'nobody'} cannot take over now; caught up are: {able_names}",
             )
             return
-        leading.resign(replica, role, wanted)
-        replica.emit(Done(event.request_id))
+        handing_over.begin(replica, role, able, wanted, event.request_id)
 
     def _join(self, event: LatchReceived | ClusterJoined) -> None:
         """Leave blankness, once (S18): as a voter of the latch, or as an observer (S5)."""
@@ -385,6 +388,7 @@ class RaftCore:
             return
         versioning.advance(replica, role)
         reassigning.advance(replica, role)
+        handing_over.advance(replica, role)
         if replica.role is not role:
             return
         if (

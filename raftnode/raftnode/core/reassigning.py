@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from raftnode.core import changing, leading
+from raftnode.core import changing, handing_over, leading
 from raftnode.core.effects import Done, Refusal, Refused
 from raftnode.core.events import ReassignmentRequested, Target
 from raftnode.core.records import TargetVoters
@@ -67,6 +67,7 @@ def _take_in(
     elif (stale := _stale(replica, pending)) is not None:
         return stale
     role.target = pending
+    role.soundings.clear()  # the steps towards it ask anew who is there (S34)
     return None
 
 
@@ -220,7 +221,7 @@ def _first_that_may(replica: Replica, role: Leader, changes: list[PendingChange]
     """Append the first change that nothing holds back; else what holds each of them back."""
     reasons: list[str] = []
     for change in changes:
-        reason = changing.obstacle(replica, role, change)
+        reason = changing.what_holds_back(replica, role, change)
         if reason is None:
             role.changes.append(change)
             changing.append(replica, role, change)
@@ -231,6 +232,8 @@ def _first_that_may(replica: Replica, role: Leader, changes: list[PendingChange]
 
 def _hand_over(replica: Replica, role: Leader) -> str | None:
     """P34: only the leader is left to be removed; its successor removes it."""
+    if role.hand_over is not None:
+        return f"{role.hand_over.successor} to hold the whole log, to take leadership over"
     stay = changing.caught_up_voters(replica, role, replica.log.target_voters)
     if not stay:
         return "a caught-up voter of the target to hand leadership over to"
@@ -238,7 +241,6 @@ def _hand_over(replica: Replica, role: Leader) -> str | None:
     if last is not None and replica.now_ms - last < again:
         return "its turn to hand leadership over again"  # each attempt writes a record
     replica.handed_over_at_ms = replica.now_ms
-    best = max(stay, key=lambda key: (role.progress[key].acknowledged, key))
-    replica.fact("reassignment_hands_over", preferred=str(best))
-    leading.resign(replica, role, best)
-    return None
+    successor = handing_over.begin(replica, role, stay)
+    replica.fact("reassignment_hands_over", preferred=str(successor))
+    return f"{successor} to take leadership over"

@@ -14,6 +14,7 @@ from raftnode.core.config import CoreConfig
 from raftnode.core.download import Download
 from raftnode.core.effects import (
     AppendBatches,
+    Done,
     Effect,
     Fact,
     Halt,
@@ -280,6 +281,9 @@ class Replica:
             self.emit(LeadershipLost(self.role.epoch))
 
     def _answer_all_waiting(self, role: Leader) -> None:
+        if role.hand_over is not None:
+            for request_id in sorted(role.hand_over.request_ids):
+                self.emit(Done(request_id))  # it leads no more, which is what was asked
         for confirmation in role.confirmations:
             self.refuse(confirmation.request_id, Refusal.NOT_LEADER, "leadership was lost")
         for change in (*role.changes, role.upgrade, role.target):

@@ -128,6 +128,24 @@ class Confirmation:
 
 
 @dataclass(slots=True)
+class Sounding:
+    """A round in which whoever is there says so, before the voters are changed (S34)."""
+
+    token: int
+    began_ms: int
+
+
+@dataclass(slots=True)
+class HandOver:
+    """A leader that was asked to go: no more writes, until its successor has all of them."""
+
+    successor: ReplicaKey
+    until_ms: int
+    """Then it goes, whatever the successor has."""
+    request_ids: set[int] = field(default_factory=set[int])
+
+
+@dataclass(slots=True)
 class Leader:
     """Appends, and counts what the voters acknowledge."""
 
@@ -144,10 +162,15 @@ class Leader:
     confirmations: list[Confirmation] = field(default_factory=list[Confirmation])
     uncommitted: Uncommitted = field(default_factory=Uncommitted)
     changes: list[PendingChange] = field(default_factory=list[PendingChange])
+    soundings: dict[tuple[str, ReplicaKey], Sounding] = field(
+        default_factory=dict[tuple[str, ReplicaKey], Sounding]
+    )
+    """By kind and key of the change that nothing else is in the way of."""
     upgrade: PendingUpgrade | None = None
     target: PendingTarget | None = None
     step_waits_for: str = ""
     """Why the next step of a reassignment is not made yet; shown by DescribeQuorum."""
+    hand_over: HandOver | None = None
     hand_over_at_ms: int = 0
     """Not before this does it hand over for want of disk space (S30): a leader that was elected
     without space is likely the best there is, and a hand-over in circles would fill all disks."""

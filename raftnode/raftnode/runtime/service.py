@@ -50,7 +50,7 @@ from raftnode.runtime.inquiries import Answer, Inquiries
 from raftnode.statemachine.kv import KeyValueReader
 
 STORAGE_ANSWER_MS = 10_000
-"""How long `form`, `join` and `resign` may take: an fsync and a turn of the core."""
+"""How long `form`, `join` and `resign` may take: an fsync, a turn of the core, a hand-over."""
 
 
 class Service:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 ENV_PREFIX = "RAFTNODE_"
 
 DOCUMENT_NAMES: dict[str, tuple[str, ...]] = {
@@ -40,6 +42,19 @@ OTHER_VARIABLES: dict[str, tuple[str, ...]] = {
     "termination_log": ("TERMINATION_LOG",),
 }
 """Variables that others set, and that a setting is taken from too."""
+
+
+ELSEWHERE = frozenset({f"{ENV_PREFIX}BOOTSTRAP_SERVER"})
+"""Variables with our prefix that are no settings of a node: they are the commands'."""
+
+_LINKED = "_SERVICE_HOST"
+"""Kubernetes sets such a variable for each Service, and others that begin like it."""
+
+
+def is_service_link(variable: str, environment: Collection[str]) -> bool:
+    """Whether Kubernetes set a variable in this pod because of a Service `raftnode…`."""
+    services = [name.removesuffix(_LINKED) for name in environment if name.endswith(_LINKED)]
+    return any(variable.startswith((f"{name}_SERVICE_", f"{name}_PORT")) for name in services)
 
 
 def names_of(field: str) -> tuple[str, ...]:

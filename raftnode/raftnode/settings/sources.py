@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pydantic_settings import EnvSettingsSource
 
 from raftnode.errors import ConfigurationError
 from raftnode.settings.model import NodeSettings
-from raftnode.settings.names import ENV_PREFIX, names_of
+from raftnode.settings.names import ELSEWHERE, ENV_PREFIX, is_service_link, names_of
 
 
 def load_settings(
@@ -26,9 +27,10 @@ def load_settings(
 
     Raises:
         ConfigurationError: naming each setting that is wrong, where it can be set, and
-            what is allowed.
+            what is allowed; or a name of the file or the environment that is no setting.
     """
     values: dict[str, object] = read_properties(file) if file is not None else {}
+    _refuse_unknown(os.environ)
     environment = EnvSettingsSource(NodeSettings)()
     for name, value in environment.items():
         values[_field_of(name) or name] = value
@@ -66,6 +68,15 @@ def read_properties(file: Path) -> dict[str, object]:
             raise ConfigurationError(f"{file}:{number}: {field} is set twice")
         values[field] = value.strip()
     return values
+
+
+def _refuse_unknown(environment: Collection[str]) -> None:
+    for name in sorted(environment):
+        variable = name.upper()
+        if not variable.startswith(ENV_PREFIX) or variable in ELSEWHERE:
+            continue
+        if _field_of(variable) is None and not is_service_link(variable, environment):
+            raise ConfigurationError(f"the environment: unknown setting {name!r}{_hint(variable)}")
 
 
 def _field_of(name: str) -> str | None:

@@ -26,7 +26,7 @@ A seed runs a world with its faults, and raises `InvariantError` with the name o
 `make sim SEED=n` shows the same life with its trace:
 
 >>> from raftnode.testing.simulator.run import run_seed
->>> outcome = run_seed(7)
+>>> outcome = run_seed(3)
 >>> outcome.acknowledged > 0, outcome.faults["crash"] > 0
 (True, True)
 

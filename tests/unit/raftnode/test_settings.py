@@ -45,6 +45,7 @@ def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytes
     )
     monkeypatch.setenv("RAFTNODE_LOG_DIR", "/from/env")
     monkeypatch.setenv("RAFTNODE_FETCH_TIMEOUT_MS", "4000")
+    monkeypatch.setenv("RAFTNODE_SERVICE_HOST", "injected")
     monkeypatch.setenv("RAFTNODE_SERVICE_PORT", "tcp://injected:1")
     settings = load_settings({"fetch_timeout_ms": "5000", "node_id": None}, file=file)
     assert settings.node_id == 1
@@ -52,6 +53,43 @@ def test_flags_win_over_environment_over_file(tmp_path: Path, monkeypatch: pytes
     assert settings.fetch_timeout_ms == 5000
     assert settings.election_timeout_ms == 1500
     assert settings.bootstrap_servers == (Endpoint("a", 1), Endpoint("b", 2))
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["RAFTNODE_ELECTION_TIMEOUT_MSS", "raftnode_wat", "RAFTNODE_PORT", "RAFTNODE_API_PORT"],
+)
+def test_a_variable_that_is_no_setting_is_refused(monkeypatch: pytest.MonkeyPatch, variable: str):
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(ConfigurationError, match=f"the environment: unknown setting '{variable}'"):
+        load_settings(NEEDED)
+
+
+def test_a_variable_that_is_nearly_a_setting_is_told_which(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RAFTNODE_ELECTION_TIMEOUT_MSS", "1")
+    with pytest.raises(ConfigurationError, match=r"did you mean RAFTNODE_ELECTION_TIMEOUT_MS\?"):
+        load_settings(NEEDED)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "RAFTNODE_SERVICE_HOST",
+        "RAFTNODE_SERVICE_PORT_PEERS",
+        "RAFTNODE_PORT",
+        "RAFTNODE_PORT_9093_TCP",
+        "RAFTNODE_PORT_9093_TCP_ADDR",
+        "RAFTNODE_0_PORT_9093_TCP_PROTO",
+        "RAFTNODE_BOOTSTRAP_SERVER",
+    ],
+)
+def test_a_variable_of_kubernetes_or_of_the_commands_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+):
+    monkeypatch.setenv("RAFTNODE_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("RAFTNODE_0_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv(variable, "tcp://10.0.0.1:1")
+    assert load_settings(NEEDED).node_id == 3
 
 
 def test_environment_lists_and_other_names(monkeypatch: pytest.MonkeyPatch):

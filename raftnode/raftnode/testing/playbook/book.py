@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import SendResponse
@@ -26,9 +28,18 @@ from raftnode.core.events import (
 )
 from raftnode.core.messages import VoteRequest, VoteResponse
 from raftnode.core.records import RAFT_VERSION
-from raftnode.core.roles import Follower, Resigned, Unattached
+from raftnode.core.roles import Follower, Leader, Resigned, Sounding, Unattached
 from raftnode.core.state import Latch
-from raftnode.core.types import Epoch, LogPosition, NodeId, Offset, Voter, VoterRecordId, VoterSet
+from raftnode.core.types import (
+    Epoch,
+    LogPosition,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    Voter,
+    VoterRecordId,
+    VoterSet,
+)
 from raftnode.testing.playbook.message import key_of, name_of
 from raftnode.testing.playbook.seat import Seat
 from raftnode.testing.playbook.table import Answer, Table
@@ -37,12 +48,25 @@ from raftnode.testing.simulator.disk import SimDisk
 CLUSTER_ID = "playbook"
 
 
+class Heard(dict[tuple[str, ReplicaKey], Sounding]):
+    """Soundings of a leader that everybody has just answered, whatever it asks (S34)."""
+
+    def get(self, *_: object) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A round of the first token, which every other one is newer than."""
+        return Sounding(0, sys.maxsize)
+
+
 @dataclass(slots=True)
 class Playbook(Table):
     """A table at which nothing happens by itself."""
 
     disks_work: bool = True
     """Whether `settle` and `run` let disks store and read snapshots."""
+    sounded: bool = True
+    """Whether a leader that is asked for a change of voters has an answer of all of them (S34).
+
+    Then it is appended at once, unless something else is in its way.
+    """
 
     # -- setting the table ---------------------------------------------------------------
 
@@ -247,6 +271,7 @@ class Playbook(Table):
     ) -> int:
         """Ask for AddVoter with the voter record that the replica has now."""
         record = expected or self.seats[name].replica.log.voter_record
+        self._sound(name)
         old = key_of(replaces) if replaces else None
         return self.ask(
             name,
@@ -265,6 +290,7 @@ class Playbook(Table):
     ) -> int:
         """Ask for RemoveVoter with the voter record that the replica has now."""
         record = expected or self.seats[name].replica.log.voter_record
+        self._sound(name)
         return self.ask(
             name,
             lambda request_id: RemoveVoterRequested(
@@ -289,12 +315,18 @@ class Playbook(Table):
             return Target(key.node_id, key.directory_id)
 
         wanted = tuple(target(text) for text in targets)
+        self._sound(name)
         return self.ask(
             name,
             lambda request_id: ReassignmentRequested(
                 request_id, wanted, record if wanted else expected, self.now_ms + within_ms
             ),
         )
+
+    def _sound(self, name: str) -> None:
+        role = self.seats[name].replica.role
+        if self.sounded and isinstance(role, Leader):
+            role.soundings = Heard()
 
     def upgrade(self, name: str, version: int, *, within_ms: int = 5000) -> int:
         """Ask for a raft.version to be finalised."""

@@ -140,6 +140,10 @@ def _heal_and_check(world: World) -> None:
     world.network.heal()
     world.run_until(end)
     world.run_until(end + 5_000)
+    if _target_waited_for(world) is not None:
+        # A hand-over that went wrong is tried again by its own time.
+        timeouts = [n.core.replica.config.fetch_timeout_ms for n in world.nodes if n.core]
+        world.run_until(world.now_ms + 2 * max(timeouts) + 5_000)
     _check_end(world, before)
 
 
@@ -156,25 +160,41 @@ def _check_end(world: World, before: int) -> None:
         if node is leader or node.core is None or node.halted:
             continue
         role = node.core.replica.role
+        if _refuses(node, leader):
+            continue
         if not isinstance(role, Follower) or role.leader != leader.key:
             checker.fail("EventualAttachment", f"{node.key} does not follow {leader.key}: {role}")
         if node.disk.end != end:
             checker.fail("EventualReplication", f"{node.key} ends at {node.disk.end}, not {end}")
-    _check_target(world, leader)
+    if (target := _target_waited_for(world)) is not None:
+        checker.fail("EventualReassignment", target)
     _check_writes(world)
     world.keyvalue.judge()
 
 
-def _check_target(world: World, leader: SimNode) -> None:
-    """A target whose members are all well is reached, however often leaders changed (P34)."""
+def _refuses(node: SimNode, leader: SimNode) -> bool:
+    """Whether an observer alone has seen what a leader that was put back has forgotten (S3).
+
+    Nobody believes an observer, so one of the two must be replaced by whoever put it back.
+    """
+    assert node.gate is not None
     assert leader.core is not None
-    target, role = leader.core.replica.log.target_voters, leader.core.replica.role
-    well = all(world.is_live(key) and not world.is_lost(key) for key in target)
-    if target and well and isinstance(role, Leader):
-        voters = leader.core.replica.log.voters
-        world.checker.fail(
-            "EventualReassignment", f"{voters} to {target} waits for {role.step_waits_for!r}"
-        )
+    assert leader.gate is not None
+    if node.key in leader.core.replica.log.voters or leader.key not in node.world.checker.stale:
+        return False
+    return node.gate.memory.why_stale(leader.key, leader.gate.start) is not None
+
+
+def _target_waited_for(world: World) -> str | None:
+    """A target whose members are all well must be reached, however often leaders change (P34)."""
+    for node in world.nodes:
+        if node.core is None or not isinstance(role := node.core.replica.role, Leader):
+            continue
+        log = node.core.replica.log
+        target = log.target_voters
+        if target and all(world.is_live(key) and not world.is_lost(key) for key in target):
+            return f"{log.voters} to {target} waits for {role.step_waits_for!r}"
+    return None
 
 
 def _check_writes(world: World) -> None:

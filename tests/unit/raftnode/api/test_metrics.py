@@ -32,6 +32,7 @@ def test_the_list_of_labels_is_true():
     metrics.peer_fetched(1)
     metrics.peer_failed(1, "timed_out")
     metrics.replica.info({"node_id": "1", "directory_id": "x", "cluster_id": "c", "version": "1"})
+    metrics.current_vote_directory.info({"directory_id": "x"})
     for family in registry.collect():
         for sample in family.samples:
             named = {name for name in sample.labels if name != "le"}

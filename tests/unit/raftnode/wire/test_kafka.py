@@ -32,7 +32,7 @@ from raftnode.wire import Codec
 from raftnode.wire.envelope import decode_envelope
 from raftnode.wire.kafka import CODES_WITHOUT_NUMBER, TOPIC_ID
 
-pytestmark = pytest.mark.rule("P3")
+pytestmark = pytest.mark.rule("P1", "P3")
 
 A = ReplicaKey(NodeId(1), uuid.UUID(int=101))
 B = ReplicaKey(NodeId(2), uuid.UUID(int=102))
@@ -144,6 +144,7 @@ def test_kafka_reads_our_fetch_snapshot() -> None:
     assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 3)
 
 
+@pytest.mark.rule("P5", "P6")
 def test_kafka_reads_our_vote() -> None:
     last = LogPosition(Epoch(3), Offset(10))
     message = asked(vote.VoteRequest, VoteRequest(Epoch(4), A, B, last, pre_vote=True))

@@ -1,0 +1,237 @@
+"""S34: before the voters change, a majority of the set after the change says that it is there.
+
+A voter counts as caught up for a fetch time-out after its last Fetch. Whoever died within that
+time would be leant on, and a smaller set with a dead voter in it can have no majority for ever.
+"""
+
+import pytest
+
+from raftnode.core import changing
+from raftnode.core.config import CoreConfig
+from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
+from raftnode.core.roles import Leader, Sounding
+from raftnode.testing.playbook import Playbook, key_of
+
+pytestmark = pytest.mark.rule("S34")
+
+
+def quiet(*names: str, config: CoreConfig | None = None) -> Playbook:
+    """A quorum in which nobody was asked lately who is there."""
+    book = Playbook.formed(*names, config=config)
+    book.run(1000)
+    book.sounded = False
+    return book
+
+
+def role_of(book: Playbook, name: str) -> Leader:
+    role = book[name].replica.role
+    assert isinstance(role, Leader)
+    return role
+
+
+@pytest.mark.parametrize("ago_ms", [500, 1000, 1900])
+@pytest.mark.rule("S13")
+@pytest.mark.without("core.changing:_sound", "if there < after.majority:", "if False:")
+def test_nobody_is_removed_while_the_majority_that_stays_has_a_voter_that_just_died(ago_ms: int):
+    """Of {1,2,3} 2 dies and 3 is to go: {1,2} could never commit that, nor anything else."""
+    book = quiet("1", "2", "3")
+    book.crash("2")
+    book.run(ago_ms)
+    asked = book.remove("1", "3")
+    book.run(6000)
+    answer = book.answer(asked)
+    assert isinstance(answer, Refused)
+    assert answer.refusal is Refusal.WAITING
+    assert (book.leaders, book.voters("1")) == (["1"], "{1,2,3}")
+    book.append("1", b"goes on")
+    book.settle()
+    assert b"goes on" in book["3"].records
+
+
+@pytest.mark.rule("S13")
+@pytest.mark.without("core.changing:_sound", "if there < after.majority:", "if False:")
+def test_nobody_is_added_to_a_lone_voter_who_just_died():
+    """{1} becomes {1,2}, which needs both."""
+    book = Playbook.formed("1")
+    book.observer("2")
+    book.run(1500)
+    book.sounded = False
+    book.crash("2")
+    book.run(1000)
+    asked = book.add("1", "2")
+    book.run(500)
+    assert (book.answer(asked), book.voters("1")) == (None, "{1}")
+    book.append("1", b"goes on")
+    book.settle()
+    assert b"goes on" in book["1"].records
+    book.restart("2")
+    book.run(3000)
+    assert isinstance(book.answer(asked), VoterChangeCompleted)
+
+
+@pytest.mark.rule("P34")
+@pytest.mark.without("core.changing:_sound", "if there < after.majority:", "if False:")
+def test_a_reassignment_removes_who_just_died_before_who_is_well():
+    """To {1} from {1,2,3}, of which 3 died: without 2 first, {1,3} would be the end of it."""
+    book = quiet("1", "2", "3")
+    book.crash("3")
+    book.run(1000)
+    book.reassign("1", "1")
+    book.run(6000)
+    assert (book.leaders, book.voters("1")) == (["1"], "{1}")
+    book.append("1", b"goes on")
+    book.settle()
+    assert b"goes on" in book["1"].records
+
+
+def test_it_costs_one_round_and_waits_for_nothing_else():
+    book = quiet("1", "2", "3")
+    asked = book.remove("1", "3")
+    waits = "a majority after the change to answer: 1 of 2, 2 needed"
+    assert role_of(book, "1").changes[0].waiting_for == waits
+    before_ms = book.now_ms
+    book.settle()
+    assert book.now_ms == before_ms
+    assert isinstance(book.answer(asked), VoterChangeCompleted)
+    assert not role_of(book, "1").soundings
+
+
+def test_fetches_that_wait_for_news_are_answered_at_once():
+    """Else a quiet quorum would take as long as it lets its Fetches wait."""
+    book = quiet("1", "2", "3")
+    assert not book.pending
+    book.remove("1", "3")
+    assert [message.kind for message in book.pending] == ["fetch-answer"] * 2
+
+
+@pytest.mark.without(
+    "core.changing:_sound",
+    "sounding is None or replica.now_ms - sounding.began_ms >= lasts_ms",
+    "sounding is None",
+)
+def test_answers_count_for_as_long_as_an_election_takes():
+    """2 answers at once and dies; 3, whom the set after the change needs too, much later."""
+    book = quiet("1", "2", "3", "4", "5", config=CoreConfig(fetch_timeout_ms=9000))
+    book.crash("4")
+    book.crash("5")
+    asked = book.remove("1", "5")
+    book.deliver(source="1", target="2")
+    book.deliver(source="2", target="1")
+    assert role_of(book, "1").changes[0].waiting_for.endswith("2 of 4, 3 needed")
+    book.crash("2")
+    book.wait(2 * book.config.election_timeout_ms - 10, "1")
+    book.wait(10, "1")
+    book.deliver(source="1", target="3")
+    book.deliver(source="3", target="1")
+    assert (book.answer(asked), book.voters("1")) == (None, "{1,2,3,4,5}")
+    book.run(1200)
+    assert book.voters("1") == "{1,2,3,4,5}"
+    assert role_of(book, "1").changes[0].waiting_for.endswith("2 of 4, 3 needed")
+
+
+@pytest.mark.without(
+    "core.changing:_forget", "role.soundings.pop((change.kind, change.key), None)", "pass"
+)
+def test_an_answer_to_a_change_that_was_given_up_counts_for_no_later_one():
+    """Answers age: 2 says that it is there, and dies before the same is asked for again."""
+    book = quiet("1", "2", "3", "4", "5")
+    book.crash("4")
+    book.crash("5")
+    book.isolate("3")
+    first = book.remove("1", "5", within_ms=100)
+    book.settle()
+    book.wait(100, "1")
+    assert isinstance(book.answer(first), Refused)
+    assert not role_of(book, "1").soundings
+    book.crash("2")
+    again = book.remove("1", "5")
+    assert role_of(book, "1").changes[0].waiting_for.endswith("1 of 4, 3 needed")
+    assert book.answer(again) is None
+
+
+def test_an_answer_to_one_change_counts_for_no_other():
+    """The addition of 4 gets its answer from 2 alone; 2 dies; the removal of 3 leans on it."""
+    book = Playbook.formed("1", "2", "3")
+    book.observer("4")
+    book.run(1500)
+    book.sounded = False
+    book.isolate("3", "4")
+    book.add("1", "4", within_ms=300)
+    book.settle()
+    assert role_of(book, "1").changes[0].waiting_for.endswith("2 of 4, 3 needed")
+    book.crash("2")
+    book.wait(900, "1")
+    book.remove("1", "3")
+    assert book.voters("1") == "{1,2,3}"
+    assert role_of(book, "1").changes[0].waiting_for.endswith("1 of 2, 2 needed")
+
+
+@pytest.mark.without(
+    "core.changing:what_holds_back", "role.soundings.pop((change.kind, change.key), None)", "pass"
+)
+def test_what_was_answered_before_something_came_in_the_way_does_not_count_after_it():
+    book = quiet("1", "2", "3")
+    role = role_of(book, "1")
+    role.soundings["remove", key_of("3")] = Sounding(0, book.now_ms)
+    role.progress[key_of("2")].last_fetch_ms = -10_000
+    book.remove("1", "3")
+    assert "caught-up majority" in role.changes[0].waiting_for
+    assert not role.soundings
+
+
+@pytest.mark.without("core.reassigning:_take_in", "role.soundings.clear()", "pass")
+def test_another_target_asks_anew():
+    book = quiet("1", "2", "3")
+    role_of(book, "1").soundings["remove", key_of("2")] = Sounding(0, book.now_ms)
+    book.reassign("1", "1", "3")
+    assert not role_of(book, "1").soundings
+
+
+@pytest.mark.without("core.changing:append", "role.soundings.clear()", "pass")
+def test_each_change_asks_anew():
+    book = quiet("1", "2", "3", "4", "5")
+    role_of(book, "1").soundings["remove", key_of("4")] = Sounding(0, book.now_ms)
+    book.remove("1", "5")
+    book.settle()
+    book.crash("2")
+    book.crash("3")
+    book.remove("1", "4")
+    assert book.voters("1") == "{1,2,3,4}"
+
+
+@pytest.mark.without(
+    "core.changing:_sound",
+    "2 * replica.config.election_timeout_ms",
+    "replica.config.election_timeout_ms",
+)
+def test_voters_that_take_as_long_as_they_may_are_waited_for():
+    """A Fetch may take an election time-out (S13), and the answer may come with the one after."""
+    book = quiet("1", "2", "3")
+    book.append("1", b"x")
+    book["1"].flush(book.now_ms)
+    book.deliver(source="1", target="2")
+    book["2"].flush(book.now_ms)
+    asked = book.remove("1", "3")
+    book.wait(900, "1")
+    book.deliver(source="2", target="1")  # it was on its way: no answer yet
+    book.deliver(source="1", target="2")
+    book.wait(900, "1")
+    assert book.voters("1") == "{1,2,3}"
+    book.deliver(source="2", target="1")
+    assert book.voters("1") == "{1,2}"
+    book.settle()
+    assert isinstance(book.answer(asked), VoterChangeCompleted)
+
+
+@pytest.mark.without("core.changing:_sound", "_able(replica, role, after)", "after")
+def test_who_is_there_and_not_caught_up_does_not_count():
+    book = quiet("1", "2", "3", "4")
+    asked = book.remove("1", "4")
+    progress = role_of(book, "1").progress
+    for name in ("2", "3"):
+        progress[key_of(name)].round_token = role_of(book, "1").round_token
+    progress[key_of("2")].fenced = progress[key_of("3")].fenced = True
+    assert changing._sound(
+        book["1"].replica, role_of(book, "1"), role_of(book, "1").changes[0]
+    ) == ("a majority after the change to answer: 1 of 3, 2 needed")
+    assert book.answer(asked) is None

@@ -336,7 +336,7 @@ SNAPSHOT_MUTANTS = [
         LogIndex.trim,
         "max(passed - 1, 0)",
         "max(min(passed, len(sets) - 1), 0)",
-        seed=20,
+        seed=91,
         breaks="SnapshotHead",
     ),
     Mutant(

@@ -90,6 +90,19 @@ _SMALL = {
     "fetch-ahead-in-two": Bounds(voters=2, elections=0, losses=1, writes=3, fetches=2),
     "fetch-ahead-and-elect-in-two": Bounds(voters=2, elections=1, crashes=1, writes=1, fetches=2),
     "fetch-ahead-in-three": Bounds(voters=3, elections=0, crashes=1, writes=1, fetches=2),
+    "remove-and-elect-in-two": Bounds(voters=2, elections=1, changes=1, removable=(0, 1)),
+    "remove-crash-and-elect-in-two": Bounds(
+        voters=2, elections=1, crashes=1, changes=1, removable=(0,)
+    ),
+    "add-and-resign-in-two": Bounds(
+        voters=2, replacement=True, replaced=0, elections=0, resignations=1, changes=1
+    ),
+    "lose-and-replace-in-two": Bounds(
+        voters=2, replacement=True, joined=True, elections=0, losses=1, changes=1, removable=(1,)
+    ),
+    "crash-and-replace-in-two": Bounds(
+        voters=2, replacement=True, joined=True, elections=0, crashes=1, changes=1, removable=(1,)
+    ),
     "crash-and-elect-twice-in-two": Bounds(voters=2, elections=2, crashes=1),
     "resign-and-write-in-two": Bounds(voters=2, elections=1, resignations=1, writes=1),
     "elect-in-three": Bounds(voters=3, elections=1, standing=(1,)),

@@ -93,6 +93,11 @@ def test_every_decoder_is_fuzzed():
     assert decoders() - covered - set(WITHIN_OTHERS) == set()
 
 
+def test_the_page_tells_of_a_run_of_all_of_them():
+    page = PACKAGE.parents[1] / "docs" / "explain" / "proof.md"
+    assert f"all {len(TARGETS)} targets" in page.read_text(encoding="utf-8")
+
+
 def test_what_a_decoder_does_not_promise_is_a_fault():
     """So that the tests above can fail."""
 

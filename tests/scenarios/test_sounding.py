@@ -109,7 +109,7 @@ def test_fetches_that_wait_for_news_are_answered_at_once():
     "sounding is None or replica.now_ms - sounding.began_ms >= lasts_ms",
     "sounding is None",
 )
-def test_answers_count_for_as_long_as_an_election_takes():
+def test_answers_count_for_twice_an_election_time_out():
     """2 answers at once and dies; 3, whom the set after the change needs too, much later."""
     book = quiet("1", "2", "3", "4", "5", config=CoreConfig(fetch_timeout_ms=9000))
     book.crash("4")

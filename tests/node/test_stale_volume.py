@@ -1,6 +1,7 @@
 """S3 with real processes: an old copy of a follower's disk, together with the leader's end."""
 
 import asyncio
+import contextlib
 import json
 import shutil
 from datetime import datetime
@@ -8,7 +9,10 @@ from datetime import datetime
 import pytest
 
 from raftnode.api.model import Replica, VoterSpec
+from raftnode.client.errors import ClientError
+from raftnode.core.types import ReplicaKey
 from raftnode.errors import ExitCode
+from raftnode.storage.peer_starts import FILE_NAME, decode_marks
 from raftnode.testing.localquorum import PEER_PORT, LocalNode, LocalQuorum, eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -209,6 +213,61 @@ async def test_the_only_voter_asks_before_it_stands(quorum):
     at = {line["event"]: line["timestamp"] for line in journal(node)}
     waited = datetime.fromisoformat(at["role_changed"]) - datetime.fromisoformat(at["node_started"])
     assert waited.total_seconds() >= 0.45, "it stood while an address was not tried yet"
+
+
+@pytest.mark.rule("S3")
+async def test_an_observer_follows_a_leader_that_it_alone_knows_as_a_copy(quorum, tmp_path):
+    """The voters have let it in, so nobody else will ever have records. As a voter it is believed.
+
+    Without `may_answer` the observer asks in vain for as long as that one leads.
+    """
+    await quorum.form(1)
+    [voter, witness, victim] = quorum.nodes[:3]
+    for node in (witness, victim):
+        node.start()
+        await quorum.observe(node)
+    [info] = await quorum.wait_running([victim])
+    replica_key = ReplicaKey.parse(f"{info.node_id}-{info.directory_id}")
+    victim.stop()
+    copy = tmp_path / "copy"
+    shutil.copytree(victim.directory, copy)
+    voter.stop()
+    victim.start()
+
+    async def saw_it() -> bool | None:
+        marks = decode_marks((witness.directory / FILE_NAME).read_bytes())
+        return marks[replica_key].incarnation == 2 or None
+
+    await eventually(saw_it, within_s=20, what="the witness sees the later start")
+    victim.stop()
+    shutil.rmtree(victim.directory)
+    shutil.copytree(copy, victim.directory)
+    voter.start()
+    await quorum.leader(within_s=20)
+    victim.start()
+    added = VoterSpec(**(await quorum.observe(victim)).model_dump(), endpoint=str(victim.peer))
+    await quorum.client.add_voter(added, (await quorum.describe()).voter_record)
+    await quorum.client.resign()
+
+    async def leads() -> bool | None:
+        return await quorum.leader() is victim or None
+
+    await eventually(leads, within_s=20, what="the copy leads")
+    await write(quorum, "first")
+    assert "peer_is_stale" in witness.output()
+    await caught_up(quorum, witness)
+    assert "stale_leader_is_followed" in witness.output()
+    assert "told_to_be_stale_by_a_stranger" in victim.output()
+    assert "peer_is_stale" not in voter.output()
+
+    described = await quorum.describe()
+    spec = VoterSpec(**(await quorum.observe(witness)).model_dump(), endpoint=str(witness.peer))
+    async with asyncio.timeout(30):
+        with contextlib.suppress(ClientError):  # the leader ends before or after it answers
+            await quorum.client.add_voter(spec, described.voter_record)
+    assert await asyncio.to_thread(victim.wait, 30) == ExitCode.STORAGE_STALE
+    await check(quorum, "first")
+    await write(quorum, "second")
 
 
 def journal(node: LocalNode) -> list[dict[str, str]]:

@@ -117,7 +117,7 @@ class PeerServer:
                 return None
             refusal = refusal_of(own, theirs, wanted=theirs.wants, found=own.key)
             if refusal is None:
-                refusal = await self._gate.admit(theirs.identity)
+                refusal = await self._gate.admit(theirs.identity, dialled=False)
         except (DecodeError, TypeError, TimeoutError) as error:
             theirs = None
             refusal = Refusal(RefusalReason.BAD_HELLO, str(error) or "no hello in time", own.key)
@@ -207,7 +207,7 @@ class _Connection:
 
     def receive(self, data: bytes) -> str | None:
         """Take a frame; returns why the connection must end, if it must."""
-        if not self._gate.is_current(self._peer):
+        if not self._gate.is_current(self._peer, dialled=False):
             return f"a later start of {self._peer.key} was seen"
         if self._hears_refusal and data.startswith(b"{"):
             return self._refused(data)

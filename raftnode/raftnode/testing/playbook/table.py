@@ -139,7 +139,7 @@ class Table:
         if target is None:
             self._fail(message)
             return
-        if not self.passes(self.seats[message.source], target):
+        if not self.passes(self.seats[message.source], target, dialled=False):
             self._fail(message)
             return
         request_id = self.number()
@@ -154,7 +154,7 @@ class Table:
         asker = self.seats[message.target]
         if self._life(asker) == message.answers and not self.is_cut(message.source, asker.name):
             speaker = self.seats[message.source]
-            if not self.passes(speaker, asker):
+            if not self.passes(speaker, asker, dialled=True):
                 target = key_of(message.source)
                 asker.take(RequestFailed(target, message.request), self.now_ms)
                 return
@@ -185,11 +185,14 @@ class Table:
         seat.loaded = whole
         return SnapshotVerified(whole.head)
 
-    def passes(self, speaker: Seat, listener: Seat) -> bool:
-        """Whether the listener takes what the speaker says; one that is refused ends (S3)."""
+    def passes(self, speaker: Seat, listener: Seat, *, dialled: bool) -> bool:
+        """Whether the listener takes what the speaker says; one that is refused ends (S3).
+
+        `dialled`: the listener has called the speaker.
+        """
         if not self.gated or speaker.gate is None or listener.gate is None:
             return True
-        reason = listener.gate.admit(speaker.key, speaker.gate.start)
+        reason = listener.gate.admit(speaker.key, speaker.gate.start, dialled=dialled)
         if reason is None:
             return True
         if self.on_refusal:

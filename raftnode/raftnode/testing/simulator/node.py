@@ -381,7 +381,7 @@ class SimNode:
                 too_late()
                 return
             answer = response
-            there.say(self, life, arrive, too_late)
+            there.say(self, life, arrive, too_late, dialled=True)
 
         def ask() -> None:
             if there.life != there_life or there.gate is None:
@@ -395,7 +395,7 @@ class SimNode:
 
         self.world.checker.asked(self, self.world.now_ms)
         self._count_ahead(request)
-        self.say(there, there_life, ask, too_late)
+        self.say(there, there_life, ask, too_late, dialled=False)
 
     def _count_ahead(self, request: Request) -> None:
         role = self.core.replica.role if self.core else None
@@ -410,8 +410,13 @@ class SimNode:
         there_life: int,
         arrive: Callable[[], None],
         lost: Callable[[], None],
+        *,
+        dialled: bool,
     ) -> None:
-        """Carry something behind a hello; it arrives only if this start passes the gate (S3)."""
+        """Carry something behind a hello; it arrives only if this start passes the gate (S3).
+
+        `dialled`: the other one has called, so this is an answer.
+        """
         assert self.gate is not None
         key, life, start = self.disk.key, self.life, self.gate.start
 
@@ -422,7 +427,7 @@ class SimNode:
             if self.world.now_ms < there.paused_until_ms:
                 self.world.at(there.paused_until_ms, knock)
                 return
-            reason = there.gate.admit(key, start)
+            reason = there.gate.admit(key, start, dialled=dialled)
             if reason is None:
                 arrive()
                 return
@@ -468,9 +473,9 @@ class SimNode:
             return
 
         def answer() -> None:
-            there.say(self, life, nothing, nothing)
+            there.say(self, life, nothing, nothing, dialled=True)
 
-        self.say(there, there_life, answer, nothing)
+        self.say(there, there_life, answer, nothing, dialled=False)
 
     def reply(self, request_id: int, response: Response) -> None:
         """Answer a peer's request, unless the process ended since."""

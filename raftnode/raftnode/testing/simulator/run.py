@@ -173,14 +173,18 @@ def _check_end(world: World, before: int) -> None:
 
 
 def _refuses(node: SimNode, leader: SimNode) -> bool:
-    """Whether an observer alone has seen what a leader that was put back has forgotten (S3).
+    """Whether it was removed, does not know it, and knows the leader as a copy that was put back.
 
-    Nobody believes an observer, so one of the two must be replaced by whoever put it back.
+    It cannot tell that from being the voter that keeps the copy from leading (S3), and the
+    leader, which has its removal, does not believe it. Nobody needs it any more.
     """
+    assert node.core is not None
     assert node.gate is not None
     assert leader.core is not None
     assert leader.gate is not None
-    if node.key in leader.core.replica.log.voters or leader.key not in node.world.checker.stale:
+    is_removed = node.key not in leader.core.replica.log.voters
+    knows_it = not node.core.replica.may_be_voter(node.key)
+    if not is_removed or knows_it or leader.key not in node.world.checker.stale:
         return False
     return node.gate.memory.why_stale(leader.key, leader.gate.start) is not None
 

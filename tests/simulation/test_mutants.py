@@ -32,7 +32,7 @@ from raftnode.core import (
     versioning,
 )
 from raftnode.core.log_index import LogIndex
-from raftnode.core.peer_memory import PeerMemory, may_answer
+from raftnode.core.peer_memory import PeerMemory
 from raftnode.core.raft import RaftCore
 from raftnode.core.replica import Replica
 from raftnode.testing.mutation import taken_out
@@ -84,14 +84,6 @@ MUTANTS = [
         "if peer is None or peer.mark == start.mark:",
         "if True:",
         seed=17,
-    ),
-    Mutant(
-        "S3-an-observer-asks-a-copy-in-vain",
-        may_answer,
-        "since_ms is not None and",
-        "False and",
-        seed=3303880,  # once in 25,000 is an observer the only one that knows better
-        breaks="EventualAttachment",
     ),
     Mutant(
         "S8-counts-itself-outside-the-set",

@@ -11,8 +11,7 @@ Pure. The caller's duties:
 1. A start is admitted only after `why_stale` found nothing and what `marks_with` returned is
    durable: else a crash would forget what others were allowed to rely on.
 2. No message of a replica is taken on a connection whose start was not admitted, or is not
-   the current one any more (`is_current`), but for what `may_answer` allows.
-3. What is refused is told to the replica, and noted (`note_refusal`).
+   the current one any more (`is_current`).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from raftnode.core.replica import Replica
-from raftnode.core.roles import Follower, Leader
+from raftnode.core.roles import Leader
 from raftnode.core.types import FIRST_OFFSET, NO_EPOCH, Epoch, Offset, ReplicaKey
 
 LINE_MAX = 64
@@ -30,9 +29,6 @@ can compare the counters alone."""
 
 PEERS_MAX = 64
 """Replicas that are remembered; the longest unseen that is no voter is forgotten first."""
-
-DISBELIEF_TIMEOUTS = 2
-"""Election time-outs after which a start that was refused, and leads, has not believed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +75,6 @@ class _Peer:
     mark: Mark
     acknowledged: Offset = FIRST_OFFSET
     epoch: Epoch = NO_EPOCH
-    refused: Mark | None = None
-    """The start that was refused last."""
-    refused_at_ms: int = 0
-    """When it was refused for the first time."""
 
 
 @dataclass(slots=True)
@@ -149,17 +141,6 @@ class PeerMemory:
             peers[key] = peer
         self._peers = peers
 
-    def note_refusal(self, key: ReplicaKey, start: Start, now_ms: int) -> None:
-        """A start in which `why_stale` found something was refused, and told why."""
-        peer = self._peers.get(key)
-        if peer is not None and peer.refused != start.mark:
-            peer.refused, peer.refused_at_ms = start.mark, now_ms
-
-    def refused_since_ms(self, key: ReplicaKey, start: Start) -> int | None:
-        """When a start was refused for the first time; None: another was, since, or none."""
-        peer = self._peers.get(key)
-        return None if peer is None or peer.refused != start.mark else peer.refused_at_ms
-
     def acknowledged(self, key: ReplicaKey, offset: Offset) -> None:
         """The replica acknowledged all below `offset`, and all of that is committed.
 
@@ -197,23 +178,6 @@ def is_believed(replica: Replica, teller: ReplicaKey) -> bool:
     the quorum that has grown since the copy was made.
     """
     return replica.may_be_voter(teller) or teller == replica.leader or replica.knows_no_other_voter
-
-
-def may_answer(replica: Replica, memory: PeerMemory, key: ReplicaKey, start: Start) -> bool:
-    """Whether a stale start may answer what this replica asks it, and nothing else.
-
-    It may if it is the leader of the epoch and this replica an observer that it did not believe:
-    the voters that it needs have let it in, so nobody else will ever have records for this one.
-    The answers to a follower's own Fetches promise nothing that was forgotten. What the observer
-    knows stays as it is: it takes no request of that leader and counts no vote of it, and
-    refuses it altogether once it finds itself a voter, which is believed.
-    """
-    role = replica.role
-    if not isinstance(role, Follower) or role.leader != key or replica.may_be_voter(replica.key):
-        return False
-    since_ms = memory.refused_since_ms(key, start)
-    patience_ms = DISBELIEF_TIMEOUTS * replica.config.election_timeout_ms
-    return since_ms is not None and replica.now_ms - since_ms >= patience_ms
 
 
 def _broken_line(mark: Mark, start: Start) -> str | None:

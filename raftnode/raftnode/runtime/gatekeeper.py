@@ -8,13 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from raftnode.core.peer_memory import (
-    Mark,
-    PeerMemory,
-    is_believed,
-    may_answer,
-    remember_acknowledgements,
-)
+from raftnode.core.peer_memory import Mark, PeerMemory, is_believed, remember_acknowledgements
 from raftnode.core.replica import Replica
 from raftnode.core.types import Epoch, ReplicaKey
 from raftnode.transport import Identity, RefusalReason
@@ -55,7 +49,7 @@ class Gatekeeper:
 
     # -- the transport's gate --------------------------------------------------------------
 
-    async def admit(self, peer: Identity, *, dialled: bool) -> Refusal | None:
+    async def admit(self, peer: Identity) -> Refusal | None:
         """Judge a peer; where its start is a new one, it is durable here before this returns.
 
         Raises:
@@ -73,20 +67,11 @@ class Gatekeeper:
             return None
         _log.warning("peer_is_stale", peer=str(peer.key), reason=reason)
         own = self._replica
-        if dialled and may_answer(own, self._memory, peer.key, peer.start):
-            _log.warning("stale_leader_is_followed", leader=str(peer.key))
-            return None
-        self._memory.note_refusal(peer.key, peer.start, own.now_ms)
         return Refusal(RefusalReason.STALE_STORAGE, reason, own.key, own.cluster_id)
 
-    def is_current(self, peer: Identity, *, dialled: bool) -> bool:
-        """Whether no later start of the peer's storage was let in since it was.
-
-        Of who was called, also whether it may answer all the same.
-        """
-        if self._memory.is_current(peer.key, peer.start):
-            return True
-        return dialled and may_answer(self._replica, self._memory, peer.key, peer.start)
+    def is_current(self, peer: Identity) -> bool:
+        """Whether no later start of the peer's storage was let in since it was."""
+        return self._memory.is_current(peer.key, peer.start)
 
     def refused(self, refusal: Refusal) -> None:
         """A peer refuses this replica; that it is stale is not believed of everybody."""

@@ -118,7 +118,7 @@ async def _greet(
     key = theirs.identity.key
     refusal = refusal_of(own, theirs, wanted=wants, found=key)
     if refusal is None:
-        refusal = await gate.admit(theirs.identity, dialled=True)
+        refusal = await gate.admit(theirs.identity)
     if refusal is not None:
         await opened.send_bytes(encode_refusal(refusal))
         raise _refused(endpoint, refusal, key)

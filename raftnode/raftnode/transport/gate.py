@@ -14,20 +14,16 @@ from raftnode.transport.hello import Identity, Refusal
 class Gate(Protocol):
     """Remembers the replicas that were let in."""
 
-    async def admit(self, peer: Identity, /, *, dialled: bool) -> Refusal | None:
+    async def admit(self, peer: Identity, /) -> Refusal | None:
         """Judge a peer and remember it durably; None: it is welcome.
-
-        Args:
-            peer: who it says it is.
-            dialled: it was called, so nothing but answers can come from it.
 
         Raises:
             StorageError: it could not be remembered; the process ends.
         """
         ...
 
-    def is_current(self, peer: Identity, /, *, dialled: bool) -> bool:
-        """Whether a peer that was admitted would be admitted still."""
+    def is_current(self, peer: Identity, /) -> bool:
+        """Whether a peer that was admitted speaks from the latest start known of it."""
         ...
 
     def refused(self, refusal: Refusal, /) -> None:
@@ -38,11 +34,11 @@ class Gate(Protocol):
 class OpenGate:
     """Lets everybody in."""
 
-    async def admit(self, _peer: Identity, *, dialled: bool) -> Refusal | None:  # noqa: ARG002
+    async def admit(self, _peer: Identity) -> Refusal | None:
         """Welcome."""
         return None
 
-    def is_current(self, _peer: Identity, *, dialled: bool) -> bool:  # noqa: ARG002
+    def is_current(self, _peer: Identity) -> bool:
         """Yes."""
         return True
 

@@ -301,7 +301,7 @@ class Link:
         envelope, own = frame.envelope, self._around.identity()
         if not envelope.is_response:
             return "a request where responses are expected"
-        if not self._around.gate.is_current(connection.dialled.peer, dialled=True):
+        if not self._around.gate.is_current(connection.dialled.peer):
             return f"a later start of {envelope.source} was seen"
         if envelope.source != connection.dialled.peer.key or envelope.target != own.key:
             return f"a frame from {envelope.source} to {envelope.target}"

@@ -117,7 +117,7 @@ class PeerServer:
                 return None
             refusal = refusal_of(own, theirs, wanted=theirs.wants, found=own.key)
             if refusal is None:
-                refusal = await self._gate.admit(theirs.identity, dialled=False)
+                refusal = await self._gate.admit(theirs.identity)
         except (DecodeError, TypeError, TimeoutError) as error:
             theirs = None
             refusal = Refusal(RefusalReason.BAD_HELLO, str(error) or "no hello in time", own.key)
@@ -207,7 +207,7 @@ class _Connection:
 
     def receive(self, data: bytes) -> str | None:
         """Take a frame; returns why the connection must end, if it must."""
-        if not self._gate.is_current(self._peer, dialled=False):
+        if not self._gate.is_current(self._peer):
             return f"a later start of {self._peer.key} was seen"
         if self._hears_refusal and data.startswith(b"{"):
             return self._refused(data)

@@ -219,8 +219,8 @@ class Playbook(Table):
             if not self.gated or seat.core is None or other.core is None or other is seat:
                 continue
             known = other.key in seat.replica.log.voters and not self.is_cut(name, other.name)
-            if known and self.passes(seat, other, dialled=False):
-                self.passes(other, seat, dialled=True)
+            if known and self.passes(seat, other):
+                self.passes(other, seat)
 
     def put_back(self, name: str, disk: SimDisk) -> None:
         """A process that is down finds its disk as it once was (S3)."""

@@ -139,7 +139,7 @@ class Table:
         if target is None:
             self._fail(message)
             return
-        if not self.passes(self.seats[message.source], target, dialled=False):
+        if not self.passes(self.seats[message.source], target):
             self._fail(message)
             return
         request_id = self.number()
@@ -147,6 +147,8 @@ class Table:
             request_id, message.source, target.name, message.request, answers=message.answers
         )
         source = self.seats[message.source].key
+        if target.gate is not None:
+            target.gate.note_epoch(source, message.request.epoch)
         target.take(RequestReceived(request_id, source, message.request), self.now_ms)
 
     def _deliver_answer(self, message: Message, response: Response) -> None:
@@ -154,11 +156,13 @@ class Table:
         asker = self.seats[message.target]
         if self._life(asker) == message.answers and not self.is_cut(message.source, asker.name):
             speaker = self.seats[message.source]
-            if not self.passes(speaker, asker, dialled=True):
+            if not self.passes(speaker, asker):
                 target = key_of(message.source)
                 asker.take(RequestFailed(target, message.request), self.now_ms)
                 return
             source = speaker.key
+            if asker.gate is not None:
+                asker.gate.note_epoch(source, response.epoch)
             asker.take(ResponseReceived(source, message.request, response), self.now_ms)
 
     def work_storage(self, *, damaged: bool = False) -> int:
@@ -185,14 +189,11 @@ class Table:
         seat.loaded = whole
         return SnapshotVerified(whole.head)
 
-    def passes(self, speaker: Seat, listener: Seat, *, dialled: bool) -> bool:
-        """Whether the listener takes what the speaker says; one that is refused ends (S3).
-
-        `dialled`: the listener has called the speaker.
-        """
+    def passes(self, speaker: Seat, listener: Seat) -> bool:
+        """Whether the listener takes what the speaker says; one that is refused ends (S3)."""
         if not self.gated or speaker.gate is None or listener.gate is None:
             return True
-        reason = listener.gate.admit(speaker.key, speaker.gate.start, dialled=dialled)
+        reason = listener.gate.admit(speaker.key, speaker.gate.start)
         if reason is None:
             return True
         if self.on_refusal:

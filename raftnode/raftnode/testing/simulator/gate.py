@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from raftnode.core.peer_memory import (
-    PeerMemory,
-    Start,
-    is_believed,
-    may_answer,
-    remember_acknowledgements,
-)
+from raftnode.core.peer_memory import PeerMemory, Start, is_believed, remember_acknowledgements
 from raftnode.core.replica import Replica
 from raftnode.core.types import Epoch, ReplicaKey
 from raftnode.testing.simulator.disk import SimDisk
@@ -29,19 +23,12 @@ class SimGate:
     def __post_init__(self) -> None:
         self.memory = PeerMemory.restore(self.disk.peer_marks)
 
-    def admit(self, key: ReplicaKey, start: Start, *, dialled: bool) -> str | None:
-        """Judge a peer's hello and remember its start durably; says why it is refused.
-
-        `dialled`: it was called, so what comes is an answer.
-        """
+    def admit(self, key: ReplicaKey, start: Start) -> str | None:
+        """Judge a peer's hello and remember its start durably; says why it is refused."""
         if self.memory.mark_of(key) is start.mark:
             return None  # nearly always: it was admitted before, and nothing is new
         reason = self.memory.why_stale(key, start)
-        if reason is not None:
-            if dialled and may_answer(self.replica, self.memory, key, start):
-                return None
-            self.memory.note_refusal(key, start, self.replica.now_ms)
-        else:
+        if reason is None:
             marks = self.memory.marks_with(key, start, self.replica.log.voters)
             if marks is not None:
                 self.disk.peer_marks = marks

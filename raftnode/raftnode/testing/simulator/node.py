@@ -381,7 +381,7 @@ class SimNode:
                 too_late()
                 return
             answer = response
-            there.say(self, life, arrive, too_late, dialled=True)
+            there.say(self, life, arrive, too_late)
 
         def ask() -> None:
             if there.life != there_life or there.gate is None:
@@ -395,7 +395,7 @@ class SimNode:
 
         self.world.checker.asked(self, self.world.now_ms)
         self._count_ahead(request)
-        self.say(there, there_life, ask, too_late, dialled=False)
+        self.say(there, there_life, ask, too_late)
 
     def _count_ahead(self, request: Request) -> None:
         role = self.core.replica.role if self.core else None
@@ -410,13 +410,8 @@ class SimNode:
         there_life: int,
         arrive: Callable[[], None],
         lost: Callable[[], None],
-        *,
-        dialled: bool,
     ) -> None:
-        """Carry something behind a hello; it arrives only if this start passes the gate (S3).
-
-        `dialled`: the other one has called, so this is an answer.
-        """
+        """Carry something behind a hello; it arrives only if this start passes the gate (S3)."""
         assert self.gate is not None
         key, life, start = self.disk.key, self.life, self.gate.start
 
@@ -427,7 +422,7 @@ class SimNode:
             if self.world.now_ms < there.paused_until_ms:
                 self.world.at(there.paused_until_ms, knock)
                 return
-            reason = there.gate.admit(key, start, dialled=dialled)
+            reason = there.gate.admit(key, start)
             if reason is None:
                 arrive()
                 return
@@ -473,9 +468,9 @@ class SimNode:
             return
 
         def answer() -> None:
-            there.say(self, life, nothing, nothing, dialled=True)
+            there.say(self, life, nothing, nothing)
 
-        self.say(there, there_life, answer, nothing, dialled=False)
+        self.say(there, there_life, answer, nothing)
 
     def reply(self, request_id: int, response: Response) -> None:
         """Answer a peer's request, unless the process ended since."""

@@ -173,18 +173,16 @@ def _check_end(world: World, before: int) -> None:
 
 
 def _refuses(node: SimNode, leader: SimNode) -> bool:
-    """Whether it was removed, does not know it, and knows the leader as a copy that was put back.
+    """Whether one that is no voter alone has seen what a leader that was put back has forgotten.
 
-    It cannot tell that from being the voter that keeps the copy from leading (S3), and the
-    leader, which has its removal, does not believe it. Nobody needs it any more.
+    It must not take that one's log for its own (S3): the leader may lead an epoch for the second
+    time, of which this one has the first records. Nobody believes it, so one of the two has to
+    be replaced by whoever put the other back.
     """
-    assert node.core is not None
     assert node.gate is not None
     assert leader.core is not None
     assert leader.gate is not None
-    is_removed = node.key not in leader.core.replica.log.voters
-    knows_it = not node.core.replica.may_be_voter(node.key)
-    if not is_removed or knows_it or leader.key not in node.world.checker.stale:
+    if node.key in leader.core.replica.log.voters or leader.key not in node.world.checker.stale:
         return False
     return node.gate.memory.why_stale(leader.key, leader.gate.start) is not None
 

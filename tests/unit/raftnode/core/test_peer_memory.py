@@ -11,14 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftnode.core.peer_memory import (
-    DISBELIEF_TIMEOUTS,
     LINE_MAX,
     PEERS_MAX,
     Mark,
     PeerMemory,
     Start,
     is_believed,
-    may_answer,
 )
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey
 from raftnode.testing.playbook import Playbook, key_of
@@ -213,42 +211,3 @@ def test_only_voters_are_believed_by_who_has_any() -> None:
     assert is_believed(Playbook.formed("1")["1"].replica, key_of("3"))
     # It knows of no voters yet, so it has promised nothing to anybody.
     assert is_believed(book["3"].replica, key_of("4"))
-
-
-def test_a_refusal_counts_from_the_first_of_the_same_start() -> None:
-    memory = PeerMemory()
-    copy, another = start(2, "x"), start(3, "y", "x")
-    memory.note_refusal(PEER, copy, 50)
-    assert memory.refused_since_ms(PEER, copy) is None  # of whom nothing is known
-    admit(memory, start(5, "e"))
-    memory.note_refusal(PEER, copy, 100)
-    memory.note_refusal(PEER, copy, 200)
-    assert memory.refused_since_ms(PEER, copy) == 100
-    assert memory.refused_since_ms(PEER, another) is None
-    memory.note_refusal(PEER, another, 300)
-    assert memory.refused_since_ms(PEER, another) == 300
-    assert memory.refused_since_ms(PEER, copy) is None
-
-
-@pytest.mark.parametrize("is_voter", [True, False])
-@pytest.mark.parametrize("leader", [PEER, key(2), None])
-@pytest.mark.parametrize("late_ms", [-1, 0])
-def test_a_stale_leader_may_answer_an_observer_that_it_does_not_believe(
-    is_voter: bool, leader: ReplicaKey | None, late_ms: int
-) -> None:
-    """A voter that bore with it would follow a copy that leads by an older set of voters."""
-    book = Playbook.formed("1", "2")
-    observer = book.observer("3")
-    book.run(500)
-    replica = book["2" if is_voter else "3"].replica
-    assert observer.replica.log.voters  # so that it knows whom it is none of
-    replica.become_unattached(Epoch(9))
-    if leader is not None:
-        replica.become_follower(Epoch(9), leader)
-    memory, copy = PeerMemory.restore({PEER: Mark(5, "e")}), start(2, "x")
-    assert not may_answer(replica, memory, PEER, copy)
-    memory.note_refusal(PEER, copy, replica.now_ms)
-    replica.now_ms += DISBELIEF_TIMEOUTS * replica.config.election_timeout_ms + late_ms
-    expected = not is_voter and leader == PEER and late_ms == 0
-    assert may_answer(replica, memory, PEER, copy) is expected
-    assert not memory.is_current(PEER, copy)

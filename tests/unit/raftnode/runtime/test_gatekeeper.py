@@ -11,7 +11,7 @@ import pytest
 
 from raftnode.core.config import CoreConfig
 from raftnode.core.log_index import LogIndex
-from raftnode.core.peer_memory import DISBELIEF_TIMEOUTS, Mark
+from raftnode.core.peer_memory import Mark
 from raftnode.core.replica import Replica
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
@@ -67,23 +67,23 @@ async def bench():
 
 
 async def test_a_start_is_durable_before_it_is_admitted(bench) -> None:
-    assert await bench.gate.admit(peer(1, NONCES[0]), dialled=False) is None
+    assert await bench.gate.admit(peer(1, NONCES[0])) is None
     assert bench.written == [{VOTER: Mark(1, NONCES[0])}]
-    assert await bench.gate.admit(peer(1, NONCES[0]), dialled=False) is None
+    assert await bench.gate.admit(peer(1, NONCES[0])) is None
     assert len(bench.written) == 1
 
 
 async def test_a_start_that_cannot_be_remembered_is_not_admitted(bench) -> None:
     bench.error = StorageFailedError("no")
     with pytest.raises(StorageFailedError):
-        await bench.gate.admit(peer(1, NONCES[0]), dialled=False)
+        await bench.gate.admit(peer(1, NONCES[0]))
     await asyncio.sleep(0)
     assert bench.failed
 
 
 async def test_a_stale_peer_is_refused_by_name(bench) -> None:
-    await bench.gate.admit(peer(2, NONCES[1], NONCES[0]), dialled=False)
-    refusal = await bench.gate.admit(peer(2, NONCES[2], NONCES[0]), dialled=False)
+    await bench.gate.admit(peer(2, NONCES[1], NONCES[0]))
+    refusal = await bench.gate.admit(peer(2, NONCES[2], NONCES[0]))
     assert refusal is not None
     assert (refusal.reason, refusal.replica, refusal.cluster_id) == (
         RefusalReason.STALE_STORAGE,
@@ -95,71 +95,45 @@ async def test_a_stale_peer_is_refused_by_name(bench) -> None:
 
 async def test_of_two_starts_at_once_one_is_admitted(bench) -> None:
     answers = await asyncio.gather(
-        bench.gate.admit(peer(1, NONCES[0]), dialled=False),
-        bench.gate.admit(peer(1, NONCES[1]), dialled=False),
+        bench.gate.admit(peer(1, NONCES[0])), bench.gate.admit(peer(1, NONCES[1]))
     )
     assert [answer is None for answer in answers] == [True, False]
-    assert bench.gate.is_current(peer(1, NONCES[0]), dialled=False)
-    assert not bench.gate.is_current(peer(1, NONCES[1]), dialled=False)
+    assert bench.gate.is_current(peer(1, NONCES[0]))
+    assert not bench.gate.is_current(peer(1, NONCES[1]))
 
 
 async def test_a_hello_that_is_given_up_is_remembered_all_the_same(bench) -> None:
     """Taking the shield out of `Gatekeeper.admit` makes this fail."""
     bench.may_write.clear()
-    task = asyncio.get_running_loop().create_task(
-        bench.gate.admit(peer(1, NONCES[0]), dialled=False)
-    )
+    task = asyncio.get_running_loop().create_task(bench.gate.admit(peer(1, NONCES[0])))
     await asyncio.to_thread(bench.writing.wait, 10)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     bench.may_write.set()
-    assert await bench.gate.admit(peer(1, NONCES[0]), dialled=False) is None
+    assert await bench.gate.admit(peer(1, NONCES[0])) is None
     assert len(bench.written) == 1
 
 
 async def test_strangers_without_a_cluster_leave_no_trace(bench) -> None:
-    assert (
-        await bench.gate.admit(peer(1, NONCES[0], key=STRANGER, cluster=None), dialled=False)
-        is None
-    )
+    assert await bench.gate.admit(peer(1, NONCES[0], key=STRANGER, cluster=None)) is None
     assert bench.written == []
-    assert await bench.gate.admit(peer(1, NONCES[0], cluster=None), dialled=False) is None
+    assert await bench.gate.admit(peer(1, NONCES[0], cluster=None)) is None
     assert len(bench.written) == 1  # a voter that has not heard of its formation yet
 
 
 async def test_epochs_above_the_own_are_not_held_against_a_peer(bench) -> None:
     """A damaged one would make a healthy replica stale at its next start."""
-    await bench.gate.admit(peer(1, NONCES[0]), dialled=False)
+    await bench.gate.admit(peer(1, NONCES[0]))
     bench.gate.note_epoch(VOTER, Epoch(6))
-    assert await bench.gate.admit(peer(2, NONCES[1], NONCES[0]), dialled=False) is None
+    assert await bench.gate.admit(peer(2, NONCES[1], NONCES[0])) is None
     bench.gate.note_epoch(VOTER, Epoch(5))
-    refusal = await bench.gate.admit(peer(3, NONCES[2], NONCES[1]), dialled=False)
+    refusal = await bench.gate.admit(peer(3, NONCES[2], NONCES[1]))
     assert refusal is not None
     assert "it had been in epoch 5" in refusal.detail
 
 
 def stale(teller: ReplicaKey | None, cluster: str | None = "c") -> Refusal:
     return Refusal(RefusalReason.STALE_STORAGE, "why", teller, cluster)
-
-
-async def test_a_leader_that_does_not_believe_an_observer_may_answer_it() -> None:
-    """It is remembered no better for that, and may not call."""
-    bench = Bench(voters=(VOTER,))
-    known, copy = peer(2, NONCES[1], NONCES[0]), peer(1, NONCES[0])
-    await bench.gate.admit(known, dialled=False)
-    bench.replica.become_follower(Epoch(6), VOTER)
-    assert await bench.gate.admit(copy, dialled=True) is not None
-    assert not bench.gate.is_current(copy, dialled=True)
-    bench.replica.now_ms += DISBELIEF_TIMEOUTS * bench.replica.config.election_timeout_ms
-    assert await bench.gate.admit(copy, dialled=True) is None
-    assert bench.gate.is_current(copy, dialled=True)
-    assert await bench.gate.admit(copy, dialled=False) is not None
-    assert not bench.gate.is_current(copy, dialled=False)
-    assert bench.gate.is_current(known, dialled=False)
-    assert len(bench.written) == 1
-    bench.replica.become_unattached(Epoch(7))
-    assert not bench.gate.is_current(copy, dialled=True)
-    bench.gate.close()
 
 
 async def test_a_voter_is_believed_once(bench) -> None:

@@ -22,21 +22,18 @@ class Gate:
         self.stale: set[int] = set()
         self.outdated: set[int] = set()
         self.admitted: list[Identity] = []
-        self.called: set[bool] = set()
         self.opened = asyncio.Event()
         self.told: asyncio.Queue[Refusal] = asyncio.Queue()
 
-    async def admit(self, peer: Identity, *, dialled: bool) -> Refusal | None:
+    async def admit(self, peer: Identity) -> Refusal | None:
         assert self.owner is not None
-        self.called.add(dialled)
         if peer.incarnation in self.stale:
             return Refusal(RefusalReason.STALE_STORAGE, "gone back", self.owner.key, CLUSTER)
         self.admitted.append(peer)
         self.opened.set()
         return None
 
-    def is_current(self, peer: Identity, *, dialled: bool) -> bool:
-        self.called.add(dialled)
+    def is_current(self, peer: Identity) -> bool:
         return peer.incarnation not in self.outdated
 
     def refused(self, refusal: Refusal) -> None:
@@ -63,17 +60,6 @@ async def test_both_ends_judge_each_other(gated) -> None:
     await b.requests.get()
     assert gate_a.admitted == [b.identity]
     assert gate_b.admitted == [a.identity]
-
-
-async def test_who_was_called_is_told_from_who_calls(gated) -> None:
-    """Only the former is asked something: a stale leader may answer, and may not ask (S3)."""
-    a, gate_a, b, gate_b = gated
-    a.pool.send(b.key, fetch(a.key), 2000)
-    _, _, respond = await b.requests.get()
-    respond(fetched())
-    await a.responses.get()
-    assert gate_a.called == {True}
-    assert gate_b.called == {False}
 
 
 async def test_a_stale_dialler_is_told_and_asks_nothing(gated) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,21 @@ async def greeted(node: LocalNode, peers: int) -> None:
     await eventually(look, within_s=15, what="greetings")
 
 
+async def led_by(quorum: LocalQuorum, node: LocalNode) -> None:
+    """Wait until a node leads."""
+
+    async def look() -> bool | None:
+        return await quorum.leader() is node or None
+
+    await eventually(look, within_s=20, what=f"node {node.node_id} leads")
+
+
+def put_back(node: LocalNode, copy: Path) -> None:
+    """A node that is down finds its disk as it once was."""
+    shutil.rmtree(node.directory)
+    shutil.copytree(copy, node.directory)
+
+
 @pytest.mark.rule("S3")
 async def test_an_old_volume_and_a_change_of_leader_lose_nothing(quorum, tmp_path):
     """Letting every start in (`PeerMemory.why_stale`) loses the second writes here.
@@ -76,8 +92,7 @@ async def test_an_old_volume_and_a_change_of_leader_lose_nothing(quorum, tmp_pat
     absent.kill()
     await write(quorum, "second")  # acknowledged by the leader and the victim
     victim.stop()
-    shutil.rmtree(victim.directory)
-    shutil.copytree(copy, victim.directory)
+    put_back(victim, copy)
     leader.kill()
 
     victim.start()
@@ -117,12 +132,8 @@ async def test_an_old_volume_is_told_while_the_leader_lives(quorum, tmp_path):
     victim.kill()
     await quorum.client.resign()
 
-    async def leads() -> bool | None:
-        return await quorum.leader() is other or None
-
-    await eventually(leads, within_s=20, what="the other follower leads")
-    shutil.rmtree(victim.directory)
-    shutil.copytree(copy, victim.directory)
+    await led_by(quorum, other)
+    put_back(victim, copy)
     victim.start()
     assert await asyncio.to_thread(victim.wait, 30) == ExitCode.STORAGE_STALE
     assert "it had acknowledged up to" in victim.termination_message.read_text()
@@ -174,8 +185,7 @@ async def test_an_old_volume_that_needs_nobodys_vote_asks_and_is_told(quorum, tm
     gone = Replica(node_id=old.node_id, directory_id=old.directory_id)
     await quorum.client.remove_voter(gone, described.voter_record)
     victim.stop()
-    shutil.rmtree(victim.directory)
-    shutil.copytree(copy, victim.directory)
+    put_back(victim, copy)
     await quorum.leader(within_s=20)
     await write(quorum, "third")
 
@@ -237,8 +247,7 @@ async def test_an_observer_takes_nothing_of_a_leader_that_it_alone_knows_as_a_co
 
     await eventually(saw_it, within_s=20, what="the witness sees the later start")
     victim.stop()
-    shutil.rmtree(victim.directory)
-    shutil.copytree(copy, victim.directory)
+    put_back(victim, copy)
     voter.start()
     await quorum.leader(within_s=20)
     victim.start()
@@ -246,10 +255,7 @@ async def test_an_observer_takes_nothing_of_a_leader_that_it_alone_knows_as_a_co
     await quorum.client.add_voter(added, (await quorum.describe()).voter_record)
     await quorum.client.resign()
 
-    async def leads() -> bool | None:
-        return await quorum.leader() is victim or None
-
-    await eventually(leads, within_s=20, what="the copy leads")
+    await led_by(quorum, victim)
     before = (await quorum.info(witness)).durable_end_offset
     await write(quorum, "first")
     await asyncio.sleep(5)

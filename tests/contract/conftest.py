@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kraftquorum_devcluster import DevCluster
+from kraftquorum_devcluster.errors import UnknownPodError
 from kraftquorum_devcluster.images.build import REGISTRY
 
 WORKLOAD = Path(__file__).with_name("workload.py").read_text(encoding="utf-8")
@@ -124,8 +125,17 @@ class Place:
 
     # -- what is seen ------------------------------------------------------------------------
 
+    def found(self, pod: str) -> dict[str, Any]:
+        """The pod, or nothing, so that a test can wait for one that is still to be made."""
+        return json.loads(
+            self.kubectl("get", f"pod/{pod}", "--ignore-not-found", "-o", "json") or "{}"
+        )
+
+    def uid(self, pod: str) -> str:
+        return self.found(pod).get("metadata", {}).get("uid", "")
+
     def status(self, pod: str) -> dict[str, Any]:
-        return self.get(f"pod/{pod}")["status"]
+        return self.found(pod).get("status", {})
 
     def phase(self, pod: str) -> str:
         return self.status(pod).get("phase", "")
@@ -161,7 +171,7 @@ class Place:
     def answers(self, pod: str) -> bool:
         try:
             self.ask(pod, "args")
-        except OSError:
+        except (OSError, UnknownPodError):
             return False
         return True
 
@@ -182,9 +192,16 @@ class Place:
             assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
             time.sleep(0.1)
 
-    def until_up(self, pod: str) -> None:
-        self.until(lambda: self.is_ready(pod), f"{pod} ready")
-        self.until(lambda: self.answers(pod), f"{pod} answering")
+    def until_up(self, *pods: str) -> None:
+        """Wait by the pods themselves: their StatefulSet may still count what was before."""
+        for pod in pods:
+            self.until(lambda pod=pod: self.is_ready(pod), f"{pod} ready")
+            self.until(lambda pod=pod: self.answers(pod), f"{pod} answering")
+
+    def until_replaced(self, pod: str, uid: str) -> None:
+        """Wait for another pod of this name; on a busy machine that takes long."""
+        self.until(lambda: self.uid(pod) not in ("", uid), f"{pod} made anew", 90)
+        self.until_up(pod)
 
 
 @pytest.fixture(

@@ -92,19 +92,13 @@ def test_claim_of_nobodys_class_leaves_its_pod_waiting(place):
 
 def test_wiping_claim_first_then_pod_gives_an_empty_volume(place):
     place.stateful_set(1)
-    place.until(lambda: place.ready_replicas() == 1, "ready")
+    place.until_up("web-0")
     write(place, "web-0", "old")
     claim = place.get("pvc/data-web-0")["metadata"]["uid"]
-    pod = place.get("pod/web-0")["metadata"]["uid"]
+    pod = place.uid("web-0")
     place.kubectl("delete", "pvc/data-web-0", "--wait=false")
     place.kubectl("delete", "pod/web-0", "--wait=false")
-
-    def replaced():
-        pods = place.get("pods")["items"]
-        return pods and pods[0]["metadata"]["uid"] != pod and place.ready_replicas() == 1
-
-    place.until(replaced, "a new pod")
-    place.until_up("web-0")
+    place.until_replaced("web-0", pod)
     assert place.get("pvc/data-web-0")["metadata"]["uid"] != claim
     with pytest.raises(urllib.error.HTTPError):
         read(place, "web-0")

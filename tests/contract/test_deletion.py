@@ -22,9 +22,9 @@ def data(place, claim="data"):
 
 def test_process_is_told_to_end_and_may_do_so_at_once(place):
     place.claim("data")
-    place.pod("web", claim="data", terminationGracePeriodSeconds=25)
+    place.pod("web", claim="data", terminationGracePeriodSeconds=50)
     place.until_up("web")
-    assert deletion_s(place) < 15
+    assert deletion_s(place) < 40
     assert data(place).read_text() == "up\ntold to end\n"
 
 
@@ -33,7 +33,7 @@ def test_process_that_does_not_listen_is_killed_when_its_grace_is_over(place):
     place.pod("web", claim="data", terminationGracePeriodSeconds=3)
     place.until_up("web")
     place.ask("web", "set/deaf/true")
-    assert 3 <= deletion_s(place) < 13
+    assert 3 <= deletion_s(place) < 25
     assert data(place).read_text() == "up\ntold to end\n"
 
 
@@ -41,7 +41,7 @@ def test_grace_can_be_given_with_the_deletion(place):
     place.pod("web", terminationGracePeriodSeconds=60)
     place.until_up("web")
     place.ask("web", "set/deaf/true")
-    assert 1 <= deletion_s(place, "--grace-period=1") < 15
+    assert 1 <= deletion_s(place, "--grace-period=1") < 40
 
 
 def test_hook_runs_before_the_process_is_told(place):
@@ -58,22 +58,22 @@ def test_hook_counts_towards_the_grace(place):
     place.claim("data")
     place.pod("web", {"lifecycle": slow}, claim="data", terminationGracePeriodSeconds=3)
     place.until_up("web")
-    assert 3 <= deletion_s(place) < 20
+    assert 3 <= deletion_s(place) < 40
     assert data(place).read_text() == "up\ntold to end\n", "told all the same, two seconds more"
 
 
 def test_http_hook_and_failing_hook_do_not_hold_the_deletion(place):
     hook = {"preStop": {"httpGet": {"path": "/write?path=/data/hooked&text=yes", "port": 8080}}}
     failing = {"preStop": {"exec": {"command": ["no-such-program"]}}}
-    place.pod("web", {"lifecycle": hook}, terminationGracePeriodSeconds=20)
+    place.pod("web", {"lifecycle": hook}, terminationGracePeriodSeconds=50)
     place.until_up("web")
-    assert deletion_s(place) < 15
-    place.pod("web", {"lifecycle": failing}, terminationGracePeriodSeconds=20)
+    assert deletion_s(place) < 40
+    place.pod("web", {"lifecycle": failing}, terminationGracePeriodSeconds=50)
     place.until_up("web")
-    assert deletion_s(place) < 15
+    assert deletion_s(place) < 40
 
 
-def test_pod_is_not_ready_while_it_ends(place):
+def test_pod_that_does_not_listen_serves_until_its_grace_is_over(place):
     place.pod("web", terminationGracePeriodSeconds=6)
     place.until_up("web")
     place.ask("web", "set/deaf/true")
@@ -97,9 +97,9 @@ def test_forced_deletion_ends_the_process_too(place):
 def test_pod_of_the_same_name_is_another_pod(place):
     place.pod("web")
     place.until_up("web")
-    before = place.get("pod/web")["metadata"]["uid"]
+    before = place.uid("web")
     place.kubectl("delete", "pod/web")
     place.pod("web")
     place.until_up("web")
-    assert place.get("pod/web")["metadata"]["uid"] != before
+    assert place.uid("web") != before
     assert place.container("web")["restartCount"] == 0

@@ -24,8 +24,8 @@ def test_pod_is_not_ready_before_its_probe_has_succeeded(place):
     place.pod("web", {"readinessProbe": http("/nowhere")})
     place.until(lambda: place.answers("web") if place.status("web").get("podIP") else False, "up")
     time.sleep(2)
+    place.until(lambda: place.container("web").get("started"), "started")
     assert not place.is_ready("web")
-    assert place.container("web")["started"] is True
     assert place.container("web")["restartCount"] == 0
 
 
@@ -35,8 +35,12 @@ def test_liveness_restarts_what_does_not_answer(place):
     place.ask("web", "set/live/false")
     place.until(lambda: place.container("web")["restartCount"] == 1, "restarted")
     place.until_up("web")
-    reasons = {event["reason"] for event in place.get("events")["items"]}
-    assert {"Unhealthy", "Killing"} <= reasons
+    place.until(
+        lambda: (
+            {"Unhealthy", "Killing"} <= {event["reason"] for event in place.get("events")["items"]}
+        ),
+        "events",
+    )
 
 
 def test_exec_probe_runs_in_the_container(place):

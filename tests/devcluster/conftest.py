@@ -66,14 +66,42 @@ class Web:
         self.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
 
     def wait_ready(self, replicas: int) -> None:
-        self.until(lambda: self.ready_replicas() == replicas, f"{replicas} ready replicas")
+        """Wait by the pods themselves: their StatefulSet may still count what was before."""
+        for ordinal in range(replicas):
+            self.until(lambda pod=f"web-{ordinal}": self.ready(pod), f"web-{ordinal} ready")
 
-    def ready_replicas(self) -> int:
-        return self.get("statefulset/web")["status"].get("readyReplicas", 0)
+    def found(self, pod: str = "web-0") -> dict[str, Any]:
+        """The pod, or nothing, so that a test can wait for one that is still to be made."""
+        return json.loads(
+            self.kubectl("get", f"pod/{pod}", "--ignore-not-found", "-o", "json") or "{}"
+        )
+
+    def ready(self, pod: str = "web-0") -> bool:
+        conditions = self.found(pod).get("status", {}).get("conditions") or []
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
     def container(self, pod: str = "web-0") -> dict[str, Any]:
-        statuses = self.get(f"pod/{pod}")["status"].get("containerStatuses") or [{}]
+        statuses = self.found(pod).get("status", {}).get("containerStatuses") or [{}]
         return statuses[0]
+
+    def until_said(self, words: str, pod: str) -> None:
+        """Wait for words in the pod's log, which it has only once it runs."""
+
+        def said() -> bool:
+            return self.container(pod).get("ready", False) and words in self.kubectl("logs", pod)
+
+        self.until(said, f"{words!r} in the log of {pod}")
+
+    def until_events(self, *reasons: str) -> list[dict[str, Any]]:
+        """Wait for events with these reasons, which are sent behind what they tell of."""
+        seen: list[dict[str, Any]] = []
+
+        def told() -> bool:
+            seen[:] = self.get("events")["items"]
+            return set(reasons) <= {event["reason"] for event in seen}
+
+        self.until(told, f"events {reasons}")
+        return [event for event in seen if event["reason"] in reasons]
 
     def process(self, pod: str = "web-0") -> int:
         return self.cluster.pod_process(self.namespace, pod)
@@ -84,7 +112,7 @@ class Web:
             return answer.read()
 
     @staticmethod
-    def until(condition: Callable[[], object], what: str, timeout_s: float = 20) -> None:
+    def until(condition: Callable[[], object], what: str, timeout_s: float = 60) -> None:
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"

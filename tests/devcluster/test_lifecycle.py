@@ -36,7 +36,7 @@ SLEEPER = {
 }
 
 
-def until(condition, what, timeout_s=20):
+def until(condition, what, timeout_s=60):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, what
@@ -45,7 +45,7 @@ def until(condition, what, timeout_s=20):
 
 def run_sleeper(cluster):
     cluster.kubectl("create", "-f", "-", stdin=json.dumps(SLEEPER))
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=20s")
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=60s")
     until(lambda: len(owned_pids(str(cluster.state_dir))) >= 6, "the grandchild")
 
 
@@ -79,7 +79,7 @@ def test_killed_supervisor_takes_all_with_it_and_the_next_start_goes_on(tmp_path
 
         cluster = DevCluster(state_dir).start()
         # What no death signal reached is ended, and the pod begun anew.
-        cluster.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=20s")
+        cluster.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=60s")
         until(
             lambda: (
                 json.loads(cluster.kubectl("get", "pod/sleeper", "-o", "json"))["status"][

@@ -52,11 +52,8 @@ def test_claim_deleted_before_pod_gives_an_empty_volume(web):
 
     web.kubectl("delete", "pod/web-0", "--wait=false")
 
-    def replaced():
-        pods = web.get("pods")["items"]
-        return pods and pods[0]["metadata"]["uid"] != old and web.ready_replicas() == 1
-
-    web.until(replaced, "a new pod")
+    web.until(lambda: web.found().get("metadata", {}).get("uid", old) != old, "a new pod")
+    web.wait_ready(1)
     assert web.cluster.volume_dir(web.namespace, "data-web-0") != volume
     with pytest.raises(urllib.error.HTTPError, match="404"):
         web.fetch("old")
@@ -79,7 +76,7 @@ def test_stopped_process_is_not_ready_until_it_goes_on(web):
     web.apply()
     pid = web.process()
     os.killpg(pid, signal.SIGSTOP)
-    web.until(lambda: web.ready_replicas() == 0, "not ready")
+    web.until(lambda: not web.ready(), "not ready")
     assert web.container()["restartCount"] == 0
     os.killpg(pid, signal.SIGCONT)
     web.wait_ready(1)
@@ -87,23 +84,22 @@ def test_stopped_process_is_not_ready_until_it_goes_on(web):
 
 def test_stopped_process_is_killed_when_its_grace_is_over(web):
     web.pod(simple_pod("deaf", script="trap '' TERM; echo up; while :; do sleep 0.1; done"))
-    web.until(lambda: web.container("deaf").get("ready"), "running")
-    web.until(lambda: "up" in web.kubectl("logs", "deaf"), "the trap set")
+    web.until_said("up", "deaf")
     pid = web.process("deaf")
     begun = time.monotonic()
     web.kubectl("delete", "pod/deaf")
-    assert 1 <= time.monotonic() - begun < 5
+    assert 1 <= time.monotonic() - begun < 25
     assert not Path(f"/proc/{pid}").exists()
 
 
 def test_deletion_lets_the_process_end_by_itself(web, tmp_path):
-    script = f"trap 'echo ended > {tmp_path}/ended; exit 0' TERM; while :; do sleep 0.05; done"
-    web.pod(simple_pod("polite", script=script, terminationGracePeriodSeconds=10))
-    web.until(lambda: web.container("polite").get("ready"), "running")
-    time.sleep(0.2)  # for the shell to set its trap
+    trap = f"trap 'echo ended > {tmp_path}/ended; exit 0' TERM"
+    script = f"{trap}; echo up; while :; do sleep 0.05; done"
+    web.pod(simple_pod("polite", script=script, terminationGracePeriodSeconds=50))
+    web.until_said("up", "polite")
     begun = time.monotonic()
     web.kubectl("delete", "pod/polite")
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - begun < 40
     assert (tmp_path / "ended").read_text() == "ended\n"
 
 
@@ -196,17 +192,16 @@ def test_missing_config_map_holds_the_container_until_it_is_there(web):
 
     web.until(lambda: waiting() == "CreateContainerConfigError", "waiting")
     web.kubectl("create", "configmap", "late", "--from-literal=x=1")
-    web.until(lambda: web.container("early").get("ready"), "started")
-    web.until(lambda: "got 1" in web.kubectl("logs", "early"), "its variable")
+    web.until_said("got 1", "early")
 
 
 def test_liveness_probe_restarts_a_hung_process(web):
     probe = {"exec": {"command": ["test", "!", "-e", "/state/hung"]}}
-    probe |= {"periodSeconds": 1, "failureThreshold": 1}
+    probe |= {"periodSeconds": 1, "timeoutSeconds": 10, "failureThreshold": 1}
     web.pod(
         simple_pod(
             "hanging",
-            script="rm -f /state/hung; sleep 600",
+            script="rm -f /state/hung; echo up; sleep 600",
             volumes=[{"name": "state", "emptyDir": {}}],
             container={
                 "livenessProbe": probe,
@@ -214,12 +209,11 @@ def test_liveness_probe_restarts_a_hung_process(web):
             },
         )
     )
-    web.until(lambda: web.container("hanging").get("ready"), "running")
+    web.until_said("up", "hanging")
     uid = web.get("pod/hanging")["metadata"]["uid"]
     (web.cluster.state_dir / "pods" / uid / "volumes" / "state" / "hung").touch()
     web.until(lambda: web.container("hanging")["restartCount"] == 1, "restarted")
-    reasons = {e["reason"] for e in web.get("events")["items"]}
-    assert {"Unhealthy", "Killing"} <= reasons
+    web.until_events("Unhealthy", "Killing")
 
 
 def test_failed_startup_probe_restarts_before_anything_is_ready(web):
@@ -253,12 +247,11 @@ def test_second_deletion_cuts_the_grace_short(web):
             terminationGracePeriodSeconds=60,
         )
     )
-    web.until(lambda: web.container("deaf").get("ready"), "running")
-    web.until(lambda: "up" in web.kubectl("logs", "deaf"), "the trap set")
+    web.until_said("up", "deaf")
     pid = web.process("deaf")
     web.kubectl("delete", "pod/deaf", "--wait=false")
     web.kubectl("delete", "pod/deaf", "--force", "--grace-period=0")
-    web.until(lambda: not Path(f"/proc/{pid}").exists(), "the process gone", timeout_s=10)
+    web.until(lambda: not Path(f"/proc/{pid}").exists(), "the process gone", timeout_s=30)
 
 
 def test_unsupported_pod_is_refused_by_name(web):
@@ -270,7 +263,7 @@ def test_unsupported_pod_is_refused_by_name(web):
 
     web.until(lambda: waiting().get("reason") == "UnsupportedPodSpec", "refused")
     assert "hostPath" in waiting()["message"]
-    assert any(e["reason"] == "UnsupportedPodSpec" for e in web.get("events")["items"])
+    web.until_events("UnsupportedPodSpec")
     web.kubectl("delete", "pod/odd")
 
 
@@ -301,7 +294,7 @@ def test_scale_down_keeps_claims_and_scale_up_finds_the_data(web):
     web.apply(replicas=2)
     (web.cluster.volume_dir(web.namespace, "data-web-1") / "kept").write_text("yes")
     web.kubectl("scale", "statefulset/web", "--replicas=1")
-    web.until(lambda: len(web.get("pods")["items"]) == 1, "one pod")
+    web.until(lambda: not web.found("web-1"), "the other gone")
     assert len(web.get("pvc")["items"]) == 2
     web.kubectl("scale", "statefulset/web", "--replicas=2")
     web.wait_ready(2)
@@ -329,6 +322,7 @@ def test_logs_are_served_with_tail_follow_and_previous(web):
     web.pod(simple_pod("chatty", script=script, restartPolicy="OnFailure"))
     web.until(lambda: web.container("chatty").get("restartCount") == 1, "a second start")
     assert web.kubectl("logs", "chatty", "--previous") == "line 1\nline 2\nline 3\n"
+    web.until(lambda: "waiting" not in web.container("chatty")["state"], "it running")
     followed = web.kubectl("logs", "chatty", "-f")
     assert followed == "line 1\nline 2\nline 3\nend\n"
     assert web.kubectl("logs", "chatty", "--tail=2") == "line 3\nend\n"

@@ -130,10 +130,7 @@ class Director:
         stage = self._stage
         async with AsyncExitStack() as stack:
             with stage.timed("operator"):
-                await stage.cluster.kubectl_async("apply", "-f", str(stage.places.crds))
-                await stage.cluster.kubectl_async(
-                    "wait", "--for=condition=Established", "-f", str(stage.places.crds)
-                )
+                await stage.apply_crds(self._plan.start_s)
                 stack.push_async_callback(stage.operator.stop)
                 await stage.operator.start(self._plan.start_s)
             self._view.say("the operator is active, a process of its own with a kubeconfig")
@@ -170,7 +167,7 @@ class Director:
         proof = self._proof = await play.run()
         if self._hold:
             await self._stay(proof)
-        proof.voters = self._scene.voters() or proof.voters
+            proof.voters = self._scene.voters()
 
     async def _draw(self) -> None:
         while True:

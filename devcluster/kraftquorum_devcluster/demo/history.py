@@ -93,6 +93,10 @@ class History:
         said += [f"{seat} is a voter" for seat in came]
         return said + [f"{seat} is a voter no longer" for seat in went]
 
+    def voting(self) -> list[Seat]:
+        """Who votes, as far as known: a leader that does not answer changes nothing in it."""
+        return [seat for seat, spans in self.voters.items() if spans[-1].until_s is None]
+
     def _without_leader(self, since_s: float) -> list[str]:
         if not self.reigns or self.reigns[-1].span.until_s is not None:
             return []

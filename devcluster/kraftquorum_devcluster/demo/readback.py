@@ -6,6 +6,8 @@ from raftnode.client import ListingEntry, LogRecord, QuorumClient
 
 _PAGE_BYTES = 2 << 20
 _PAGE_KEYS = 1000
+_ASK_MS = 60_000
+"""For each call, an election in the middle of it included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +33,17 @@ async def read_back(client: QuorumClient) -> ReadBack:
     Raises:
         ClientError: the quorum could not be read.
     """
-    quorum = await client.describe_quorum(confirmed=True)
+    quorum = await client.describe_quorum(confirmed=True, timeout_ms=_ASK_MS)
     log: list[LogRecord] = []
     offset = 0
     while offset < quorum.high_watermark:
-        page = await client.read(offset, max_bytes=_PAGE_BYTES, max_wait_ms=500)
+        page = await client.read(offset, max_bytes=_PAGE_BYTES, max_wait_ms=500, timeout_ms=_ASK_MS)
         log += page.records
         offset = page.next_offset
     kv: list[ListingEntry] = []
     after: str | None = None
     while True:
-        listing = await client.list(after=after, limit=_PAGE_KEYS)
+        listing = await client.list(after=after, limit=_PAGE_KEYS, timeout_ms=_ASK_MS)
         kv += listing.entries
         after = listing.next
         if after is None:

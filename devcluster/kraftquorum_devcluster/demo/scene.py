@@ -20,8 +20,11 @@ class Scene:
     steps_total: int = 0
 
     def voters(self) -> list[int]:
-        """Node ids of the voters, as far as known."""
-        return sorted(voter.node_id for voter in self.quorum.voters) if self.quorum else []
+        """Node ids of the voters, as the last leader that answered said; [] before the first.
+
+        That none answers just now says nothing of who votes.
+        """
+        return sorted({seat.node_id for seat in self.history.voting()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Everything that runs beneath the demo: where it lies, how it starts, how it ends."""
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -14,7 +15,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from kraftquorum_devcluster import DevCluster
 from kraftquorum_devcluster.binaries import ensure_binaries, missing_programs
-from kraftquorum_devcluster.errors import DevClusterError
+from kraftquorum_devcluster.errors import CommandError, DevClusterError
 from kraftquorum_devcluster.files import remove_tree
 from kraftquorum_devcluster.network import free_port
 from kraftquorum_devcluster.paths import private_dir
@@ -23,7 +24,7 @@ from kraftquorum_operator import names
 from raftnode.client import QuorumClient
 from raftnode.core.types import Endpoint
 
-from .errors import SetupError
+from .errors import DeadlineError, SetupError
 from .processes import OperatorProcess
 
 NAMESPACE = "default"
@@ -34,6 +35,7 @@ LEFT_BEHIND = (
 _METRICS_PORT = 9180
 _FIRST_ENDPOINTS = 3
 _PROBE_ADDRESS = "127.76.0.1"
+_LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,30 @@ class Stage:
             self.places.owner,
             (host, free_port(host, _METRICS_PORT)),
         )
+
+    async def apply_crds(self, within_s: float) -> None:
+        """Apply the CustomResourceDefinition and return when its resources can be asked for.
+
+        `kubectl wait` would fail on a definition that has no conditions yet.
+
+        Raises:
+            DeadlineError: They cannot, within the time given.
+            CommandError: It was not taken.
+        """
+        await self.cluster.kubectl_async("apply", "-f", str(self.places.crds))
+        said = ""
+        try:
+            async with asyncio.timeout(within_s):
+                while True:
+                    try:
+                        await self.cluster.kubectl_async("get", names.PLURAL, "--all-namespaces")
+                    except CommandError as error:
+                        said = str(error)
+                        await asyncio.sleep(_LOOK_S)
+                    else:
+                        return
+        except TimeoutError:
+            raise DeadlineError(f"{names.PLURAL} are served", within_s, said) from None
 
     def stop(self) -> None:
         """End every process that was started; files stay."""

@@ -128,11 +128,7 @@ class Play:
         began_s = self.clock()
         manifest = self.stage.places.shown(self.stage.places.manifest)
         await self._kubectl("apply", "-f", str(manifest))
-        await self.watcher.until(
-            lambda: self.watcher.quorum is not None,
-            within_s=self.plan.formation_s,
-            what="a first leader",
-        )
+        await self.watcher.led(within_s=self.plan.formation_s, what="a first leader")
         self.seconds["first_leader"] = self.clock() - began_s
         await self._settle(self.stage.wanted, self.plan.formation_s)
         self.seconds["formation"] = self.clock() - began_s
@@ -204,9 +200,7 @@ class Play:
             await asyncio.sleep(_LOOK_S)
 
     async def _lose_disk(self, whose: str) -> None:
-        quorum = self.watcher.quorum
-        if quorum is None:
-            raise DemoError("nobody leads")
+        quorum = await self.watcher.led(within_s=self.plan.settle_s)
         leader = Seat.of(quorum.leader)
         followers = [Seat.of(voter) for voter in quorum.voters if Seat.of(voter) != leader]
         seat = leader if whose == "leader" else followers[-1]
@@ -243,9 +237,7 @@ class Play:
         await self.writers.end()
         self.scene.record.close(self.clock())
         await self._settle(self.stage.wanted, self.plan.settle_s)
-        await self.watcher.until(
-            self.watcher.level, within_s=self.plan.settle_s, what="no voter lags"
-        )
+        await self._level()
         began_s = self.clock()
         try:
             async with asyncio.timeout(self.plan.read_s):
@@ -255,10 +247,12 @@ class Play:
                 "everything read back", self.plan.read_s, self.watcher.describe()
             ) from None
         self.seconds["read_back"] = self.clock() - began_s
+        # An election meanwhile lets the log grow, and what was read is what the files must have.
+        voters = await self._level(back.high_watermark)
         self.proof = Proof(
             verdict=compare(self.scene.record.writes, back.log, back.kv),
             back=back,
-            voters=self.scene.voters(),
+            voters=voters,
             leader_kill=self.leader_kill,
             short=self.plan.zones is not None,
         )
@@ -285,6 +279,13 @@ class Play:
             within_s=within_s,
             what=f"{voters} voters, caught up, and nothing left to do",
         )
+
+    async def _level(self, end: int = 0) -> list[int]:
+        """Wait until every voter has all there is, up to an offset at least; returns who votes."""
+        await self.watcher.until(
+            lambda: self.watcher.level(end), within_s=self.plan.settle_s, what="no voter lags"
+        )
+        return self.scene.voters()
 
     async def _kubectl(self, *arguments: str) -> None:
         self.view.tell(f"    $ kubectl {' '.join(arguments)}")

@@ -108,6 +108,16 @@ class Watcher:
         except TimeoutError:
             raise DeadlineError(what, within_s, self.describe()) from None
 
+    async def led(self, *, within_s: float, what: str = "a leader") -> QuorumInfo:
+        """Wait until a leader answers; returns what it says.
+
+        Raises:
+            DeadlineError: None does, within the time given.
+        """
+        await self.until(lambda: self.quorum is not None, within_s=within_s, what=what)
+        assert self.quorum is not None, "nothing else ran since"  # noqa: S101
+        return self.quorum
+
     def describe(self) -> str:
         """The newest state in a line."""
         found = self.resource
@@ -140,11 +150,11 @@ class Watcher:
             and seat not in {Seat.of(voter) for voter in quorum.voters}
         )
 
-    def level(self) -> bool:
-        """Whether every voter has acknowledged all there is."""
+    def level(self, end: int = 0) -> bool:
+        """Whether every voter has acknowledged all there is, and up to an offset at least."""
         quorum = self.quorum
         return (
             quorum is not None
-            and quorum.high_watermark == quorum.log_end_offset
+            and end <= quorum.high_watermark == quorum.log_end_offset
             and all(voter.lag == 0 for voter in quorum.voters)
         )

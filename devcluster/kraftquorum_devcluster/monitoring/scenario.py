@@ -97,10 +97,7 @@ async def _watched(stage: Stage, prometheus: Prometheus, judge: Judge, console: 
     began_s = clock()
     course = Course(NAMESPACE, stage.name, time.time())
     async with AsyncExitStack() as stack:
-        await stage.cluster.kubectl_async("apply", "-f", str(stage.places.crds))
-        await stage.cluster.kubectl_async(
-            "wait", "--for=condition=Established", "-f", str(stage.places.crds)
-        )
+        await stage.apply_crds(PLAN.start_s)
         stack.push_async_callback(stage.operator.stop)
         await stage.operator.start(PLAN.start_s)
         target = stage.operator.metrics_url.removeprefix("http://").partition("/")[0]

@@ -26,8 +26,11 @@ def test_figures_are_those_of_the_account():
     assert now.longest.seconds == 2.5
 
 
-def test_voters_are_known_once_a_leader_answers():
+def test_voters_are_known_once_a_leader_answers_and_while_none_does():
     scene = Scene()
     assert scene.voters() == []
-    scene.quorum = quorum(A, [C, A, B])
+    scene.history.observe(quorum(A, [C, A, B, C2]), 1.0)
     assert scene.voters() == [0, 1, 2]
+    scene.history.observe(quorum(A, [A, B]), 2.0)
+    scene.history.observe(None, 3.0)
+    assert scene.voters() == [0, 1]

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from kraftquorum_devcluster.demo import stage as stages
-from kraftquorum_devcluster.demo.errors import SetupError
+from kraftquorum_devcluster.demo.errors import DeadlineError, SetupError
 from kraftquorum_devcluster.demo.stage import NoDns, Places, Stage, check_ports, locked
+from kraftquorum_devcluster.errors import CommandError
 
 
 def places(out: Path) -> Places:
@@ -62,6 +63,34 @@ def test_paths_are_shown_from_here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert Places.shown(tmp_path / "build" / "demo") == Path("build/demo")
     assert Places.shown(Path("/elsewhere")) == Path("/elsewhere")
+
+
+class Kubectl:
+    """Serves the resource after so many refusals."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.asked: list[str] = []
+
+    async def kubectl_async(self, *arguments: str) -> str:
+        self.asked.append(arguments[0])
+        if arguments[0] == "get" and self.asked.count("get") <= self.refusals:
+            raise CommandError("kubectl get", 1, "the server doesn't have a resource type")
+        return ""
+
+
+async def test_the_resource_is_asked_for_until_it_is_served(tmp_path):
+    stage = Stage(places(tmp_path))
+    stage.cluster = Kubectl(2)
+    await stage.apply_crds(5)
+    assert stage.cluster.asked == ["apply", "get", "get", "get"]
+
+
+async def test_a_resource_that_is_never_served_is_a_deadline_with_what_was_said(tmp_path):
+    stage = Stage(places(tmp_path))
+    stage.cluster = Kubectl(1000)
+    with pytest.raises(DeadlineError, match=r"kraftquorums are served; .* a resource type"):
+        await stage.apply_crds(0.05)
 
 
 async def test_names_outside_the_hosts_file_do_not_wait_for_dns():

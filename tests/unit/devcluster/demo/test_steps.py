@@ -1,5 +1,6 @@
 """The script's frame: order, failure by name, and what kills the leader at the right moment."""
 
+import asyncio
 import dataclasses
 import time
 
@@ -8,11 +9,13 @@ import pytest
 from kraftquorum_devcluster.demo import steps
 from kraftquorum_devcluster.demo.errors import DeadlineError, StepFailedError
 from kraftquorum_devcluster.demo.plan import SHORT
+from kraftquorum_devcluster.demo.readback import ReadBack
 from kraftquorum_devcluster.demo.scene import Scene
 from kraftquorum_devcluster.demo.stage import Places, Stage
 from kraftquorum_devcluster.demo.steps import Play, Step
 from kraftquorum_devcluster.demo.testing import A, B, C, quorum, replica
 from kraftquorum_devcluster.demo.watching import Watcher
+from raftnode.api.model import QuorumInfo
 from raftnode.client import UnavailableError
 
 D, E = replica(3), replica(4)
@@ -29,6 +32,13 @@ class Lines:
 
     def say(self, text: str) -> None:
         self.said.append(text)
+
+
+class Ended:
+    """Writers that have nothing left to write."""
+
+    async def end(self) -> None:
+        pass
 
 
 class Client:
@@ -102,3 +112,45 @@ async def test_a_removal_that_never_comes_is_a_deadline(play, monkeypatch):
     play.watcher.client = Client([quorum(A, [A, B, C, D, E])])
     with pytest.raises(DeadlineError, match="a removal in the leader's log"):
         await play._kill_amid_removal(5, dict.fromkeys(range(5), 1))
+
+
+async def test_an_election_in_the_read_back_is_waited_out_before_the_voters_are_told(
+    play, monkeypatch
+):
+    """The new leader's record is committed by two, and the third has to get it, too."""
+
+    def see(found) -> None:
+        play.scene.quorum = found
+        play.scene.history.observe(found, 1.0)
+        play.watcher._tell()
+
+    async def settled(*_: object) -> None:
+        see(quorum(A, [A, B, C]))
+
+    deposed = asyncio.Event()
+
+    async def read(_client) -> ReadBack:
+        see(None)
+        deposed.set()
+        return ReadBack((), (), 101)
+
+    async def followers() -> None:
+        await deposed.wait()
+        # As it was before the election, then after it.
+        for end, lagging in ((100, []), (101, [C])):
+            see(ending(end, quorum(B, [A, B, C], lagging=lagging)))
+            await asyncio.sleep(0.01)
+            assert play.proof is None
+        see(ending(101, quorum(B, [A, B, C])))
+
+    monkeypatch.setattr(Play, "_settle", settled)
+    monkeypatch.setattr(steps, "read_back", read)
+    play.writers = Ended()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(followers())
+        await play._verify()
+    assert play.proof.voters == [0, 1, 2]
+
+
+def ending(end: int, found: QuorumInfo) -> QuorumInfo:
+    return found.model_copy(update={"high_watermark": end, "log_end_offset": end})

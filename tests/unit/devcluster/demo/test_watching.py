@@ -68,6 +68,25 @@ def test_level_means_that_nobody_lags():
     assert not seen.level()
     seen.scene.quorum = quorum(A, [A, B, C])
     assert seen.level()
+    assert seen.level(100)
+    assert not seen.level(101)
+
+
+async def test_a_leader_that_does_not_answer_just_now_is_waited_for():
+    seen = watcher()
+
+    async def later() -> None:
+        await asyncio.sleep(0)
+        seen.scene.quorum = quorum(A, [A, B, C])
+        seen._tell()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(later())
+        found = await seen.led(within_s=5)
+    assert found.leader == A
+    seen.scene.quorum = None
+    with pytest.raises(DeadlineError, match=r"not within 0 s: a leader; last seen: .* no leader"):
+        await seen.led(within_s=0.02)
 
 
 async def test_what_does_not_come_true_in_time_says_what_was_seen():

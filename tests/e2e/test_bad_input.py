@@ -24,7 +24,7 @@ def test_image_that_is_nowhere(case):
     with case.timed(quorum):
         quorum.patch(image="registry.invalid/kraftquorum/node:nowhere")
         quorum.until("told", lambda: blocked(quorum, "registry.invalid", "Image"))
-        assert quorum.condition("Available")["status"] == "True"
+        quorum.until_true("Available")
         now = quorum.uids("pods")
         assert len(now.items() & uids.items()) == 2, "it stops at the first pod"
         quorum.patch(image=case.ground.tags.image("node", case.ground.tags.now))
@@ -47,7 +47,7 @@ def test_quota(case):
         quorum.kubectl("scale", "krq", quorum.name, "--replicas=5")
         quorum.until("told", lambda: blocked(quorum, "demo-3", "exceeded quota: three"))
         assert quorum.voters() == voters
-        assert quorum.condition("Available")["status"] == "True"
+        quorum.until_true("Available")
         quorum.kubectl("delete", "resourcequota", "three")
         quorum.until_ready(5)
     case.figures.until = "five voters"

@@ -24,12 +24,12 @@ def test_container_killed(case, role):
     """A container killed by SIGKILL"""
     quorum = case.formed(3)
     voters, pod = quorum.voters(), quorum.pod(quorum.one(role))
-    epoch, uids, restarts = quorum.status()["epoch"], quorum.uids("pods"), quorum.restarts(pod)
+    epoch, uids, restarts = quorum.epoch(), quorum.uids("pods"), quorum.restarts(pod)
     with case.timed(quorum):
         case.ground.kill(quorum.namespace, pod)
         quorum.until_restarted(pod, restarts)
     assert quorum.voters() == voters
     assert quorum.uids("pods") == uids, "the kubelet started it again"
     if role == "leader":
-        quorum.until("another epoch told", lambda: quorum.status()["epoch"] > epoch)
+        quorum.until("another epoch told", lambda: quorum.epoch() > epoch)
         case.figures.measures["failover_s"] = case.figures.stall_s

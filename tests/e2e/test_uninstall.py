@@ -6,11 +6,11 @@ def test_uninstall_and_install(case):
     quorum = case.formed(3)
     voters, cluster_id = quorum.voters(), quorum.status()["clusterId"]
     uids, claims = quorum.uids("pods"), quorum.uids("persistentvolumeclaims")
+    pod = quorum.pod(quorum.follower())
     with case.timed(quorum):
         case.release.uninstall()
         quorum.until("the operator's pod gone", lambda: not case.release.pods())
         assert quorum.body(), "the CRD and the resource stay"
-        pod = quorum.pod(quorum.follower())
         restarts = quorum.restarts(pod)
         case.ground.kill(quorum.namespace, pod)
         quorum.until("started again", lambda: quorum.restarts(pod) > restarts)

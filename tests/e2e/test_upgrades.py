@@ -43,12 +43,12 @@ def test_drain(case):
             case.figures.measures["drained_s"] = round(seconds(), 1)
             said = ""
             try:
-                case.ground.kubectl(*drain(nodes[second]), "--timeout=8s")
+                case.ground.kubectl(*drain(nodes[second]), "--timeout=20s")
             except CommandError as error:
                 said = str(error)
             assert "disruption budget" in said, said
             assert quorum.uids("pods")[second] == uid
-            assert quorum.condition("Available")["status"] == "True"
+            quorum.until_true("Available")
             for node in (nodes[first], nodes[second]):
                 case.ground.kubectl("uncordon", node)
             quorum.until_ready(3)

@@ -13,26 +13,30 @@ def formed(case):
     return case.formed(3, storage={"size": SIZE, "className": case.ground.small_disks})
 
 
-def last_end(quorum, pod):
-    """Exit code and message of the pod's container when it ended last."""
+def last_words(quorum, pod, code):
+    """Message of the pod's container when it ended last, if that was with this exit code."""
     body = quorum.ground.api.one("pods", pod, quorum.namespace)
     for status in (body or {}).get("status", {}).get("containerStatuses", []):
         for state in (status["state"], status.get("lastState", {})):
             if "terminated" in state:
-                return state["terminated"]["exitCode"], state["terminated"].get("message", "")
-    return None, ""
+                end = state["terminated"]
+                return end.get("message", "") if end["exitCode"] == code else ""
+    return ""
 
 
 def ended(quorum, pod, code, reason):
     """Wait until the pod's node ended so, and the resource tells it."""
-    quorum.until("the node ends", lambda: last_end(quorum, pod)[0] == code)
-    said = json.loads(last_end(quorum, pod)[1])
+    said = json.loads(quorum.found("the node ends", lambda: last_words(quorum, pod, code)))
     assert said["reason"] == reason, said
-    quorum.until(
-        "told", lambda: pod in quorum.status()["message"] and reason in quorum.status()["message"]
-    )
-    assert quorum.condition("Degraded")["status"] == "True"
-    quorum.until("others lead", lambda: quorum.condition("Available")["status"] == "True")
+    quorum.until("told", lambda: tells(quorum, pod, reason))
+    quorum.until_true("Degraded")
+    quorum.until_true("Available")
+
+
+def tells(quorum, *words):
+    """Whether the status names all the words."""
+    message = quorum.status().get("message", "")
+    return all(word in message for word in words)
 
 
 def test_volume_read_only(case):

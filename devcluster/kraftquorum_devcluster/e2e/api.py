@@ -2,6 +2,9 @@
 
 A `kubectl` for each look would cost half a core; and only `kubectl` knows every way in which a
 kubeconfig gives its credentials.
+
+Whoever asks waits for an API server that is away or busy: on a machine with much to do, an empty
+answer would pass for "there is none".
 """
 
 import http.client
@@ -20,6 +23,10 @@ from kraftquorum_devcluster.files import remove_tree
 
 _START_S = 20.0
 _TIMEOUT_S = 15.0
+_AGAIN_S = 0.2
+_TOO_MANY_REQUESTS = 429
+PATIENCE_S = 120.0
+"""How long an API server that is away or busy is asked again."""
 
 Json = dict[str, Any]
 
@@ -93,13 +100,28 @@ class Api:
             self._process = None
         remove_tree(self._directory)
 
-    def get(self, path: str) -> Json:
+    def get(self, path: str, patience_s: float = PATIENCE_S) -> Json:
         """Read what is at a path.
+
+        Args:
+            path: Without its first slash.
+            patience_s: How long an API server that is away or busy is asked again.
 
         Raises:
             ApiError: The API server refused.
             OSError: It cannot be reached.
         """
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                return self._get(path)
+            except (OSError, ApiError) as error:
+                refused = isinstance(error, ApiError) and error.status != _TOO_MANY_REQUESTS
+                if refused or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_AGAIN_S)
+
+    def _get(self, path: str) -> Json:
         connection = _Connection(self._socket)
         try:
             connection.request("GET", f"/{path}", headers={"Accept": "application/json"})
@@ -111,14 +133,14 @@ class Api:
             connection.close()
         if answer.status >= 500:  # also of the proxy, while the API server is away
             raise OSError(f"{answer.status}: {body[:200]!r}")
-        found: Json = json.loads(body)
         if answer.status >= 400:
-            raise ApiError(
-                answer.status, str(found.get("reason", "")), str(found.get("message", ""))
-            )
+            raise _refusal(answer.status, body)
+        found: Json = json.loads(body)
         return found
 
-    def one(self, kind: str, name: str, namespace: str = "") -> Json | None:
+    def one(
+        self, kind: str, name: str, namespace: str = "", patience_s: float = PATIENCE_S
+    ) -> Json | None:
         """One object, by the plural of its kind; None if there is none.
 
         Raises:
@@ -126,7 +148,7 @@ class Api:
             OSError: It cannot be reached.
         """
         try:
-            return self.get(f"{_path(kind, namespace)}/{name}")
+            return self.get(f"{_path(kind, namespace)}/{name}", patience_s)
         except ApiError as error:
             if error.status == 404:
                 return None
@@ -141,6 +163,15 @@ class Api:
         """
         items: list[Json] = self.get(_path(kind, namespace))["items"]
         return items
+
+
+def _refusal(status: int, body: bytes) -> ApiError:
+    """The error of an answer: a Status, or plain text where the API server has no time for one."""
+    try:
+        told: Json = json.loads(body)
+    except ValueError:
+        return ApiError(status, "", body[:200].decode(errors="replace").strip())
+    return ApiError(status, str(told.get("reason", "")), str(told.get("message", "")))
 
 
 def _path(kind: str, namespace: str) -> str:

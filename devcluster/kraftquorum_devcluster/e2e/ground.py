@@ -10,9 +10,10 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Literal, Self
 
@@ -33,12 +34,12 @@ TOOLS_NAMESPACE = "kraftquorum-e2e"
 """Where the suite's own pods are, on a cluster that is not ours."""
 
 _WIPE = """
-import os, shutil
-place = "/var/lib/raftnode"
-for name in os.listdir(place):
-    path = os.path.join(place, name)
-    shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else os.unlink(path)
+import pathlib, shutil
+for path in pathlib.Path("/var/lib/raftnode").iterdir():
+    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 """
+_KILLED = 137
+"""Exit code of a command in a container whose first process ended."""
 _KILL = """
 import os, sys
 for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -223,9 +224,25 @@ class Ground:
 
         Raises:
             CommandError: The pod's container does not run.
+            NotRunningError: The claim has no volume.
+        """
+        self.wiper(namespace, pod, claim)()
+
+    def wiper(self, namespace: str, pod: str, claim: str) -> Callable[[], object]:
+        """What empties the volume that a pod has now: for when its claim is gone.
+
+        Raises:
+            NotRunningError: The claim has no volume.
         """
         del claim
-        self.kubectl("--namespace", namespace, "exec", pod, "--", "python", "-c", _WIPE)
+        return partial(self._wipe_inside, namespace, pod)
+
+    def _wipe_inside(self, namespace: str, pod: str) -> None:
+        try:
+            self.kubectl("--namespace", namespace, "exec", pod, "--", "python", "-c", _WIPE)
+        except CommandError as error:
+            if error.exit_code != _KILLED:  # the node saw it, and ended, before we did
+                raise
 
     def break_volume(
         self, namespace: str, claim: str, how: Literal["full", "read-only", "dead"]
@@ -273,7 +290,7 @@ class OwnGround(Ground):
         """Names of pods; their addresses are reached from here."""
 
         def address(namespace: str, pod: str) -> str | None:
-            body = self.api.one("pods", pod, namespace)
+            body = self.api.one("pods", pod, namespace, patience_s=0)
             return None if body is None else body["status"].get("podIP")
 
         return PodResolver(address)
@@ -286,14 +303,14 @@ class OwnGround(Ground):
         """
         os.kill(self._cluster.pod_process(namespace, pod), signal.SIGKILL)
 
-    def wipe(self, namespace: str, pod: str, claim: str) -> None:
-        """Empty a pod's volume under its running process (S4).
+    def wiper(self, namespace: str, pod: str, claim: str) -> Callable[[], object]:
+        """What empties the volume that a pod has now: for when its claim is gone.
 
         Raises:
             NotRunningError: The claim has no volume.
         """
         del pod
-        wipe(self._cluster.volume_dir(namespace, claim))
+        return partial(wipe, self._cluster.volume_dir(namespace, claim))
 
     def break_volume(
         self, namespace: str, claim: str, how: Literal["full", "read-only", "dead"]

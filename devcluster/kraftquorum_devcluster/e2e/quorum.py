@@ -1,12 +1,17 @@
-"""One KRaftQuorum on a cluster, and what a person does to it: blocking calls."""
+"""One KRaftQuorum on a cluster, and what a person does to it: blocking calls.
+
+The operator gives a replica 1.5 s to answer. On a busy machine one look may therefore leave a
+status without leader, epoch or voters, and with Available=False: until the next look. So what a
+status tells is waited for, never read once.
+"""
 
 import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
-from kraftquorum_devcluster.errors import ApiError, CommandError
+from kraftquorum_devcluster.errors import CommandError
 from kraftquorum_operator import names
 from raftnode.core.types import Endpoint
 
@@ -18,6 +23,9 @@ READY_S = 180.0
 _POLL_S = 0.2
 _REACHED = 3
 """So many nodes are named to the client; they lead it to the others."""
+
+
+_Found = TypeVar("_Found")
 
 
 class NotWithinError(AssertionError):
@@ -64,10 +72,8 @@ class Quorum:
         self.kubectl("patch", "krq", self.name, "--type=merge", "--patch", change)
 
     def body(self) -> Json:
-        """The resource; empty if there is none, or while the API server is away."""
-        with suppress(OSError, ApiError):
-            return self.ground.api.one("kraftquorums", self.name, self.namespace) or {}
-        return {}
+        """The resource; empty if there is none."""
+        return self.ground.api.one("kraftquorums", self.name, self.namespace) or {}
 
     def status(self) -> Json:
         """Its status."""
@@ -81,10 +87,8 @@ class Quorum:
         return next((one for one in found if one["type"] == kind), nothing)
 
     def all(self, kind: str) -> list[Json]:
-        """Objects of the namespace; none while the API server is away."""
-        with suppress(OSError, ApiError):
-            return self.ground.api.all(kind, self.namespace)
-        return []
+        """Objects of the namespace."""
+        return self.ground.api.all(kind, self.namespace)
 
     def uids(self, kind: str) -> dict[str, str]:
         """UIDs of the quorum's pods or claims by their names."""
@@ -114,9 +118,20 @@ class Quorum:
         return names.pod(self.name, node_id)
 
     def voters(self) -> dict[int, str]:
-        """Node ids and storage UUIDs of the voters, as the status tells them."""
-        voters: list[Json] = self.status().get("voters") or []
-        return {one["nodeId"]: one["directoryId"] for one in voters}
+        """Node ids and storage UUIDs of the voters, as soon as the status tells them.
+
+        Raises:
+            NotWithinError: The status names none.
+        """
+        return self.found("voters", lambda: _voters(self.status()))
+
+    def epoch(self) -> int:
+        """The epoch, as soon as the status tells it.
+
+        Raises:
+            NotWithinError: The status names none.
+        """
+        return self.found("an epoch", lambda: int(self.status().get("epoch") or 0))
 
     def leader(self) -> int:
         """Node id of the leader.
@@ -124,13 +139,26 @@ class Quorum:
         Raises:
             NotWithinError: The status names none.
         """
-        self.until("a leader", lambda: "leader" in self.status())
-        return int(self.status()["leader"]["nodeId"])
+        return int(self._led()["leader"]["nodeId"])
 
     def follower(self) -> int:
-        """Node id of a voter that does not lead."""
-        leader = self.leader()
-        return min(node_id for node_id in self.voters() if node_id != leader)
+        """Node id of a voter that does not lead.
+
+        Raises:
+            NotWithinError: The status names no leader.
+        """
+        status = self._led()
+        leader = status["leader"]["nodeId"]
+        return min(node_id for node_id in _voters(status) if node_id != leader)
+
+    def _led(self) -> Json:
+        """The next status with a leader, and so with the voters that it leads."""
+
+        def look() -> Json:
+            status = self.status()
+            return status if status.get("leader") else {}
+
+        return self.found("a leader", look)
 
     def one(self, role: str) -> int:
         """Node id of the leader or of a follower."""
@@ -150,13 +178,31 @@ class Quorum:
             NotWithinError: It does not in time; with the status as it is.
         """
         began = time.monotonic()
-        while not holds():
+        self.found(what, holds, timeout_s)
+        return time.monotonic() - began
+
+    def found(self, what: str, look: Callable[[], _Found], timeout_s: float = READY_S) -> _Found:
+        """Wait until a look finds something; returns that.
+
+        Raises:
+            NotWithinError: It does not in time; with the status as it is.
+        """
+        began = time.monotonic()
+        while not (answer := look()):
             if time.monotonic() - began > timeout_s:
                 status = self.status()
                 told = {key: status.get(key) for key in ("phase", "doing", "message", "voters")}
                 raise NotWithinError(f"not within {timeout_s:.0f} s: {what}; status {told}")
             time.sleep(_POLL_S)
-        return time.monotonic() - began
+        return answer
+
+    def until_true(self, kind: str) -> float:
+        """Wait until one of its conditions is true.
+
+        Raises:
+            NotWithinError: Not in time.
+        """
+        return self.until(f"{kind} is true", lambda: self.condition(kind).get("status") == "True")
 
     def is_ready(self, voters: int) -> bool:
         """Whether so many voters are committed and caught up, and nothing is left to do.
@@ -188,7 +234,7 @@ class Quorum:
         """
 
         def is_replaced() -> bool:
-            return self.voters().get(node_id, old) != old and self.is_ready(voters)
+            return _voters(self.status()).get(node_id, old) != old and self.is_ready(voters)
 
         return self.until(f"replica {node_id} replaced", is_replaced)
 
@@ -206,11 +252,9 @@ class Quorum:
 
     def restarts(self, pod: str) -> int:
         """How often the pod's container was started again."""
-        with suppress(OSError, ApiError):
-            body = self.ground.api.one("pods", pod, self.namespace) or {"status": {}}
-            statuses: list[Json] = body["status"].get("containerStatuses") or []
-            return sum(int(one["restartCount"]) for one in statuses)
-        return 0
+        body = self.ground.api.one("pods", pod, self.namespace) or {"status": {}}
+        statuses: list[Json] = body["status"].get("containerStatuses") or []
+        return sum(int(one["restartCount"]) for one in statuses)
 
     def until_restarted(self, pod: str, before: int, voters: int = 3) -> float:
         """Wait until a container was started again and all is well.
@@ -234,6 +278,11 @@ class Quorum:
         nothing = '{"metadata":{"finalizers":[]}}'
         with suppress(CommandError):
             self.kubectl("patch", "krq", self.name, "--type=merge", "--patch", nothing)
+
+
+def _voters(status: Json) -> dict[int, str]:
+    voters: list[Json] = status.get("voters") or []
+    return {one["nodeId"]: one["directoryId"] for one in voters}
 
 
 def _is_ready(pod: Json) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from kraftquorum_devcluster.errors import StartError
+from kraftquorum_devcluster.errors import ApiError, StartError
 
 from .api import Json
 
@@ -114,7 +114,7 @@ class PodResolver(AbstractResolver):
         if time.monotonic() - seen_s < _AGE_S:
             return address
         # While the API server is away, the address that was known last is the best guess.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ApiError):
             address = await asyncio.to_thread(self._address_of, *key)
         self._known[key] = (time.monotonic(), address)
         return address

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,22 @@ EXTRAS = chart.CHART / "extras" / "spark"
 HOWTO = chart.ROOT / "docs" / "howto" / "spark-kubernetes.md"
 COMMAND = re.compile(r"^\$ (spark-submit .*?[^\\])$", re.MULTILINE | re.DOTALL)
 SUBMIT = Path(sys.executable).with_name("spark-submit")
+COPYING_S = 180.0
 COPY = """
-import shutil, sys
+import shutil, sys, time
 from pathlib import Path
+
+def copy(number, tries=20):
+    try:
+        shutil.copytree(f"/data-{number}", f"/copies/node-{number}", dirs_exist_ok=True)
+    except shutil.Error:  # the node lives, and renames files
+        if tries == 1:
+            raise
+        time.sleep(0.2)
+        copy(number, tries - 1)
+
 for number in range(3):
-    shutil.copytree(f"/data-{number}", f"/copies/node-{number}", dirs_exist_ok=True)
+    copy(number)
 if sys.argv[1:] == ["damage"]:
     segment = max(Path("/copies/node-1").rglob("*.log"))
     data = bytearray(segment.read_bytes())
@@ -102,7 +114,8 @@ def test_spark_submit_of_the_howto_exports_with_two_executors(site, tmp_path):
         for one in events
         if one["reason"] == "Started" and "-exec-" in one["involvedObject"]["name"]
     }
-    assert len(started) == 2, (started, executors)
+    # One that was lost is replaced.
+    assert len(started) >= 2, (started, executors)
     site.kubectl("delete", "pod", name)
 
 
@@ -142,10 +155,20 @@ def copy_replicas(site, *arguments: str) -> None:
     }
     site.kubectl("create", "-f", "-", stdin=json.dumps(pod))
     try:
-        phase = "--for=jsonpath={.status.phase}=Succeeded"
-        site.kubectl("wait", phase, "pod/copy", "--timeout=60s", timeout_s=90)
+        assert end_of(site, "copy") == "Succeeded", site.kubectl("logs", "copy")
     finally:
         site.kubectl("delete", "pod", "copy")
+
+
+def end_of(site, pod: str) -> str:
+    """The phase in which a pod ends."""
+    deadline = time.monotonic() + COPYING_S
+    while True:
+        phase = site.get("pod", pod)["status"]["phase"]
+        if phase in {"Succeeded", "Failed"}:
+            return phase
+        assert time.monotonic() < deadline, site.kubectl("describe", "pod", pod)
+        time.sleep(0.5)
 
 
 def test_the_cronjob_audits_copies_and_finds_a_flipped_bit(site):

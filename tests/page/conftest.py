@@ -134,6 +134,8 @@ class Server:
             self.board,
             identity="kraftquorum-7d4b9c-x2x8p",
             is_active=lambda: True,
+            # Nobody looks at these quorums again, and a slow browser takes its time.
+            stale_s=3600,
         )
         async with listening(page.application(), "127.0.0.1", 0, "page") as port:
             assert port is not None

@@ -219,15 +219,24 @@ def test_it_can_be_walked_by_keyboard(serve, tab) -> None:
     assert details.evaluate("e => e.open") is not before
 
 
+def fetched(opened: Any, server: Any, times: int) -> None:
+    """Wait until the tab was answered so often; all answers but the last are shown by then.
+
+    The tab asks again some seconds after it has shown an answer, and not before.
+    """
+    for _ in range(times):
+        with opened.page.expect_response(lambda answer: answer.url == server.url):
+            pass
+
+
 def refreshed(opened: Any, server: Any, change: Any) -> None:
-    """Change the board and wait until the tab has fetched it."""
-    time.sleep(1.1)  # a page is kept for a second
+    """Change the board and wait until the tab shows it.
+
+    The first answer may be from before the change, also because a page is kept for a second; the
+    second is not, and the third says that the second is shown.
+    """
     change(server.board)
-    with opened.page.expect_response(lambda answer: answer.url == server.url):
-        pass
-    with opened.page.expect_response(lambda answer: answer.url == server.url):
-        pass
-    opened.page.wait_for_timeout(200)
+    fetched(opened, server, times=3)
 
 
 def test_a_refresh_keeps_focus_scroll_selection_and_what_was_opened(serve, tab) -> None:
@@ -327,7 +336,7 @@ def test_nothing_is_asked_of_anybody_else(serve, tab) -> None:
     server = serve(scene())
     opened = tab()
     opened.page.goto(server.url)
-    opened.page.wait_for_timeout(3500)
+    fetched(opened, server, times=2)
     assert len(opened.asked) >= 4
     assert all(url.startswith(server.url) for url in opened.asked)
     assert opened.complaints == []

@@ -9,6 +9,7 @@ import asyncio
 import importlib.util
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,20 @@ class Recorded:
         return self.root / f"node-{number}"
 
 
+async def change_voters(quorum, directory_id, change, *, votes):
+    """Change the voters until a replica votes, or does not; looked at first: answers get lost."""
+
+    async def changed():
+        told = await quorum.describe()
+        if (directory_id in {one.directory_id for one in told.voters}) is votes:
+            return True if told.voter_record_committed else None
+        await change(told.voter_record)
+        return None
+
+    what = f"{directory_id} to be {'added' if votes else 'removed'}"
+    await eventually(changed, within_s=120, what=what)
+
+
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory) -> Recorded:
     """Three voters, many segments, elections, a fourth voter that came and one that went."""
@@ -148,14 +163,11 @@ def recorded(tmp_path_factory) -> Recorded:
             spec = VoterSpec(
                 node_id=replica.node_id, directory_id=replica.directory_id, endpoint=endpoint
             )
-
-            async def added():
-                now = await quorum.describe()
-                return await quorum.client.add_voter(spec, now.voter_record)
-
-            changed = await eventually(added, within_s=30, what="AddVoter")
             leaving = Replica(node_id=gone.node_id, directory_id=gone.directory_id)
-            await quorum.client.remove_voter(leaving, changed.voter_record)
+            add = partial(quorum.client.add_voter, spec, timeout_ms=60_000)
+            remove = partial(quorum.client.remove_voter, leaving, timeout_ms=60_000)
+            await change_voters(quorum, spec.directory_id, add, votes=True)
+            await change_voters(quorum, leaving.directory_id, remove, votes=False)
             await record.write(quorum, 2300, 200)
             epoch = (await quorum.describe()).epoch
             for node in quorum.nodes:

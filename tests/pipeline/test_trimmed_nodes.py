@@ -199,7 +199,7 @@ def test_a_record_that_one_node_still_has_is_not_gone(trimming_quorum, run_async
             waiting = [
                 asyncio.to_thread(read_stream, quorum, 1000, start),
                 anext(reading),
-                look_at_store(nodes, None, 7, {info.cluster_id}),
+                look_at_store(nodes, None, 7, {info.cluster_id}, patience_s=120),
             ]
             gathered = asyncio.gather(*waiting)
             await asyncio.sleep(4)

@@ -46,12 +46,15 @@ class NotInTimeError(AssertionError):
     """Something that should have come true did not; the message says what was seen last."""
 
 
-async def eventually(look: Callable[[], Awaitable[T | None]], *, within_s: float, what: str) -> T:
+async def eventually(
+    look: Callable[[], Awaitable[T | None]], *, within_s: float = PATIENCE_S, what: str
+) -> T:
     """Look again and again until there is something to return.
 
     Raises:
-        NotInTimeError: not within the time given.
+        NotInTimeError: not within the time given, and not within `PATIENCE_S` either.
     """
+    within_s = max(within_s, PATIENCE_S)
     deadline = time.monotonic() + within_s
     seen: object = None
     while time.monotonic() < deadline:
@@ -121,9 +124,9 @@ class LocalNode:
         """End the process as Kubernetes would; returns its exit code."""
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(timeout=15)
+        return self.process.wait(timeout=PATIENCE_S)
 
-    def wait(self, timeout_s: float) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for the process to end by itself; returns its exit code."""
         assert self.process is not None
         return self.process.wait(timeout=timeout_s)
@@ -200,13 +203,13 @@ class LocalQuorum:
         """What a confirmed leader says."""
         return await self.client.describe_quorum(confirmed=True)
 
-    async def leader(self, within_s: float = PATIENCE_S) -> LocalNode:
+    async def leader(self) -> LocalNode:
         """Wait for a leader that a majority confirms."""
 
         async def look() -> LocalNode:
             return self.nodes[(await self.describe()).leader.node_id]
 
-        return await eventually(look, within_s=within_s, what="a confirmed leader")
+        return await eventually(look, what="a confirmed leader")
 
     async def wait_running(self, nodes: Sequence[LocalNode]) -> list[NodeInfo]:
         """Wait until the nodes answer."""
@@ -217,10 +220,7 @@ class LocalQuorum:
             return await self.info(node)
 
         return [
-            await eventually(
-                lambda n=node: look(n), within_s=PATIENCE_S, what=f"node {node.node_id}"
-            )
-            for node in nodes
+            await eventually(lambda n=node: look(n), what=f"node {node.node_id}") for node in nodes
         ]
 
     # -- doing ---------------------------------------------------------------------------
@@ -250,7 +250,7 @@ class LocalQuorum:
             done = quorum.formation_completed if raft_version else quorum.epoch_committed
             return quorum if done else None
 
-        return await eventually(formed, within_s=PATIENCE_S, what="formation")
+        return await eventually(formed, what="formation")
 
     async def observe(self, node: LocalNode) -> Replica:
         """Let a blank, running node join as an observer and wait until it is caught up."""
@@ -264,4 +264,24 @@ class LocalQuorum:
                     return replica
             return None
 
-        return await eventually(caught_up, within_s=PATIENCE_S, what=f"{replica.key} to catch up")
+        return await eventually(caught_up, what=f"{replica.key} to catch up")
+
+    async def lead(self, node: LocalNode) -> None:
+        """Make a voter lead; who leads instead resigns in its favour, again if it wins again."""
+
+        async def look() -> bool | None:
+            described = await self.describe()
+            if described.leader.node_id == node.node_id:
+                return True
+            [target] = [one for one in described.voters if one.node_id == node.node_id]
+            await self.client.resign(preferred=Replica.of(target.key))
+            return None
+
+        await eventually(look, what=f"node {node.node_id} to lead")
+
+    async def put(self, key: str, value: bytes) -> None:
+        """Write until it is acknowledged.
+
+        An election in the middle leaves it unknown whether it was done: then it is written again.
+        """
+        await eventually(lambda: self.client.put(key, value), what=f"{key} to be written")

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -21,7 +23,7 @@ from kraftquorum_pipeline.errors import PipelineExitCode
 from kraftquorum_pipeline.jobs.export import export
 from raftnode.api.model import Replica, VoterSpec
 from raftnode.testing.clientrecord import ClientRecord
-from raftnode.testing.localquorum import eventually
+from raftnode.testing.localquorum import CLUSTER_ID, eventually
 
 PROGRAM = Path(sys.executable).with_name("kraftquorum-pipeline")
 
@@ -82,6 +84,55 @@ def test_an_error_of_the_source_reaches_the_user_of_spark_with_its_exit_code(spa
     assert message.startswith(str(recorded.root))
 
 
+def exported_batches(target: Path) -> list[str]:
+    return sorted(one.name for one in (target / f"cluster_id={CLUSTER_ID}").glob("batch=*"))
+
+
+def unfinished_after(target: Path) -> list[str]:
+    """The batches that are in their places, if one after the first is being written."""
+    done = exported_batches(target)
+    written = f"_unfinished/{CLUSTER_ID}/*/batch={len(done):09d}"
+    return done if done and list(target.glob(written)) else []
+
+
+def held(group: int) -> bool:
+    """Stop all threads of a group; False if one goes on, as one does that waits for its child."""
+    os.killpg(group, signal.SIGSTOP)
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if set(states(group)) <= set("TtZX"):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def states(group: int) -> Iterator[str]:
+    """The state of each thread of a group, as /proc has it."""
+    for stat in Path("/proc").glob("[0-9]*/task/*/stat"):
+        with suppress(OSError):
+            state, _parent, of = stat.read_text().rpartition(") ")[2].split()[:3]
+            if int(of) == group:
+                yield state
+
+
+def hold_amid_a_batch(process: subprocess.Popen[str], target: Path) -> list[str]:
+    """Stop an export that writes a batch after its first and has not moved it yet.
+
+    It may be in its place when the signal has come to every thread: then the next will do.
+
+    Returns:
+        The batches that are in their places; none if there was no such moment.
+    """
+    deadline = time.monotonic() + 500
+    while process.poll() is None and time.monotonic() < deadline:
+        if unfinished_after(target):
+            if held(process.pid) and (done := unfinished_after(target)):
+                return done
+            os.killpg(process.pid, signal.SIGCONT)
+        time.sleep(0.002)
+    return []
+
+
 def test_a_driver_killed_in_the_middle_of_a_batch_loses_and_repeats_nothing(
     spark, recorded, tmp_path, quick_conf
 ):
@@ -91,23 +142,18 @@ def test_a_driver_killed_in_the_middle_of_a_batch_loses_and_repeats_nothing(
     process = run_export(
         f"--path={source}", f"--output={target}", "-o", "maxOffsetsPerTrigger=500", *quick_conf
     )
-    unfinished = target / "_unfinished" / "TestTestTestTestTestTe"
-    deadline = time.monotonic() + 500
-    while (
-        not list(unfinished.glob("*/batch=000000001"))
-        and process.poll() is None
-        and time.monotonic() < deadline
-    ):
-        time.sleep(0.002)
-    os.killpg(process.pid, signal.SIGKILL)
+    done = hold_amid_a_batch(process, target)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     said = process.communicate()[0]
-    assert list(unfinished.glob("*/batch=000000001")), said
-    done = [one.name for one in (target / "cluster_id=TestTestTestTestTestTe").glob("batch=*")]
-    assert done == ["batch=000000000"], said
+    assert done, said
+    assert unfinished_after(target) == done, said
+    assert done == [f"batch={number:09d}" for number in range(len(done))], said
     # What is there are whole batches, for any reader.
-    assert [row["offset"] for row in exported(target)] == list(range(500))
+    end = 500 * len(done)
+    assert [row["offset"] for row in exported(target)] == list(range(end))
     summary = export(spark, {"path": str(source), **limit}, str(target))
-    assert (summary.start, summary.end) == (500, summary.log_end)
+    assert (summary.start, summary.end) == (end, summary.log_end)
     check(target, recorded.record, summary.log_end)
     # As if killed after the move, before Spark noted it: found in its place and left alone.
     commits = target / "_checkpoint" / "TestTestTestTestTestTe" / "commits"

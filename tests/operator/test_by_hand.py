@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900)]
 
 FINALIZER = "kraftquorum.io/quorum"
 
@@ -26,8 +26,20 @@ def _patch(krq, kind: str, name: str, change: dict[str, Any]) -> None:
     krq.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps(change))
 
 
+def _three_others(krq, before: dict[str, str]) -> bool:
+    """Whether there are three pods, all ready, and none of those before."""
+    found = krq.list("pods")
+    ready = [
+        any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"]["conditions"])
+        for p in found
+        if "deletionTimestamp" not in p["metadata"] and "conditions" in p["status"]
+    ]
+    anew = not before.items() & _uids(krq, "pods").items()
+    return anew and len(found) == 3 and ready == [True] * 3
+
+
 def _settled(krq, what: str, holds: Callable[[], bool]) -> None:
-    krq.until(what, holds, 40)
+    krq.until(what, holds)
     krq.ready(3)
 
 
@@ -85,19 +97,16 @@ def test_what_is_deleted_or_changed_by_hand_comes_back_and_costs_no_voter(
     _patch(krq, "sts", "demo", {"spec": {"ordinals": {"start": 1}}})
     _settled(krq, "ordinals from 0", lambda: "ordinals" not in krq.get("sts")["spec"])
     krq.kubectl("scale", "sts", "demo", "--replicas=1")
-    _settled(krq, "three pods", lambda: krq.get("sts")["spec"]["replicas"] == 3)
+    _settled(krq, "three replicas", lambda: krq.get("sts")["spec"]["replicas"] == 3)
 
     # All pods at once: by force, then with their StatefulSet.
+    krq.until("three pods that are ready", lambda: _three_others(krq, {}))
     before = _uids(krq, "pods")
     krq.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
-    _settled(krq, "other pods", lambda: not before.items() & _uids(krq, "pods").items())
+    _settled(krq, "other pods", lambda: _three_others(krq, before))
     before = _uids(krq, "pods")
     krq.kubectl("delete", "statefulset", "demo", "--wait=false")
-    _settled(
-        krq,
-        "other pods",
-        lambda: not before.items() & _uids(krq, "pods").items() and len(krq.list("pods")) == 3,
-    )
+    _settled(krq, "other pods again", lambda: _three_others(krq, before))
     assert krq.voters() == voters
     assert _uids(krq, "pvc").items() >= claims.items(), "and one that ordinal 3 left behind"
 
@@ -122,10 +131,10 @@ def test_a_service_of_somebody_else_under_our_name_is_left_alone_and_told(krq, o
     operators.start()
     krq.apply(voters=3)
     krq.until("formed", lambda: len(krq.voters()) == 3)
-    krq.until("told", lambda: krq.status().get("waitingFor") == "objects_written")
-    assert "Service/demo: it is there already" in krq.status()["message"]
+    status = krq.until_status("told", lambda now: now.get("waitingFor") == "objects_written")
+    assert "Service/demo: it is there already" in status["message"]
     assert krq.condition("Ready")["status"] == "False"
-    assert krq.condition("Available")["status"] == "True"
+    krq.available()
     krq.until("warned", lambda: "ObjectsWritten" in {e["reason"] for e in krq.list("events")})
     assert _services(krq)["demo"] == before
     krq.kubectl("delete", "service", "demo")

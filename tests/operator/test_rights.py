@@ -110,7 +110,7 @@ def test_the_base_gives_the_rights_that_the_operator_declares_and_no_others() ->
 
 @pytest.mark.cluster
 @pytest.mark.extended
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
     krq, operators, token: str, tmp_path: Path
 ) -> None:
@@ -137,12 +137,12 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
             krq.ready(3)
             old = dict(krq.voters())[1]
             krq.wipe(1)
-            krq.replaced(1, old, timeout_s=90)
+            krq.replaced(1, old)
             # Somebody else's change of the budget is put back.
             krq.kubectl("patch", "pdb", "demo", "--type=merge", "-p", '{"spec":{"minAvailable":1}}')
             krq.until("budget as it was", lambda: krq.get("pdb")["spec"]["minAvailable"] == 2)
             krq.delete()
-            krq.until("claims gone", lambda: not krq.list("pvc") and not krq.list("pods"), 60)
+            krq.until("claims gone", lambda: not krq.list("pvc") and not krq.list("pods"))
 
         await asyncio.to_thread(live)
         refused = [entry for entry in proxy.log if entry.status in {401, 403}]
@@ -157,7 +157,7 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
 
 @pytest.mark.cluster
 @pytest.mark.extended
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_an_operator_without_a_right_names_it_waits_and_does_nothing_half(
     krq, operators, token: str, tmp_path: Path
 ) -> None:
@@ -178,10 +178,8 @@ def test_an_operator_without_a_right_names_it_waits_and_does_nothing_half(
         lines = (operators.logs / "operator-0.log").read_text().splitlines()
         return [json.loads(line).get("why", "") for line in lines if line.startswith("{")]
 
-    krq.until("told", lambda: bool(told()), 30)
-    assert told()[-1] == (
-        f"the operator's role does not allow: delete pods in namespace {krq.namespace}"
-    )
+    why = f"the operator's role does not allow: delete pods in namespace {krq.namespace}"
+    krq.until("told", lambda: told()[-1:] == [why])
     assert not krq.list("sts")
     assert not krq.status()
     grant(krq.cluster, krq.namespace, "kraftquorum", rules)

@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900)]
 
 GRACE = {"gracePeriodSeconds": 2}
-STALL_MAX_S = 5.0
-"""An orderly hand-over takes tens of milliseconds; a machine that does other things, more."""
+CALM = {"fetchTimeoutMs": 9000}
+CALM_GRACE = {"gracePeriodSeconds": 9}
+"""No election but by a hand-over, however slow the machine: the steps are compared."""
 
 
 def pods(krq) -> dict[str, str]:
@@ -36,19 +37,19 @@ def test_a_new_image_and_a_new_setting_roll_there_and_back_under_a_writing_clien
     krq, operators, writing
 ) -> None:
     operators.start()
-    krq.apply(voters=3, image="kraftquorum/raftnode:1", replacement=GRACE)
+    krq.apply(voters=3, image="kraftquorum/raftnode:1", nodeSettings=CALM, replacement=CALM_GRACE)
     krq.ready(3)
     voters = krq.voters()
     writing.start()
     for change in (
-        {"image": "kraftquorum/raftnode:2"},
-        {"image": "kraftquorum/raftnode:2", "nodeSettings": {"fetchTimeoutMs": 1900}},
-        {"image": "kraftquorum/raftnode:1"},
+        {"image": "kraftquorum/raftnode:2", "nodeSettings": CALM},
+        {"image": "kraftquorum/raftnode:2", "nodeSettings": {"fetchTimeoutMs": 8000}},
+        {"image": "kraftquorum/raftnode:1", "nodeSettings": CALM},
     ):
-        before, leader = pods(krq), krq.status()["leader"]["nodeId"]
+        before, leader = pods(krq), krq.leader()
         done = len(rolled_pods(operators))
-        krq.apply(voters=3, replacement=GRACE, **change)
-        seconds = krq.until("rolled", lambda before=before: is_rolled(krq, before), 150)
+        krq.apply(voters=3, replacement=CALM_GRACE, **change)
+        seconds = krq.until("rolled", lambda before=before: is_rolled(krq, before))
         steps = rolled_pods(operators)[done:]
         sys.stdout.write(f"rolled to {change} in {seconds:.1f} s: {steps}\n")
         assert sorted(steps) == ["MoveLeadership", *sorted(before)]
@@ -56,7 +57,7 @@ def test_a_new_image_and_a_new_setting_roll_there_and_back_under_a_writing_clien
         containers = [p["spec"]["containers"][0] for p in krq.list("pods")]
         assert {c["image"] for c in containers} == {change["image"]}
     assert krq.voters() == voters, "a restart changes no voter"
-    writing.finish(STALL_MAX_S)
+    writing.finish(bounded=True)
 
 
 def test_a_bad_image_stops_the_roll_at_one_pod_and_a_mended_one_goes_on_past_a_lost_disk(
@@ -69,14 +70,14 @@ def test_a_bad_image_stops_the_roll_at_one_pod_and_a_mended_one_goes_on_past_a_l
     before = pods(krq)
     bad = "registry.invalid/raftnode:2"
     krq.apply(voters=3, image=bad, replacement=GRACE)
-    krq.until("stuck", lambda: krq.condition("PodsBlocked").get("status") == "True", 40)
+    krq.until("stuck", lambda: krq.condition("PodsBlocked").get("status") == "True")
     stuck = [name for name, uid in pods(krq).items() if before.get(name) != uid]
     assert len(stuck) == 1
     condition = krq.condition("PodsBlocked")
     assert condition["reason"] == "ImagePullBackOff"
     assert stuck[0] in condition["message"]
     assert bad in condition["message"]
-    assert krq.condition("Available")["status"] == "True"
+    krq.available()
 
     def is_told() -> bool:
         ours = [e for e in krq.list("events") if e["involvedObject"]["kind"] == "KRaftQuorum"]
@@ -85,16 +86,16 @@ def test_a_bad_image_stops_the_roll_at_one_pod_and_a_mended_one_goes_on_past_a_l
             for e in ours
         )
 
-    krq.until("a warning event names pod and image", is_told, 20)
+    krq.until("a warning event names pod and image", is_told)
 
     # Mended. Where the roll is at its second pod, the disk of the first one goes.
     krq.apply(voters=3, image="kraftquorum/raftnode:3", replacement=GRACE)
-    krq.until("two pods rolled", lambda: _rolled_to(krq, "kraftquorum/raftnode:3") == 2, 60)
+    krq.until("two pods rolled", lambda: _rolled_to(krq, "kraftquorum/raftnode:3") == 2)
     lost = int(stuck[0].rpartition("-")[2])
     old = dict(krq.voters())[lost]
     krq.wipe(lost)
-    krq.replaced(lost, old, 3, 90)
-    krq.until("rolled", lambda: is_rolled(krq, before), 150)
+    krq.replaced(lost, old, 3)
+    krq.until("rolled", lambda: is_rolled(krq, before))
     assert krq.condition("PodsBlocked")["status"] == "False"
     assert _rolled_to(krq, "kraftquorum/raftnode:3") == 3
     writing.finish()  # two of three were away for a moment: the rolled one and the wiped one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900)]
 
 WRONG = "registry.invalid/raftnode:0"
 """No registry is in `.invalid`; the process node takes every other image as there."""
@@ -28,19 +28,20 @@ def test_a_wrong_image_at_the_first_formation_is_mended_by_mending_the_spec(krq,
     """With `OnDelete` nobody else makes the pods anew (a roll to it: test_rolling.py)."""
     operators.start()
     krq.apply(voters=3, image=WRONG)
-    krq.until("all stuck", lambda: len(_stuck(krq)) == 3, 40)
+    krq.until("all stuck", lambda: len(_stuck(krq)) == 3)
 
     def is_told() -> bool:
         status = krq.status()
         guard = status.get("waitingFor")
         return guard == "all_blank_before_formation" and WRONG in status["message"]
 
-    krq.until("told why", is_told, 20)
+    krq.until("told why", is_told)
     claims = _claims(krq)
     krq.apply(voters=3)
     krq.ready(3)
     assert krq.condition("FormationBlocked")["status"] == "False"
     assert _claims(krq) == claims, "no claim was touched"
     assert krq.latched() == set(krq.voters())
-    deleted = [a for a in operators.actions() if a.startswith("DeletePod") and a.endswith("done")]
+    ended = [a for a in operators.actions() if a.startswith("DeletePod") and a.endswith("done")]
+    deleted = [a for a in ended if "left alone" not in a]
     assert len(deleted) == 3, deleted

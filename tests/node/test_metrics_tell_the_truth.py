@@ -15,7 +15,7 @@ from raftnode.api.model import VoterSpec
 from raftnode.client.errors import NotDoneError, OutcomeUnknownError
 from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 
-pytestmark = [pytest.mark.timeout(90), pytest.mark.rule("P58", "P59")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("P58", "P59")]
 
 Value = Callable[..., float | None]
 LEADERS_ONLY = ("fault_tolerance", "peer_caught_up", "peer_lag_records", "peer_fetch_age_seconds")
@@ -49,14 +49,14 @@ async def told(node: LocalNode, name: str, is_so: Callable[[float | None], bool]
         assert is_so(found), found
         return 0.0 if found is None else found
 
-    return await eventually(look, within_s=15, what=f"{name} {labels} of node {node.node_id}")
+    return await eventually(look, what=f"{name} {labels} of node {node.node_id}")
 
 
 async def agree(quorum: LocalQuorum, nodes: list[LocalNode]) -> LocalNode:
     """Each node's metrics say what its API says; returns the leader."""
-    leader = await quorum.leader()
 
     async def look() -> LocalNode | None:
+        leader = await quorum.leader()
         for node in nodes:
             info, value = await quorum.info(node), await scrape(node)
             assert (await quorum.info(node)).log_end_offset == info.log_end_offset
@@ -72,9 +72,10 @@ async def agree(quorum: LocalQuorum, nodes: list[LocalNode]) -> LocalNode:
                 assert (value(name) is not None) == leads, (node.node_id, name)
         return leader
 
-    return await eventually(look, within_s=20, what="metrics that say what the API says")
+    return await eventually(look, what="metrics that say what the API says")
 
 
+@pytest.mark.quorum_settings(RAFTNODE_FETCH_TIMEOUT_MS="10000")  # one epoch's records are counted
 async def test_role_epoch_log_and_counts_are_those_of_the_api(quorum: LocalQuorum) -> None:
     formed = await quorum.form(3)
     nodes = quorum.nodes[:3]
@@ -88,27 +89,27 @@ async def test_role_epoch_log_and_counts_are_those_of_the_api(quorum: LocalQuoru
     assert (value("commit_latency_seconds_count") or 0) >= 40
     assert (value("fsync_seconds_count") or 0) >= 40
     assert value("appends_pending") == value("append_queue_bytes") == 0
-    assert value("fault_tolerance") == 1
+    await told(leader, "fault_tolerance", lambda found: found == 1)
     elected = [await scrape(node) for node in nodes]
     assert sum(one("election_latency_seconds_count") or 0 for one in elected) >= 1
     for node in nodes:
         if node is not leader:
-            fetched = (await scrape(node))("fetched_records_total")
-            assert fetched is not None
-            assert 40 <= fetched <= before + 45
-            lag = value("peer_lag_records", peer_id=str(node.node_id), peer_role="voter")
-            assert lag == 0
+            await told(node, "fetched_records_total", lambda n: 40 <= (n or 0) <= before + 45)
+            who = {"peer_id": str(node.node_id), "peer_role": "voter"}
+            await told(leader, "peer_lag_records", lambda found: found == 0, **who)
 
 
+# It leads on while one is dead and a machine stands still, and resigns 7.5 s after the other.
+@pytest.mark.quorum_settings(RAFTNODE_FETCH_TIMEOUT_MS="5000")
 async def test_a_dead_a_stopped_and_a_new_replica_are_told(quorum: LocalQuorum) -> None:
     await quorum.form(3)
     leader = await quorum.leader()
     away, other = [node for node in quorum.nodes[:3] if node is not leader]
+    killed_s = time.monotonic()
     away.kill()
     who = {"peer_id": str(away.node_id), "peer_role": "voter"}
-    killed_s = time.monotonic()
     age = await told(leader, "peer_fetch_age_seconds", lambda age: (age or 0) > 3, **who)
-    assert age <= time.monotonic() - killed_s + 1
+    assert age <= time.monotonic() - killed_s + 10  # its last Fetch was held for a while
     await told(leader, "fault_tolerance", lambda found: found == 0)
     await told(leader, "peer_caught_up", lambda found: found == 0, **who)
     for number in range(20):
@@ -123,7 +124,7 @@ async def test_a_dead_a_stopped_and_a_new_replica_are_told(quorum: LocalQuorum) 
 
     async def write() -> None:
         with pytest.raises((NotDoneError, OutcomeUnknownError)):
-            await quorum.client.put("waits", b"value", timeout_ms=4000)
+            await quorum.client.put("waits", b"value", timeout_ms=30_000)
 
     writing = asyncio.get_running_loop().create_task(write())
     await told(leader, "appends_pending", lambda found: found == 1)
@@ -146,7 +147,7 @@ async def test_a_dead_a_stopped_and_a_new_replica_are_told(quorum: LocalQuorum) 
     new.start()
     await quorum.observe(new)
     await told(led, "observers", lambda found: found == 1)
-    assert (await scrape(led))("possible_voters") == 1
+    await told(led, "possible_voters", lambda found: found == 1)
     await told(led, "peer_caught_up", lambda found: found == 1, peer_id="3", peer_role="observer")
     described = await quorum.describe()
     info = await quorum.info(new)
@@ -154,10 +155,10 @@ async def test_a_dead_a_stopped_and_a_new_replica_are_told(quorum: LocalQuorum) 
         node_id=info.node_id, directory_id=info.directory_id, endpoint=info.peer_endpoint
     )
     await quorum.client.add_voter(spec, expected=described.voter_record)
-    await agree(quorum, quorum.nodes[:4])
-    value = await scrape(led)
-    assert (value("voters"), value("observers")) == (4, 0)
-    assert value("pending_add_voter") == value("uncommitted_voter_change") == 0
-    assert value("peer_caught_up", peer_id="3", peer_role="observer") is None
+    led = await agree(quorum, quorum.nodes[:4])
+    await told(led, "voters", lambda found: found == 4)
+    for name in ("observers", "pending_add_voter", "uncommitted_voter_change"):
+        await told(led, name, lambda found: found == 0)
+    await told(led, "peer_caught_up", lambda one: one is None, peer_id="3", peer_role="observer")
     # Four tolerate what three do.
     await told(led, "fault_tolerance", lambda found: found == 1)

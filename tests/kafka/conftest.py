@@ -42,6 +42,13 @@ class Kafka:
 
 
 @pytest.fixture(scope="session")
+def host() -> str:
+    """A loopback address for a controller, another for each process that runs tests."""
+    high, low = divmod(os.getpid() % 65_000, 250)
+    return f"127.70.{high}.{low + 1}"  # below those of quorums and of clusters
+
+
+@pytest.fixture(scope="session")
 def kafka() -> Kafka:
     spec = importlib.util.spec_from_file_location("fetch_kafka", FETCH)
     assert spec is not None

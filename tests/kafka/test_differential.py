@@ -7,7 +7,6 @@ answers differ, the difference is one of those that are listed here, with its re
 
 from __future__ import annotations
 
-import socket
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from raftnode.core.effects import SendResponse, ServeFetch
 from raftnode.core.events import RequestReceived
 from raftnode.core.messages import ErrorCode, FetchRequest, VoteRequest
 from raftnode.core.types import Epoch, LogPosition, NodeId, Offset, ReplicaKey
-from raftnode.testing.kafkacontroller import NODE_ID, Controller
+from raftnode.testing.kafkacontroller import NODE_ID, Controller, write_settings
 from raftnode.testing.playbook import Playbook, key_of
 from raftnode.transport.hello import Hello, Identity, RefusalReason, refusal_of
 
@@ -122,27 +121,16 @@ def fill(book: Playbook, end: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def pair(kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def pair(kafka, host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     root = tmp_path_factory.mktemp("differential")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    settings = root / "controller.properties"
-    settings.write_text(
-        f"process.roles=controller\nnode.id={NODE_ID}\n"
-        "controller.listener.names=CONTROLLER\n"
-        f"listeners=CONTROLLER://127.0.0.1:{port}\n"
-        f"advertised.listeners=CONTROLLER://127.0.0.1:{port}\n"
-        f"controller.quorum.bootstrap.servers=127.0.0.1:{port}\nlog.dirs={root}/data\n"
-        # Else it writes a record every half second, and nothing can be compared.
-        "metadata.max.idle.interval.ms=0\n"
-    )
+    # Else it writes a record every half second, and nothing can be compared.
+    settings = write_settings(root, host, "metadata.max.idle.interval.ms=0\n")
     cluster_id = random_id()
     kafka.run(
         "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id, "-c", str(settings)
     )
     command = kafka.command("kafka.Kafka", str(settings))
-    theirs = Controller(command, root, port, cluster_id)
+    theirs = Controller(command, root, host, cluster_id)
     for _ in range(EPOCHS - 1):
         with theirs.running():
             pass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import socket
 import subprocess
 import time
 import uuid
@@ -32,6 +31,7 @@ from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log import LogSettings
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
+from raftnode.testing.kafkacontroller import PORT, write_settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 
@@ -203,19 +203,10 @@ def test_kafka_prints_our_snapshot(kafka, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def theirs(kafka, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def theirs(kafka, host: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data directory of a Kafka controller that ran, and was read while it ran."""
     root = tmp_path_factory.mktemp("theirs")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    settings = root / "controller.properties"
-    settings.write_text(
-        "process.roles=controller\nnode.id=7\ncontroller.listener.names=CONTROLLER\n"
-        f"listeners=CONTROLLER://127.0.0.1:{port}\n"
-        f"advertised.listeners=CONTROLLER://127.0.0.1:{port}\n"
-        f"controller.quorum.bootstrap.servers=127.0.0.1:{port}\nlog.dirs={root}/data\n"
-    )
+    settings = write_settings(root, host)
     kafka.run(
         "kafka.tools.StorageTool", "format", "--standalone", "-t", random_id(), "-c", str(settings)
     )
@@ -256,7 +247,7 @@ def directory_id(data: Path) -> str:
     return found.group(1)
 
 
-def test_we_print_the_log_that_kafka_wrote(kafka, theirs: Path) -> None:
+def test_we_print_the_log_that_kafka_wrote(kafka, host: str, theirs: Path) -> None:
     segments = sorted(theirs.glob("__cluster_metadata-0/*.log"))
     printed = kafka.dump("--cluster-metadata-decoder", files=segments)
     assert batches_by_us(theirs) == batches_by_kafka(printed)
@@ -269,7 +260,7 @@ def test_we_print_the_log_that_kafka_wrote(kafka, theirs: Path) -> None:
     assert control["KRaftVersion"]["kraft_version"] == 1
     (voter,) = control["KRaftVoters"]["voters"]
     assert voter["voter"] == f"7-{directory_id(theirs)}"
-    assert voter["endpoints"][0].startswith("CONTROLLER://127.0.0.1:")
+    assert voter["endpoints"][0] == f"CONTROLLER://{host}:{PORT}"
 
 
 def test_we_print_the_snapshot_that_kafka_wrote(kafka, theirs: Path) -> None:

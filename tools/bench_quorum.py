@@ -70,7 +70,7 @@ class Etcd:
 
     async def __aenter__(self) -> Self:
         self._start(ensure_binaries() / "etcd")
-        self._leader = await eventually(self._find_leader, within_s=30, what="etcd's leader")
+        self._leader = await eventually(self._find_leader, what="etcd's leader")
         return self
 
     def _start(self, program: Path) -> None:

@@ -29,6 +29,7 @@ from raftnode.errors import ConfigurationError, StorageStaleError
 from raftnode.hosts import HostsFile
 from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
+from raftnode.runtime.description import present
 from raftnode.runtime.disk_state import DiskState
 from raftnode.runtime.diskroom import make_room
 from raftnode.runtime.driver import Driver, Parts
@@ -134,7 +135,7 @@ async def running_node(
     state, loaded = await asyncio.to_thread(restore_state, snapshots, log)
     core = recover(settings, directory, log, loaded)
     await remember_promise(directory, core.replica.config.promise_ms)
-    LeaderCollector(lambda: view_of(core.replica), registry)
+    LeaderCollector(lambda: view_of(present(core.replica)), registry)
     metrics.disk_reserve_bytes.set(settings.disk_reserve_bytes)
     addresses = AddressBook(settings.first_addresses)
     known = VoterSet()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import cast
 
 from raftnode.api.model import (
@@ -22,6 +23,18 @@ from raftnode.core.replica import Replica as CoreReplica
 from raftnode.core.roles import Follower, Leader, Unattached, role_name
 from raftnode.core.types import Endpoint, VoterRecordId, format_directory_id
 from raftnode.core.voter_change import PendingChange as CoreChange
+from raftnode.runtime import clock
+
+
+def present(replica: CoreReplica) -> CoreReplica:
+    """The replica as it is now, to be looked at only.
+
+    Its own time is that of its last event, and a leader that hears from nobody has none until
+    it resigns: by that time the others would stay caught up for as long.
+    """
+    shown = copy.copy(replica)
+    shown.now_ms = max(replica.now_ms, clock.now_ms())
+    return shown
 
 
 def role_of(replica: CoreReplica) -> Role:

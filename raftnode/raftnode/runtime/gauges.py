@@ -10,7 +10,7 @@ from raftnode.core.replica import Replica
 from raftnode.core.roles import Candidate, Leader, Prospective
 from raftnode.core.types import Epoch, format_directory_id
 from raftnode.runtime.appends import Appends
-from raftnode.runtime.description import is_caught_up, role_of
+from raftnode.runtime.description import is_caught_up, present, role_of
 
 
 class Gauges:
@@ -59,7 +59,7 @@ class Gauges:
         metrics.log_end_epoch.set(log.last_epoch)
         metrics.durable_end_offset.set(log.durable_end)
         metrics.high_watermark.set(replica.high_watermark)
-        metrics.caught_up.set(is_caught_up(replica, replica.config))
+        metrics.caught_up.set(is_caught_up(present(replica), replica.config))
         metrics.voters.set(len(log.voters))
         metrics.voter_record_offset.set(log.voter_record.offset)
         metrics.unknown_voter_connections.set(

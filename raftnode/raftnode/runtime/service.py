@@ -26,6 +26,7 @@ from raftnode.api.model import (
 )
 from raftnode.api.service import CommittedRecords, Health, NewRecord
 from raftnode.api.turns import Turns
+from raftnode.core.describe import describe
 from raftnode.core.effects import Confirmed, VoterChangeCompleted
 from raftnode.core.events import (
     AddVoterRequested,
@@ -117,7 +118,7 @@ class Service:
         assert self.peer_endpoint is not None  # noqa: S101 - nobody can ask before
         assert self.api_endpoint is not None  # noqa: S101
         return description.describe_node(
-            self._core.replica,
+            description.present(self._core.replica),
             peer=self.peer_endpoint,
             api=self.api_endpoint,
             leader_api=self.leader()[1],
@@ -127,7 +128,7 @@ class Service:
 
     def health(self) -> Health:
         """Attached to a leader and caught up."""
-        replica = self._core.replica
+        replica = description.present(self._core.replica)
         if self.stopping:
             return Health(ready=False, reason="the node is stopping")
         if isinstance(replica.role, Blank):
@@ -146,8 +147,8 @@ class Service:
         self._refuse_blank()
         if confirmed:
             await self._confirm(timeout_ms, for_read=False)
-        found = self._core.describe()
-        cluster_id = self._core.replica.cluster_id
+        replica = description.present(self._core.replica)
+        found, cluster_id = describe(replica), replica.cluster_id
         if found is None or cluster_id is None:
             raise not_leader(*self.leader())
         return description.describe_quorum(found, cluster_id=cluster_id, confirmed=confirmed)

@@ -52,9 +52,8 @@ async def eventually(
     """Look again and again until there is something to return.
 
     Raises:
-        NotInTimeError: not within the time given, and not within `PATIENCE_S` either.
+        NotInTimeError: not within the time given.
     """
-    within_s = max(within_s, PATIENCE_S)
     deadline = time.monotonic() + within_s
     seen: object = None
     while time.monotonic() < deadline:

@@ -3,6 +3,8 @@
 import random
 import uuid
 
+import pytest
+
 from raftnode.core.config import CoreConfig
 from raftnode.core.describe import describe
 from raftnode.core.log_index import LogIndex
@@ -22,7 +24,7 @@ from raftnode.core.types import (
     format_directory_id,
 )
 from raftnode.core.voter_change import PendingChange
-from raftnode.runtime import description
+from raftnode.runtime import clock, description
 from raftnode.runtime.disk_state import DiskState
 
 OWN = ReplicaKey(NodeId(1), uuid.UUID(int=1))
@@ -49,6 +51,19 @@ def test_a_follower_is_caught_up_while_it_has_lately_reached_the_high_watermark(
     assert caught_up(Follower(OTHER, 0, caught_up_at_ms=just))
     assert not caught_up(Follower(OTHER, 0, caught_up_at_ms=just - 1))
     assert not caught_up(Follower(OTHER, 0))
+
+
+def test_time_goes_on_where_nothing_happens(monkeypatch: pytest.MonkeyPatch):
+    role = Leader(Epoch(5), 0, epoch_start=Offset(3))
+    role.progress[OTHER] = Progress(last_fetch_ms=10_000)
+    role.progress[OTHER].fetched(Offset(9), Offset(9), 10_000)
+    replica = make(role)
+    for now_ms, age_ms, well in ((9_000, 0, True), (19_000, 9_000, False)):
+        monkeypatch.setattr(clock, "now_ms", lambda now_ms=now_ms: now_ms)
+        found = describe(description.present(replica))
+        assert found is not None
+        assert (found.voters[1].last_fetch_age_ms, found.voters[1].caught_up) == (age_ms, well)
+    assert replica.now_ms == 10_000, "the core's own time is its events'"
 
 
 def test_a_leader_is_ready_once_its_epoch_is_committed_and_nobody_else_ever():

@@ -30,7 +30,7 @@ from raftnode.core.types import (
     VoterSet,
     format_directory_id,
 )
-from raftnode.runtime import description
+from raftnode.runtime import clock, description
 from raftnode.runtime.gauges import Gauges
 
 pytestmark = pytest.mark.rule("P58", "P59")
@@ -165,7 +165,7 @@ def test_a_vote_is_shown_with_the_directory_that_it_is_for(registry):
 
 
 def test_writes_without_an_outcome_and_readiness_are_shown(registry):
-    replica = make(Follower(OTHER, 0, caught_up_at_ms=0))
+    replica = make(Follower(OTHER, 0, caught_up_at_ms=clock.now_ms()))
     Gauges(NodeMetrics(registry), replica, Queue()).refresh()
     assert registry.get_sample_value("raftnode_appends_pending") == 2
     assert registry.get_sample_value("raftnode_caught_up") == 1

@@ -26,9 +26,12 @@ from raftnode.wire import Codec
 
 CLUSTER = "jzIrVDQ0QXu0bBSbPcyDpA"
 
-FAST = TransportSettings(
-    connect_timeout_ms=1000, hello_timeout_ms=200, heartbeat_ms=200, close_timeout_ms=50
+LONG_MS = 60_000
+"""What nothing takes that goes well, however busy the machine."""
+PATIENT = TransportSettings(
+    connect_timeout_ms=LONG_MS, hello_timeout_ms=LONG_MS, heartbeat_ms=LONG_MS, close_timeout_ms=50
 )
+"""A machine that stands still for a while is no peer that is gone; only goodbyes are short."""
 
 
 class Tasks:
@@ -90,7 +93,7 @@ class Replica:
         *,
         cluster_id: str | None = CLUSTER,
         bootstrap: tuple[Endpoint, ...] = (),
-        settings: TransportSettings = FAST,
+        settings: TransportSettings = PATIENT,
         directory: int = 0,
         resolver: Callable[[Tasks], HostsFileResolver] | None = None,
         gate: Gate | None = None,

@@ -11,7 +11,7 @@ from raftnode.core.types import Endpoint
 from raftnode.transport import FailureReason, Identity, RefusalReason
 from raftnode.transport.hello import Refusal
 
-from .conftest import CLUSTER, FAST, Replica, fetch, fetched
+from .conftest import CLUSTER, LONG_MS, PATIENT, Replica, fetch, fetched
 
 
 class Gate:
@@ -56,7 +56,7 @@ async def gated(replica) -> tuple[Replica, Gate, Replica, Gate]:
 
 async def test_both_ends_judge_each_other(gated) -> None:
     a, gate_a, b, gate_b = gated
-    a.pool.send(b.key, fetch(a.key), 2000)
+    a.pool.send(b.key, fetch(a.key), LONG_MS)
     await b.requests.get()
     assert gate_a.admitted == [b.identity]
     assert gate_b.admitted == [a.identity]
@@ -66,7 +66,7 @@ async def test_a_stale_dialler_is_told_and_asks_nothing(gated) -> None:
     """Leaving the gate out of `PeerServer._greet` makes this fail."""
     a, gate_a, b, gate_b = gated
     gate_b.stale.add(1)
-    a.pool.send(b.key, fetch(a.key), 2000)
+    a.pool.send(b.key, fetch(a.key), LONG_MS)
     _, _, failure = await a.failures.get()
     assert (failure.reason, failure.refusal) == (
         FailureReason.REFUSED,
@@ -81,10 +81,10 @@ async def test_a_stale_acceptor_is_told_and_is_asked_nothing(gated) -> None:
     """Leaving the gate out of `dial._greet`, or the refusal out of the server, fails this."""
     a, gate_a, b, gate_b = gated
     gate_a.stale.add(2)
-    a.pool.send(b.key, fetch(a.key), 2000)
+    a.pool.send(b.key, fetch(a.key), LONG_MS)
     _, _, failure = await a.failures.get()
     assert failure.refusal is RefusalReason.STALE_STORAGE
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         refusal = await gate_b.told.get()
     assert (refusal.reason, refusal.replica) == (RefusalReason.STALE_STORAGE, a.key)
     assert b.requests.empty()
@@ -94,7 +94,7 @@ async def test_a_dialler_speaks_only_for_itself(gated, monkeypatch) -> None:
     a, _, b, gate_b = gated
     forged = Refusal(RefusalReason.STALE_STORAGE, "forged", b.key, CLUSTER)
     monkeypatch.setattr("raftnode.transport.dial.refusal_of", lambda *_, **__: forged)
-    a.pool.send(b.key, fetch(a.key), 2000)
+    a.pool.send(b.key, fetch(a.key), LONG_MS)
     await a.failures.get()
     await asyncio.sleep(0.1)
     assert gate_b.told.empty()
@@ -103,10 +103,10 @@ async def test_a_dialler_speaks_only_for_itself(gated, monkeypatch) -> None:
 async def test_frames_of_an_earlier_start_are_taken_no_more(gated) -> None:
     """Taking `is_current` out of `_Connection.receive` makes this fail."""
     a, _, b, gate_b = gated
-    a.pool.send(b.key, fetch(a.key), 2000)
+    a.pool.send(b.key, fetch(a.key), LONG_MS)
     await b.requests.get()
     gate_b.outdated.add(1)
-    a.pool.send(b.key, fetch(a.key), 2000)
+    a.pool.send(b.key, fetch(a.key), LONG_MS)
     _, _, failure = await a.failures.get()
     assert failure.reason is FailureReason.DISCONNECTED
     assert b.requests.empty()
@@ -115,7 +115,7 @@ async def test_frames_of_an_earlier_start_are_taken_no_more(gated) -> None:
 async def test_answers_of_an_earlier_start_are_taken_no_more(gated) -> None:
     """Taking `is_current` out of `Link._receive` makes this fail."""
     a, gate_a, b, _ = gated
-    a.pool.send(b.key, fetch(a.key), 2000)
+    a.pool.send(b.key, fetch(a.key), LONG_MS)
     _, _, respond = await b.requests.get()
     gate_a.outdated.add(2)
     respond(fetched())
@@ -127,7 +127,7 @@ async def test_answers_of_an_earlier_start_are_taken_no_more(gated) -> None:
 async def test_greeting_says_hello_and_nothing_else(gated) -> None:
     a, gate_a, b, gate_b = gated
     a.pool.greet(b.key)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         await gate_a.opened.wait()
     await asyncio.sleep(0)
     assert a.pool.connected == (b.identity,)
@@ -154,7 +154,7 @@ async def test_greeting_the_bootstrap_addresses_leaves_out_the_own(gated, replic
     a.addresses.bootstrap = (a.endpoint, away.endpoint, b.endpoint)
     a.identity = replace(a.identity, peer_endpoint=a.endpoint)
     for _ in range(2):
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(30):
             await a.pool.greet_bootstrap()
         assert a.pool.connected == (b.identity,)
         assert b.server.connections[a.key] == 1
@@ -167,9 +167,9 @@ async def test_greeting_waits_for_who_is_slow_to_answer_and_no_longer(replica) -
     writers: list[asyncio.StreamWriter] = []
     listening = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
     slow = Endpoint("127.0.0.1", listening.sockets[0].getsockname()[1])
-    a = replica(1, bootstrap=(slow,), settings=replace(FAST, connect_timeout_ms=300))
+    a = replica(1, bootstrap=(slow,), settings=replace(PATIENT, connect_timeout_ms=300))
     began = asyncio.get_running_loop().time()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await a.pool.greet_bootstrap()
     assert asyncio.get_running_loop().time() - began >= 0.29
     for writer in writers:

@@ -13,7 +13,7 @@ from raftnode.core.types import Endpoint
 from raftnode.hosts import HostsFile
 from raftnode.transport import FailureReason, HostsFileResolver
 
-from .conftest import Tasks, fetch
+from .conftest import LONG_MS, Tasks, fetch
 
 
 class NoDns(AbstractResolver):
@@ -76,10 +76,10 @@ async def test_peers_are_found_as_soon_as_the_file_names_them(replica, tmp_path:
     endpoint = await b.listen()
     b.echo()
     a.addresses.learn_hello(b.key, Endpoint("kq-1.kq", endpoint.port))
-    a.pool.send(b.key, fetch(a.key), 2000)
+    a.pool.send(b.key, fetch(a.key), LONG_MS)
     _, _, failure = await a.failures.get()
     assert failure.reason is FailureReason.UNREACHABLE
     path.write_text("127.0.0.1 kq-1.kq\n")
-    a.pool.send(b.key, fetch(a.key, 6), 2000)
+    a.pool.send(b.key, fetch(a.key, 6), LONG_MS)
     _, _, response = await a.responses.get()
     assert response.round_token == 6

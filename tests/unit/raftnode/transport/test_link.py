@@ -70,9 +70,9 @@ async def test_a_ping_that_cannot_be_answered_ends_the_connection_only(monkeypat
         ssl=None,
     )
     made = link.Link(around, wants=PEER, candidates=lambda: (Endpoint("h", 1),))
-    deadline = asyncio.get_running_loop().time() + 5
+    deadline = asyncio.get_running_loop().time() + 60
     made.send(link.Call(VOTE, deadline, lambda *_: None, failed.set_result))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         failure = await failed
     assert failure.reason is FailureReason.DISCONNECTED
     await made.close()

@@ -16,7 +16,7 @@ from raftnode.transport.hello import Hello, Refusal, decode_hello, encode_hello
 from raftnode.wire import ErrorFrame, ResponseFrame
 from raftnode.wire.envelope import decode_envelope, encode_envelope
 
-from .conftest import CLUSTER, FAST, Replica, fetch, fetched
+from .conftest import CLUSTER, LONG_MS, PATIENT, Replica, fetch, fetched
 
 
 class Stranger:
@@ -72,7 +72,7 @@ async def still_serves(replica, server: Replica) -> None:
     server.echo()
     other = replica(9)
     other.addresses.learn_hello(server.key, server.endpoint)
-    other.pool.send(server.key, fetch(other.key, 5), 2000)
+    other.pool.send(server.key, fetch(other.key, 5), LONG_MS)
     _, _, response = await other.responses.get()
     assert response.round_token == 5
 
@@ -132,9 +132,12 @@ async def test_text_for_a_hello_is_refused(stranger) -> None:
     await stranger.closed()
 
 
-async def test_hello_that_does_not_come_ends_the_connection(stranger) -> None:
-    await stranger.open()
-    await asyncio.wait_for(stranger.closed(), 2)
+async def test_hello_that_does_not_come_ends_the_connection(stranger, monkeypatch) -> None:
+    hasty = replace(PATIENT, hello_timeout_ms=200)
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(stranger.to.server, "_settings", hasty)
+        await stranger.open()
+        await asyncio.wait_for(stranger.closed(), 30)
 
 
 async def test_connection_that_ends_before_its_hello_is_forgotten(stranger) -> None:
@@ -159,7 +162,7 @@ async def test_text_frame_closes_the_connection(stranger) -> None:
 
 async def test_oversized_frame_closes_the_connection(stranger) -> None:
     await stranger.greet()
-    await stranger.ws.send_bytes(bytes(FAST.request_bytes_max + 1))
+    await stranger.ws.send_bytes(bytes(PATIENT.request_bytes_max + 1))
     await stranger.closed()
 
 
@@ -249,7 +252,7 @@ async def test_garbage_that_is_no_http_is_survived(stranger) -> None:
 
 
 async def test_peer_that_does_not_read_is_cut_off_at_the_limit(replica) -> None:
-    small = replace(FAST, outbox_bytes_max=256 * 1024, heartbeat_ms=60_000)
+    small = replace(PATIENT, outbox_bytes_max=256 * 1024)
     server = replica(2, settings=small)
     await server.listen()
     async with ClientSession() as session:
@@ -269,7 +272,7 @@ async def test_peer_that_does_not_read_is_cut_off_at_the_limit(replica) -> None:
 
 
 async def test_connections_are_bounded_in_all_and_per_replica(replica) -> None:
-    server = replica(2, settings=replace(FAST, connections_max=4, connections_per_replica_max=2))
+    server = replica(2, settings=replace(PATIENT, connections_max=4, connections_per_replica_max=2))
     await server.listen()
     me = replica(8)
     async with ClientSession() as session:
@@ -283,8 +286,7 @@ async def test_connections_are_bounded_in_all_and_per_replica(replica) -> None:
         many = [await Stranger(session, server, me).open() for _ in range(2)]
         async with session.get(f"http://127.0.0.1:{server.port}/v1/peer") as answer:
             assert answer.status == 503
-        for each in many:
-            await each.closed()
+        await asyncio.gather(server.server.close(), *(each.closed() for each in many))
 
 
 async def test_closing_ends_connections_and_refuses_new_ones(replica) -> None:
@@ -296,7 +298,7 @@ async def test_closing_ends_connections_and_refuses_new_ones(replica) -> None:
         await open_.ws.send_bytes(open_.frame())
         _, _, respond = await server.requests.get()
         closing = asyncio.gather(server.server.close(), open_.closed())
-        await asyncio.wait_for(closing, 5)
+        await asyncio.wait_for(closing, 30)
         respond(fetched())
         async with session.get(f"http://127.0.0.1:{server.port}/v1/peer") as answer:
             assert answer.status == 503
@@ -316,7 +318,7 @@ async def test_dialler_refuses_a_server_of_another_identity(replica) -> None:
         await socket.send_bytes(encode_hello(Hello(b.identity)))
 
     b.server._greet = agree
-    a.pool.send(liar.key, fetch(a.key), 2000)
+    a.pool.send(liar.key, fetch(a.key), LONG_MS)
     _, _, failure = await a.failures.get()
     assert failure.refusal is RefusalReason.WRONG_REPLICA
     b.server._greet = original

@@ -113,5 +113,5 @@ async def test_kopf_that_gives_up_is_begun_anew_until_it_is_told_to_stop(monkeyp
 
     monkeypatch.setattr(kopf, "operator", broken)
     monkeypatch.setattr(handlers, "AGAIN_S", 60)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await run_kopf(None, Wakeups(), load_settings(), stop)

@@ -310,7 +310,7 @@ async def test_events_that_cannot_be_read_hold_no_look_up(monkeypatch, error) ->
     monkeypatch.setattr(read, "EVENTS_S", 0.05)
     wanted = [("StatefulSet", ""), ("PersistentVolumeClaim", "data-demo-1")]
     kube = KubeWithoutEvents(error)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         found = await read._events(kube, "test", "demo", wanted)
     assert kube.asked == 2
     assert [event["about"] for event in found] == [

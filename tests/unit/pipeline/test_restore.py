@@ -168,7 +168,7 @@ async def test_a_node_that_is_behind_for_ever_is_not_waited_for_for_ever():
     """As a follower is that is cut off from its quorum and can be reached all the same."""
     async with node(b"1") as (at, end):
         began = time.monotonic()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             with pytest.raises(UnreachableError, match=f"at offset {end}: .*in time"):
                 await gather([at], end + 1, patience_s=1)
         assert time.monotonic() - began >= 1
@@ -176,6 +176,6 @@ async def test_a_node_that_is_behind_for_ever_is_not_waited_for_for_ever():
 
 async def test_another_node_gives_out_what_the_first_has_not_heard_of():
     async with node(b"1") as (behind, _), node(b"1", b"2", b"3") as (ahead, end):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             for _ in range(4):  # whom a client asks first is by chance
-                assert await gather([behind, ahead], end, patience_s=10) == [b"1", b"2", b"3"]
+                assert await gather([behind, ahead], end, patience_s=60) == [b"1", b"2", b"3"]

@@ -82,7 +82,7 @@ async def test_a_leader_that_does_not_answer_just_now_is_waited_for():
 
     async with asyncio.TaskGroup() as group:
         group.create_task(later())
-        found = await seen.led(within_s=5)
+        found = await seen.led(within_s=60)
     assert found.leader == A
     seen.scene.quorum = None
     with pytest.raises(DeadlineError, match=r"not within 0 s: a leader; last seen: .* no leader"):
@@ -103,9 +103,9 @@ async def test_changes_are_said_once_and_wake_who_waits():
         seen = watcher(client, said.append)
 
         async def script() -> None:
-            await seen.until(lambda: seen.resource.phase == "Forming", within_s=5, what="forming")
+            await seen.until(lambda: seen.resource.phase == "Forming", within_s=60, what="forming")
             seen.api.phase = "Running"
-            await seen.until(lambda: seen.resource.settled, within_s=5, what="running")
+            await seen.until(lambda: seen.resource.settled, within_s=60, what="running")
             await asyncio.sleep(0.2)
 
         await beside(script(), seen.run())

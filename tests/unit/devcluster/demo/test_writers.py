@@ -29,7 +29,7 @@ async def client(service):
     server = ApiServer(app, shutdown_grace_ms=0)
     try:
         endpoint = await server.start(Endpoint("127.0.0.1", 0))
-        async with QuorumClient([endpoint], timeout_ms=3000) as opened:
+        async with QuorumClient([endpoint], timeout_ms=60_000) as opened:
             yield opened
     finally:
         await server.stop()

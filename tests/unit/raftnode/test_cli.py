@@ -42,7 +42,7 @@ class Node:
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(60)
 
     async def _serve(self) -> None:
         app = make_app(self.service, registry=CollectorRegistry(), version="1")
@@ -73,7 +73,7 @@ def run(*arguments: str, stdin: bytes | None = None) -> Result:
 
 def ask(node: Node, *arguments: str, stdin: bytes | None = None) -> Result:
     server = str(node.service.api_endpoint)
-    return run(*arguments, "--bootstrap-server", server, "--timeout-ms", "2000", stdin=stdin)
+    return run(*arguments, "--bootstrap-server", server, "--timeout-ms", "60000", stdin=stdin)
 
 
 def test_keys_are_written_read_listed_and_deleted(node: Node):

@@ -140,6 +140,7 @@ async def test_a_batch_ends_before_it_grows_too_large_but_one_write_always_fits(
 
 
 async def test_a_write_waits_for_more_only_as_long_as_linger_says(looped_time):
+    await looped_time(0)  # from now on no time passes by itself
     core = Core(linger_ms=20)
     core.write(b"1")
     await turns()

@@ -11,6 +11,8 @@ from raftnode.errors import RequestError
 from raftnode.runtime import applier as module
 from raftnode.runtime.applier import Applier
 
+from .conftest import LONG_MS
+
 
 @pytest.fixture
 async def applier(storage):
@@ -26,12 +28,12 @@ async def test_only_what_is_applicable_is_applied_in_order(applier, storage):
     storage.append(b"old", b"new")
     storage.append(b"newer")
     applier.committed(Offset(3), Offset(2))
-    assert await applier.wait_applied(Offset(2), timeout_ms=2000)
+    assert await applier.wait_applied(Offset(2), timeout_ms=LONG_MS)
     entry = applier.kv.get(b"key")
     assert (entry.value, entry.offset) == (b"new", 1)
     assert not await applier.wait_applied(Offset(3), timeout_ms=5)
     applier.committed(Offset(3), Offset(3))
-    assert await applier.wait_applied(Offset(3), timeout_ms=2000)
+    assert await applier.wait_applied(Offset(3), timeout_ms=LONG_MS)
     assert applier.kv.get(b"key").value == b"newer"
 
 
@@ -39,7 +41,7 @@ async def test_control_records_are_skipped_and_deletes_delete(applier, storage, 
     storage.append_control(replica_key)
     storage.append(b"value", None)
     applier.committed(Offset(3), Offset(3))
-    assert await applier.wait_applied(Offset(3), timeout_ms=2000)
+    assert await applier.wait_applied(Offset(3), timeout_ms=LONG_MS)
     assert applier.kv.get(b"key") is None
 
 
@@ -55,7 +57,7 @@ async def test_a_batch_of_many_records_lets_others_have_their_turn(applier, stor
 
 async def test_a_read_waits_for_news_and_returns_it(applier, storage):
     reading = asyncio.get_running_loop().create_task(
-        applier.read(Offset(0), max_bytes=1000, max_wait_ms=5000)
+        applier.read(Offset(0), max_bytes=1000, max_wait_ms=LONG_MS)
     )
     await asyncio.sleep(0)
     storage.append(b"news")
@@ -110,7 +112,7 @@ async def test_readers_have_their_records_one_after_the_other(applier, storage):
     """A few dozen that ask at once do not keep the loop from its other work."""
     storage.append(b"x")
     applier.committed(Offset(1), Offset(1))
-    await applier.wait_applied(Offset(1), timeout_ms=2000)
+    await applier.wait_applied(Offset(1), timeout_ms=LONG_MS)
     order = []
 
     async def read():

@@ -55,6 +55,8 @@ from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.testing.faultdisk import Fault, FaultDisk
 
+from .conftest import LONG_S
+
 ROOT = Path("/data")
 RECORD = NewRecord(b"k", b"v")
 VOTE = VoteResponse(ErrorCode.NONE, Epoch(4), None, granted=True)
@@ -222,7 +224,7 @@ async def test_a_driver_that_dies_in_the_middle_of_an_event_does_not_finish_it(
 
     def slow(state: QuorumState) -> None:
         loop.call_soon_threadsafe(begun.set)
-        assert go_on.wait(5)
+        assert go_on.wait(LONG_S)
         write(state)
 
     monkeypatch.setattr(bench.directory, "write_quorum_state", slow)

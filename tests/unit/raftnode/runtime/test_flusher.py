@@ -15,6 +15,8 @@ from raftnode.errors import StorageFailedError
 from raftnode.runtime.flusher import Flusher
 from raftnode.testing.faultdisk import Fault
 
+from .conftest import LONG_S
+
 
 @dataclass
 class Around:
@@ -67,7 +69,7 @@ class Gate:
         flush: Callable[[], Offset] = log.flush
 
         def gated() -> Offset:
-            assert self._open.wait(5)
+            assert self._open.wait(LONG_S)
             return flush()
 
         monkeypatch.setattr(log, "flush", gated)

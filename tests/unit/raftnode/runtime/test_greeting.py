@@ -20,12 +20,13 @@ from raftnode.runtime.tasks import Tasks
 from raftnode.transport import AddressBook, Identity, PeerPool, PeerServer, TransportSettings
 from raftnode.wire import Codec
 
-from .conftest import until
+from .conftest import LONG_MS, until
 
 pytestmark = pytest.mark.rule("S3")
-QUICK = TransportSettings(
-    connect_timeout_ms=500, hello_timeout_ms=500, heartbeat_ms=500, close_timeout_ms=50
+PATIENT = TransportSettings(
+    connect_timeout_ms=LONG_MS, hello_timeout_ms=LONG_MS, heartbeat_ms=LONG_MS, close_timeout_ms=50
 )
+"""Connections end when a test ends them, and not because the machine stands still for a while."""
 
 
 class Peer:
@@ -47,7 +48,7 @@ class Peer:
             on_failure=lambda *_: None,
             spawn=self.tasks,
             rng=random.Random(1),
-            settings=QUICK,
+            settings=PATIENT,
         )
         self.core = self.knows()
 
@@ -75,7 +76,7 @@ class Peer:
             on_request=lambda *_: None,
             on_hello=lambda who: self.heard.append(who.key),
             spawn=self.tasks,
-            settings=QUICK,
+            settings=PATIENT,
         )
         app = web.Application()
         app.router.add_get("/v1/peer", self.server.handle)

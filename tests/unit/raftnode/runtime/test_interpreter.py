@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 NODE = """
 import gc, json, os, signal, sys, threading, time
 
@@ -17,8 +19,12 @@ def look():
         time.sleep(0.01)
     began = time.thread_time()
     gc.collect()
-    took_ms = (time.thread_time() - began) * 1000
-    found = [gc.get_freeze_count(), len(gc.get_objects()), took_ms, sys.getswitchinterval()]
+    took_s = time.thread_time() - began
+    found = [gc.get_freeze_count(), len(gc.get_objects()), sys.getswitchinterval(), took_s]
+    gc.unfreeze()
+    began = time.thread_time()
+    gc.collect()
+    found.append(time.thread_time() - began)
     print(json.dumps(found), flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -31,17 +37,18 @@ sys.exit(server.run(settings))
 """
 
 
+@pytest.mark.timeout(300)
 def test_a_node_keeps_its_program_out_of_collections_and_its_threads_take_turns(tmp_path):
     ran = subprocess.run(
         [sys.executable, "-c", NODE, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         check=True,
     )
     line = next(line for line in ran.stdout.splitlines() if line.startswith("["))
-    frozen, left, took_ms, interval_s = json.loads(line)
+    frozen, left, interval_s, took_s, whole_s = json.loads(line)
     assert frozen > 50_000
     assert left < frozen / 20
-    assert took_ms < 20
+    assert took_s < whole_s / 4
     assert interval_s == 0.001

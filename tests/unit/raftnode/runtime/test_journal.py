@@ -9,6 +9,10 @@ import pytest
 
 from raftnode.errors import ExitCode
 
+pytestmark = pytest.mark.timeout(300)
+START_S = 110
+"""For a Python to start and say its few words, however busy the machine."""
+
 SAY = """
 import logging, sys, uuid
 import structlog
@@ -71,7 +75,7 @@ def say(log_format: str, log_level: str, out: Path, script: str = SAY) -> tuple[
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=60,
+            timeout=START_S,
         )
     return done.returncode, done.stderr
 
@@ -153,7 +157,7 @@ def test_a_reader_that_has_gone_changes_nothing():
     )
     assert process.stdout is not None
     process.stdout.close()
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=START_S)
     assert (process.returncode, said) == (14, "")
 
 
@@ -171,7 +175,7 @@ def run_nowhere(directory: Path, out: Path, **settings: str) -> tuple[int, dict[
             },
             stdout=file,
             check=False,
-            timeout=60,
+            timeout=START_S,
         )
     return done.returncode, json.loads(last_words.read_text())
 

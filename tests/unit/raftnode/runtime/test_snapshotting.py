@@ -37,7 +37,7 @@ from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.snapshots import SnapshotDamage, Snapshots
 from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
-from .conftest import DIRECTORY, Rig, Trimmed, folded, names, until
+from .conftest import DIRECTORY, LONG_S, Rig, Trimmed, folded, names, until
 
 
 async def test_what_is_written_meanwhile_is_not_in_it(make, storage, monkeypatch):
@@ -46,7 +46,7 @@ async def test_what_is_written_meanwhile_is_not_in_it(make, storage, monkeypatch
     class Slow(Pause):
         def __call__(self, seconds: float | None = None) -> None:
             begun.set()
-            assert go.wait(10)
+            assert go.wait(LONG_S)
 
     monkeypatch.setattr(snapshot_module, "_BATCH_RECORDS", 10)
     rig = make()
@@ -120,7 +120,7 @@ async def test_the_task_takes_them(make, monkeypatch):
     monkeypatch.setattr(snapshotting, "CHECK_INTERVAL_S", 0.001)
     rig = make(limits=SnapshotLimits(100, 0, 0))
     rig.tasks.append(asyncio.get_running_loop().create_task(rig.taker.run()))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LONG_S):
         for end in (30, 130, 330, 730):
             await rig.write(end - rig.last_end)
             await until(lambda end=end: rig.last_end == end)
@@ -445,7 +445,7 @@ async def test_one_that_was_fetched_meanwhile_is_not_said_to_be_lost(make, monke
     def prove_late(one, pause):
         done = threading.Event()
         loop.call_soon_threadsafe(lambda: (rig.taker.installed(ends[1]), done.set()))
-        assert done.wait(5)
+        assert done.wait(LONG_S)
         read.set()
         return prove(one, pause)
 
@@ -496,7 +496,7 @@ async def test_the_loop_never_waits_for_a_disk_that_hangs(make, storage, monkeyp
 
     def hang(*given):
         hangs.set()
-        assert go.wait(10)
+        assert go.wait(LONG_S)
         return done(*given)
 
     def work() -> None:
@@ -519,7 +519,7 @@ async def test_the_loop_never_waits_for_a_disk_that_hangs(make, storage, monkeyp
             assert rig.snapshots.newest() is not None
             assert rig.snapshots.doubt(damage(rig, made[1]))
 
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(LONG_S / 2):
             await asyncio.to_thread(as_the_loop_does)
         assert not working.done()
     finally:

@@ -16,6 +16,8 @@ from raftnode.storage.files import Files
 from raftnode.storage.log import LogSettings
 from raftnode.testing.faultdisk import FaultDisk
 
+from .conftest import LONG_S
+
 
 class Watched:
     """A watch with a disk in memory and free space as told."""
@@ -110,7 +112,7 @@ async def test_what_the_log_has_reserved_is_given_back_before_its_disk_is_low(wa
 
     monkeypatch.setattr(os, "statvfs", statvfs)
     task = watched.loop.create_task(watched.run(reserve_bytes=100))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LONG_S):
         await watched.done.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -138,7 +140,7 @@ async def test_what_is_reserved_while_the_disk_is_low_is_given_back_too(watched,
             watched.done.set()
 
     task = watched.loop.create_task(watched.run(on_usage=looked))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LONG_S):
         await watched.done.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -149,7 +151,7 @@ async def test_what_is_reserved_while_the_disk_is_low_is_given_back_too(watched,
 @pytest.mark.parametrize("how", ["wipe", "swap_directory"])
 async def test_a_directory_that_is_another_one_ends_the_watch(watched, how):
     getattr(watched.disk, how)(watched.path)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LONG_S):
         with pytest.raises(StorageLostError):
             await watched.run()
 
@@ -160,7 +162,7 @@ async def test_a_path_that_is_gone_is_a_lost_disk_too(watched, monkeypatch):
         raise FileNotFoundError(2, "gone")
 
     monkeypatch.setattr(os, "statvfs", gone)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LONG_S):
         with pytest.raises(StorageLostError, match="cannot be reached"):
             await watched.run()
 
@@ -172,7 +174,7 @@ async def test_the_watch_does_not_wait_for_those_who_wait_for_names(watched):
         watched.loop.run_in_executor(None, stuck.wait)
     task = watched.loop.create_task(watched.run())
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG_S):
             await watched.done.wait()
     finally:
         stuck.set()

@@ -37,7 +37,7 @@ from raftnode.testing.crash.history import (
 )
 from raftnode.testing.crash.oracle import Expected, LossError, expected
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_a_history_holds_every_kind_of_step() -> None:

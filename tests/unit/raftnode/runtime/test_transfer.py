@@ -387,6 +387,7 @@ async def test_want_of_descriptors_is_no_damage_and_ends_the_node(ends):
     leader.storage.disk.faults.append(Fault("open", errno.EMFILE, path_part=".checkpoint"))
     leader.serve(5000, 5000)
     await until(lambda: bool(leader.errors))
+    await asyncio.sleep(0.02)
     assert [str(one).startswith("open of") for one in leader.errors] == [True]
     assert leader.answers == []
     assert damaged == []

@@ -23,11 +23,11 @@ _TITLE = """<!-- Made by `make e2e-docs` from e2e.json, the report of a run. Do 
 
 # What the end-to-end suite came to
 
-Every case on real kubelets, installed by Helm from the images, with default settings unless its
-row says otherwise and six
-clients that write all along ([how to run it](../howto/e2e.md)). *Seconds* are from what happens
-until all is well again; *stall* is the longest time in which no client got an acknowledgement;
-*unknown* are writes that were sent and never answered, which the client tells and never repeats.
+Every case on real kubelets, installed by Helm from the images, with six clients that write all
+along ([how to run it](../howto/e2e.md)) and default settings, unless its row says otherwise.
+*Seconds* are from what happens until all is well again; *stall* is the longest time in which no
+client got an acknowledgement; *unknown* are writes that were sent and never answered, which the
+client tells and never repeats.
 """
 
 PROMISED: Sequence[tuple[str, float, str, Sequence[str]]] = (

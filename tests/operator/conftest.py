@@ -206,8 +206,7 @@ class Krq:
 
     def available(self) -> None:
         """Wait until the operator reports that writes are taken."""
-        taken = lambda: self.condition("Available").get("status") == "True"  # noqa: E731
-        self.until("writes are taken", taken)
+        self.until("writes are taken", lambda: self.condition("Available").get("status") == "True")
 
     def reported(self) -> list[tuple[int, str]]:
         """The voters as last reported: none, if the last look met no leader in time."""

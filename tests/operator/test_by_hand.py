@@ -29,13 +29,14 @@ def _patch(krq, kind: str, name: str, change: dict[str, Any]) -> None:
 def _three_others(krq, before: dict[str, str]) -> bool:
     """Whether there are three pods, all ready, and none of those before."""
     found = krq.list("pods")
-    ready = [
-        any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"]["conditions"])
-        for p in found
-        if "deletionTimestamp" not in p["metadata"] and "conditions" in p["status"]
-    ]
-    anew = not before.items() & _uids(krq, "pods").items()
-    return anew and len(found) == 3 and ready == [True] * 3
+    anew = not {p["metadata"]["uid"] for p in found} & set(before.values())
+    return anew and len(found) == 3 and all(_is_ready(p) for p in found)
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]
 
 
 def _settled(krq, what: str, holds: Callable[[], bool]) -> None:

@@ -37,7 +37,7 @@ def test_a_newer_operator_finishes_the_replacement_then_rolls_its_own_template(
     newer = operators.start(program=[sys.executable, "-c", NEWER])
     operators.stop(older)
     krq.until("the newer one is active", lambda: operators.holds_lease(newer))
-    krq.replaced(lost, old, 3)
+    krq.replaced(lost, old)
 
     def is_rolled() -> bool:
         now = krq.list("pods")

@@ -94,7 +94,7 @@ def test_a_backup_from_before_a_replacement_costs_no_other_disk(krq, operators, 
     krq.available()
     assert uids(krq, "pvc") == claims
     krq.kubectl("delete", "pvc", "data-demo-1", "--wait=false")
-    krq.replaced(1, second[1], 3)
+    krq.replaced(1, second[1])
     now = dict(krq.voters())
     assert (now[0], now[2]) == (first[0], first[2])
     assert {name: uid for name, uid in uids(krq, "pvc").items() if name != "data-demo-1"} == {

@@ -10,8 +10,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900
 
 GRACE = {"gracePeriodSeconds": 2}
 CALM = {"fetchTimeoutMs": 9000}
-CALM_GRACE = {"gracePeriodSeconds": 9}
 """No election but by a hand-over, however slow the machine: the steps are compared."""
+CALM_GRACE = {"gracePeriodSeconds": 9}
+"""No replica counts as silent before that time-out is over."""
 
 
 def pods(krq) -> dict[str, str]:
@@ -94,7 +95,7 @@ def test_a_bad_image_stops_the_roll_at_one_pod_and_a_mended_one_goes_on_past_a_l
     lost = int(stuck[0].rpartition("-")[2])
     old = dict(krq.voters())[lost]
     krq.wipe(lost)
-    krq.replaced(lost, old, 3)
+    krq.replaced(lost, old)
     krq.until("rolled", lambda: is_rolled(krq, before))
     assert krq.condition("PodsBlocked")["status"] == "False"
     assert _rolled_to(krq, "kraftquorum/raftnode:3") == 3

@@ -30,7 +30,7 @@ def present(replica: CoreReplica) -> CoreReplica:
     """The replica as it is now, to be looked at only.
 
     Its own time is that of its last event, and a leader that hears from nobody has none until
-    it resigns: by that time the others would stay caught up for as long.
+    it resigns: judged by that time, the others would look caught up for as long.
     """
     shown = copy.copy(replica)
     shown.now_ms = max(replica.now_ms, clock.now_ms())

@@ -349,6 +349,16 @@ async def test_a_fault_is_logged_and_not_told(
     assert "Content-Security-Policy" in headers
 
 
+async def answered(client: Client, path: str) -> None:
+    """Wait until there is room for one more connection: that others ended is seen in a moment."""
+    async with asyncio.timeout(60):
+        while True:
+            await asyncio.sleep(0.05)
+            with suppress(aiohttp.ClientError):
+                if (await client.ask(path))[0] == 200:
+                    return
+
+
 async def test_connections_are_bounded(client: Client) -> None:
     opened = [
         await asyncio.open_connection("127.0.0.1", client.port) for _ in range(CONNECTIONS_MAX)
@@ -358,12 +368,7 @@ async def test_connections_are_bounded(client: Client) -> None:
         assert await reader.read() == b""
     for _, other in [*opened, (reader, writer)]:
         other.close()
-    async with asyncio.timeout(60):
-        while True:  # that they ended is noticed in a moment
-            with suppress(aiohttp.ClientError):
-                if (await client.ask("/"))[0] == 200:
-                    break
-            await asyncio.sleep(0.05)
+    await answered(client, "/")
 
 
 async def test_a_port_that_is_taken_costs_only_the_page(board: Board, client: Client) -> None:
@@ -434,12 +439,8 @@ async def test_who_asks_and_reads_nothing_is_sent_away(
         raw = socket.create_connection(("127.0.0.1", port))
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         raw.sendall(b"GET /status.json HTTP/1.1\r\nHost: a\r\n\r\n" * 20)
-        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
-            while True:
-                await asyncio.sleep(0.1)
-                with suppress(aiohttp.ClientError):
-                    if (await Client(session, port).ask("/status.svg"))[0] == 200:
-                        break
+        async with aiohttp.ClientSession() as session:
+            await answered(Client(session, port), "/status.svg")
         raw.close()
 
 

@@ -115,6 +115,27 @@ def test_p08_vote_is_persisted_before_it_is_said():
 
 
 @pytest.mark.rule("P8")
+@pytest.mark.without(
+    "core.election:_judge_vote",
+    "is not None or state.leader is not None:\n"
+    "        return state.voted == request.candidate and state.leader is None",
+    "is not None:\n        return state.voted == request.candidate",
+)
+def test_p08_no_vote_in_an_epoch_whose_leader_is_known():
+    """KIP-595: "the voter ... has not voted and doesn't know of a leader" in that epoch."""
+    book = leaderless()
+    begin = BeginQuorumEpochRequest(Epoch(2), key_of("3"), key_of("2"), None)
+    book.give("2", RequestReceived(book.number(), key_of("3"), begin))
+    state = book["2"].disk.state
+    assert (state.epoch, state.leader, state.voted) == (2, key_of("3"), None)
+    book.wait(10 * book.config.fetch_timeout_ms, "3")
+    for candidate in ("1", "3", "9"):
+        assert not ask(book, "2", candidate, 2).granted
+    assert book["2"].disk.state == state
+    assert ask(book, "2", "1", 3).granted
+
+
+@pytest.mark.rule("P8")
 @pytest.mark.parametrize(
     ("log_epoch", "end", "granted"),
     [(1, 6, True), (1, 7, True), (1, 5, False), (2, 1, True), (0, 99, False)],

@@ -28,7 +28,7 @@ def test_p39_restarted_leader_is_resigned_and_a_restarted_follower_follows():
 @pytest.mark.rule("P39")
 @pytest.mark.without(
     "core.election:_election_at",
-    "return at if replica.may_stand or replica.is_called else None",
+    "return at if _may_start(replica) else None",
     "return at",
 )
 def test_p39_observer_is_never_a_candidate():

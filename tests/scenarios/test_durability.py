@@ -6,6 +6,7 @@ import pytest
 
 from raftnode.core.effects import Confirmed, HighWatermarkAdvanced, Refused
 from raftnode.core.events import LogFlushed, RequestReceived
+from raftnode.core.roles import Leader
 from raftnode.core.types import Offset
 from raftnode.testing.playbook import Playbook, key_of
 
@@ -197,6 +198,58 @@ def test_read_waits_for_an_entry_of_the_own_epoch():
     read, plain = book.confirm("2"), book.confirm("2", for_read=False)
     assert book.answer(read) is None
     assert isinstance(book.answer(plain), Confirmed)
+
+
+@pytest.mark.rule("S8", "S11")
+@pytest.mark.without(
+    "core.leading:answer_confirmations",
+    "for voter in replica.log.voters",
+    "for voter in (replica.key, *replica.log.voters)",
+)
+def test_a_leader_outside_the_set_does_not_count_itself_in_a_round():
+    """Of {2, 3}, 3 may have elected another with a vote of its own and of one that 1 has not heard.
+
+    Counting the leader beside one voter of two would answer a read that is stale by then.
+    """
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    book.isolate("3")
+    book.remove("1", "1")
+    book.run(200)
+    assert book.voters("1") == book.voters("2") == "{2,3}"
+    read = book.confirm("1")
+    plain = book.confirm("1", for_read=False)
+    book.run(500)
+    role = book["1"].replica.role
+    assert isinstance(role, Leader)
+    assert role.progress[key_of("2")].round_token == role.round_token, "2 has echoed both"
+    assert book.answer(read) is None
+    assert book.answer(plain) is None
+    book.heal()
+    book.run(3000)
+    assert book.answer(read) is not None
+    assert book.voters("2") == "{2,3}"
+
+
+@pytest.mark.rule("S11")
+@pytest.mark.without(
+    "core.leading:answer_confirmations",
+    "for voter in replica.log.voters",
+    "for voter in {*replica.log.voters, *role.progress}",
+)
+def test_observers_do_not_count_in_a_round():
+    """They may follow a leader that all voters have left (hashicorp/raft #308)."""
+    book = Playbook.formed("1", "2", "3")
+    for name in ("4", "5"):
+        book.observer(name)
+    book.run(1000)
+    book.isolate("2", "3")
+    read = book.confirm("1")
+    book.run(1000)
+    role = book["1"].replica.role
+    assert isinstance(role, Leader)
+    assert all(role.progress[key_of(name)].round_token == role.round_token for name in "45")
+    assert book.answer(read) is None
 
 
 @pytest.mark.parametrize("names", [("1",), ("1", "2"), ("1", "2", "3", "4", "5")])

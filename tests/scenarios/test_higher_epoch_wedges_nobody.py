@@ -22,8 +22,8 @@ def failed_candidate(book: Playbook, name: str) -> None:
 
 @pytest.mark.without(
     "core.following:_learn_leader",
-    "response.epoch if replica.may_stand else replica.epoch",
-    "response.epoch",
+    "epochs.believed(replica, source, response.epoch, leader)",
+    "response.epoch > replica.epoch",
 )
 def test_observer_takes_no_epoch_without_a_leader_from_a_failed_candidate():
     """An observer cannot stand, so nobody could bring it back to the quorum's epoch.
@@ -45,7 +45,7 @@ def test_observer_takes_no_epoch_without_a_leader_from_a_failed_candidate():
 
 @pytest.mark.without(
     "core.leading:handle_fetch",
-    "follow_voters_epoch(replica, source, request.epoch)",
+    "follow_higher_epoch(replica, role, source, request.epoch)",
     "pass",
 )
 def test_leader_adopts_the_epoch_of_its_own_voter_that_fetches():

@@ -317,6 +317,27 @@ def test_a_leader_outside_the_set_does_not_count_itself():
     assert not reads_alone(book, "1")
 
 
+@pytest.mark.without(
+    "core.leasing:covers_reads",
+    "for key in replica.log.voters if key != replica.key",
+    "for key in role.progress",
+)
+def test_observers_promises_are_no_lease():
+    """They elect nobody, so what they promise keeps no other leader away."""
+    book = leased()
+    for name in ("4", "5"):
+        book.observer(name)
+    book.run(500)
+    book.isolate("2", "3")
+    book.run(500)
+    book.confirm("1", for_read=False)  # a round, which the observers alone echo
+    book.run(LEASE_MS - 400)
+    progress = leader(book, "1").progress
+    assert all(progress[key_of(name)].promised_until_ms > book.now_ms for name in "45")
+    assert all(progress[key_of(name)].promised_until_ms <= book.now_ms for name in "23")
+    assert not reads_alone(book, "1")
+
+
 @pytest.mark.rule("P42", "S11")
 @pytest.mark.without(
     "core.leading:handle_confirm", "epoch_committed(replica, role) and leasing", "leasing"

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from raftnode.core.effects import Effect, SendRequest
+from raftnode.core.events import LogFlushed
 from raftnode.core.messages import FetchResponse, VoteRequest
-from raftnode.core.types import Epoch
+from raftnode.core.types import Epoch, Offset
 from raftnode.testing.playbook import Message, Playbook, Seat
 
 pytestmark = [
@@ -52,15 +53,44 @@ WAITS_NO_LONGER_EACH_TIME = pytest.mark.without(
 
 @IS_GRANTED_A_VOTE
 @ASKS_AT_ONCE
-@WAITS_NO_LONGER_EACH_TIME
 def test_follower_whose_disk_stands_still_asks_seldom_and_disturbs_nobody():
-    """It cannot fetch before it has flushed (S10), so it misses a leader that is well."""
+    """It cannot fetch before it has flushed (S10), so it misses a leader that is well.
+
+    Once its disk counts as stalled it asks for no vote any more (S35).
+    """
     book = Playbook.formed("1", "2", "3")
     book.run(1000)
     book["3"].flushes = False
     book.append("1", b"takes twenty seconds")
     asked = Asked(book, "3", at_most=ROUND * 60)
     book.run(20_000)
+    assert asked.count >= ROUND
+    assert book["3"].role == "unattached"
+    assert (book.leaders, book["1"].replica.epoch) == (["1"], 1)
+    book["3"].flushes = True
+    book.run(1500)
+    assert book["3"].role == "follower"
+    assert book["3"].high_watermark == book["1"].replica.log.end
+
+
+@IS_GRANTED_A_VOTE
+@ASKS_AT_ONCE
+@WAITS_NO_LONGER_EACH_TIME
+def test_follower_whose_disk_is_never_done_asks_seldom_and_disturbs_nobody():
+    """It makes some records durable each time and so never stalls, but does not fetch meanwhile."""
+    book = Playbook.formed("1", "2", "3")
+    book.run(1000)
+    book["3"].flushes = False
+    first = book["3"].disk.end
+    for number in range(10):
+        book.append("1", b"part %d" % number)
+    book.settle()
+    asked = Asked(book, "3", at_most=ROUND * 60)
+    for number in range(1, 10):
+        book.run(2500)
+        end = Offset(first + number)
+        book["3"].disk.flush(end)
+        book.give("3", LogFlushed(end, book["3"].replica.log.truncations))
     assert asked.count >= ROUND
     assert book["3"].role == "prospective"
     assert (book.leaders, book["1"].replica.epoch) == (["1"], 1)

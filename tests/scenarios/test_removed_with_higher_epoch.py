@@ -1,4 +1,4 @@
-"""What is not freed, and why: a removed replica that knows a higher epoch waits for the next one."""
+"""What is not freed, and why: a removed replica above the leader's epoch waits for the next one."""
 
 import pytest
 
@@ -9,9 +9,15 @@ from raftnode.testing.playbook import Playbook
 @pytest.mark.rule("S9")
 @pytest.mark.scenario("removed-voter-disrupts")
 @pytest.mark.without(
-    "core.election:_judge_pre_vote", "and request.candidate in replica.log.voters", ""
+    "core.election:_judge_pre_vote",
+    "epochs.believed(replica, request.candidate, request.epoch, None)",
+    "request.epoch > replica.epoch",
 )
-@pytest.mark.without("core.leading:follow_voters_epoch", "and source in replica.log.voters", "")
+@pytest.mark.without(
+    "core.leading:follow_higher_epoch",
+    "epochs.believed(replica, source, epoch, None)",
+    "epoch > replica.epoch",
+)
 def test_removed_replica_with_a_higher_epoch_waits_and_disturbs_nobody():
     """S9 goes before: a replica outside the set must not move a leader's epoch.
 

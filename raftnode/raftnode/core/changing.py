@@ -8,7 +8,7 @@ other up; the first that may go goes, and compare-and-set refuses the others.
 from __future__ import annotations
 
 from raftnode.core import leading, leasing
-from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
+from raftnode.core.effects import ProveDisk, Refusal, Refused, VoterChangeCompleted
 from raftnode.core.events import AddVoterRequested, RemoveVoterRequested
 from raftnode.core.records import AddVoter, RemoveVoter
 from raftnode.core.replica import Replica
@@ -216,7 +216,7 @@ def _able(replica: Replica, role: Leader, voters: VoterSet) -> list[ReplicaKey]:
 
 def _caught_up(replica: Replica, role: Leader, key: ReplicaKey) -> bool:
     if key == replica.key:
-        return True
+        return replica.has_caught_up_disk  # S36: it counts for no more than any other voter
     progress = role.progress.get(key)
     config = replica.config
     return progress is not None and progress.is_caught_up(
@@ -230,7 +230,11 @@ def caught_up_voters(replica: Replica, role: Leader, voters: VoterSet) -> list[R
 
 
 def append(replica: Replica, role: Leader, change: PendingChange) -> None:
-    """Append the record of a change that nothing holds back any more; it is in force now."""
+    """Append the record of a change that nothing holds back any more; it is in force now.
+
+    The leader's own disk answers last (S36): on one that hangs, the record never leaves here.
+    """
+    replica.emit(ProveDisk())
     record = AddVoter(change.voter) if change.kind == "add" else RemoveVoter(change.key)
     change.appended = replica.append_control(record).base_offset
     change.waiting_for = "a majority of the new voters to commit it"

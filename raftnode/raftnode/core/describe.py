@@ -24,6 +24,8 @@ class ReplicaDescription:
     caught_up: bool
     fenced: bool
     incarnation: int
+    higher_epoch: Epoch | None = None
+    """What it fetches with, being above the leader's epoch: it follows once it is to be added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,11 @@ def describe(replica: Replica) -> QuorumDescription | None:
     role, log = replica.role, replica.log
     if not isinstance(role, Leader):
         return None
-    # Only what has fetched in this epoch observes: a removed voter that is gone does not.
+    # Only what has fetched from this leader observes: a removed voter that is gone does not.
     observers = sorted(
         key
         for key, progress in role.progress.items()
-        if key not in log.voters and progress.last_fetch_ms is not None
+        if key not in log.voters and progress.has_asked
     )
     appended = [change for change in role.changes if change.appended is not None]
     return QuorumDescription(
@@ -95,13 +97,15 @@ def describe(replica: Replica) -> QuorumDescription | None:
 
 
 def _self(replica: Replica) -> ReplicaDescription:
+    own, log = replica.own, replica.log
+    behind = log.durable_end < log.end
     return ReplicaDescription(
         replica.key,
         replica.endpoint,
-        replica.log.durable_end,
+        log.durable_end,
         0,
-        0,
-        caught_up=True,
+        replica.now_ms - (own.last_caught_up_ms or 0) if behind else 0,
+        caught_up=replica.has_caught_up_disk,
         fenced=False,
         incarnation=replica.incarnation,
     )
@@ -120,4 +124,5 @@ def _other(replica: Replica, role: Leader, key: ReplicaKey) -> ReplicaDescriptio
         caught_up=progress.is_caught_up(now, config.fetch_timeout_ms, config.election_timeout_ms),
         fenced=progress.fenced,
         incarnation=progress.incarnation,
+        higher_epoch=progress.higher_epoch,
     )

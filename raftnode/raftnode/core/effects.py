@@ -3,8 +3,8 @@
 The caller's duties:
 
 1. Carry effects out in their order.
-2. `PersistQuorumState`, `PersistLatch` and `PersistClusterId` are durable (fsynced)
-   before any later effect is begun. If that fails the process ends (never retries).
+2. `PersistQuorumState`, `PersistLatch`, `PersistClusterId` and `ProveDisk` are durable
+   (fsynced) before any later effect is begun. If that fails the process ends (never retries).
 3. `AppendBatches` and `TruncateLog` are visible to reads before any later effect; a
    flush follows soon and is reported by `LogFlushed`.
 4. `Halt` ends the process; nothing is sent after it.
@@ -81,6 +81,14 @@ class PersistClusterId:
 
 
 @dataclass(frozen=True, slots=True)
+class ProveDisk:
+    """Make something durable, whatever it is, to see that the disk still does so (S36). A barrier.
+
+    On a disk that hangs, the replica falls silent here, with nothing appended.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class AppendBatches:
     """Write batches at the end of the log."""
 
@@ -118,6 +126,7 @@ class ServeFetch:
     response: FetchResponse
     start_offset: Offset
     max_bytes: int
+    fetcher: ReplicaKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +289,7 @@ Effect = (
     PersistQuorumState
     | PersistLatch
     | PersistClusterId
+    | ProveDisk
     | AppendBatches
     | TruncateLog
     | SendRequest

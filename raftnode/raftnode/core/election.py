@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftnode.core import leading
+from raftnode.core import epochs, leading
 from raftnode.core.messages import EndQuorumEpochRequest, ErrorCode, VoteRequest, VoteResponse
 from raftnode.core.replica import Replica
 from raftnode.core.roles import (
@@ -61,14 +61,14 @@ def _judge(replica: Replica, source: ReplicaKey, request: VoteRequest) -> tuple[
 
 
 def _judge_pre_vote(replica: Replica, request: VoteRequest) -> bool:
-    """Would it be granted? Changes nothing, with one exception.
+    """Would it be granted? Changes nothing, with two exceptions.
 
     A voter of ours that asks with a higher epoch has persisted it in an election
     that failed. It can never again follow a leader of a lower one, so the epoch is
     adopted and a new election frees it; a replica that is no voter here cannot
-    cause that (S9, KAFKA-17030).
+    cause that (S9, KAFKA-17030). And a replica with a longer log is called to stand (S31).
     """
-    if request.epoch > replica.epoch and request.candidate in replica.log.voters:
+    if epochs.believed(replica, request.candidate, request.epoch, None):
         replica.become_unattached(request.epoch, election_at_ms=replica.first_election_deadline())
     if _withholds_votes(replica):
         return False
@@ -106,7 +106,7 @@ def _judge_vote(replica: Replica, request: VoteRequest) -> bool:
     if state.voted is not None or state.leader is not None:
         return state.voted == request.candidate and state.leader is None
     if request.last < replica.log.position:
-        if request.epoch > replica.epoch:
+        if epochs.believed(replica, request.candidate, request.epoch, None):
             replica.become_unattached(request.epoch, election_at_ms=_keep_deadline(replica))
         return False
     replica.persist(QuorumState(request.epoch, None, request.candidate))
@@ -159,7 +159,7 @@ def handle_vote_response(
     replica: Replica, source: ReplicaKey, request: VoteRequest, response: VoteResponse
 ) -> None:
     """Count an answer; ignored unless it is to the election now under way (P11)."""
-    if response.epoch > replica.epoch:
+    if epochs.believed(replica, source, response.epoch, response.leader):
         _adopt(replica, response)
         return
     role = replica.role
@@ -238,13 +238,18 @@ def _election_at(replica: Replica) -> int | None:
             | Follower(election_at_ms=at)
             | Resigned(election_at_ms=at)
         ):
-            return at if replica.may_stand or replica.is_called else None
+            return at if _may_start(replica) else None
         case Prospective(gives_up_at_ms=at, retry_at_ms=retry):
             return at if retry is None else retry
         case Candidate(gives_up_at_ms=at):
             return at
         case _:
             return None
+
+
+def _may_start(replica: Replica) -> bool:
+    """Whether an election may be started; not while the own disk stalls, and no vote can (S35)."""
+    return (replica.may_stand or replica.is_called) and not replica.has_stalled_disk
 
 
 def on_election_time(replica: Replica) -> None:
@@ -257,7 +262,7 @@ def on_election_time(replica: Replica) -> None:
         case Prospective(retry_at_ms=None) as role:
             _back_off(replica, role)
         case Prospective(retries=retries):
-            if replica.may_stand or replica.is_called:
+            if _may_start(replica):
                 stand(replica, retries=retries + 1)
             else:
                 replica.become_unattached(replica.epoch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftnode.core import installing
+from raftnode.core import epochs, installing
 from raftnode.core.effects import HaltReason
 from raftnode.core.events import SnapshotPieceStored, SnapshotRefused
 from raftnode.core.messages import (
@@ -52,7 +52,7 @@ def fetch_if_due(replica: Replica) -> None:
     if not (_is_idle(replica, fetching) or _may_send_ahead(replica, fetching)):
         return
     target = _fetch_target(replica)
-    request = installing.next_piece(replica, target) or _next_fetch(replica, target)
+    request = installing.next_piece(replica) or _next_fetch(replica)
     if isinstance(fetching.in_flight, FetchRequest):
         fetching.before.append(fetching.in_flight)
     fetching.in_flight, fetching.sent_at_ms = request, replica.now_ms
@@ -87,7 +87,7 @@ def _may_send_ahead(replica: Replica, fetching: Fetching) -> bool:
     return newest.acknowledged_offset < log.durable_end > replica.high_watermark
 
 
-def _next_fetch(replica: Replica, target: ReplicaKey | None) -> FetchRequest:
+def _next_fetch(replica: Replica) -> FetchRequest:
     replica.fetch_sequence += 1
     return FetchRequest(
         epoch=replica.epoch,
@@ -96,7 +96,7 @@ def _next_fetch(replica: Replica, target: ReplicaKey | None) -> FetchRequest:
         last_fetched_epoch=replica.log.last_epoch,
         acknowledged_offset=replica.log.durable_end,
         high_watermark=replica.high_watermark,
-        round_token=replica.round_token_of(target),
+        round_token=replica.round_token,
         incarnation=replica.incarnation,
         max_bytes=replica.config.fetch_max_bytes,
         # Whoever looks for the leader wants its answer at once, not its news.
@@ -286,21 +286,20 @@ def _learn_leader(
     response: FetchResponse | FetchSnapshotResponse,
 ) -> None:
     leader = response.leader
-    if leader is not None and (response.epoch > replica.epoch or replica.leader != leader):
+    higher = epochs.believed(replica, source, response.epoch, leader)
+    other = response.epoch == replica.epoch and replica.leader != leader
+    if leader is not None and (higher or other):
         if isinstance(replica.role, Prospective) and response.epoch == replica.epoch:
             own = leader.node_id == replica.key.node_id  # S1
             replica.role.leader_hint = None if own else leader
         else:
             endpoint = response.leader_endpoint
             replica.become_follower(response.epoch, leader, endpoint, heard=leader == source)
-    elif response.epoch > replica.epoch or (leader is None and replica.leader == source):
-        # A higher epoch without a leader, or the leader itself says that it leads no more.
-        # An observer does not take such an epoch: if the candidate died, nobody would ever
-        # lead it, and an observer cannot stand to free itself.
-        epoch = response.epoch if replica.may_stand else replica.epoch
-        if epoch > replica.epoch or replica.leader is not None:
-            deadline = replica.sooner(epoch, replica.first_election_deadline())
-            replica.become_unattached(epoch, election_at_ms=deadline)
+    elif higher or (leader is None and replica.leader == source):
+        # A voter's epoch without a leader, or the leader itself says that it leads no more.
+        epoch = response.epoch if higher else replica.epoch
+        deadline = replica.sooner(epoch, replica.first_election_deadline())
+        replica.become_unattached(epoch, election_at_ms=deadline)
     # Hearsay may go round in circles: each turn without a good Fetch waits longer.
     current = fetching_of(replica)
     if current is not None:
@@ -351,11 +350,10 @@ def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> N
     if response.diverging is not None:
         replica.truncate(replica.log.truncation_point(response.diverging))
         return
-    batches = () if replica.disk_full else _fitting(replica, response.batches)
     if response.batches and replica.disk_full:
         # As if they had been lost on the way (S30); what is left is for votes and epochs.
         role.fetching.next_at_ms = replica.now_ms + replica.config.retry_backoff_max_ms
-    elif batches:
+    elif batches := _fitting(replica, response.batches):
         replica.append(batches)
         role.fetching.unflushed.append(replica.log.end)
     elif response.batches:
@@ -406,7 +404,8 @@ def handle_begin(
     """A leader announces itself (P13, P15, S1, S16)."""
     error = _judge_begin(replica, source, request)
     if error == ErrorCode.NONE:
-        if request.epoch > replica.epoch or replica.leader != request.leader:
+        higher = epochs.believed(replica, source, request.epoch, request.leader)
+        if higher or replica.leader != request.leader:
             replica.become_follower(request.epoch, request.leader, request.endpoint, heard=True)
         elif isinstance(replica.role, Follower):
             replica.role.heard_at_ms = replica.now_ms
@@ -466,8 +465,8 @@ def _judge_end(replica: Replica, source: ReplicaKey, request: EndQuorumEpochRequ
         return ErrorCode.INVALID_REQUEST
     if request.epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if source != replica.leader and not replica.may_be_voter(source):
-        return ErrorCode.INVALID_REQUEST  # S9, S16: a stranger moves no epoch
+    if source != replica.leader and not epochs.counts(replica, source):
+        return ErrorCode.INVALID_REQUEST  # S9, S16: a stranger calls for no election
     known = replica.state.leader if request.epoch == replica.epoch else None
     if known not in {None, request.leader}:
         return ErrorCode.INVALID_REQUEST  # a candidate's (leader None) too: another has won

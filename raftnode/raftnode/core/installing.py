@@ -32,10 +32,10 @@ from raftnode.core.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Fetching, Follower, Leader
-from raftnode.core.types import FIRST_OFFSET, LogPosition, ReplicaKey
+from raftnode.core.types import FIRST_OFFSET, LogPosition
 
 
-def next_piece(replica: Replica, target: ReplicaKey | None) -> FetchSnapshotRequest | None:
+def next_piece(replica: Replica) -> FetchSnapshotRequest | None:
     """What to ask the leader for instead of records; None: records."""
     download = replica.download
     if download is None or download.busy or not isinstance(replica.role, Follower):
@@ -46,7 +46,7 @@ def next_piece(replica: Replica, target: ReplicaKey | None) -> FetchSnapshotRequ
         snapshot=download.snapshot,
         position=download.position,
         max_bytes=replica.config.fetch_max_bytes,
-        round_token=replica.round_token_of(target),
+        round_token=replica.round_token,
         endpoint=replica.endpoint,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from raftnode.core import installing, leasing
+from raftnode.core import epochs, installing, leasing
 from raftnode.core.effects import AppendAccepted, Confirmed, Refusal, ServeFetch
 from raftnode.core.events import AppendRequested, ConfirmRequested
 from raftnode.core.messages import (
@@ -81,7 +81,7 @@ def handle_begin_response(
 ) -> None:
     """Note an acknowledgement, retry anything else; None: there was no answer."""
     role = replica.role
-    if response is not None and response.epoch > replica.epoch:
+    if response is not None and epochs.believed(replica, source, response.epoch, response.leader):
         if response.leader is not None and response.leader != replica.key:
             replica.become_follower(response.epoch, response.leader)
         else:
@@ -106,7 +106,7 @@ def handle_fetch(
     """Note what the fetcher has, then answer, now or when there is something to say."""
     if (code := judge_epoch(replica, request.epoch)) != ErrorCode.NONE:
         replica.respond(request_id, _response(replica, role, code))
-        follow_voters_epoch(replica, source, request.epoch)
+        follow_higher_epoch(replica, role, source, request.epoch)
         return
     if not may_say(replica, role, source, request):
         replica.respond(request_id, _response(replica, role, ErrorCode.INVALID_REQUEST))
@@ -123,6 +123,7 @@ def handle_fetch(
         return
     progress.last_fetch_ms = replica.now_ms
     progress.begin_done = True
+    progress.higher_epoch = None
     progress.incarnation, progress.sequence = request.incarnation, request.sequence
     progress.endpoint = request.endpoint or progress.endpoint
     progress.raft_version_max = request.raft_version_max
@@ -167,14 +168,16 @@ def may_say(
     return own and request.round_token <= role.round_token
 
 
-def follow_voters_epoch(replica: Replica, source: ReplicaKey, epoch: Epoch) -> None:
-    """Go over to the higher epoch of a voter.
+def follow_higher_epoch(replica: Replica, role: Leader, source: ReplicaKey, epoch: Epoch) -> None:
+    """Go over to a fetcher's higher epoch, or note that it has one (S9).
 
-    It has persisted that epoch in an election that failed, and can never again follow a lower
-    one. Only a voter may cause this (S9).
+    It has stored that epoch with a vote and can never again follow a lower one. The leader goes
+    only for a voter, or for a replica that it was asked to make one.
     """
-    if epoch > replica.epoch and source in replica.log.voters:
+    if epochs.believed(replica, source, epoch, None):
         replica.become_unattached(epoch, election_at_ms=replica.first_election_deadline())
+    elif epoch > replica.epoch:
+        progress_of(replica, role, source).higher_epoch = epoch
 
 
 def progress_of(replica: Replica, role: Leader, source: ReplicaKey) -> Progress:
@@ -246,6 +249,7 @@ def answer_parked(replica: Replica, role: Leader) -> None:
                     _response(replica, role, _membership(replica, key, request)),
                     request.fetch_offset,
                     min(request.max_bytes, replica.config.fetch_max_bytes),
+                    key,
                 )
             )
 
@@ -435,6 +439,24 @@ def _heard_ms(replica: Replica, role: Leader) -> list[int]:
             since_ms = role.since_ms
             heard.append(since_ms if fetched_ms is None else max(since_ms, fetched_ms))
     return heard
+
+
+def others_can_lead_instead(replica: Replica, role: Leader) -> bool:
+    """Whether the own disk has stalled, and a majority of the set commits without it (S35).
+
+    Its Fetches answered, the others are content with a leader that can commit nothing by itself
+    and serves no read. Where they are no majority alone, nothing is won by another leader: no
+    record can be committed, nor a vote be granted, before this disk goes on.
+    """
+    if not replica.has_stalled_disk or replica.high_watermark <= replica.log.durable_end:
+        return False
+    fetch_timeout_ms, now_ms = replica.config.fetch_timeout_ms, replica.now_ms
+    well = sum(
+        progress.is_fresh(now_ms, fetch_timeout_ms) and not progress.fenced
+        for key, progress in role.progress.items()
+        if key in replica.log.voters
+    )
+    return well >= replica.log.voters.majority
 
 
 # -- giving it up (P16, P17, S17) --------------------------------------------------------

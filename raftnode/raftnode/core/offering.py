@@ -23,7 +23,7 @@ def handle_fetch_snapshot(
         error = ErrorCode.INVALID_REQUEST
     if error != ErrorCode.NONE:
         replica.respond(request_id, _response(replica, role, error, request))
-        leading.follow_voters_epoch(replica, source, request.epoch)
+        leading.follow_higher_epoch(replica, role, source, request.epoch)
         return
     progress = leading.progress_of(replica, role, source)
     if progress.fenced:

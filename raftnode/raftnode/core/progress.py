@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raftnode.core.types import FIRST_OFFSET, NO_OFFSET, Endpoint, Offset
+from raftnode.core.types import FIRST_OFFSET, NO_OFFSET, Endpoint, Epoch, Offset
 
 
 @dataclass(slots=True)
@@ -28,6 +28,8 @@ class Progress:
     """The newest raft.version that its program knows, as it said (P56); 0: it said none."""
     fenced: bool = False
     """S3: it once fetched below what it had acknowledged. Not counted from then on."""
+    higher_epoch: Epoch | None = None
+    """The epoch of its last Fetch, being above this leader's: it cannot follow here (S9)."""
     begin_done: bool = False
     begin_in_flight: bool = False
     begin_at_ms: int = 0
@@ -50,6 +52,11 @@ class Progress:
         if self.acknowledged >= self.round_target:
             self.round_ms = now_ms - self.round_started_ms
             self.round_target, self.round_started_ms = log_end, now_ms
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether it has fetched from this leader, be it in an epoch above this one."""
+        return self.last_fetch_ms is not None or self.higher_epoch is not None
 
     def is_fresh(self, now_ms: int, within_ms: int) -> bool:
         """Whether it fetched within the last `within_ms`."""

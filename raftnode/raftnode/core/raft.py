@@ -15,6 +15,7 @@ from typing import assert_never
 from raftnode.core import (
     changing,
     election,
+    epochs,
     following,
     handing_over,
     installing,
@@ -152,6 +153,7 @@ class RaftCore:
         if replica.halted:
             return []
         replica.now_ms = max(replica.now_ms, now_ms)
+        replica.note_durable()
         self._dispatch(event)
         if not replica.halted:
             self._settle()
@@ -178,6 +180,8 @@ class RaftCore:
         replica, voters = self.replica, self.replica.log.voters
         deadlines: list[int | None] = [fetch.until_ms for fetch in role.parked.values()]
         deadlines.append(leading.majority_lost_at(replica, role))
+        if not replica.has_stalled_disk:  # later a Fetch may find others that can lead
+            deadlines.append(replica.disk_stalls_at_ms)
         deadlines += [
             progress.begin_at_ms
             for key, progress in role.progress.items()
@@ -202,6 +206,7 @@ class RaftCore:
             case LogFlushed():
                 if event.truncations == replica.log.truncations:
                     replica.log.durable_end = max(replica.log.durable_end, event.end_offset)
+                    replica.note_durable()
                     replica.raise_high_watermark(replica.high_watermark)
             case SnapshotTaken():
                 installing.taken(replica, event)
@@ -291,7 +296,8 @@ class RaftCore:
                 following.handle_fetch_snapshot_response(replica, source, request, response)
             case EndQuorumEpochRequest(), EndQuorumEpochResponse() as response:
                 # P19: a higher epoch in the answer is followed, unless shutting down.
-                if response.epoch > replica.epoch and not replica.stopping:
+                higher = epochs.believed(replica, source, response.epoch, response.leader)
+                if higher and not replica.stopping:
                     replica.become_unattached(response.epoch)
             case _:
                 replica.fact("response_of_another_kind", source=str(source))
@@ -380,6 +386,10 @@ class RaftCore:
         lost_at = leading.majority_lost_at(replica, role)
         if lost_at is not None and lost_at <= replica.now_ms:
             replica.fact("majority_lost")
+            leading.resign(replica, role)
+            return
+        if leading.others_can_lead_instead(replica, role):
+            replica.fact("disk_stalled_leadership_handed_over", durable_end=replica.log.durable_end)
             leading.resign(replica, role)
             return
         leading.after_progress(replica, role)

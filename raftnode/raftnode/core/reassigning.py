@@ -76,7 +76,7 @@ def _pinned(replica: Replica, role: Leader, targets: tuple[Target, ...]) -> Vote
     voters: list[Voter] = []
     for target in targets:
         known = [*replica.log.voters]
-        known += [key for key, p in role.progress.items() if p.last_fetch_ms is not None]
+        known += [key for key, progress in role.progress.items() if progress.has_asked]
         keys = {
             key
             for key in known

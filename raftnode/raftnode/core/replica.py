@@ -30,6 +30,7 @@ from raftnode.core.effects import (
 )
 from raftnode.core.log_index import LogIndex
 from raftnode.core.messages import ErrorCode, FetchResponse, Request, Response
+from raftnode.core.progress import Progress
 from raftnode.core.records import RAFT_VERSION, Batch, ControlRecord
 from raftnode.core.roles import Blank, Follower, Leader, Resigned, Role, Unattached, role_name
 from raftnode.core.state import QuorumState
@@ -54,6 +55,8 @@ class Replica:
     fetch_sequence: int = 0
     """Rises with each Fetch; begins above any earlier start's (the caller's duty)."""
     endpoint: Endpoint | None = None
+    own: Progress = field(default_factory=Progress)
+    """What its own disk has made durable, kept like a follower's progress (S36)."""
     role: Role = field(default_factory=Blank)
     high_watermark: Offset = FIRST_OFFSET
     applicable: Offset = FIRST_OFFSET
@@ -114,6 +117,27 @@ class Replica:
         """Whether it may become candidate, being no voter, because others need it (S31)."""
         return self.now_ms < self.called_until_ms and not self.stopping
 
+    @property
+    def has_caught_up_disk(self) -> bool:
+        """Whether its own log is durable as soon as is asked of a follower (S13, S36)."""
+        config, log = self.config, self.log
+        return log.durable_end >= log.end or self.own.is_caught_up(
+            self.now_ms, config.fetch_timeout_ms, config.election_timeout_ms
+        )
+
+    @property
+    def has_stalled_disk(self) -> bool:
+        """Whether records wait to become durable and none has for `leader_timeout_ms` (S35)."""
+        at = self.disk_stalls_at_ms
+        return at is not None and self.now_ms >= at
+
+    @property
+    def disk_stalls_at_ms(self) -> int | None:
+        """When the disk counts as stalled unless records become durable; None: all are."""
+        if self.log.durable_end >= self.log.end:
+            return None
+        return (self.own.last_fetch_ms or 0) + self.config.leader_timeout_ms
+
     def may_be_voter(self, key: ReplicaKey) -> bool:
         """Whether a replica is a voter, or was and its removal is not known to be committed."""
         if key in self.log.voters:
@@ -125,10 +149,11 @@ class Replica:
         """Whether it knows of no voter but itself at most."""
         return all(key == self.key for key in self.log.voters)
 
-    def round_token_of(self, target: ReplicaKey | None) -> int:
-        """The token to echo to a fetch target: only its own leader's, of this epoch."""
+    @property
+    def round_token(self) -> int:
+        """The token to echo: the leader's, whom alone a follower asks; 0: it follows nobody."""
         match self.role:
-            case Follower(leader=leader, round_token=token) if leader == target:
+            case Follower(round_token=token):
                 return token
             case _:
                 return 0
@@ -245,6 +270,15 @@ class Replica:
             self.fact("voters_reverted", voters=str(self.log.voters), offset=end)
         self.emit(TruncateLog(end))
         return True
+
+    def note_durable(self) -> None:
+        """Note how far the own disk has come: at each event, and once a flush is reported."""
+        log = self.log
+        if log.durable_end < self.own.acknowledged:
+            self.own = Progress()  # truncated since
+        if log.durable_end >= log.end or log.durable_end > self.own.acknowledged:
+            self.own.last_fetch_ms = self.now_ms
+            self.own.fetched(log.durable_end, log.end, self.now_ms)
 
     def raise_high_watermark(self, offset: Offset) -> None:
         """Advance what is known to be committed, and what of it may be applied (S10)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -26,6 +27,9 @@ NO_EPOCH = Epoch(-1)
 FIRST_OFFSET = Offset(0)
 NO_OFFSET = Offset(-1)
 """No such offset, or not known yet."""
+
+_IN_BRACKETS = re.compile(r"\[[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*\]")
+"""An IPv6 address as it stands before a port."""
 
 
 def format_directory_id(directory_id: uuid.UUID) -> str:
@@ -93,24 +97,36 @@ class ReplicaKey:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Endpoint:
-    """Where a replica said that it listens: advice, never identity (S6)."""
+    """Where a replica said that it listens: advice, never identity (S6).
+
+    Invariant: an IPv6 address stands in brackets in text and nowhere else.
+    """
 
     host: str
     port: int
 
+    def __post_init__(self) -> None:
+        if _IN_BRACKETS.fullmatch(self.host):
+            # Records and files that an earlier version wrote may hold it so.
+            object.__setattr__(self, "host", self.host[1:-1])
+
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     @classmethod
     def parse(cls, text: str) -> Endpoint:
-        """Read `host:port`.
+        """Read `host:port` or, of an IPv6 address, `[host]:port`.
 
         Raises:
-            ValueError: no port, or one outside 1 to 65535.
+            ValueError: no port, one outside 1 to 65535, or an IPv6 address without brackets.
         """
         host, colon, port = text.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             msg = f"not an endpoint: {text!r}; expected host:port with a port of 1 to 65535"
+            raise ValueError(msg)
+        if any(sign in host for sign in "[]:") and not _IN_BRACKETS.fullmatch(host):
+            msg = f"not an endpoint: {text!r}; write an IPv6 address in brackets, as in [::1]:9093"
             raise ValueError(msg)
         return cls(host, int(port))
 

@@ -111,6 +111,7 @@ def test_everything_that_a_leader_knows_is_told():
     for offset, control in enumerate([(AddVoter(Voter(ONE)),), (), ()]):
         replica.log.append(Batch(Offset(offset), Offset(offset), Epoch(5), b"", control))
     replica.log.durable_end = Offset(2)
+    replica.own = Progress(Offset(2), 9_900, 9_800, round_started_ms=9_900, round_ms=10)
     replica.log.start = Offset(1)
     replica.high_watermark = Offset(1)
     described = describe(replica)
@@ -124,7 +125,7 @@ def test_everything_that_a_leader_knows_is_told():
     assert described.raft_version_committed is (replica.log.raft_version_record < 1)
     own, other = described.voters
     assert own == ReplicaDescription(
-        ONE, HERE, Offset(2), 0, 0, caught_up=True, fenced=False, incarnation=7
+        ONE, HERE, Offset(2), 0, 200, caught_up=True, fenced=False, incarnation=7
     )
     assert (other.acknowledged, other.fenced, other.incarnation) == (1, True, 4)
     [observer] = described.observers
@@ -158,7 +159,7 @@ def test_target_and_version_are_committed_once_the_high_watermark_is_above_their
     controls = (RaftVersion(2), AddVoter(Voter(ONE)), TargetVoters(target.voters))
     for offset, control in enumerate(controls):
         replica.log.append(Batch(Offset(offset), Offset(offset), Epoch(5), b"", (control,)))
-    replica.endpoint = HERE
+    replica.endpoint, replica.log.durable_end = HERE, replica.log.end
     for high_watermark, committed in ((0, (False, False)), (2, (True, False)), (3, (True, True))):
         replica.high_watermark = Offset(high_watermark)
         described = describe(replica)

@@ -333,7 +333,7 @@ def test_a_higher_epoch_without_a_leader_is_taken_by_who_may_stand(fetcher: Fetc
     asked = role.fetching.in_flight
     assert asked is not None
     answer = FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, Epoch(4), None)
-    book.give("4", ResponseReceived(key_of("3"), asked, answer))
+    book.give("4", ResponseReceived(key_of("1"), asked, answer))
     assert isinstance(observer.replica.role, Unattached)
     assert observer.replica.epoch == 1, "nobody would ever lead it"
 

@@ -66,12 +66,28 @@ def test_replicas_have_hashes_of_their_own():
     assert len({hash(ReplicaKey(NodeId(1), uuid.UUID(int=n))) for n in range(100)}) == 100
 
 
-@pytest.mark.parametrize("text", ["host:1", "10.0.0.1:65535", "::1:9093"])
+@pytest.mark.parametrize("text", ["host:1", "10.0.0.1:65535", "[::1]:9093", "[fd00::7]:1"])
 def test_endpoint_reads_back(text: str):
     assert str(Endpoint.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:-1"])
+def test_an_ipv6_host_stands_in_brackets_in_text_only():
+    assert (
+        Endpoint.parse("[fd00::7]:9093") == Endpoint("fd00::7", 9093) == Endpoint("[fd00::7]", 9093)
+    )
+    assert Endpoint("[fd00::7]", 9093).host == "fd00::7"
+
+
+UNBRACKETED = (
+    *("::1:9093", "[::1]", "[::1]:0", "[host]:1"),
+    *("[::1:9093", "::1]:9093", "[]:1", "[[::1]]:1"),
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "host", "host:", ":1", "host:0", "host:65536", "host:-1", *UNBRACKETED],
+)
 def test_what_is_no_endpoint_is_refused(text: str):
     with pytest.raises(ValueError, match="not an endpoint"):
         Endpoint.parse(text)

@@ -37,6 +37,8 @@ class ExitCode(enum.IntEnum):
     PROTOCOL_HALT = 15
     STORAGE_FULL = 16
     STORAGE_STALE = 17
+    STORAGE_STALLED = 18
+    LOOP_STALLED = 19
 
 
 class RaftnodeError(Exception):

@@ -1,7 +1,8 @@
 """Clients' writes: gathered, appended as one batch, and told of their one outcome.
 
 While one batch is being fsynced the next one fills: the busier the node, the larger
-its batches (group commit).
+its batches (group commit). Where an fsync takes long and the others have committed all that was
+appended, the next batch does not wait for it: a leader's slow disk slows no writes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RequestError
 from raftnode.runtime import clock
 from raftnode.storage.batch import Record, encode_data_batch
+
+SLOW_FLUSH_S = 0.02
+"""An fsync that has taken so long is slow: no batch waits for it any more. On a disk that is
+quicker the batches are those of plain group commit."""
 
 RECORD_OVERHEAD_BYTES = 32
 """What a record costs in a queue or a batch besides its key and value, roughly."""
@@ -53,7 +58,7 @@ class Appends:
         queue_bytes_max: what may wait; more is refused at once.
         batch_bytes_max: how large a batch may grow.
         linger_ms: how long a batch waits for more records; 0: until the loop's next turn.
-        is_flushing: whether an fsync is under way; its end calls `pump`.
+        flushing_s: for how long an fsync has been under way; its end calls `pump`. None: none is.
         on_commit: told how many seconds a batch took to commit.
     """
 
@@ -66,7 +71,7 @@ class Appends:
         queue_bytes_max: int,
         batch_bytes_max: int,
         linger_ms: int,
-        is_flushing: Callable[[], bool],
+        flushing_s: Callable[[], float | None],
         on_commit: Callable[[float], None],
     ) -> None:
         self._post = post
@@ -75,9 +80,10 @@ class Appends:
         self._queue_bytes_max = queue_bytes_max
         self._batch_bytes_max = batch_bytes_max
         self._linger_s = linger_ms / 1000
-        self._is_flushing = is_flushing
+        self._flushing_s = flushing_s
         self._on_commit = on_commit
         self._queue: deque[_Write] = deque()
+        self._looks_again = False
         self.queued_bytes = 0
         self._asked: dict[int, _Batch] = {}
         self._appended: deque[_Batch] = deque()
@@ -134,8 +140,8 @@ class Appends:
         return True
 
     def pump(self) -> None:
-        """Give the core the next batch, unless the last one is still being written."""
-        if self._asked or not self._queue or self._is_flushing():
+        """Give the core the next batch once the last one is synced here, or committed."""
+        if self._asked or not self._queue or self._held_by_flush():
             return
         writes: list[_Write] = []
         records: list[Record] = []
@@ -159,8 +165,22 @@ class Appends:
         self._asked[request_id] = _Batch(writes)
         self._post(AppendRequested(request_id, data, len(records)))
 
+    def _held_by_flush(self) -> bool:
+        """Whether an fsync under way is worth waiting for: a quick one, or its batch's commit."""
+        flushing_s = self._flushing_s()
+        if flushing_s is None:
+            return False
+        if not self._appended and flushing_s < SLOW_FLUSH_S and not self._looks_again:
+            self._looks_again = True
+            asyncio.get_running_loop().call_later(SLOW_FLUSH_S - flushing_s, self._look_again)
+        return bool(self._appended) or flushing_s < SLOW_FLUSH_S
+
+    def _look_again(self) -> None:
+        self._looks_again = False
+        self.pump()
+
     def accepted(self, accepted: AppendAccepted) -> None:
-        """The batch stands in the log; the next one waits for the flush of this one."""
+        """The batch stands in the log; the next one waits for its flush, or for its commit."""
         batch = self._asked.pop(accepted.request_id)
         batch.appended_at = time.monotonic()
         batch.last_offset, batch.epoch = accepted.last_offset, accepted.epoch
@@ -191,6 +211,8 @@ class Appends:
                     write.future.set_result(
                         Appended(base_offset=write.base, last_offset=last, epoch=batch.epoch)
                     )
+        if not self._appended and self._flushing_s() is not None:
+            self.pump()  # its end need not be waited for
 
     def leadership_lost(self) -> None:
         """What was appended may or may not survive; what waits is certainly not done."""
@@ -203,6 +225,8 @@ class Appends:
                         f"appended at offset {write.base}, leadership lost before its commit",
                     ),
                 )
+        # The core refuses what waits; a flush that hangs would never ask it.
+        asyncio.get_running_loop().call_soon(self.pump)
 
     def fail_all(self, error: RequestError) -> None:
         """The node stops."""

@@ -12,6 +12,7 @@ from raftnode.api.service import CommittedRecord, CommittedRecords
 from raftnode.api.turns import Turns
 from raftnode.core.types import FIRST_OFFSET, Offset
 from raftnode.errors import RequestError
+from raftnode.runtime.logreading import LogReader
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.batch import iter_records
 from raftnode.storage.log import Log, OffsetOutsideError
@@ -21,6 +22,9 @@ _CHUNK_BYTES = 256 * 1024
 
 _TURN_RECORDS = 256
 """Applied in one go; then others have their turn on the loop. A few milliseconds."""
+
+CLIENT_READS = 4
+"""Clients' reads of a cold log that go on at once; one that hangs keeps no other waiting."""
 
 READ_RECORDS_MAX = 2048
 """In one answer, however small they are: each costs the loop some ten microseconds."""
@@ -43,6 +47,8 @@ class Applier:
 
     def __init__(self, log: Log, kv: KeyValueStore | None = None) -> None:
         self._log = log
+        self._own = LogReader(log, "apply")
+        self._clients = LogReader(log, "read", CLIENT_READS)
         self.kv = KeyValueStore() if kv is None else kv
         self.applied_bytes = 0
         """Bytes of the log that this process has applied."""
@@ -90,7 +96,7 @@ class Applier:
         start = self.kv.next_offset
         if start >= self.applicable:
             return  # another state was put in place while this waited
-        data = self._log.read(start, _CHUNK_BYTES, self.applicable)
+        data = await self._own.read(start, _CHUNK_BYTES, self.applicable)
         self._in_batch = True
         for number, record in enumerate(iter_records(data), start=1):
             if record.is_control:
@@ -144,24 +150,31 @@ class Applier:
         except TimeoutError:
             pass
         try:
-            async with self.turns.turn():
+            data = b""
+            if offset < self.applicable:
                 size = min(max_bytes, READ_BYTES_MAX)
-                records = tuple(islice(self._records(offset, size), READ_RECORDS_MAX))
+                data = await self._clients.read(offset, size, self.applicable)
         except OffsetOutsideError as error:  # trimmed while it waited
             raise _trimmed(offset, error.start_offset) from None
+        async with self.turns.turn():
+            records = tuple(islice(_records(offset, data), READ_RECORDS_MAX))
         following = Offset(records[-1].offset + 1) if records else offset
         return CommittedRecords(records, following, self.high_watermark, self._log.start_offset)
 
-    def _records(self, offset: Offset, max_bytes: int) -> Iterator[CommittedRecord]:
-        if offset >= self.applicable:
-            return
-        for record in iter_records(self._log.read(offset, max_bytes, self.applicable)):
-            if record.offset >= offset:
-                yield CommittedRecord(
-                    record.offset,
-                    record.epoch,
-                    record.timestamp_ms,
-                    None if record.is_control else record.key,
-                    None if record.is_control else record.value,
-                    record.control,
-                )
+    def close(self) -> None:
+        """Read nothing more and wait for the reads under way; blocks."""
+        self._own.close()
+        self._clients.close()
+
+
+def _records(offset: Offset, data: bytes) -> Iterator[CommittedRecord]:
+    for record in iter_records(data):
+        if record.offset >= offset:
+            yield CommittedRecord(
+                record.offset,
+                record.epoch,
+                record.timestamp_ms,
+                None if record.is_control else record.key,
+                None if record.is_control else record.value,
+                record.control,
+            )

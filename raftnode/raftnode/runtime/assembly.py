@@ -29,6 +29,7 @@ from raftnode.errors import ConfigurationError, StorageStaleError
 from raftnode.hosts import HostsFile
 from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
+from raftnode.runtime.coldreads import ColdReads
 from raftnode.runtime.description import present
 from raftnode.runtime.disk_state import DiskState
 from raftnode.runtime.diskroom import make_room
@@ -39,7 +40,7 @@ from raftnode.runtime.gauges import Gauges
 from raftnode.runtime.greeting import greet_before_leading, greet_voters
 from raftnode.runtime.inquiries import Inquiries
 from raftnode.runtime.leadermetrics import LeaderCollector, view_of
-from raftnode.runtime.peering import Peering
+from raftnode.runtime.peering import PEER_CONNECTIONS_MAX, Peering, rank_of
 from raftnode.runtime.process import descriptors_for_clients, raise_file_limit
 from raftnode.runtime.promising import forget_promises, remember_promise
 from raftnode.runtime.recovery import recover
@@ -50,6 +51,7 @@ from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter
 from raftnode.runtime.tasks import Tasks
 from raftnode.runtime.transfer import SnapshotTransfer
 from raftnode.runtime.watch import watch_storage
+from raftnode.runtime.watchdog import Watchdog
 from raftnode.storage.batch import decode_batches
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.log import Log
@@ -124,6 +126,8 @@ async def running_node(
     log: Log,
     tasks: Tasks,
     fail: Callable[[BaseException], None],
+    *,
+    watchdog: Watchdog,
 ) -> AsyncGenerator[Running]:
     """Put a node together, start it, and take it apart at the end."""
     disable_created_metrics()  # a series more for each counter, which nobody asks for
@@ -137,6 +141,7 @@ async def running_node(
     await remember_promise(directory, core.replica.config.promise_ms)
     LeaderCollector(lambda: view_of(present(core.replica)), registry)
     metrics.disk_reserve_bytes.set(settings.disk_reserve_bytes)
+    metrics.stall_timeout_seconds.set(watchdog.limit_s)
     addresses = AddressBook(settings.first_addresses)
     known = VoterSet()
 
@@ -157,7 +162,8 @@ async def running_node(
         on_stale=lambda reason: fail(StorageStaleError(reason)),
         spawn=tasks,
     )
-    driver = Driver(changed)
+    driver = Driver(changed, fail)
+    cold_reads = ColdReads(log, core.replica.may_be_voter)
     flusher = Flusher(
         log,
         core.replica.log,
@@ -173,7 +179,7 @@ async def running_node(
         queue_bytes_max=settings.append_queue_bytes,
         batch_bytes_max=settings.max_batch_bytes,
         linger_ms=settings.append_linger_ms,
-        is_flushing=lambda: flusher.in_flight,
+        flushing_s=lambda: flusher.in_flight_s,
         on_commit=metrics.commit_latency_seconds.observe,
     )
     applier = Applier(log, state)
@@ -259,6 +265,7 @@ async def running_node(
         api_of=peering.api_endpoint_of,
         version=package_version("kraftquorum"),
         disk=disk,
+        stall=lambda: watchdog.stall,
     )
 
     start_epoch, start_end = core.replica.epoch, log.end_offset
@@ -299,11 +306,17 @@ async def running_node(
         on_request=peering.on_request,
         on_hello=peering.on_called,
         gate=gatekeeper,
+        rank=lambda key: rank_of(core.replica, key),
         spawn=tasks,
     )
     peer_app = web.Application()
     peer_app.router.add_get(PEER_PATH, peer_server.handle)
-    peer_listener = ApiServer(peer_app, shutdown_grace_ms=200)
+    peer_listener = ApiServer(
+        peer_app,
+        shutdown_grace_ms=200,
+        connections_max=PEER_CONNECTIONS_MAX,
+        on_connection=peer_server.lobby.enter,
+    )
     limits = ApiLimits(
         record_max_bytes=settings.record_max_bytes, batch_max_bytes=settings.max_batch_bytes
     )
@@ -318,7 +331,17 @@ async def running_node(
         app, shutdown_grace_ms=500, connections_max=descriptors_for_clients(raise_file_limit())
     )
     parts = Parts(
-        core, directory, log, flusher, appends, inquiries, applier, peering, transfer, covered
+        core,
+        directory,
+        log,
+        flusher,
+        appends,
+        inquiries,
+        applier,
+        cold_reads,
+        peering,
+        transfer,
+        covered,
     )
     running = Running(core, parts, driver, service)
 
@@ -335,7 +358,7 @@ async def running_node(
         tasks(snapshotter.run(), name="snapshots")
         tasks(scrubber.run(), name="scrub")
         tasks(greet_voters(peering.pool, core.replica), name="greeting")
-        tasks(_refresh(gauges, metrics, driver, log), name="gauges")
+        tasks(_refresh(gauges, metrics, driver, log, watchdog), name="gauges")
         tasks(forget_promises(directory, core.replica.config.promise_ms), name="promises")
         tasks(
             watch_storage(
@@ -367,6 +390,8 @@ async def running_node(
         await asyncio.to_thread(snapshotter.close)
         await asyncio.to_thread(scrubber.close)
         await asyncio.to_thread(transfer.close)
+        await asyncio.to_thread(cold_reads.close)
+        await asyncio.to_thread(applier.close)
         await asyncio.to_thread(flusher.stop)
         await asyncio.to_thread(gatekeeper.close)
         driver.close()
@@ -391,10 +416,21 @@ async def _drive(driver: Driver, parts: Parts, pool: PeerPool) -> None:
     await driver.run(parts)
 
 
-async def _refresh(gauges: Gauges, metrics: NodeMetrics, driver: Driver, log: Log) -> None:
+async def _refresh(
+    gauges: Gauges, metrics: NodeMetrics, driver: Driver, log: Log, watchdog: Watchdog
+) -> None:
     loop = asyncio.get_running_loop()
+    stalled = False
     while True:
         gauges.refresh()
+        metrics.storage_operation_in_flight_seconds.set(watchdog.storage_s)
+        stall = watchdog.stall
+        if stall is not None and not stalled:
+            limit_s = watchdog.limit_s
+            _log.warning("stalled", what=stall.what, seconds=stall.seconds, ends_after_s=limit_s)
+        elif stalled and stall is None:
+            _log.info("stall_over")
+        stalled = stall is not None
         metrics.event_queue.set(driver.backlog)
         metrics.log_size_bytes.set(log.size_bytes)
         metrics.log_segments.set(log.segments)

@@ -45,7 +45,9 @@ def role_of(replica: CoreReplica) -> Role:
 
 
 def is_caught_up(replica: CoreReplica, config: CoreConfig) -> bool:
-    """Attached to a leader and at most a fetch time-out behind it: readiness."""
+    """Attached to a leader, at most a fetch time-out behind it, on a disk that works: readiness."""
+    if replica.has_stalled_disk:
+        return False
     match replica.role:
         case Leader() as role:
             return epoch_committed(replica, role)
@@ -144,6 +146,7 @@ def _progress(found: ReplicaDescription, end: int) -> ReplicaProgress:
         caught_up=found.caught_up,
         fenced=found.fenced,
         incarnation=found.incarnation,
+        higher_epoch=found.higher_epoch,
     )
 
 

@@ -31,6 +31,7 @@ from raftnode.core.effects import (
     PersistClusterId,
     PersistLatch,
     PersistQuorumState,
+    ProveDisk,
     Refused,
     SendRequest,
     SendResponse,
@@ -51,12 +52,14 @@ from raftnode.errors import ProtocolHaltError, StorageStaleError
 from raftnode.runtime import clock
 from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
+from raftnode.runtime.coldreads import ColdReads
 from raftnode.runtime.flusher import Flusher
 from raftnode.runtime.inquiries import Inquiries
+from raftnode.runtime.logreading import LogReader
 from raftnode.runtime.transfer import SnapshotTransfer
 from raftnode.storage.batch import read_header, stamp
 from raftnode.storage.directory import DataDirectory
-from raftnode.storage.log import Log
+from raftnode.storage.log import Log, OffsetOutsideError
 
 _log = structlog.get_logger("raftnode")
 
@@ -91,6 +94,7 @@ class Parts:
     appends: Appends
     inquiries: Inquiries
     applier: Applier
+    cold_reads: ColdReads
     post: Post
     transfer: SnapshotTransfer
     covered: Offset = FIRST_OFFSET
@@ -101,10 +105,14 @@ class Driver:
 
     Args:
         on_changed: called after each turn in which anything happened.
+        on_error: told of a read for a Fetch that failed.
     """
 
-    def __init__(self, on_changed: Callable[[], None]) -> None:
+    def __init__(
+        self, on_changed: Callable[[], None], on_error: Callable[[BaseException], None]
+    ) -> None:
         self._on_changed = on_changed
+        self._on_error = on_error
         self._events: deque[Event] = deque()
         self._wake = asyncio.Event()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
@@ -171,6 +179,8 @@ class Driver:
         match effect:
             case PersistQuorumState(state):
                 await self._on_disk(lambda: directory.write_quorum_state(state))
+            case ProveDisk():
+                await self._on_disk(directory.prove)
             case PersistLatch(latch):
                 await self._on_disk(lambda: directory.write_latch(latch))
             case PersistClusterId(cluster_id):
@@ -197,7 +207,7 @@ class Driver:
             case SendResponse(request_id, response):
                 parts.post.respond(request_id, response)
             case ServeFetch():
-                parts.post.respond(effect.request_id, _filled(parts.log, effect))
+                self._serve(parts, effect)
             case ServeSnapshot():
                 parts.transfer.serve(effect)
             case StoreSnapshotPiece():
@@ -228,6 +238,38 @@ class Driver:
                 _halt(reason, message)
             case _:
                 assert_never(effect)
+
+    def _serve(self, parts: Parts, effect: ServeFetch) -> None:
+        """Answer a Fetch: at once with what is recent, else once a thread has read it."""
+        log, end = parts.log, parts.log.end_offset
+        recent = log.recent(effect.start_offset, effect.max_bytes, end)
+        if recent is not None:
+            parts.post.respond(effect.request_id, _filled(effect, recent))
+            return
+        generation = log.generation
+
+        def answer(read: asyncio.Future[bytes]) -> None:
+            if self._dead or read.cancelled():
+                return
+            error = read.exception()
+            if error is not None and not isinstance(error, OffsetOutsideError):
+                self._on_error(error)
+                return
+            # Below the end of then, nothing changes but by a truncation: the answer is one that
+            # has been on its way for a while. Else it brings nothing, and is asked for again.
+            same = error is None and log.generation == generation
+            filled = _filled(effect, read.result() if same else b"")
+            parts.post.respond(effect.request_id, filled)
+
+        def begin(reader: LogReader) -> asyncio.Future[bytes]:
+            reading = reader.read_cold(effect.start_offset, effect.max_bytes, end)
+            reading.add_done_callback(answer)
+            return reading
+
+        def skip() -> None:
+            parts.post.respond(effect.request_id, effect.response)
+
+        parts.cold_reads.ask(effect.fetcher, effect.start_offset, begin, skip)
 
     def die(self) -> None:
         """Handle no further event: something failed and nobody may be answered any more."""
@@ -260,9 +302,8 @@ def _stamped(batch: Batch) -> Batch:
     return replace(batch, data=stamp(batch.data, batch.base_offset, batch.epoch))
 
 
-def _filled(log: Log, effect: ServeFetch) -> FetchResponse:
+def _filled(effect: ServeFetch, data: bytes) -> FetchResponse:
     """Put the log's bytes into a response, as they are: one run, not split into batches."""
-    data = log.read(effect.start_offset, effect.max_bytes, log.end_offset)
     if not data:
         return effect.response
     run = Batch(effect.start_offset, effect.start_offset, effect.response.epoch, data)

@@ -12,6 +12,8 @@ from raftnode.core.log_index import LogIndex
 from raftnode.core.types import Offset
 from raftnode.storage.log import Log
 
+THREAD_NAME = "fsync"
+
 
 class Flusher:
     """Keeps the log's durable end behind its end by no more than one fsync.
@@ -38,26 +40,36 @@ class Flusher:
         self._on_flushed = on_flushed
         self._on_error = on_error
         self._on_seconds = on_seconds
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fsync")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=THREAD_NAME)
         self._loop = asyncio.get_running_loop()
-        self.in_flight = False
+        self._began_s: float | None = None
         self._stopped = False
         self._flushed = LogFlushed(index.durable_end, index.truncations)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether an fsync is under way."""
+        return self._began_s is not None
+
+    @property
+    def in_flight_s(self) -> float | None:
+        """For how long the fsync under way has been; None: none is."""
+        return None if self._began_s is None else time.monotonic() - self._began_s
 
     def flush_if_needed(self) -> None:
         """Begin an fsync if something is not durable and none is under way."""
         index = self._index
-        truncations, end = index.truncations, index.end
+        # What the storage does not have yet waits behind another effect, whose end calls this.
+        truncations, end = index.truncations, min(index.end, self._log.end_offset)
         # The core has yet to hear of the last flush: what that covered needs no other.
         told = self._flushed.end_offset if self._flushed.truncations == truncations else 0
         if self.in_flight or self._stopped or max(index.durable_end, told) >= end:
             return
-        self.in_flight = True
-        started = time.monotonic()
+        self._began_s = started = time.monotonic()
         future = self._loop.run_in_executor(self._thread, self._log.flush)
 
         def done(finished: asyncio.Future[Offset]) -> None:
-            self.in_flight = False
+            self._began_s = None
             if self._stopped or finished.cancelled():
                 return
             error = finished.exception()

@@ -11,6 +11,7 @@ import structlog
 from raftnode.core.peer_memory import Mark, PeerMemory, is_believed, remember_acknowledgements
 from raftnode.core.replica import Replica
 from raftnode.core.types import Epoch, ReplicaKey
+from raftnode.loglimit import LineBudget
 from raftnode.transport import Identity, RefusalReason
 from raftnode.transport.hello import Refusal
 from raftnode.transport.spawner import TaskSpawner
@@ -46,6 +47,7 @@ class Gatekeeper:
         self._lock = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="peer-starts")
         self._told = False
+        self._lines = LineBudget()
 
     # -- the transport's gate --------------------------------------------------------------
 
@@ -65,7 +67,7 @@ class Gatekeeper:
             reason = self._memory.why_stale(peer.key, peer.start)
         if reason is None:
             return None
-        _log.warning("peer_is_stale", peer=str(peer.key), reason=reason)
+        self._lines.say(_log.warning, "peer_is_stale", peer=str(peer.key), reason=reason)
         own = self._replica
         return Refusal(RefusalReason.STALE_STORAGE, reason, own.key, own.cluster_id)
 
@@ -80,7 +82,12 @@ class Gatekeeper:
         own, teller = self._replica, refusal.replica
         same_cluster = own.cluster_id is not None and refusal.cluster_id == own.cluster_id
         if teller is None or not same_cluster or not is_believed(own, teller):
-            _log.warning("told_to_be_stale_by_a_stranger", peer=str(teller), reason=refusal.detail)
+            self._lines.say(
+                _log.warning,
+                "told_to_be_stale_by_a_stranger",
+                peer=str(teller),
+                reason=refusal.detail,
+            )
             return
         self._told = True
         self._on_stale(

@@ -17,6 +17,8 @@ from typing import cast
 
 import structlog
 
+from raftnode.loglimit import limit_libraries
+
 STDOUT = 1
 
 
@@ -96,3 +98,4 @@ def keep_journal(log_format: str, log_level: str, descriptor: int = STDOUT) -> N
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(log_level.upper())
+    limit_libraries()

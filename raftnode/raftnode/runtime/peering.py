@@ -16,8 +16,11 @@ from raftnode.core.messages import (
     Response,
     VoteRequest,
 )
+from raftnode.core.replica import Replica
+from raftnode.core.roles import Leader
 from raftnode.core.types import Endpoint, Epoch, ReplicaKey
 from raftnode.transport import AddressBook, Failure, Identity, PeerPool
+from raftnode.transport.room import Rank
 from raftnode.transport.server import Respond
 
 UNANSWERED_MAX = 4096
@@ -27,6 +30,18 @@ BACKLOG_MAX = 4096
 """Events that wait for the core; above it peers' requests are dropped, as a network would."""
 
 API_ENDPOINTS_MAX = 256
+
+PEER_CONNECTIONS_MAX = 384
+"""Accepted at the peers' port: twice what a `PeerServer` keeps, for those it is cutting off."""
+
+
+def rank_of(replica: Replica, key: ReplicaKey) -> Rank:
+    """How much a connection from a replica matters to this one."""
+    if replica.may_be_voter(key):
+        return Rank.VOTER
+    role = replica.role
+    fetches = isinstance(role, Leader) and key in role.progress
+    return Rank.OBSERVER if fetches else Rank.STRANGER
 
 
 class Peering:

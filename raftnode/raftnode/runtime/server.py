@@ -19,12 +19,14 @@ from raftnode.errors import (
 )
 from raftnode.runtime import interpreter
 from raftnode.runtime.assembly import Running, running_node
+from raftnode.runtime.inflight import WatchedCalls
 from raftnode.runtime.journal import keep_journal
 from raftnode.runtime.process import StopSignals, write_termination_message
 from raftnode.runtime.refusing import tell_damage
 from raftnode.runtime.tasks import Tasks
+from raftnode.runtime.watchdog import Stall, Watchdog, end_process
 from raftnode.storage.directory import DataDirectory
-from raftnode.storage.files import Files
+from raftnode.storage.files import Files, OsCalls
 from raftnode.storage.log import Log, LogSettings
 
 if TYPE_CHECKING:
@@ -41,17 +43,31 @@ def run(settings: NodeSettings) -> ExitCode:
     """
     keep_journal(settings.log_format, settings.log_level)
     signals = StopSignals()
+    watchdog = Watchdog(settings.stall_timeout_ms, lambda stall: _end(settings, stall))
+    watchdog.start()
     try:
-        code, message = _outcome(settings, signals)
+        code, message = _outcome(settings, signals, watchdog)
         write_termination_message(settings.termination_path, code, message)
         return code
     finally:
         signals.ignore()
 
 
-def _outcome(settings: NodeSettings, signals: StopSignals) -> tuple[ExitCode, str]:
+def _end(settings: NodeSettings, stall: Stall) -> None:
+    """End the process though its threads hang; on the watchdog's thread."""
+
+    def say() -> None:
+        _log.error("node_ended", reason=stall.code.name, message=str(stall))
+        write_termination_message(settings.termination_path, stall.code, str(stall))
+
+    end_process(stall.code, say)
+
+
+def _outcome(
+    settings: NodeSettings, signals: StopSignals, watchdog: Watchdog
+) -> tuple[ExitCode, str]:
     try:
-        asyncio.run(_run(settings, signals))
+        asyncio.run(_run(settings, signals, watchdog))
     except RaftnodeError as error:
         _log.error("node_ended", reason=error.exit_code.name, message=str(error))
         return error.exit_code, str(error)
@@ -61,9 +77,11 @@ def _outcome(settings: NodeSettings, signals: StopSignals) -> tuple[ExitCode, st
     return ExitCode.OK, "stopped on request"
 
 
-async def _run(settings: NodeSettings, signals: StopSignals) -> None:
+async def _run(settings: NodeSettings, signals: StopSignals, watchdog: Watchdog) -> None:
     interpreter.take_turns()
-    node = Node(settings, on_started=interpreter.settle)
+    watchdog.attach(asyncio.get_running_loop())
+    files = Files(WatchedCalls(OsCalls(), watchdog.in_flight))
+    node = Node(settings, files, watchdog=watchdog, on_started=interpreter.settle)
     signals.connect(node.request_stop)
     try:
         await node.run()
@@ -80,6 +98,7 @@ class Node:
     Args:
         settings: the node's.
         files: the file layer; None: the operating system's.
+        watchdog: asked what makes no progress; None: nothing is watched.
         on_started: called once all its parts are there and run.
     """
 
@@ -88,10 +107,12 @@ class Node:
         settings: NodeSettings,
         files: Files | None = None,
         *,
+        watchdog: Watchdog | None = None,
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self._files = files
+        self._watchdog = Watchdog(0, lambda _: None) if watchdog is None else watchdog
         self._on_started = on_started
         self._wanted = asyncio.Event()
         """Set when it is to end, on request or not."""
@@ -157,7 +178,9 @@ class Node:
     async def _run_on(self, directory: DataDirectory, log: Log) -> None:
         tasks = Tasks(self._fail)
         try:
-            async with running_node(self.settings, directory, log, tasks, self._fail) as running:
+            async with running_node(
+                self.settings, directory, log, tasks, self._fail, watchdog=self._watchdog
+            ) as running:
                 self._running = running
                 self._on_started()
                 await self._wanted.wait()

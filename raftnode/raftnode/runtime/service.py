@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 
@@ -48,6 +49,7 @@ from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
 from raftnode.runtime.disk_state import DiskState
 from raftnode.runtime.inquiries import Answer, Inquiries
+from raftnode.runtime.watchdog import Stall
 from raftnode.statemachine.kv import KeyValueReader
 
 STORAGE_ANSWER_MS = 10_000
@@ -65,6 +67,7 @@ class Service:
         api_of: where another replica's API listens.
         version: of the program.
         disk: what is known of it.
+        stall: what the watchdog has seen to stand still.
     """
 
     def __init__(
@@ -77,9 +80,11 @@ class Service:
         api_of: Callable[[ReplicaKey], Endpoint | None],
         version: str,
         disk: DiskState,
+        stall: Callable[[], Stall | None],
     ) -> None:
         self._core = core
         self._disk = disk
+        self._stall = stall
         self._appends = appends
         self._inquiries = inquiries
         self._applier = applier
@@ -126,6 +131,27 @@ class Service:
             storage=self._disk.info(),
         )
 
+    def state(self) -> str:
+        """Role, epoch, leader, readiness, disk, and the voters that a leader finds caught up."""
+        replica = description.present(self._core.replica)
+        disk, found = self._disk.info(), describe(replica)
+        voters = found.voters if found is not None else ()
+        parts = (
+            "stopping" if self.stopping else description.role_of(replica),
+            replica.epoch,
+            replica.leader,
+            description.is_caught_up(replica, replica.config),
+            disk.low,
+            len(disk.damage),
+            *sorted(str(voter.key) for voter in voters if voter.caught_up),
+        )
+        return hashlib.sha256(repr([str(part) for part in parts]).encode()).hexdigest()[:16]
+
+    def stall(self) -> str | None:
+        """What the watchdog is about to end the process for."""
+        stall = self._stall()
+        return None if stall is None else str(stall)
+
     def health(self) -> Health:
         """Attached to a leader and caught up."""
         replica = description.present(self._core.replica)
@@ -136,6 +162,10 @@ class Service:
         if description.is_caught_up(replica, replica.config):
             damage = "; ".join(("", *self._disk.info().damage))
             return Health(ready=True, reason=f"caught up with leader {replica.leader}{damage}")
+        if replica.has_stalled_disk:
+            durable, end = replica.log.durable_end, replica.log.end
+            disk = f"the own disk has stalled: durable up to offset {durable}, written up to {end}"
+            return Health(ready=False, reason=disk)
         role = description.role_of(replica)
         whom = f"not caught up with leader {replica.leader}" if replica.leader else "no leader"
         return Health(ready=False, reason=f"{role}: {whom}")
@@ -154,6 +184,9 @@ class Service:
         return description.describe_quorum(found, cluster_id=cluster_id, confirmed=confirmed)
 
     async def _confirm(self, timeout_ms: int, *, for_read: bool) -> Offset:
+        if not isinstance(self._core.replica.role, Leader):
+            # The core would say the same, but may wait for a disk that hangs.
+            raise not_leader(*self.leader())
         answer = await self._ask(
             lambda request_id: ConfirmRequested(request_id, for_read), timeout_ms, "NOT_CONFIRMED"
         )

@@ -9,6 +9,21 @@
 
 from raftnode.settings.model import NodeSettings
 from raftnode.settings.names import DOCUMENT_NAMES, ENV_PREFIX
-from raftnode.settings.sources import load_settings, read_properties
+from raftnode.settings.sources import (
+    Fault,
+    find_faults,
+    load_settings,
+    read_properties,
+    setting_called,
+)
 
-__all__ = ["DOCUMENT_NAMES", "ENV_PREFIX", "NodeSettings", "load_settings", "read_properties"]
+__all__ = [
+    "DOCUMENT_NAMES",
+    "ENV_PREFIX",
+    "Fault",
+    "NodeSettings",
+    "find_faults",
+    "load_settings",
+    "read_properties",
+    "setting_called",
+]

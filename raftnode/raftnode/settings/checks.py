@@ -9,8 +9,15 @@ if TYPE_CHECKING:
     from raftnode.core.types import Endpoint
     from raftnode.settings.model import NodeSettings
 
-WILDCARDS = frozenset({"0.0.0.0", "[::]", "::"})
+WILDCARDS = frozenset({"0.0.0.0", "::"})
 """Hosts to listen on, which nobody can connect to."""
+
+STALL_TIMEOUT_MIN_MS = 5_000
+"""A disk of a cloud that works pauses for a second or two, and a garbage collector or a busy
+machine holds an event loop for as long: a shorter limit would end healthy nodes."""
+
+STALL_TIMEOUT_ENOUGH_MS = 30_000
+"""No disk that works keeps one call for so long, however long the quorum's time-outs are."""
 
 
 def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
@@ -55,6 +62,17 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
             "and a replica whose catch-up round takes an election time-out is never caught up"
         ),
     )
+    leader_timeout_ms = settings.fetch_timeout_ms * 3 // 2
+    stall_min_ms = min(max(STALL_TIMEOUT_MIN_MS, leader_timeout_ms + 1), STALL_TIMEOUT_ENOUGH_MS)
+    yield (
+        settings.stall_timeout_ms == 0 or settings.stall_timeout_ms >= stall_min_ms,
+        (
+            f"stall_timeout_ms ({settings.stall_timeout_ms}) is too short: a disk that works may "
+            "pause for seconds, and a leader must have time to hand over first "
+            f"({leader_timeout_ms} ms, 1.5 times fetch_timeout_ms). Set at least {stall_min_ms}, "
+            "or 0: never end the node for a stall"
+        ),
+    )
     yield (
         settings.retry_backoff_ms <= settings.retry_backoff_max_ms,
         (
@@ -73,7 +91,9 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
         )
     peer, api = settings.peer_listen, settings.api_listen
     yield (
-        peer.port != api.port or peer.port == 0 or peer.host != api.host,
+        peer.port != api.port
+        or peer.port == 0
+        or (peer.host != api.host and not {peer.host, api.host} & WILDCARDS),
         f"peer_listen and api_listen are the same address ({peer})",
     )
     for small, large in (

@@ -25,7 +25,7 @@ def _endpoint(value: object) -> object:
 
 def _listen(value: object) -> object:
     if isinstance(value, str) and value.endswith(":0"):
-        return Endpoint(value.removesuffix(":0"), 0)
+        return Endpoint(Endpoint.parse(f"{value[:-1]}1").host, 0)
     return _endpoint(value)
 
 
@@ -73,21 +73,22 @@ class NodeSettings(BaseSettings):
 
     # Where it is.
     peer_listen: ListenSetting = Field(
-        default=Endpoint("0.0.0.0", 9093),
-        description="Where peers connect to. Port 0: a free one, which is then advertised.",
+        default=Endpoint("::", 9093),
+        description="Where peers connect to. Port 0: a free one, which is then advertised. "
+        "`[::]`: every address of this machine, IPv4 and IPv6; `0.0.0.0`: every IPv4 address.",
     )
     peer_advertised: EndpointSetting | None = Field(
         default=None,
-        description="What peers are told to connect to. None: the host of `peer_listen`, or this "
-        "machine's name when that is 0.0.0.0.",
+        description="The address that peers connect to. None: the host of `peer_listen`, or this "
+        "machine's name when that is `[::]` or `0.0.0.0`.",
     )
     api_listen: ListenSetting = Field(
-        default=Endpoint("0.0.0.0", 9080),
+        default=Endpoint("::", 9080),
         description="Where clients, probes and Prometheus connect to. Port 0: a free one.",
     )
     api_advertised: EndpointSetting | None = Field(
         default=None,
-        description="What clients are told to connect to when this node leads. None: as for "
+        description="The address that clients connect to when this node leads. None: as for "
         "`peer_advertised`.",
     )
     bootstrap_servers: EndpointsSetting = Field(
@@ -233,7 +234,7 @@ class NodeSettings(BaseSettings):
         "on the assumption that no voter's clock runs faster than another's by more than so many "
         "percent, and that none stands still (a virtual machine that is suspended). An answer may "
         "be stale where that is wrong. Counted are only voters that have it set too; each then "
-        "votes for nobody for `fetch_timeout_ms` after it heard from its leader or started, so "
+        "grants no vote for `fetch_timeout_ms` after it heard from its leader or started, so "
         "some elections begin later. 0: each read takes a round, and nothing rests on a clock.",
     )
     log_preallocate: bool = Field(
@@ -274,10 +275,10 @@ class NodeSettings(BaseSettings):
         le=1 << 40,
         description="How much of the log's end is kept though snapshots cover it, bytes, in whole "
         "segments: what slow followers and readers of the log still find. Behind it the log is "
-        "removed once `snapshots_retained` snapshots cover it; who needs more gets a snapshot. "
-        "0: no more than that. 104857600: Kafka's default. -1: the log is never trimmed, and every "
-        "record stays to be read, on new replicas too. Records without a key (`POST /v1/log`) are "
-        "in no snapshot: anything but -1 lets go of them.",
+        "removed once `snapshots_retained` snapshots cover it; a replica that needs more gets a "
+        "snapshot. 0: no more than that. 104857600: Kafka's default. -1: the log is never trimmed, "
+        "and every record stays to be read, on new replicas too. Records without a key "
+        "(`POST /v1/log`) are in no snapshot: anything but -1 lets go of them.",
     )
 
     # The disk.
@@ -286,7 +287,7 @@ class NodeSettings(BaseSettings):
         ge=10,
         le=60_000,
         description="Milliseconds between looks at whether the directory under the open files is "
-        "still the same one (S4): the longest that a node acknowledges into a disk that is gone.",
+        "still the same one: the longest that a node acknowledges into a disk that is gone.",
     )
 
     disk_reserve_bytes: int = Field(
@@ -296,7 +297,7 @@ class NodeSettings(BaseSettings):
         description="Free bytes on the disk below which a leader hands leadership over and, where "
         "it cannot, refuses writes with STORAGE_FULL; twice as much ends that. Below a quarter a "
         "follower takes no more records, until half is free. Room for the votes, epochs and voter "
-        "changes that must still be written (S30). 0: never.",
+        "changes that must still be written. 0: never.",
     )
 
     scrub_bytes_per_second: int = Field(
@@ -313,6 +314,19 @@ class NodeSettings(BaseSettings):
         le=36_500 * _DAY_MS,
         description="Milliseconds from the begin of one such reading to the next; the first begins "
         "a minute after the start. A day: rot is found long before a second disk has the same.",
+    )
+
+    stall_timeout_ms: int = Field(
+        default=30_000,
+        ge=0,
+        le=_DAY_MS,
+        description="Milliseconds for which one call to the disk may not return, or the event loop "
+        "not turn, until the node ends with STORAGE_STALLED or LOOP_STALLED. After a third of it "
+        "`GET /healthz/live` fails and says why. Only time counts in which the process ran. Far "
+        "more than any sync of a disk that works, and less than the liveness probe's patience "
+        "after that third. 0: never. Else at least 5000, and more than 1.5 times "
+        "`fetch_timeout_ms` (30000 is always enough): a disk that works may pause for seconds, and "
+        "a leader hands over first.",
     )
 
     damage_told_ms: int = Field(

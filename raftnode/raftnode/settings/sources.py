@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,44 @@ def load_settings(
     try:
         return NodeSettings.model_validate(values)
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False)
-        raise ConfigurationError("; ".join(_describe(fault) for fault in faults)) from None
+        raise ConfigurationError("; ".join(map(_where_to_set, _faults(error)))) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with one setting, or between settings.
+
+    Attributes:
+        setting: its name; None: a rule between settings, and the message names them.
+        message: which value was given, and what is allowed.
+    """
+
+    setting: str | None
+    message: str
+
+
+def find_faults(values: Mapping[str, object]) -> tuple[Fault, ...]:
+    """Check settings as a node would that is started with them, flags and environment left out.
+
+    Args:
+        values: all that is set, by name.
+
+    Returns:
+        What is wrong; empty: a node takes them. Rules between settings are checked once each
+        setting by itself is right, and the first that is broken is returned.
+    """
+    try:
+        NodeSettings.model_validate(dict(values))
+    except ValidationError as error:
+        return tuple(_faults(error))
+    except ConfigurationError as error:
+        return (Fault(None, str(error)),)
+    return ()
+
+
+def setting_called(name: str) -> str | None:
+    """The setting that a name stands for: its own, its variable's, the documents' or Kafka's."""
+    return _field_of(name)
 
 
 def read_properties(file: Path) -> dict[str, object]:
@@ -92,12 +129,20 @@ def _hint(name: str) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _describe(fault: Any) -> str:
-    name = str(fault["loc"][0]) if fault["loc"] else "settings"
-    field = _field_of(name) or name
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    got = "" if fault["type"] == "missing" else f" (got {fault['input']!r:.80})"
+def _faults(error: ValidationError) -> list[Fault]:
+    return [_fault(found) for found in error.errors(include_url=False, include_context=False)]
+
+
+def _fault(found: Any) -> Fault:
+    name = str(found["loc"][0]) if found["loc"] else "settings"
+    message = str(found["msg"]).removeprefix("Value error, ")
+    got = "" if found["type"] == "missing" else f" (got {found['input']!r:.80})"
+    return Fault(_field_of(name) or name, f"{message}{got}")
+
+
+def _where_to_set(fault: Fault) -> str:
+    field = fault.setting or ""
     return (
-        f"{field}: {message}{got}; set it by --{field.replace('_', '-')} or "
+        f"{field}: {fault.message}; set it by --{field.replace('_', '-')} or "
         f"{ENV_PREFIX}{field.upper()}"
     )

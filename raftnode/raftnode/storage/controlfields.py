@@ -18,7 +18,7 @@ from raftnode.core.records import (
     RemoveVoter,
     TargetVoters,
 )
-from raftnode.core.types import ReplicaKey, format_directory_id
+from raftnode.core.types import Endpoint, ReplicaKey, format_directory_id
 from raftnode.errors import DecodeError
 from raftnode.storage.control import decode_control_record
 from raftnode.storage.encoding import Reader
@@ -103,7 +103,7 @@ def _kraft_voters(reader: Reader) -> Fields:
         for _ in range(reader.compact_array_length()):
             name, host, port = reader.compact_string(), reader.compact_string(), reader.uint16()
             reader.tagged_fields()
-            endpoints.append(f"{name}://{host}:{port}")
+            endpoints.append(f"{name}://{Endpoint(host, port)}")
         minimum, maximum = reader.int16(), reader.int16()
         reader.tagged_fields()
         reader.tagged_fields()

@@ -256,6 +256,17 @@ class DataDirectory:
         quorum_state.write_quorum_state(self._files, path, state, self._meta.directory_id)
         self._state = state
 
+    def prove(self) -> None:
+        """Write the quorum state once more, to see that the disk still makes durable (S36).
+
+        Raises:
+            StorageLostError: the directory is not the one that was opened (S4).
+            StorageFailedError: the disk failed.
+        """
+        self.check_identity()
+        path = self.log_directory / quorum_state.FILE_NAME
+        quorum_state.write_quorum_state(self._files, path, self._state, self._meta.directory_id)
+
     def write_peer_marks(self, marks: Mapping[ReplicaKey, Mark]) -> None:
         """Make what is remembered of the peers durable; admit a start only after this (S3).
 

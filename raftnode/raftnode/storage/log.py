@@ -1,7 +1,8 @@
 """The log of `__cluster_metadata-0`: append, flush, read, truncate, and recovery on start.
 
 Who may call what: one thread appends and truncates (the driver), another flushes, a third
-trims, any may read or have reserved room given back. What is durable is what `flush` has
+trims, any may read or have reserved room given back. `recent` alone reads no disk, so the event
+loop may call it; `read` is for other threads. What is durable is what `flush` has
 returned and nothing else.
 
 Recovery. Only the last segment can have a torn tail, because a segment is synced before
@@ -19,11 +20,9 @@ recovery writes the tail again before it syncs.
 from __future__ import annotations
 
 import threading
-import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from raftnode.core.records import Batch
@@ -47,6 +46,8 @@ from raftnode.storage.installing import (
     empty_log,
     finish_install,
 )
+from raftnode.storage.logsettings import LogSettings
+from raftnode.storage.recent import RecentBatches
 from raftnode.storage.recovery import Recovered, recover
 from raftnode.storage.reservation import Reservation
 from raftnode.storage.segment import Damage, Segment
@@ -65,38 +66,6 @@ class OffsetOutsideError(RaftnodeError, ValueError):
     def __init__(self, offset: Offset, start_offset: Offset, end_offset: Offset) -> None:
         super().__init__(f"offset {offset} is outside {start_offset}..{end_offset}")
         self.start_offset = start_offset
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    """How the log is kept."""
-
-    segment_bytes: int = 64 << 20
-    """Size in bytes at which a new segment is begun; a batch that is larger gets its own.
-    64 MiB: few files, and a start after a crash checks at most that much."""
-
-    segment_ms: int = 7 * 86_400_000
-    """How much later than its first batch, by their timestamps, a batch may be to stand in
-    a segment. Kafka's default: a quiet log is cut into pieces of known age too."""
-
-    preallocate: bool = False
-    """Whether the segment that grows has the room of `segment_bytes` reserved on the disk."""
-
-    free_bytes_kept: int = 0
-    """So many bytes stay free on the disk when room is reserved; else none is."""
-
-    on_not_reserved: Callable[[str], None] = lambda _: None
-    """Told why no room is reserved: once, and again only if there was room in between."""
-
-    now_ms: Callable[[], int] = _now_ms
-    """Time stamped on the control batches that this leader makes."""
-
-    before_roll: Callable[[], None] | None = None
-    """Called before a segment is made or removed: the check of the directory's identity (S4)."""
 
 
 class Log:
@@ -120,6 +89,7 @@ class Log:
             settings.on_not_reserved,
         )
         self._generation = 0
+        self._recent = RecentBatches()
         self._dropped: list[Segment] = []
         """Removed, but open: until the last reader has gone, or the log is closed."""
         self._take_over(found)
@@ -282,6 +252,8 @@ class Log:
                 self._places.append(ControlPlace(header.base_offset, position))
             position += header.size
         with self._state_lock:
+            for batch, header in zip(pending, headers, strict=True):
+                self._recent.add(header.base_offset, header.end_offset, batch)
             self._end_offset = headers[-1].end_offset
 
     def _roll(self) -> None:
@@ -360,6 +332,7 @@ class Log:
             kept, dropped = self._segments[: place + 1], self._segments[place + 1 :]
             with self._state_lock:
                 self._generation += 1
+                self._recent.cut(end)
                 self._end_offset = end
                 self._segments = kept
                 self._dropped += dropped
@@ -391,6 +364,27 @@ class Log:
     def _segment_at(self, offset: Offset) -> int:
         segments = self._segments
         return bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+
+    @property
+    def generation(self) -> int:
+        """How often records were dropped from its end: what is below the end stays till then."""
+        return self._generation
+
+    def recent(self, start_offset: Offset, max_bytes: int, end_offset: Offset) -> bytes | None:
+        """As `read`, of the newest batches, without any disk; None: they are not in memory.
+
+        Raises:
+            OffsetOutsideError: `start_offset` is not in the log.
+            StorageError: the disk has failed.
+        """
+        self._files.check()
+        with self._state_lock:
+            limit = min(end_offset, self._end_offset)
+            if not self.start_offset <= start_offset <= self._end_offset:
+                raise OffsetOutsideError(start_offset, self.start_offset, self._end_offset)
+            if start_offset >= limit:
+                return b""
+            return self._recent.read(start_offset, max_bytes, limit)
 
     def read(self, start_offset: Offset, max_bytes: int, end_offset: Offset) -> bytes:
         """Whole batches from the one that holds `start_offset`, never past `end_offset`.
@@ -514,6 +508,7 @@ class Log:
             found = recover(self._files, self._directory, self._mark)
             with self._state_lock:
                 self._generation += 1
+                self._recent.clear()
                 self._dropped += self._segments
                 self._take_over(found)
             self._close_unread()

@@ -31,7 +31,7 @@ def test_defaults_are_those_of_the_documents():
     settings = load_settings(NEEDED)
     assert settings.node_id == 3
     assert settings.log_dir == Path("/data")
-    assert settings.peer_listen == Endpoint("0.0.0.0", 9093)
+    assert settings.peer_listen == Endpoint("::", 9093)
     assert settings.fetch_timeout_ms == 2000
     assert settings.bootstrap_servers == ()
 
@@ -141,9 +141,21 @@ def test_environment_lists_and_other_names(monkeypatch: pytest.MonkeyPatch):
             {"fetch_max_wait_ms": 1000},
             "fetch_max_wait_ms (1000) must be less than election_timeout",
         ),
+        ({"stall_timeout_ms": 4999}, "stall_timeout_ms (4999) is too short"),
+        ({"stall_timeout_ms": 1}, "Set at least 5000, or 0: never end the node for a stall"),
+        (
+            {"fetch_timeout_ms": 10_000, "stall_timeout_ms": 15_000},
+            "a leader must have time to hand over first (15000 ms, 1.5 times fetch_timeout_ms)",
+        ),
+        (
+            {"fetch_timeout_ms": 60_000, "stall_timeout_ms": 29_999},
+            "Set at least 30000, or 0",
+        ),
         ({"peer_advertised": "0.0.0.0:9093"}, "peer_advertised (0.0.0.0:9093) is an address to"),
         ({"api_advertised": "[::]:9080"}, "api_advertised ([::]:9080) is an address to listen on"),
         ({"api_listen": "0.0.0.0:9093"}, "peer_listen and api_listen are the same address"),
+        ({"api_listen": "[::1]:9093"}, "peer_listen and api_listen are the same address"),
+        ({"api_listen": "::1:9080"}, "write an IPv6 address in brackets"),
         ({"max_batch_bytes": 2048}, "record_max_bytes (1048576) exceeds max_batch_bytes (2048)"),
         ({"segment_bytes": 4096}, "max_batch_bytes (1048576) exceeds segment_bytes (4096)"),
         (
@@ -196,6 +208,10 @@ def test_advertised_defaults_to_what_others_can_reach():
     settings = load_settings({**NEEDED, "peer_listen": "127.0.0.5:0", "api_listen": "0.0.0.0:1"})
     assert settings.peer_endpoint == Endpoint("127.0.0.5", 0)
     assert settings.api_endpoint.host not in {"0.0.0.0", ""}
+    both = load_settings({**NEEDED, "peer_listen": "[fd00::7]:0", "api_listen": "[::]:0"})
+    assert both.peer_endpoint == Endpoint("fd00::7", 0)
+    assert both.api_listen == Endpoint("::", 0)
+    assert both.api_endpoint.host not in {"::", ""}
     told = load_settings({**NEEDED, "peer_advertised": "node-3:9093"})
     assert told.peer_endpoint == Endpoint("node-3", 9093)
 
@@ -220,3 +236,14 @@ def test_document_names_belong_to_settings():
     assert set(DOCUMENT_NAMES) <= set(NodeSettings.model_fields)
     names = [name for names in DOCUMENT_NAMES.values() for name in names]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("fetch_timeout_ms", "stall_timeout_ms"),
+    [(2000, 0), (2000, 5000), (10_000, 15_001), (60_000, 30_000), (60_000, 0)],
+)
+def test_a_stall_timeout_that_ends_no_healthy_node_is_taken(
+    fetch_timeout_ms: int, stall_timeout_ms: int
+) -> None:
+    values = {"fetch_timeout_ms": fetch_timeout_ms, "stall_timeout_ms": stall_timeout_ms}
+    assert load_settings({**NEEDED, **values}).stall_timeout_ms == stall_timeout_ms

@@ -11,7 +11,7 @@ from raftnode.core.effects import AppendAccepted, Refusal, Refused
 from raftnode.core.events import AppendRequested
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RequestError
-from raftnode.runtime.appends import RECORD_OVERHEAD_BYTES, Appends
+from raftnode.runtime.appends import RECORD_OVERHEAD_BYTES, SLOW_FLUSH_S, Appends
 from raftnode.storage.batch import iter_records, stamp
 
 EPOCH = Epoch(3)
@@ -23,6 +23,7 @@ class Core:
     def __init__(self, **settings: int) -> None:
         self.asked: list[AppendRequested] = []
         self.flushing = False
+        self.flush_age_s = 1.0
         self.commits: list[float] = []
         self.end = 0
         self._ids = iter(range(1, 1000))
@@ -35,7 +36,7 @@ class Core:
                 if refused.refusal is Refusal.NOT_LEADER
                 else refusal(refused.refusal.value, refused.message)
             ),
-            is_flushing=lambda: self.flushing,
+            flushing_s=lambda: self.flush_age_s if self.flushing else None,
             on_commit=self.commits.append,
             **limits,
         )
@@ -52,6 +53,16 @@ class Core:
             AppendAccepted(request.request_id, Offset(self.end), Offset(last), EPOCH)
         )
         self.end = last + 1
+
+
+async def held(**settings: int) -> Core:
+    """With a batch that is being flushed and that nobody has committed: the next ones wait."""
+    core = Core(**settings)
+    core.write(b"before")
+    await turns()
+    core.accept(core.asked.pop())
+    core.flushing = True
+    return core
 
 
 async def turns(count: int = 5) -> None:
@@ -115,6 +126,87 @@ async def test_the_next_batch_fills_while_the_last_one_is_flushed():
     assert [(await write).base_offset for write in writes] == [0, 1, 2]
 
 
+async def test_the_next_batch_does_not_wait_for_the_own_flush_once_the_others_have_committed():
+    """A leader whose fsync takes a second: three batches are committed within one flush."""
+    core = Core()
+    core.flushing = True
+    for number in range(3):
+        write = core.write(b"%d" % number)
+        await turns()
+        assert len(core.asked) == number + 1, "nothing that was appended waits to be committed"
+        core.accept(core.asked[number])
+        following = core.write(b"held")
+        await turns()
+        assert len(core.asked) == number + 1, "the last batch is committed nowhere yet"
+        assert core.appends._withdraw(core.appends._queue[0])
+        following.cancel()
+        core.appends.committed(Offset(core.end))
+        assert (await write).base_offset == number
+
+
+async def test_writes_that_wait_behind_a_flush_that_hangs_are_asked_for_once_leadership_is_lost():
+    """The core refuses them at once; the end of the flush may never come."""
+    core = await held()
+    waiting = core.write(b"waits")
+    await turns()
+    assert core.asked == []
+    core.appends.leadership_lost()
+    await turns()
+    [request] = core.asked
+    core.appends.refused(Refused(request.request_id, Refusal.NOT_LEADER, "not the leader"))
+    assert (await error_of(waiting))[1] == "not_done"
+    assert core.appends.idle
+
+
+async def test_a_commit_sends_what_has_gathered_meanwhile_though_the_flush_goes_on():
+    core = Core()
+    writes = [core.write(b"1")]
+    await turns()
+    core.flushing = True
+    core.accept(core.asked[0])
+    writes += [core.write(b"2"), core.write(b"3")]
+    await turns()
+    core.appends.committed(Offset(1))
+    assert values_of(core.asked[1]) == [b"2", b"3"]
+    core.accept(core.asked[1])
+    core.appends.committed(Offset(3))
+    assert [(await write).base_offset for write in writes] == [0, 1, 2]
+
+
+async def test_a_quick_flush_is_waited_for_as_ever(looped_time):
+    core = await held()
+    core.flush_age_s = SLOW_FLUSH_S / 2
+    first = core.write(b"1")
+    await turns()
+    core.appends.committed(Offset(1))
+    await turns()
+    assert core.asked == [], "it gathers more until the flush ends"
+    second = core.write(b"2")
+    await turns()
+    core.flushing = False
+    core.appends.pump()
+    assert values_of(core.asked[0]) == [b"1", b"2"]
+    core.accept(core.asked[0])
+    core.appends.committed(Offset(3))
+    assert [(await write).base_offset for write in (first, second)] == [1, 2]
+
+
+async def test_a_flush_that_turns_out_to_be_slow_is_not_waited_for(looped_time):
+    core = await held()
+    core.flush_age_s = SLOW_FLUSH_S / 2
+    write = core.write(b"1")
+    await turns()
+    core.appends.committed(Offset(1))
+    await turns()
+    assert core.asked == []
+    core.flush_age_s = SLOW_FLUSH_S
+    await looped_time(1000 * SLOW_FLUSH_S)
+    assert values_of(core.asked[0]) == [b"1"]
+    core.accept(core.asked[0])
+    core.appends.committed(Offset(2))
+    assert (await write).base_offset == 1
+
+
 async def test_one_batch_is_asked_at_a_time():
     core = Core()
     core.write(b"1")
@@ -155,8 +247,7 @@ async def test_a_write_waits_for_more_only_as_long_as_linger_says(looped_time):
 
 
 async def test_a_full_queue_refuses_at_once_and_says_that_nothing_is_done():
-    core = Core(queue_bytes_max=200)
-    core.flushing = True
+    core = await held(queue_bytes_max=200)
     waiting = core.write(b"x" * 100)
     await turns()
     assert core.appends.queued_bytes == 100 + RECORD_OVERHEAD_BYTES
@@ -165,7 +256,7 @@ async def test_a_full_queue_refuses_at_once_and_says_that_nothing_is_done():
     core.appends.pump()
     assert core.appends.queued_bytes == 0
     core.accept(core.asked[0])
-    core.appends.committed(Offset(1))
+    core.appends.committed(Offset(2))
     await waiting
 
 
@@ -180,14 +271,14 @@ async def test_one_write_always_fits_into_an_empty_queue():
 
 
 async def test_a_write_whose_time_runs_out_in_the_queue_is_certainly_not_done():
-    core = Core()
-    core.flushing = True
+    core = await held()
     write = core.write(b"late", timeout_ms=1)
     assert await error_of(write) == ("NOT_COMMITTED", "not_done")
     assert core.appends.queued_bytes == 0
     core.flushing = False
     core.appends.pump()
     assert core.asked == []
+    core.appends.committed(Offset(1))
     assert core.appends.idle
 
 
@@ -225,8 +316,7 @@ async def test_a_write_committed_in_the_turn_of_its_time_out_is_done():
 
 
 async def test_a_cancelled_write_leaves_the_queue_and_takes_no_other_with_it():
-    core = Core()
-    core.flushing = True
+    core = await held()
     cancelled, kept = core.write(b"1"), core.write(b"2")
     await turns()
     cancelled.cancel()
@@ -235,8 +325,8 @@ async def test_a_cancelled_write_leaves_the_queue_and_takes_no_other_with_it():
     core.appends.pump()
     assert values_of(core.asked[0]) == [b"2"]
     core.accept(core.asked[0])
-    core.appends.committed(Offset(1))
-    assert (await kept).base_offset == 0
+    core.appends.committed(Offset(2))
+    assert (await kept).base_offset == 1
 
 
 async def test_a_write_cancelled_after_its_append_disturbs_nobody():

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import threading
 
 import pytest
 
@@ -150,3 +151,32 @@ async def test_waiters_whose_time_ran_out_or_who_left_are_forgotten(applier):
     gone.cancel()
     await asyncio.gather(gone, return_exceptions=True)
     assert len(applier._waiters) == before == 1
+
+
+async def test_a_read_of_a_cold_log_that_hangs_keeps_neither_the_loop_nor_the_store_waiting(
+    applier, storage, monkeypatch
+):
+    storage.append(b"cold", key=None)
+    storage.log._recent.clear()
+    storage.append(b"recent")
+    go_on, read = threading.Event(), storage.log.read
+
+    def held(start, max_bytes, end):
+        assert threading.current_thread() is not threading.main_thread()
+        assert go_on.wait(LONG_MS / 1000)
+        return read(start, max_bytes, end)
+
+    monkeypatch.setattr(storage.log, "read", held)
+    applier.committed(Offset(2), Offset(2))
+    hung = asyncio.get_running_loop().create_task(
+        applier.read(Offset(0), max_bytes=1000, max_wait_ms=0)
+    )
+    try:
+        recent = await applier.read(Offset(1), max_bytes=1000, max_wait_ms=0)
+        assert [record.value for record in recent.records] == [b"recent"]
+        assert not hung.done()
+        assert applier.kv.next_offset == 0, "its own read hangs as well, and it alone waits"
+    finally:
+        go_on.set()
+    assert [record.value for record in (await hung).records] == [b"cold", b"recent"]
+    assert await applier.wait_applied(Offset(2), timeout_ms=LONG_MS)

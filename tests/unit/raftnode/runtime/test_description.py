@@ -36,7 +36,7 @@ def make(role, *, now_ms=10_000):
     log = LogIndex(
         VoterSet.of([Voter(OWN, Endpoint("own", 1)), Voter(OTHER, Endpoint("other", 1))])
     )
-    log.end = Offset(9)
+    log.end = log.durable_end = Offset(9)
     replica = Replica(OWN, CONFIG, random.Random(0), log, QuorumState(Epoch(5)), "c", now_ms=now_ms)
     replica.role = role
     return replica
@@ -73,6 +73,23 @@ def test_a_leader_is_ready_once_its_epoch_is_committed_and_nobody_else_ever():
     assert description.is_caught_up(replica, CONFIG)
     assert not caught_up(Unattached(0))
     assert not caught_up(Blank())
+
+
+def test_nobody_is_ready_whose_own_disk_has_stalled():
+    """Whatever its Fetches say: what it fetches does not become durable (S35)."""
+    leader = Leader(Epoch(5), 0, epoch_start=Offset(3))
+    for role in (Follower(OTHER, 0, caught_up_at_ms=10_000), leader):
+        replica = make(role)
+        replica.high_watermark = Offset(4)
+        assert description.is_caught_up(replica, CONFIG)
+        replica.note_durable()
+        replica.log.end = Offset(10)
+        replica.now_ms += CONFIG.leader_timeout_ms - 1
+        if isinstance(role, Follower):
+            role.caught_up_at_ms = replica.now_ms
+        assert description.is_caught_up(replica, CONFIG)
+        replica.now_ms += 1
+        assert not description.is_caught_up(replica, CONFIG)
 
 
 def test_a_node_describes_itself_without_a_leader_and_with_one():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from raftnode.core.effects import (
     PersistClusterId,
     PersistLatch,
     PersistQuorumState,
+    ProveDisk,
     Refusal,
     Refused,
     SendRequest,
@@ -41,10 +43,12 @@ from raftnode.core.messages import (
 )
 from raftnode.core.records import Batch
 from raftnode.core.state import Latch, QuorumState
-from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, Voter, VoterSet
+from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import ProtocolHaltError, StorageFailedError, StorageStaleError
+from raftnode.runtime import coldreads
 from raftnode.runtime.appends import Appends
 from raftnode.runtime.applier import Applier
+from raftnode.runtime.coldreads import OBSERVER_READS, ColdReads
 from raftnode.runtime.driver import Driver, Parts
 from raftnode.runtime.flusher import Flusher
 from raftnode.runtime.inquiries import Inquiries
@@ -53,9 +57,10 @@ from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.batch import Record, encode_data_batch
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
+from raftnode.storage.log import Log, OffsetOutsideError
 from raftnode.testing.faultdisk import Fault, FaultDisk
 
-from .conftest import LONG_S
+from .conftest import LONG_S, until
 
 ROOT = Path("/data")
 RECORD = NewRecord(b"k", b"v")
@@ -109,8 +114,8 @@ class Bench:
         self.index = LogIndex()
         self.turns = 0
         self.turned = asyncio.Event()
-        self.driver = Driver(self._turn)
         self.errors = []
+        self.driver = Driver(self._turn, self.errors.append)
         self.flusher = Flusher(
             self.log,
             self.index,
@@ -126,10 +131,12 @@ class Bench:
             queue_bytes_max=10_000,
             batch_bytes_max=1000,
             linger_ms=0,
-            is_flushing=lambda: self.flusher.in_flight,
+            flushing_s=lambda: self.flusher.in_flight_s,
             on_commit=lambda _: None,
         )
         self.applier = Applier(self.log)
+        self.voters = set()
+        self.cold_reads = ColdReads(self.log, lambda key: key in self.voters)
         self.post = Post(self.directory)
         self.transfer = SnapshotTransfer(
             self.directory.open_snapshots(2),
@@ -150,6 +157,7 @@ class Bench:
             self.appends,
             self.inquiries,
             self.applier,
+            self.cold_reads,
             self.post,
             self.transfer,
         )
@@ -185,6 +193,7 @@ class Bench:
     async def close(self) -> None:
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
+        await asyncio.to_thread(self.cold_reads.close)
         await asyncio.to_thread(self.flusher.stop)
         await asyncio.to_thread(self.transfer.close)
         self.driver.close()
@@ -214,6 +223,15 @@ async def test_a_vote_that_could_not_be_written_is_never_sent(bench, replica_key
         await bench.play(PersistQuorumState(state), SendResponse(7, VOTE))
     assert bench.post.sent == []
     assert bench.task.done()
+
+
+@pytest.mark.rule("S36")
+@pytest.mark.parametrize("call", ["pwrite", "fsync", "rename"])
+async def test_nothing_follows_a_proof_of_the_disk_that_failed(bench, call):
+    bench.disk.faults.append(Fault(call, path_part="quorum-state"))
+    with pytest.raises(StorageFailedError):
+        await bench.play(ProveDisk(), SendResponse(7, VOTE))
+    assert bench.post.sent == []
 
 
 async def test_a_driver_that_dies_in_the_middle_of_an_event_does_not_finish_it(
@@ -292,13 +310,162 @@ async def test_an_append_that_begins_an_epoch_or_segment_waits_off_the_loop(benc
 async def test_what_is_served_is_the_log_s_bytes_with_the_response_of_the_core(bench, replica_key):
     await bench.play(AppendBatches((bench.batch(0), bench.batch(1))))
     response = FetchResponse(ErrorCode.NONE, Epoch(4), replica_key, high_watermark=Offset(1))
-    await bench.play(ServeFetch(5, response, Offset(0), 10_000))
-    await bench.play(ServeFetch(6, response, Offset(2), 10_000))
+    await bench.play(ServeFetch(5, response, Offset(0), 10_000, replica_key))
+    await bench.play(ServeFetch(6, response, Offset(2), 10_000, replica_key))
     (_, full), (_, empty) = bench.post.sent
     assert b"".join(batch.data for batch in full.batches) == bench.log.read(
         Offset(0), 10_000, Offset(2)
     )
     assert (full.high_watermark, empty.batches) == (1, ())
+
+
+class HeldReads:
+    """Reads of the disk that wait, one for each start, until the test lets them go on."""
+
+    def __init__(self, log: Log) -> None:
+        self.read = log.read
+        self.begun: dict[int, threading.Event] = {}
+        self.go_on: dict[int, threading.Event] = {}
+        self.error: Exception | None = None
+
+    def hold(self, start: int) -> None:
+        self.begun[start], self.go_on[start] = threading.Event(), threading.Event()
+
+    def __call__(self, start: Offset, max_bytes: int, end: Offset) -> bytes:
+        assert threading.current_thread() is not threading.main_thread()
+        if start in self.go_on:
+            self.begun[start].set()
+            assert self.go_on[start].wait(LONG_S)
+        if self.error is not None:
+            raise self.error
+        return self.read(start, max_bytes, end)
+
+
+@pytest.fixture
+async def cold(bench, monkeypatch):
+    """Three records that are on the disk alone, and one in memory."""
+    for number in range(3):
+        await bench.play(AppendBatches((bench.batch(number),)))
+    bench.log._recent.clear()
+    await bench.play(AppendBatches((bench.batch(3),)))
+    reads = HeldReads(bench.log)
+    monkeypatch.setattr(bench.log, "read", reads)
+    yield reads
+    for held in reads.go_on.values():
+        held.set()
+
+
+def fetch(request_id: int, start: int, replica_key: ReplicaKey) -> ServeFetch:
+    response = FetchResponse(ErrorCode.NONE, Epoch(4), replica_key, high_watermark=Offset(1))
+    return ServeFetch(request_id, response, Offset(start), 10_000, replica_key)
+
+
+async def answered(bench: Bench, *request_ids: int) -> list[FetchResponse]:
+    """Wait until so many have been answered, and no other has."""
+    await until(lambda: len(bench.post.sent) >= len(request_ids))
+    sent = dict(bench.post.sent)
+    assert sorted(sent) == sorted(request_ids)
+    return [sent[request_id] for request_id in request_ids]
+
+
+def other_key(number: int) -> ReplicaKey:
+    return ReplicaKey(NodeId(number), uuid.UUID(int=number))
+
+
+@pytest.mark.rule("S35")
+async def test_a_replica_whose_cold_reads_hang_takes_no_thread_of_the_others(
+    bench, cold, replica_key
+):
+    """It asks again after each time-out: at most one read is under way for it."""
+    cold.hold(0)
+    await bench.play(*(fetch(number, 0, replica_key) for number in range(1, 5)))
+    await until(cold.begun[0].is_set)
+    await bench.play(fetch(10, 1, other_key(8)), fetch(11, 2, other_key(9)))
+    [_, _, one, two] = await answered(bench, 2, 3, 10, 11)
+    assert [one.batches[0].base_offset, two.batches[0].base_offset] == [1, 2]
+    cold.go_on[0].set()
+    await answered(bench, 1, 2, 3, 4, 10, 11)
+
+
+@pytest.mark.rule("S35")
+async def test_of_fetches_for_the_same_records_only_the_last_one_waits(bench, cold, replica_key):
+    """A disk that answers again has one read to do, not one for each that was given up."""
+    cold.hold(0)
+    await bench.play(*(fetch(number, 0, replica_key) for number in range(1, 5)))
+    given_up = await answered(bench, 2, 3)
+    assert [one.batches for one in given_up] == [(), ()]
+    cold.go_on[0].set()
+    under_way, _, _, last = await answered(bench, 1, 2, 3, 4)
+    assert [one.batches[0].base_offset for one in (under_way, last)] == [0, 0]
+
+
+@pytest.mark.rule("S35")
+async def test_only_the_last_fetches_of_a_replica_wait_for_its_read(
+    bench, cold, replica_key, monkeypatch
+):
+    monkeypatch.setattr(coldreads, "WAITING_MAX", 1)
+    cold.hold(0)
+    await bench.play(*(fetch(number, number, replica_key) for number in range(3)))
+    [given_up] = await answered(bench, 1)
+    assert given_up.batches == ()
+    cold.go_on[0].set()
+    await answered(bench, 0, 1, 2)
+
+
+@pytest.mark.rule("S35")
+async def test_strangers_whose_cold_reads_hang_take_no_thread_of_a_voter(bench, cold, replica_key):
+    cold.hold(0)
+    bench.voters.add(replica_key)
+    strangers = [other_key(number) for number in range(100, 100 + 2 * OBSERVER_READS)]
+    await bench.play(*(fetch(key.node_id, 0, key) for key in strangers))
+    await until(cold.begun[0].is_set)
+    await bench.play(fetch(1, 1, replica_key))
+    [voter] = await answered(bench, 1)
+    assert voter.batches[0].base_offset == 1
+    cold.go_on[0].set()
+    await answered(bench, 1, *(key.node_id for key in strangers))
+
+
+async def test_a_cold_read_that_hangs_keeps_only_its_own_fetch_waiting(bench, cold, replica_key):
+    cold.hold(0)
+    await bench.play(fetch(1, 0, replica_key), SendResponse(2, VOTE), fetch(3, 3, replica_key))
+    await bench.play(fetch(4, 1, other_key(9)))
+    [_, recent, other] = await answered(bench, 2, 3, 4)
+    assert recent.batches[0].base_offset == 3
+    assert other.batches[0].base_offset == 1
+    assert cold.begun[0].is_set()
+    cold.go_on[0].set()
+    [late, *_] = await answered(bench, 1, 2, 3, 4)
+    assert late.batches[0].base_offset == 0
+
+
+async def test_a_cold_read_brings_nothing_of_what_was_cut_meanwhile(bench, cold, replica_key):
+    """Its response says the old epoch: records of a later one must not come with it."""
+    cold.hold(0)
+    await bench.play(fetch(1, 0, replica_key))
+    await until(cold.begun[0].is_set)
+    await bench.play(TruncateLog(Offset(2)))
+    bench.index.truncate(Offset(2))
+    await bench.play(AppendBatches((bench.batch(2, epoch=9),)))
+    cold.go_on[0].set()
+    [late] = await answered(bench, 1)
+    assert (late.error, late.batches) == (ErrorCode.NONE, ())
+
+
+async def test_what_was_trimmed_during_a_cold_read_is_asked_for_again(bench, cold, replica_key):
+    cold.error = OffsetOutsideError(Offset(0), Offset(2), Offset(4))
+    await bench.play(fetch(1, 0, replica_key))
+    [late] = await answered(bench, 1)
+    assert late.batches == ()
+    assert bench.errors == []
+
+
+async def test_a_cold_read_that_fails_ends_the_node_and_answers_nobody(bench, cold, replica_key):
+    cold.error = StorageFailedError("unreadable")
+    await bench.play(fetch(1, 0, replica_key))
+    await until(lambda: bool(bench.errors))
+    assert bench.errors == [cold.error]
+    assert bench.post.sent == []
 
 
 async def test_writes_are_answered_by_what_the_core_says(bench):

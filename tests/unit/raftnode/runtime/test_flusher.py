@@ -161,3 +161,29 @@ async def test_after_stop_nothing_is_reported(around, monkeypatch):
     around.append(around.storage.batch(b"2"))
     around.flusher.flush_if_needed()
     assert not around.flusher.in_flight
+
+
+async def test_what_the_storage_does_not_have_yet_is_not_flushed_again_and_again(
+    around, monkeypatch
+):
+    """The core has appended, and the append waits behind another effect for the disk."""
+    around.append(around.storage.batch(b"1"))
+    second = around.storage.batch(b"2")
+    around.index.append(second)
+    calls = 0
+    flush = around.storage.log.flush
+
+    def counted() -> Offset:
+        nonlocal calls
+        calls += 1
+        return flush()
+
+    monkeypatch.setattr(around.storage.log, "flush", counted)
+    around.flusher.flush_if_needed()
+    for _ in range(20):
+        await around.settle()
+    assert (calls, len(around.flushed)) == (1, 1)
+    around.storage.log.append([second])
+    around.flusher.flush_if_needed()
+    await around.settle()
+    assert around.flushed[-1].end_offset == 2

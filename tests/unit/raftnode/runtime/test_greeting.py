@@ -17,6 +17,7 @@ from raftnode.core.types import Endpoint, Epoch, NodeId, ReplicaKey, Voter, Vote
 from raftnode.runtime import greeting
 from raftnode.runtime.greeting import greet_before_leading, greet_voters
 from raftnode.runtime.tasks import Tasks
+from raftnode.testing.loopback import LoopbackNetwork
 from raftnode.transport import AddressBook, Identity, PeerPool, PeerServer, TransportSettings
 from raftnode.wire import Codec
 
@@ -32,9 +33,9 @@ PATIENT = TransportSettings(
 class Peer:
     """A replica's transport, and as much of its core as says who votes."""
 
-    def __init__(self, node_id: int) -> None:
+    def __init__(self, node_id: int, host: str) -> None:
         self.key = ReplicaKey(NodeId(node_id), uuid.UUID(int=node_id))
-        self.endpoint = Endpoint("127.0.0.1", 0)
+        self.endpoint = Endpoint(host, 0)
         self.heard: list[ReplicaKey] = []
         self.failed: list[BaseException] = []
         self.tasks = Tasks(self.failed.append)
@@ -82,8 +83,8 @@ class Peer:
         app.router.add_get("/v1/peer", self.server.handle)
         self.runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self.runner.setup()
-        await web.TCPSite(self.runner, "127.0.0.1", port, reuse_address=True).start()
-        self.endpoint = Endpoint("127.0.0.1", self.runner.addresses[0][1])
+        await web.TCPSite(self.runner, self.endpoint.host, port, reuse_address=True).start()
+        self.endpoint = Endpoint(self.endpoint.host, self.runner.addresses[0][1])
 
     async def end(self) -> None:
         await self.server.close()
@@ -96,9 +97,10 @@ class Peer:
 
 
 @pytest.fixture
-async def three() -> AsyncIterator[tuple[Peer, Peer, Peer]]:
+async def three(session_network: LoopbackNetwork) -> AsyncIterator[tuple[Peer, Peer, Peer]]:
     """Each listens, and has the others' addresses to begin with."""
-    made = Peer(1), Peer(2), Peer(3)
+    one, two, other = (Peer(number, session_network.host(1)) for number in (1, 2, 3))
+    made = one, two, other
     for one in made:
         await one.listen()
     for one in made:

@@ -209,7 +209,8 @@ def modifications_of(seed: int, sizes: LogSettings) -> tuple[int, int]:
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
-    ("seed", "sizes"), [pytest.param(1, SMALL, marks=pytest.mark.extended), (2, LARGER)]
+    ("seed", "sizes"),
+    [pytest.param(1, SMALL, marks=[pytest.mark.extended, pytest.mark.nightly]), (2, LARGER)],
 )
 def test_log_survives_a_power_cut_at_every_call(seed: int, sizes: LogSettings) -> None:
     before, after = modifications_of(seed, sizes)

@@ -1,17 +1,8 @@
-"""Quorums of real processes: each test gets addresses of its own."""
-
-import hashlib
+"""Quorums of real processes: each test has addresses of its own (`network`)."""
 
 import pytest
 
 from raftnode.testing.localquorum import LocalQuorum
-
-
-@pytest.fixture
-def network(request: pytest.FixtureRequest) -> str:
-    """Second and third part of the loopback addresses, another for each test."""
-    digest = hashlib.blake2b(request.node.nodeid.encode(), digest_size=2).digest()
-    return f"{96 + digest[0] % 96}.{digest[1]}"
 
 
 @pytest.fixture

@@ -141,3 +141,6 @@ async def test_wildcard_address_is_asked_on_loopback(quorum: LocalQuorum):
     code, said = await hand_over(quorum.nodes[0], RAFTNODE_API_LISTEN="0.0.0.0:1")
     assert code == CommandExitCode.UNAVAILABLE
     assert "127.0.0.1:1" in said
+    code, said = await hand_over(quorum.nodes[0], RAFTNODE_API_LISTEN="[::]:1")
+    assert code == CommandExitCode.UNAVAILABLE
+    assert "localhost:1" in said

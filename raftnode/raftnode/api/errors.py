@@ -84,10 +84,13 @@ ERRORS: dict[str, ErrorKind] = {
     "NOT_CONFIRMED": ErrorKind(
         503, "No majority answered in time, so this may be a stale leader; nothing was read."
     ),
+    "NOT_ALIVE": ErrorKind(
+        503, "The node's disk or event loop makes no progress; it ends unless that passes."
+    ),
     "NOT_READY": ErrorKind(503, "The node is alive but not attached to a leader and caught up."),
     # Voter changes (P28 to P31, S11).
     "STALE_VOTER_RECORD": ErrorKind(
-        409, "The voter set is not that of `expected` any more; read it again and decide anew."
+        409, "The voter set is not that of `expected` any more; read it again and decide again."
     ),
     "VOTER_ALREADY_ADDED": ErrorKind(409, "The replica is in the committed voter set."),
     "VOTER_ALREADY_REMOVED": ErrorKind(409, "The replica is not in the committed voter set."),

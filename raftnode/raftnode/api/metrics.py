@@ -158,6 +158,16 @@ class NodeMetrics:
             "poll_idle_ratio", "Share of the last second that the event loop waited; 0 to 1."
         )
         self.incarnation = gauge("incarnation", "How many times this storage was started.")
+        self.storage_operation_in_flight_seconds = gauge(
+            "storage_operation_in_flight_seconds",
+            "How long the oldest call to the disk that has not returned has taken; 0: none waits. "
+            "A sync that hangs is in no histogram of those that ended.",
+        )
+        self.stall_timeout_seconds = gauge(
+            "stall_timeout_seconds",
+            "Seconds after which the watchdog ends a node whose disk or event loop makes no "
+            "progress (stall_timeout_ms); 0: never.",
+        )
         self.disk_low = gauge(
             "disk_low", "1 while less than the reserve is free: a leader hands over (S30)."
         )

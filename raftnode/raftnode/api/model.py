@@ -7,6 +7,7 @@ Identities travel as text: a replica is `node_id` plus `directory_id` in Kafka's
 from __future__ import annotations
 
 import base64
+import ipaddress
 import re
 from typing import Annotated, Literal
 
@@ -39,15 +40,24 @@ def _base64(text: str) -> str:
     return text
 
 
-_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}")
+"""A DNS name or an IPv4 address."""
 
 
 def _endpoint(text: str) -> str:
     endpoint = Endpoint.parse(text)
-    if not _HOST.fullmatch(endpoint.host):
+    if not _NAME.fullmatch(endpoint.host) and not _is_ipv6(endpoint.host):
         msg = f"not a host: {endpoint.host!r}; expected a DNS name, an IPv4 address or [IPv6]"
         raise ValueError(msg)
     return str(endpoint)
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 DirectoryIdText = Annotated[str, Field(max_length=36), AfterValidator(_directory_id)]
@@ -159,6 +169,14 @@ class NodeInfo(ApiModel):
     storage: StorageInfo = StorageInfo()
 
 
+class NodeState(ApiModel):
+    """`GET /v1/node/state`: what to notice at once, without what counts up all the time."""
+
+    state: str
+    """Opaque: another text once the node's role, epoch, leader or readiness, the voters that a
+    leader finds caught up, or what it found of its disk has changed."""
+
+
 class ReplicaProgress(Replica):
     """What the leader knows of one voter or observer."""
 
@@ -173,6 +191,8 @@ class ReplicaProgress(Replica):
     fenced: bool
     """Fetched below what it had acknowledged (S3); not counted."""
     incarnation: int
+    higher_epoch: int | None = None
+    """An observer's epoch, being above the leader's: AddVoter first raises the quorum's epoch."""
 
 
 class PendingChange(ApiModel):

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from raftnode.api.errors import refusal
-from raftnode.api.http import Route, json_response
+from raftnode.api.http import Route, json_response, read_query
 from raftnode.api.media import TEXT
-from raftnode.api.model import HealthInfo, NodeInfo
+from raftnode.api.model import HealthInfo, NodeInfo, NodeState
+from raftnode.api.queries import StateQuery
 from raftnode.api.service import NodeService
+
+STATE_STEP_S = 0.1
+"""Between two comparisons of the state with the one that a waiting caller knows."""
 
 
 def node_routes(service: NodeService, registry: CollectorRegistry) -> tuple[Route, ...]:
@@ -19,7 +26,17 @@ def node_routes(service: NodeService, registry: CollectorRegistry) -> tuple[Rout
     async def describe(_request: web.Request) -> web.StreamResponse:
         return json_response(service.describe_node())
 
+    async def state(request: web.Request) -> web.StreamResponse:
+        query = read_query(request, StateQuery)
+        until_s = time.monotonic() + query.max_wait_ms / 1000
+        # Nothing tells of a change: that a replica is late is seen by looking at the clock.
+        while (now := service.state()) == query.known and time.monotonic() < until_s:  # noqa: ASYNC110
+            await asyncio.sleep(STATE_STEP_S)
+        return json_response(NodeState(state=now))
+
     async def live(_request: web.Request) -> web.StreamResponse:
+        if (stall := service.stall()) is not None:
+            raise refusal("NOT_ALIVE", stall)
         return json_response(HealthInfo(status="alive", reason="the event loop answers"))
 
     async def ready(_request: web.Request) -> web.StreamResponse:
@@ -43,11 +60,21 @@ def node_routes(service: NodeService, registry: CollectorRegistry) -> tuple[Rout
         ),
         Route(
             "GET",
+            "/v1/node/state",
+            state,
+            "nodeState",
+            "Wait until something of this node changes that is worth a look; see `state`.",
+            query=StateQuery,
+            response=NodeState,
+        ),
+        Route(
+            "GET",
             "/healthz/live",
             live,
             "live",
-            "Say that the process is alive: for a liveness probe.",
+            "Say that the event loop turns and no call to the disk hangs: for a liveness probe.",
             response=HealthInfo,
+            errors=("NOT_ALIVE",),
         ),
         Route(
             "GET",

@@ -43,6 +43,22 @@ class ReadLogQuery(ApiModel):
     )
 
 
+class StateQuery(ApiModel):
+    """Parameters of `GET /v1/node/state`."""
+
+    known: str = Field(
+        default="",
+        max_length=4096,
+        description="The state that the caller knows; the answer comes once it is another one.",
+    )
+    max_wait_ms: int = Field(
+        default=0,
+        ge=0,
+        le=60_000,
+        description="How long to wait while it is that one; milliseconds.",
+    )
+
+
 class QuorumQuery(TimeoutQuery):
     """Parameters of `GET /v1/quorum`."""
 

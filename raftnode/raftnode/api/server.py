@@ -7,11 +7,15 @@ a route means; each concern has a `*_routes.py` of its own.
 from __future__ import annotations
 
 import asyncio
-import logging
+import errno
+import socket
 import time
+from collections.abc import Callable
 from typing import Protocol
 
+import structlog
 from aiohttp import web
+from aiohttp.base_protocol import BaseProtocol
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry
 
@@ -25,8 +29,10 @@ from raftnode.api.quorum_routes import quorum_routes
 from raftnode.api.service import NodeService
 from raftnode.core.types import Endpoint
 from raftnode.errors import RequestError
+from raftnode.loglimit import LineBudget
 
-log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
+_lines = LineBudget()
 
 _LINGERING_S = 1.0
 """How long to read on from a client whose body was refused, so that it sees the answer."""
@@ -100,6 +106,25 @@ class _TurnedAway(asyncio.Protocol):
             transport.abort()
 
 
+def _every_address(port: int) -> socket.socket:
+    """A socket on all addresses of both families; of IPv4 alone on a machine without IPv6.
+
+    asyncio would make one of IPv6 alone.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(
+                ("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=128
+            )
+        except OSError as error:
+            if error.errno not in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}:
+                raise
+    return socket.create_server(("0.0.0.0", port), backlog=128)
+
+
 class ApiServer:
     """An application on a listener.
 
@@ -108,6 +133,7 @@ class ApiServer:
         shutdown_grace_ms: how long requests may take after `stop`.
         connections_max: clients beyond so many are turned away: without a limit they
             would use up the file descriptors, and then the disk could not be written to.
+        on_connection: called with each connection that was made.
     """
 
     def __init__(
@@ -116,7 +142,9 @@ class ApiServer:
         *,
         shutdown_grace_ms: int = 2000,
         connections_max: int = 10_000,
+        on_connection: Callable[[BaseProtocol], None] | None = None,
     ) -> None:
+        self._on_connection = on_connection
         self._connections_max = connections_max
         self._listener: asyncio.Server | None = None
         self._runner = web.AppRunner(
@@ -143,13 +171,24 @@ class ApiServer:
         server = self._runner.server
         assert server is not None, "set up above"  # noqa: S101
 
-        def accept() -> asyncio.BaseProtocol:
-            return server() if len(server.connections) < self._connections_max else _TurnedAway()
-
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            accept, listen.host, listen.port, reuse_address=True, backlog=128
-        )
+
+        def accept() -> asyncio.BaseProtocol:
+            if len(server.connections) >= self._connections_max:
+                return _TurnedAway()
+            connection = server()
+            if self._on_connection is not None:
+                # In the turn after the one in which asyncio tells the protocol of its transport.
+                loop.call_soon(loop.call_soon, self._on_connection, connection)
+            return connection
+
+        if listen.host == "::":
+            every = _every_address(listen.port)
+            self._listener = await loop.create_server(accept, sock=every, backlog=128)
+        else:
+            self._listener = await loop.create_server(
+                accept, listen.host, listen.port, reuse_address=True, backlog=128
+            )
         host, port = self._listener.sockets[0].getsockname()[:2]
         return Endpoint(host, port)
 
@@ -186,9 +225,13 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         return error_response(error)
     except web.HTTPException as error:
         return _router_error(request, error)
-    except Exception:
+    except ConnectionError:
+        raise  # it has gone: aiohttp ends the connection
+    except Exception:  # noqa: BLE001 - whatever it is, it is logged and answered
         # Not BaseException: a cancelled request has nobody to answer.
-        log.exception("request failed: %s %s", request.method, request.path)
+        route = request.match_info.route.resource
+        path = route.canonical if route is not None else "other"
+        _lines.say(_log.exception, "request_failed", path, method=request.method, path=path)
         return error_response(
             refusal("INTERNAL", "the node failed on this request; its log has the details")
         )

@@ -98,8 +98,16 @@ class NodeService(Protocol):
         """The key-value store as far as this replica has applied the committed log."""
         ...
 
+    def state(self) -> str:
+        """What `NodeState` says: another text once something has changed."""
+        ...
+
     def describe_node(self) -> NodeInfo:
         """What this node knows of itself; asks nobody."""
+        ...
+
+    def stall(self) -> str | None:
+        """Liveness: what makes no progress, and for how long; None: nothing of the kind."""
         ...
 
     def health(self) -> Health:

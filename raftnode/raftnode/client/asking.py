@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -35,6 +37,15 @@ from raftnode.client.hosts import HostsFileResolver
 from raftnode.client.leader_search import LeaderSearch, backoff_ms
 from raftnode.core.types import Endpoint
 from raftnode.hosts import HostsFile
+
+_PROBES = {
+    "TCP_KEEPIDLE": 1,
+    "TCP_KEEPINTVL": 1,
+    "TCP_KEEPCNT": 2,
+    "TCP_USER_TIMEOUT": 3000,
+}
+"""Socket options, seconds and milliseconds: a connection is lost after some 3 s without an answer
+of the other's system, whether or not something is under way."""
 
 _ANSWER_SHARE = 0.9
 """The node gets this share of the time left, so that its own answer comes before the cut."""
@@ -65,6 +76,7 @@ class Asker:
         hosts_file: Path | None,
         resolver: AbstractResolver | None,
         rng: random.Random,
+        keepalive: bool = False,
     ) -> None:
         if not endpoints:
             raise ValueError("a client needs at least one endpoint")
@@ -73,6 +85,7 @@ class Asker:
         self._hosts_file = hosts_file
         self._resolver = resolver
         self._rng = rng
+        self._keepalive = keepalive
         self._session: aiohttp.ClientSession | None = None
         self.leader: Endpoint | None = None
         """The endpoint that last answered as leader: a guess."""
@@ -84,7 +97,12 @@ class Asker:
         if self._hosts_file is not None:
             resolver = HostsFileResolver(HostsFile(self._hosts_file), resolver)
         # No DNS cache: a replaced pod keeps its name and changes its address.
-        connector = aiohttp.TCPConnector(limit=0, use_dns_cache=False, resolver=resolver)
+        connector = aiohttp.TCPConnector(
+            limit=0,
+            use_dns_cache=False,
+            resolver=resolver,
+            socket_factory=_probed_socket if self._keepalive else None,
+        )
         self._session = aiohttp.ClientSession(
             connector=connector, trace_configs=[send_once_trace()], auto_decompress=False
         )
@@ -239,6 +257,17 @@ class Asker:
             self.leader = None
         if self._reader == endpoint:
             self._reader = None
+
+
+def _probed_socket(address: Any) -> socket.socket:
+    """A socket whose connection the system probes while it is idle; as `getaddrinfo` tells."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _PROBES.items():
+        if (option := getattr(socket, name, None)) is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
 
 
 def answer_within_ms(left_ms: int) -> int:

@@ -23,6 +23,7 @@ from raftnode.api.model import (
     KeyList,
     NewRecordIn,
     NodeInfo,
+    NodeState,
     QuorumInfo,
     RaftVersionInfo,
     ReadResult,
@@ -62,6 +63,8 @@ class QuorumClient:
         hosts_file: names in the form of /etc/hosts, asked before DNS.
         resolver: asked instead of DNS; with `hosts_file`, after it.
         rng: for the order of asking and the jitter; None: a random one.
+        keepalive: whether the system probes idle connections each second, so that a request
+            that waits ends some 3 s after the node's machine or the network is cut off.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class QuorumClient:
         hosts_file: Path | None = None,
         resolver: AbstractResolver | None = None,
         rng: random.Random | None = None,
+        keepalive: bool = False,
     ) -> None:
         patience = Patience(
             total_ms=timeout_ms,
@@ -90,6 +94,7 @@ class QuorumClient:
             hosts_file=hosts_file,
             resolver=resolver,
             rng=rng or random.Random(),  # noqa: S311 - jitter, not a secret
+            keepalive=keepalive,
         )
 
     async def __aenter__(self) -> Self:
@@ -119,6 +124,18 @@ class QuorumClient:
         """
         answer = await self._asker.ask_one(endpoint, Call("GET", "/v1/node"), timeout_ms)
         return decode(answer, NodeInfo)
+
+    async def node_state(
+        self, endpoint: Endpoint, *, known: str = "", max_wait_ms: int = 0, timeout_ms: int
+    ) -> NodeState:
+        """Wait until a node's state is no longer the known one, or for `max_wait_ms`.
+
+        Raises:
+            UnavailableError, RefusedError, UnexpectedAnswerError: as they say.
+        """
+        query = urlencode({"known": known, "max_wait_ms": str(max_wait_ms)})
+        call = Call("GET", f"/v1/node/state?{query}")
+        return decode(await self._asker.ask_one(endpoint, call, timeout_ms), NodeState)
 
     async def form(
         self, endpoint: Endpoint, request: FormRequest, *, timeout_ms: int | None = None

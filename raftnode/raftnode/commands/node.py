@@ -14,7 +14,8 @@ from raftnode.core.types import Endpoint
 app = typer.Typer(no_args_is_help=True, help="Speak to one node.")
 
 HAND_OVER_TIMEOUT_MS = 4000
-_REACHED_BY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "[::1]"}
+_REACHED_BY = {"0.0.0.0": "127.0.0.1", "::": "localhost"}
+"""A node on every address answers on loopback, of whichever families the machine has."""
 
 
 @app.command()
@@ -36,7 +37,7 @@ def hand_over(
 
     For a pod's preStop hook: nothing to do is success, the voters stay as they are, and it
     may be run again at any time. Stopping the node does the same, but this is done while it
-    still answers, so that clients are told where to go on.
+    still answers, so that clients learn which node leads next.
     """
     try:
         given = Endpoint.parse(api)

@@ -29,8 +29,8 @@ EXIT_CODE_MEANINGS: dict[ExitCode | CommandExitCode, str] = {
     ExitCode.UNEXPECTED: "A fault of the program; stderr has the details.",
     ExitCode.USAGE: "Wrong flags or settings; the message names them.",
     CommandExitCode.REFUSED: "A node refused the request; it was certainly not done.",
-    CommandExitCode.UNAVAILABLE: "Nobody could serve the request in time; certainly not done.",
-    CommandExitCode.OUTCOME_UNKNOWN: "A write was sent and nobody can say whether it was done; "
+    CommandExitCode.UNAVAILABLE: "No node could serve the request in time; certainly not done.",
+    CommandExitCode.OUTCOME_UNKNOWN: "A write was sent and it is unknown whether it was done; "
     "look before repeating it.",
     CommandExitCode.NOT_FOUND: "The key has no value.",
     CommandExitCode.DERIVED_DAMAGED: "`log verify`: the records are whole, but an index or another "
@@ -50,6 +50,10 @@ EXIT_CODE_MEANINGS: dict[ExitCode | CommandExitCode, str] = {
     ExitCode.STORAGE_STALE: "The storage was put back from an old copy: it has forgotten votes, "
     "starts or acknowledgements that a peer has seen. It is never opened again. Give it an empty "
     "disk and replace the replica.",
+    ExitCode.STORAGE_STALLED: "The disk has not answered a call for `stall_timeout_ms`. Nothing is "
+    "known to be damaged: start it again; where that repeats, replace the disk and the replica.",
+    ExitCode.LOOP_STALLED: "The event loop has not turned for `stall_timeout_ms`: a fault of the "
+    "program, or a machine without processor time. Start it again.",
 }
 """What each exit code tells; the reference page is made from it."""
 

@@ -221,7 +221,7 @@ def transfer(
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     as_json: AsJson = False,
 ) -> None:
-    """Make the leader hand leadership over; its successor is told to stand at once."""
+    """Make the leader hand leadership over; its successor starts an election at once."""
     wanted = _targets(to, "--to") if to is not None else ()
     if len(wanted) > 1:
         raise usage(f"--to: {to!r}; expected one ID or ID-UUID")

@@ -1,7 +1,7 @@
 """Frames between replicas: one aiohttp WebSocket for each ordered pair of peers.
 
 - hello: what both ends say first; decides whether they talk at all (S6).
-- server: answers requests that other replicas send to this one.
+- server: answers requests that other replicas send to this one; room: whom it has room for.
 - peers: sends this replica's requests; link: one peer's connection.
 - addresses, hosts: where a replica might be found; never who it is.
 

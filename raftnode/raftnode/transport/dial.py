@@ -131,8 +131,7 @@ def _refused(endpoint: Endpoint, refusal: Refusal, found: ReplicaKey | None) -> 
 
 
 def _url(endpoint: Endpoint, ssl: SSLContext | None) -> str:
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    return f"{'ws' if ssl is None else 'wss'}://{host}:{endpoint.port}{PATH}"
+    return f"{'ws' if ssl is None else 'wss'}://{endpoint}{PATH}"
 
 
 def _close_timeout(settings: TransportSettings) -> ClientWSTimeout:

@@ -18,6 +18,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from raftnode.core.messages import ErrorCode, Request, Response
 from raftnode.core.types import ReplicaKey
 from raftnode.errors import DecodeError
+from raftnode.loglimit import LineBudget
 from raftnode.transport.gate import Gate, OpenGate
 from raftnode.transport.hello import (
     Hello,
@@ -30,6 +31,7 @@ from raftnode.transport.hello import (
     refusal_of,
 )
 from raftnode.transport.outbox import Outbox
+from raftnode.transport.room import Lobby, Rank, Seats
 from raftnode.transport.settings import TransportSettings
 from raftnode.transport.spawner import TaskSpawner
 from raftnode.wire import Codec, Envelope, MessageError, RequestFrame
@@ -50,7 +52,10 @@ OnHello = Callable[[Identity], None]
 
 
 class PeerServer:
-    """Serves all replicas that dial this one; `handle` goes into aiohttp's routes."""
+    """Serves all replicas that dial this one; `handle` goes into aiohttp's routes.
+
+    The listener tells `lobby` of each connection that it accepts.
+    """
 
     def __init__(
         self,
@@ -61,6 +66,7 @@ class PeerServer:
         spawn: TaskSpawner,
         on_hello: OnHello | None = None,
         gate: Gate | None = None,
+        rank: Callable[[ReplicaKey], Rank] | None = None,
         settings: TransportSettings | None = None,
     ) -> None:
         self._codec = codec
@@ -70,33 +76,46 @@ class PeerServer:
         self._gate = gate or OpenGate()
         self._spawn = spawn
         self._settings = settings or TransportSettings()
-        self._sockets: dict[web.WebSocketResponse, ReplicaKey | None] = {}
+        self._lines = LineBudget()
+        self.lobby = Lobby(self._settings.greetings_max, self._settings.hello_timeout_ms / 1000)
+        self._seats = Seats[web.WebSocketResponse](
+            self._settings.connections_max, rank or (lambda _: Rank.STRANGER)
+        )
+        self._sockets: set[web.WebSocketResponse] = set()
         self._closing = False
 
     @property
     def connections(self) -> Counter[ReplicaKey]:
         """How many connections each replica has to this one."""
-        return Counter(key for key in self._sockets.values() if key is not None)
+        return self._seats.connections
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one connection until it ends."""
         settings = self._settings
-        if self._closing or len(self._sockets) >= settings.connections_max:
-            return web.Response(status=503, text="no room for another peer\n")
+        if self._closing:
+            return web.Response(status=503, text="closing\n")
+        self.lobby.enter(request.protocol)
         socket = web.WebSocketResponse(
             heartbeat=settings.heartbeat_ms / 1000,
             max_msg_size=settings.request_bytes_max,
             timeout=settings.close_timeout_ms / 1000,
             compress=False,
         )
-        await socket.prepare(request)
-        self._sockets[socket] = None
         try:
-            hello = await self._greet(socket)
+            await socket.prepare(request)
+        except (ConnectionError, ValueError):
+            # It gave up before it was answered, say while this process stood still; or its
+            # headers are none.
+            return web.Response(status=400)
+        self._sockets.add(socket)
+        try:
+            hello = await self._greet(request, socket)
             if hello is not None:
                 await self._serve(request, socket, hello.identity)
         finally:
-            del self._sockets[socket]
+            self._sockets.discard(socket)
+            self._seats.leave(socket)
+            self.lobby.leave(request.protocol)
             if request.transport is not None:
                 # After a goodbye nothing is left to send; without one nothing will be read.
                 request.transport.abort()
@@ -108,7 +127,7 @@ class PeerServer:
         farewells = [_close(socket, WSCloseCode.GOING_AWAY, "closing") for socket in self._sockets]
         await asyncio.gather(*farewells)
 
-    async def _greet(self, socket: web.WebSocketResponse) -> Hello | None:
+    async def _greet(self, request: web.Request, socket: web.WebSocketResponse) -> Hello | None:
         own = self._identity()
         try:
             data = await socket.receive_bytes(timeout=self._settings.hello_timeout_ms / 1000)
@@ -117,6 +136,11 @@ class PeerServer:
                 return None
             refusal = refusal_of(own, theirs, wanted=theirs.wants, found=own.key)
             if refusal is None:
+                # From here on it has time: the gate may have to wait for the disk.
+                self.lobby.leave(request.protocol)
+                if not self._seats.take(socket, theirs.identity.key, request.protocol):
+                    await _close(socket, WSCloseCode.TRY_AGAIN_LATER, "no room for a stranger")
+                    return None
                 refusal = await self._gate.admit(theirs.identity)
         except (DecodeError, TypeError, TimeoutError) as error:
             theirs = None
@@ -124,7 +148,13 @@ class PeerServer:
         try:
             if refusal is not None or theirs is None:
                 if refusal is not None:
-                    _log.info("peer_refused", reason=refusal.reason, detail=refusal.detail)
+                    self._lines.say(
+                        _log.info,
+                        "peer_refused",
+                        refusal.reason,
+                        reason=refusal.reason,
+                        detail=refusal.detail,
+                    )
                     await socket.send_bytes(encode_refusal(refusal))
                     await _close(socket, WSCloseCode.POLICY_VIOLATION, refusal.reason)
                 return None
@@ -136,7 +166,6 @@ class PeerServer:
     async def _serve(
         self, request: web.Request, socket: web.WebSocketResponse, peer: Identity
     ) -> None:
-        self._sockets[socket] = peer.key
         await self._make_room(peer.key)
         if self._on_hello is not None:
             self._on_hello(peer)
@@ -149,6 +178,7 @@ class PeerServer:
             peer=peer,
             outbox=Outbox(socket.send_bytes, bytes_max=self._settings.outbox_bytes_max),
             cut=partial(_abort, request),
+            lines=self._lines,
         )
         writer = self._spawn(connection.outbox.run(), name=f"write to {peer.key}")
         try:
@@ -160,7 +190,7 @@ class PeerServer:
                 else:
                     problem = f"a message of type {message.type.name}"
                 if problem is not None:
-                    _log.info("peer_cut_off", peer=str(peer.key), reason=problem)
+                    self._lines.say(_log.info, "peer_cut_off", peer=str(peer.key), reason=problem)
                     await _close(socket, WSCloseCode.POLICY_VIOLATION, problem)
                     break
         finally:
@@ -168,8 +198,8 @@ class PeerServer:
             writer.cancel()
 
     async def _make_room(self, key: ReplicaKey) -> None:
-        mine = [socket for socket, owner in self._sockets.items() if owner == key]
-        for socket in mine[: -self._settings.connections_per_replica_max]:
+        for socket in self._seats.of(key)[: -self._settings.connections_per_replica_max]:
+            self._seats.leave(socket)
             await _close(socket, WSCloseCode.TRY_AGAIN_LATER, "too many connections")
 
 
@@ -192,7 +222,9 @@ class _Connection:
         peer: Identity,
         outbox: Outbox,
         cut: Callable[[], None],
+        lines: LineBudget,
     ) -> None:
+        self._lines = lines
         self.outbox = outbox
         self._codec = codec
         self._identity = identity
@@ -283,12 +315,20 @@ class _Connection:
         frame = self._codec.encode_error(
             envelope, error, reason, source=own.key, cluster_id=own.cluster_id
         )
-        _log.info("request_refused", peer=str(self._peer.key), error=error.name, reason=reason)
+        self._lines.say(
+            _log.info,
+            "request_refused",
+            error.name,
+            peer=str(self._peer.key),
+            error=error.name,
+            reason=reason,
+        )
         self._send(frame)
 
     def _send(self, frame: bytes) -> None:
         if not self.outbox.put(frame):
-            _log.info("peer_cut_off", peer=str(self._peer.key), reason="it does not read")
+            reason = "it does not read"
+            self._lines.say(_log.info, "peer_cut_off", peer=str(self._peer.key), reason=reason)
             self._cut()
 
 

@@ -25,7 +25,10 @@ class TransportSettings:
             that this replica has not answered (the oldest is forgotten).
         outbox_bytes_max: bytes that wait for one peer to read; one frame always fits.
         request_bytes_max: largest frame that the server accepts: requests carry no records.
-        connections_max: connections that the server holds, those in hello included.
+        greetings_max: connections that the server holds before they said who they are; another
+            one displaces one of these.
+        connections_max: connections of replicas that said who they are. If there are more, those
+            of strangers go first, then those of observers.
         connections_per_replica_max: of these, by one replica; the oldest is closed.
         links_max: peers that the pool remembers.
         close_timeout_ms: for saying goodbye; after it the connection is cut.
@@ -41,6 +44,7 @@ class TransportSettings:
     outstanding_max: int = 64
     outbox_bytes_max: int = 8 * 1024 * 1024
     request_bytes_max: int = 64 * 1024
+    greetings_max: int = 64
     connections_max: int = 128
     connections_per_replica_max: int = 4
     links_max: int = 64

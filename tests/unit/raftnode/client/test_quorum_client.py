@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
-import socket
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -27,6 +27,7 @@ from raftnode.client import (
     UnexpectedAnswerError,
 )
 from raftnode.core.types import Endpoint, NodeId, ReplicaKey, format_directory_id
+from raftnode.testing.loopback import LoopbackNetwork
 from raftnode.testing.memoryservice import MemoryService
 
 Stream = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -77,10 +78,11 @@ def respond(writer: asyncio.StreamWriter, status: int, body: Any, headers: str =
     writer.write(f"{head}Content-Length: {len(raw)}\r\n\r\n".encode() + raw)
 
 
-def closed_port() -> Endpoint:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return Endpoint("127.0.0.1", one.getsockname()[1])
+@pytest.fixture
+def absent(network: LoopbackNetwork) -> Callable[[], Endpoint]:
+    """Gives addresses at which nothing listens, and nothing will unless the test does."""
+    hosts = itertools.count(1)
+    return lambda: Endpoint(network.host(next(hosts)), 9080)
 
 
 def quick(*endpoints: Endpoint, **options: Any) -> QuorumClient:
@@ -264,9 +266,9 @@ async def test_chain_of_ever_new_hints_is_bounded():
     assert asked < 300
 
 
-async def test_refused_connections_are_passed_over():
+async def test_refused_connections_are_passed_over(absent):
     service = MemoryService()
-    async with node(service) as at, quick(closed_port(), closed_port(), at) as client:
+    async with node(service) as at, quick(absent(), absent(), at) as client:
         for _ in range(5):
             await client.put("a", b"1")
     assert service.appends == 5
@@ -318,9 +320,9 @@ async def test_blank_node_is_passed_over():
     assert service.appends == 5
 
 
-async def test_write_waits_for_a_node_that_is_not_up_yet():
+async def test_write_waits_for_a_node_that_is_not_up_yet(absent):
     service = MemoryService()
-    later = closed_port()
+    later = absent()
     async with quick(later) as client, AsyncExitStack() as stack:
         async with asyncio.TaskGroup() as group:
             write = group.create_task(client.put("a", b"1"))
@@ -337,8 +339,8 @@ async def test_refusals_that_may_pass_are_retried():
     assert service.appends == 1
 
 
-async def test_deadline_with_nobody_there_says_what_each_said():
-    nobody = closed_port()
+async def test_deadline_with_nobody_there_says_what_each_said(absent):
+    nobody = absent()
     async with quick(nobody, timeout_ms=200) as client:
         with pytest.raises(UnavailableError, match="not reached: ") as caught:
             await client.put("a", b"1")
@@ -469,8 +471,8 @@ async def test_read_that_is_not_what_the_api_promises_is_said():
             await client.get("a")
 
 
-async def test_client_without_endpoints_or_outside_its_context_is_a_mistake():
+async def test_client_without_endpoints_or_outside_its_context_is_a_mistake(absent):
     with pytest.raises(ValueError, match="at least one"):
         QuorumClient([])
     with pytest.raises(RuntimeError, match="context manager"):
-        await quick(closed_port()).put("a", b"1")
+        await quick(absent()).put("a", b"1")

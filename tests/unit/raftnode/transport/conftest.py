@@ -1,4 +1,4 @@
-"""Replicas with real sockets on 127.0.0.1: a server, a pool, and what they reported."""
+"""Replicas with real sockets: a server, a pool, and what they reported."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 import pytest
 from aiohttp import web
 
+from raftnode.api.server import ApiServer
 from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse
 from raftnode.core.records import Batch
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
+from raftnode.testing.loopback import LoopbackNetwork
 from raftnode.transport import (
     AddressBook,
     HostsFileResolver,
@@ -22,6 +24,7 @@ from raftnode.transport import (
     TransportSettings,
 )
 from raftnode.transport.gate import Gate
+from raftnode.transport.room import Rank
 from raftnode.wire import Codec
 
 CLUSTER = "jzIrVDQ0QXu0bBSbPcyDpA"
@@ -91,14 +94,16 @@ class Replica:
         self,
         node_id: int,
         *,
+        host: str,
         cluster_id: str | None = CLUSTER,
         bootstrap: tuple[Endpoint, ...] = (),
         settings: TransportSettings = PATIENT,
         directory: int = 0,
         resolver: Callable[[Tasks], HostsFileResolver] | None = None,
         gate: Gate | None = None,
+        rank: Callable[[ReplicaKey], Rank] | None = None,
     ) -> None:
-        self.gate = gate
+        self.gate, self.rank = gate, rank
         self.key = ReplicaKey(NodeId(node_id), uuid.UUID(int=1000 * node_id + directory + 1))
         self.identity = Identity(self.key, cluster_id, 1)
         self.codec = Codec(one_batch)
@@ -122,13 +127,13 @@ class Replica:
             settings=settings,
         )
         self.server: PeerServer | None = None
-        self.runner: web.AppRunner | None = None
-        self.port = 0
+        self.listener: ApiServer | None = None
+        self.host, self.port = host, 0
         self.echoes = False
 
     @property
     def endpoint(self) -> Endpoint:
-        return Endpoint("127.0.0.1", self.port)
+        return Endpoint(self.host, self.port)
 
     async def listen(self, port: int = 0) -> Endpoint:
         self.server = PeerServer(
@@ -137,23 +142,21 @@ class Replica:
             on_request=self._on_request,
             on_hello=self.hellos.append,
             gate=self.gate,
+            rank=self.rank,
             spawn=self.tasks,
             settings=self.settings,
         )
         app = web.Application()
         app.router.add_get("/v1/peer", self.server.handle)
-        self.runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self.runner.setup()
-        site = web.TCPSite(self.runner, "127.0.0.1", port, reuse_address=True)
-        await site.start()
-        self.port = self.runner.addresses[0][1]
+        self.listener = ApiServer(app, shutdown_grace_ms=100, on_connection=self.server.lobby.enter)
+        self.port = (await self.listener.start(Endpoint(self.host, port))).port
         return self.endpoint
 
     async def stop_listening(self) -> None:
-        if self.server is not None and self.runner is not None:
+        if self.server is not None and self.listener is not None:
             await self.server.close()
-            await self.runner.cleanup()
-        self.server = self.runner = None
+            await self.listener.stop()
+        self.server = self.listener = None
 
     def echo(self) -> None:
         """From now on, answer each request at once with its own token."""
@@ -175,12 +178,12 @@ class Replica:
 
 
 @pytest.fixture
-async def replica() -> AsyncIterator[Callable[..., Replica]]:
+async def replica(session_network: LoopbackNetwork) -> AsyncIterator[Callable[..., Replica]]:
     """Makes replicas and closes them; a task left behind or failed fails the test."""
     made: list[Replica] = []
 
     def make(node_id: int, **kwargs) -> Replica:
-        made.append(Replica(node_id, **kwargs))
+        made.append(Replica(node_id, host=session_network.host(1), **kwargs))
         return made[-1]
 
     yield make

@@ -79,7 +79,7 @@ async def test_peers_are_found_as_soon_as_the_file_names_them(replica, tmp_path:
     a.pool.send(b.key, fetch(a.key), LONG_MS)
     _, _, failure = await a.failures.get()
     assert failure.reason is FailureReason.UNREACHABLE
-    path.write_text("127.0.0.1 kq-1.kq\n")
+    path.write_text(f"{b.host} kq-1.kq\n")
     a.pool.send(b.key, fetch(a.key, 6), LONG_MS)
     _, _, response = await a.responses.get()
     assert response.round_token == 6

@@ -338,8 +338,8 @@ async def test_silent_cut_is_noticed_within_the_heartbeat(replica, cut: str) -> 
     watchful = replace(PATIENT, heartbeat_ms=200)
     a, b = replica(1, settings=watchful), replica(2, settings=watchful)
     await b.listen()
-    relay = await Relay.start(b.port)
-    a.addresses.learn_hello(b.key, Endpoint("127.0.0.1", relay.port))
+    relay = await Relay.start(b.endpoint)
+    a.addresses.learn_hello(b.key, Endpoint(b.host, relay.port))
     a.pool.send(b.key, fetch(a.key), LONG_MS)
     await b.requests.get()
     relay.silent = True
@@ -355,21 +355,21 @@ async def test_silent_cut_is_noticed_within_the_heartbeat(replica, cut: str) -> 
 class Relay:
     """A TCP relay that can fall silent without closing anything."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: Endpoint) -> None:
         self._target = target
         self._tasks: list[asyncio.Task] = []
         self._writers: list[asyncio.StreamWriter] = []
         self.silent = False
 
     @classmethod
-    async def start(cls, target: int) -> Relay:
+    async def start(cls, target: Endpoint) -> Relay:
         relay = cls(target)
-        relay._server = await asyncio.start_server(relay._accept, "127.0.0.1", 0)
+        relay._server = await asyncio.start_server(relay._accept, target.host, 0)
         relay.port = relay._server.sockets[0].getsockname()[1]
         return relay
 
     async def _accept(self, reader, writer) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        there, back = await asyncio.open_connection(self._target.host, self._target.port)
         self._writers += [writer, back]
         async with asyncio.TaskGroup() as group:
             self._tasks += [

@@ -1,0 +1,144 @@
+"""Who has to go when too many have come: strangers first, voters last.
+
+A connection waits in the `Lobby` from when it is accepted until its hello was judged, for a
+limited time; then it takes one of the `Seats`. Both always have room for one more, and make it by
+cutting off another: of those that matter least, the oldest of the address that holds most. So
+whoever comes in crowds displaces its own crowd, and a voter gets in however many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Generic, TypeVar
+
+from aiohttp.base_protocol import BaseProtocol
+
+from raftnode.core.types import ReplicaKey
+
+C = TypeVar("C", bound=Hashable)
+
+
+class Rank(IntEnum):
+    """How much a connection's replica matters here; the lowest goes first."""
+
+    STRANGER = 0
+    """Of whom nothing is known: also a replica with a new disk that has asked for nothing yet."""
+    OBSERVER = 1
+    """A replica that fetches from this one."""
+    VOTER = 2
+
+
+def who_goes(held: Iterable[tuple[C, Rank, str]]) -> tuple[C, Rank] | None:
+    """Choose who gives way; None if there is nobody.
+
+    Args:
+        held: connections from the oldest to the newest, with rank and address.
+    """
+    everyone = list(held)
+    if not everyone:
+        return None
+    lowest = min(rank for _, rank, _ in everyone)
+    candidates = [(connection, address) for connection, rank, address in everyone if rank is lowest]
+    held_by = Counter(address for _, address in candidates)
+    most = max(held_by.values())
+    return next((one, lowest) for one, address in candidates if held_by[address] == most)
+
+
+class Lobby:
+    """Connections of which it is not known yet who calls.
+
+    Args:
+        places: so many may wait at once.
+        wait_s: so long may each of them wait, from being accepted to its hello.
+    """
+
+    def __init__(self, places: int, wait_s: float) -> None:
+        self._places = places
+        self._wait_s = wait_s
+        self._waiting: dict[BaseProtocol, asyncio.TimerHandle] = {}
+
+    def enter(self, connection: BaseProtocol) -> None:
+        """Take in a connection that was just made; nothing happens if it is in already."""
+        if connection in self._waiting or connection.transport is None:
+            return
+        if len(self._waiting) >= self._places:
+            for gone in [one for one in self._waiting if one.transport is None]:
+                self.leave(gone)
+        while len(self._waiting) >= self._places:
+            chosen = who_goes((one, Rank.STRANGER, address_of(one)) for one in self._waiting)
+            assert chosen is not None, "a lobby has places"  # noqa: S101
+            self._send_away(chosen[0])
+        loop = asyncio.get_running_loop()
+        self._waiting[connection] = loop.call_later(self._wait_s, self._send_away, connection)
+
+    def leave(self, connection: BaseProtocol) -> None:
+        """It said who it is, or has gone."""
+        timer = self._waiting.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _send_away(self, connection: BaseProtocol) -> None:
+        self.leave(connection)
+        if connection.transport is not None:
+            connection.transport.abort()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seat(Generic[C]):
+    key: ReplicaKey
+    connection: BaseProtocol
+    owner: C
+
+
+class Seats(Generic[C]):
+    """Connections of replicas that said who they are.
+
+    Args:
+        places: so many may be taken at once.
+        rank: how much a replica matters now.
+    """
+
+    def __init__(self, places: int, rank: Callable[[ReplicaKey], Rank]) -> None:
+        self._places = places
+        self._rank = rank
+        self._taken: dict[C, _Seat[C]] = {}
+
+    @property
+    def connections(self) -> Counter[ReplicaKey]:
+        """How many each replica has."""
+        return Counter(seat.key for seat in self._taken.values())
+
+    def of(self, key: ReplicaKey) -> list[C]:
+        """A replica's, the oldest first."""
+        return [owner for owner, seat in self._taken.items() if seat.key == key]
+
+    def take(self, owner: C, key: ReplicaKey, connection: BaseProtocol) -> bool:
+        """Take a seat, if need be from one that matters less; False: all others matter more."""
+        while len(self._taken) >= self._places:
+            chosen = who_goes(
+                (seat, self._rank(seat.key), address_of(seat.connection))
+                for seat in self._taken.values()
+            )
+            if chosen is None or chosen[1] > self._rank(key):
+                return False
+            seat, _ = chosen
+            self.leave(seat.owner)
+            if seat.connection.transport is not None:
+                seat.connection.transport.abort()
+        self._taken[owner] = _Seat(key, connection, owner)
+        return True
+
+    def leave(self, owner: C) -> None:
+        """Give a seat back; nothing happens if it has none."""
+        self._taken.pop(owner, None)
+
+
+def address_of(connection: BaseProtocol) -> str:
+    """The address that a connection came from, without its port."""
+    transport = connection.transport
+    found = transport.get_extra_info("peername") if transport is not None else None
+    return str(found[0]) if found else ""

@@ -19,6 +19,7 @@ from raftnode.testing.explorer.snapshot import NOW_MS, copied, copy_of, frozen
 from raftnode.testing.explorer.trace import label, replay
 from raftnode.testing.explorer.world import State, World
 from raftnode.testing.mutation import taken_out
+from raftnode.testing.simulator.invariants import InvariantError
 
 
 @pytest.mark.parametrize("name", PRESETS["smoke"])
@@ -145,6 +146,22 @@ MUTANTS = [
         Bounds(voters=2, elections=0, writes=1, fetches=2),
         "DurableOnMajority",
     ),
+    Mutant(
+        "S35-leads-on-a-disk-that-hangs",
+        leading.others_can_lead_instead,
+        "return well >=",
+        "return False and well >=",
+        Bounds(voters=3, elections=0, writes=1, hangs=1, hanging=(0,)),
+        "Progress",
+    ),
+    Mutant(
+        "S36-changes-voters-on-a-disk-that-hangs",
+        changing.append,
+        "replica.emit(ProveDisk())",
+        "pass",
+        PRESETS["smoke"]["hang-and-remove-in-three"],
+        "Progress",
+    ),
 ]
 
 
@@ -158,6 +175,54 @@ def test_explorer_finds_a_core_without(mutant: Mutant):
         assert mutant.missed_by in lines[-1]
         assert replay(mutant.bounds, lines) == lines
     assert not breaks(mutant.bounds, lines), "it breaks the core with the rule in it, too"
+
+
+@pytest.mark.rule("S36")
+def test_a_change_is_never_let_into_the_log_of_a_leader_whose_disk_hangs():
+    """{0,1,2} without 2 by 0, whose disk hangs: once 0 is killed, 1 needs it, and 2 needs 1.
+
+    The way is taken with the rule taken out, so that the record gets out.
+    """
+    world = World(PRESETS["smoke"]["hang-and-remove-in-three"])
+    with taken_out(changing.append, "replica.emit(ProveDisk())", "pass"):
+        state = world.first()
+        for kind in ("hang", "remove"):
+            action = next(a for a in world.actions(state) if a.kind == kind)
+            state = world.applied(state, action)
+        while True:
+            action = next((a for a in world.actions(state) if a.kind == "deliver"), None)
+            if action is None:
+                break
+            state = world.applied(state, action)
+        kill = next(a for a in world.actions(state) if a.kind == "kill")
+        with pytest.raises(InvariantError, match="in the end: 0 silent") as found:
+            world.apply(state, kill)
+    assert found.value.name == "Progress"
+
+
+def test_a_disk_that_hangs_gives_back_what_was_under_way_and_no_more():
+    """The flush that returns covers what was written when it began; a barrier silences."""
+    world = World(Bounds(voters=3, elections=0, writes=2, hangs=1, hanging=(0,)))
+    state = taken(world, world.first(), "write", "hang", "write")
+    assert {"0 return", "0 kill"} <= labels(world, state)
+    assert "0 flush" not in labels(world, state)
+    before = world.local(state, 0).volume
+    state = taken(world, state, "return")
+    after = world.local(state, 0).volume
+    assert len(before.durable) + 1 == len(after.durable) == len(after.log) - 1
+    assert "0 flush" in labels(world, state)
+    state = taken(world, world.first(), "hang", "write", "kill")
+    assert world.local(state, 0).core is None
+    assert not any(name.startswith("0 ") for name in labels(world, state))
+    assert not world.is_within(state)
+
+
+def taken(world: World, state: State, *kinds: str) -> State:
+    """After the first actions of these kinds of replica 0."""
+    for kind in kinds:
+        action = next(a for a in world.actions(state) if (a.kind, a.index) == (kind, 0))
+        state = world.apply(state, action)
+    return state
 
 
 def breaks(bounds: Bounds, lines: list[str]) -> bool:

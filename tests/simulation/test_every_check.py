@@ -56,6 +56,7 @@ SHOWN_BY_MUTANTS = frozenset(
         "KeepsEveryRecord",
         "Linearizable",
         "Progress",
+        "ProgressBesideSlow",
         "ReadsWhatItHas",
         "SameState",
         "SnapshotCoversLog",
@@ -114,8 +115,8 @@ def batch_at_end(node: SimNode, *control: ControlRecord) -> Batch:
 def commits(node: SimNode, *batches: Batch) -> None:
     """Append batches to one log, and say that they are committed."""
     for batch in batches:
-        node._carry_out(AppendBatches((batch,)))
-    node._carry_out(HighWatermarkAdvanced(node.disk.end, node.disk.end))
+        node.carry_out(AppendBatches((batch,)))
+    node.carry_out(HighWatermarkAdvanced(node.disk.end, node.disk.end))
 
 
 def commits_control(*records: ControlRecord) -> Spoil:
@@ -134,7 +135,7 @@ def persists(*states: Callable[[QuorumState], QuorumState]) -> Spoil:
         node = follower(world)
         before = node.disk.state
         for change in states:
-            node._carry_out(PersistQuorumState(change(before)))
+            node.carry_out(PersistQuorumState(change(before)))
 
     return spoil
 
@@ -174,34 +175,34 @@ def looks(spoil: Callable[[World, SimNode], object]) -> Spoil:
 def another_batch_at_the_same_place(world: World) -> None:
     node = follower(world)
     last = node.disk.log.pop()
-    node._carry_out(AppendBatches((replace(last),)))
+    node.carry_out(AppendBatches((replace(last),)))
 
 
 def changes_voters_before_its_epoch_is_committed(world: World) -> None:
     node = leader(world)
     leading(node).epoch_start = core(node).replica.high_watermark
     for control in ((), (AddVoter(STRANGER),)):
-        node._carry_out(AppendBatches((batch_at_end(node, *control),)))
+        node.carry_out(AppendBatches((batch_at_end(node, *control),)))
 
 
 def commits_another_log(world: World) -> None:
     node = follower(world)
     node.disk.log[2] = replace(node.disk.log[2])
     node.disk.checked = 0
-    node._carry_out(HighWatermarkAdvanced(node.disk.end, node.disk.end))
+    node.carry_out(HighWatermarkAdvanced(node.disk.end, node.disk.end))
 
 
 def commits_by_count(world: World) -> None:
     node = leader(world)
     leading(node).epoch_start = core(node).replica.high_watermark
     world.writer.write()
-    node._carry_out(HighWatermarkAdvanced(node.disk.end, node.disk.end))
+    node.carry_out(HighWatermarkAdvanced(node.disk.end, node.disk.end))
 
 
 def commits_alone(world: World) -> None:
     node = leader(world)
     world.writer.write()
-    node._carry_out(HighWatermarkAdvanced(node.disk.end, node.disk.end))
+    node.carry_out(HighWatermarkAdvanced(node.disk.end, node.disk.end))
 
 
 def is_told_to_be_stale(world: World) -> None:
@@ -214,14 +215,14 @@ def is_told_to_be_stale(world: World) -> None:
 def reads_too_early(world: World) -> None:
     node = leader(world)
     world.reader._read_from(node, world.writer.acknowledged_end)
-    node._carry_out(Confirmed(node.next_request, Offset(0)))
+    node.carry_out(Confirmed(node.next_request, Offset(0)))
 
 
 def asks_on_and_on(world: World) -> None:
     node, other = follower(world), leader(world)
     request = BeginQuorumEpochRequest(Epoch(1), node.key, other.key, None)
     for _ in range(REQUESTS_AT_ONCE_MAX + 1):
-        node._carry_out(SendRequest(other.key, request))
+        node.carry_out(SendRequest(other.key, request))
 
 
 def wakes_on_and_on(world: World) -> None:
@@ -323,7 +324,7 @@ SPOILS: dict[str, Spoil] = {
     "ConfirmedReads": reads_too_early,
     "DurableOnMajority": commits_alone,
     "EpochMonotone": persists(lambda state: QuorumState(Epoch(state.epoch - 1))),
-    "EpochsRiseInLog": lambda world: follower(world)._carry_out(
+    "EpochsRiseInLog": lambda world: follower(world).carry_out(
         AppendBatches((replace(batch_at_end(follower(world)), epoch=Epoch(0)),))
     ),
     "EventualAttachment": ends(follows_nobody),
@@ -345,12 +346,12 @@ SPOILS: dict[str, Spoil] = {
     "NoDuplicates": ends(
         lambda world: world.checker.committed_log.append(a_committed_write(world))
     ),
-    "NoHalt": lambda world: follower(world)._carry_out(
+    "NoHalt": lambda world: follower(world).carry_out(
         Halt(HaltReason.FENCED_STORAGE, "for nothing")
     ),
     "NoStorm": asks_on_and_on,
     "NoTruncationBelowHighWatermark": goes_on(set_field("high_watermark", lambda mark: mark + 99)),
-    "NoTruncationBelowSnapshot": lambda world: follower(world)._carry_out(TruncateLog(Offset(1))),
+    "NoTruncationBelowSnapshot": lambda world: follower(world).carry_out(TruncateLog(Offset(1))),
     "NobodyIsStaleButTheStale": is_told_to_be_stale,
     "NothingAcknowledgedIsLost": ends(
         lambda world: world.checker.committed_log.remove(a_committed_write(world))

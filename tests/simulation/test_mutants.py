@@ -132,6 +132,14 @@ MUTANTS = [
         seed=2,
         breaks="ConfirmedReads",
     ),
+    Mutant(
+        "S35-leads-on-a-disk-that-hangs",
+        leading.others_can_lead_instead,
+        "return well >=",
+        "return False and well >=",
+        seed=45,
+        breaks="ProgressBesideSlow",
+    ),
     Mutant("P21-does-not-compare-logs", LogIndex.diverges_at, "if known.epoch", "if True or known"),
     Mutant(
         "P32-applies-voters-late",
@@ -144,7 +152,7 @@ MUTANTS = [
         LogIndex.truncate,
         "while len(self.history) > 1 and",
         "while False and",
-        seed=262,
+        seed=0,
     ),
     Mutant(
         "P31-two-changes-at-a-time",
@@ -157,7 +165,7 @@ MUTANTS = [
         leading.answer_confirmations,
         "confirmation.token <= echoed and settled",
         "settled",
-        seed=10,
+        seed=65,
     ),
     Mutant(
         "S11-reads-before-its-epoch-is-committed",
@@ -272,7 +280,7 @@ SNAPSHOT_MUTANTS = [
         SimDisk.newest_whole,
         "one.position not in self.rotten",
         "True",
-        seed=20,
+        seed=26,
         breaks="SameState",
     ),
     Mutant(
@@ -352,7 +360,7 @@ SNAPSHOT_MUTANTS = [
         LogIndex.needs_snapshot,
         "or fetch.epoch < before or foreign",
         "",
-        seed=92,
+        seed=112,
     ),
     Mutant(
         "takes-an-installed-one-for-uncommitted",
@@ -385,7 +393,7 @@ SNAPSHOT_MUTANTS = [
         leading._begins_with_snapshot,
         "if whole and replica.config.keeps_every_record:",
         "if False:",
-        seed=1,
+        seed=17,
         breaks="KeepsEveryRecord",
     ),
 ]

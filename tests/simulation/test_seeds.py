@@ -3,14 +3,18 @@
 import pytest
 
 from raftnode.testing.simulator import world
+from raftnode.testing.simulator.faults import SLOW_WEIGHTS
 from raftnode.testing.simulator.invariants import Checker
-from raftnode.testing.simulator.run import run_seed
+from raftnode.testing.simulator.progress import RESUMES_MS_MAX
+from raftnode.testing.simulator.run import build, run_seed
 
 SEEDS = 300
 CHUNK = 10
 """Seeds for one test: small, so that parallel workers finish together."""
 MEETING_ALL = (536, 907, 916, 964)
 """A few of them that meet every fault between them."""
+SLOW_NODES = (87, 95, 119)
+"""The same of nodes that are slow but alive."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
@@ -69,3 +73,13 @@ def test_a_seed_with_leases_and_fetches_ahead_meets_what_they_are_about():
     """Off by default, they are on in a part of the worlds: in this one both."""
     outcome = run_seed(96)
     assert all(outcome.faults[name] for name in ("lease_reads", "tempted", "fetched_ahead"))
+
+
+def test_seeds_with_slow_nodes_meet_what_they_are_about():
+    """Two worlds of eight have them, and in each progress is demanded beside them."""
+    assert [seed for seed in range(8) if build(seed).nodes[0].slow] == [5, 7]
+    outcomes = [run_seed(seed) for seed in SLOW_NODES]
+    struck = {name for outcome in outcomes for name, count in outcome.faults.items() if count}
+    assert struck >= {*SLOW_WEIGHTS, "slow_for_good", "ended_by_watchdog"}
+    assert all(len(outcome.resumed_ms) >= 3 for outcome in outcomes)
+    assert max(ms for outcome in outcomes for ms in outcome.resumed_ms) < RESUMES_MS_MAX

@@ -1,18 +1,23 @@
-"""How `make mutants` chooses tests for a mutant, and the mutants that may survive."""
+"""How `make mutants` chooses tests for a mutant, which may survive, and which break whole rules."""
 
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mutants import patches
+from mutants.patches import Change, Patch, PatchError
 from mutants.survivors import Survivor, changes, read, why
 from mutants.touched import changed_lines, function_named, touched_lines
 
 CORE = Path("raftnode/raftnode/core")
+KIP_MAP = Path("docs/reference/kip-map.toml")
 SOURCE = textwrap.dedent(
     """\
     def free(a):
@@ -110,3 +115,72 @@ def lines_of(survivor: Survivor) -> set[str]:
     function = function_named(ast.parse(source), name, owner[0] if owner else None)
     lines = source.splitlines()[function.lineno - 1 : function.end_lineno]
     return {line.strip() for line in lines}
+
+
+# -- whole rules ---------------------------------------------------------------------------
+
+SEMANTIC = patches.read()
+
+
+@pytest.mark.parametrize("patch", SEMANTIC, ids=lambda patch: patch.name)
+def test_every_semantic_mutant_fits_the_code_as_it_is(patch: Patch):
+    """It breaks a function of the core, and only where it says so."""
+    made = patches.parts(patch)
+    assert {change.place for change in patch.changes} <= {
+        f"core.{part.path.stem}:{part.function.__qualname__}" for part in made
+    }
+    for part in made:
+        assert part.path.parent.name == "core"
+        assert part.function.__code__ != part.faulty.__code__
+        assert part.lines
+
+
+def test_semantic_mutants_are_known_by_name_and_say_what_they_break():
+    rows = tomllib.loads(KIP_MAP.read_text())
+    assert len({patch.name for patch in SEMANTIC}) == len(SEMANTIC) >= 60
+    assert [patch.name for patch in SEMANTIC if patch.rule not in rows] == []
+    assert [patch.name for patch in SEMANTIC if not (patch.source and patch.story[-1] == ".")] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (Change("core.leading:resign", "replica.send(nobody)", "pass"), "0 times, not once"),
+        (Change("core.leading:resign", "voter", "other"), "times, not once"),
+        (Change("core.leading:resign", "", "pass"), "0 times, not once"),
+        (
+            Change("core.leading:resign", "tuple(ranked)", "rank"),
+            "core.leading:resign knows no rank",
+        ),
+        (Change("core.leading:gone", "a", "b"), "there is no core.leading:gone any more"),
+        (Change("core.gone:resign", "a", "b"), "there is no core.gone:resign any more"),
+        (
+            Change(
+                "core.leading:resign", "replica.become_resigned()", "replica.become_resigned( )"
+            ),
+            "same",
+        ),
+    ],
+)
+def test_patch_that_does_not_fit_any_more_says_so(change: Change, complaint: str):
+    with pytest.raises(PatchError, match=re.escape(complaint)) as refused:
+        patches.parts(Patch("some-rule", "P1", "nobody", "Nothing.", (change,)))
+    assert "some-rule" in str(refused.value)
+
+
+def test_patch_of_several_functions_and_texts_breaks_all_of_them():
+    twice = (
+        Change("core.replica:Replica.may_stand", "self.stopping or", "False or"),
+        Change("core.election:_count", "granted >= voters.majority", "True"),
+        Change("core.replica:Replica.may_stand", "return self.may_be_voter(self.key)", "return 7"),
+    )
+    made = patches.parts(Patch("some-rules", "P1", "nobody", "Nothing.", twice))
+    assert [(part.owner, part.function.__name__) for part in made] == [
+        (None, "_count"),
+        ("Replica", "may_stand"),
+    ]
+    assert 7 in made[1].faulty.__code__.co_consts
+    lines = Path(made[1].path).read_text().splitlines()
+    text = "\n".join(lines[line - 1] for line in sorted(made[1].lines))
+    assert "self.stopping or" in text
+    assert "return self.may_be_voter(self.key)" in text

@@ -46,9 +46,13 @@ class Mutant:
     """Of the module: whoever runs none of them cannot notice it."""
     functions: tuple[FunctionType, FunctionType]
     """The one that everybody calls, and the one whose code it is to have."""
+    also: tuple[Mutant, ...] = ()
+    """Further functions that break together with this one."""
 
     def put_in_place(self) -> None:
         """Break the function, for everybody who has got hold of it."""
+        for other in self.also:
+            other.put_in_place()
         function, fault = self.functions
         function.__code__ = fault.__code__
         function.__defaults__ = fault.__defaults__
@@ -66,8 +70,10 @@ class Reach:
 
     def of(self, mutant: Mutant) -> list[str]:
         """Return the tests that may notice a mutant, the fastest first."""
-        lines = self.tests.get(str(mutant.module.absolute()), {})
-        found = {test for line in mutant.lines for test in lines.get(line, []) if test}
+        found: set[str] = set()
+        for part in (mutant, *mutant.also):
+            lines = self.tests.get(str(part.module.absolute()), {})
+            found |= {test for line in part.lines for test in lines.get(line, []) if test}
         return sorted(found, key=lambda test: (self.seconds[test], test))
 
 

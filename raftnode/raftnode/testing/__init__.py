@@ -18,7 +18,10 @@ Disks and processes:
 - `faultdisk`: a disk in memory that forgets, fails and lies on demand;
 - `rot`, `rotten`: one flipped bit in every byte of every file;
 - `crash`: crashes at every system call, and what must be found afterwards;
+- `loopback`: addresses that no other run on this machine has;
 - `localquorum`: a quorum of real processes on this machine;
+- `faultynode`: a node of one whose storage calls or event loop hang, take long or fail on demand;
+- `busyclients`: clients that write and read without end, and how long they waited;
 - `clientrecord`: a client's own account of its writes to one;
 - `kafkacontroller`: an Apache Kafka controller, to compare with.
 

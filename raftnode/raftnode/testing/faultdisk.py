@@ -14,7 +14,7 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -80,6 +80,14 @@ class _File:
     def keep(self, operation: _Operation) -> None:
         """Do it on the disk."""
         self.reserved_durably = _apply(self.durable, self.reserved_durably, operation)
+
+    def sync(self, covered: list[_Operation]) -> None:
+        """Do some of what is pending on the disk; two operations may be equal."""
+        ids = {id(operation) for operation in covered}
+        for operation in self.pending:
+            if id(operation) in ids:
+                self.keep(operation)
+        self.pending = [one for one in self.pending if id(one) not in ids]
 
     @property
     def room(self) -> int:
@@ -169,6 +177,8 @@ class FaultDisk:
             begins.
         read_only: modifying calls, and opening to write, raise EROFS.
         faults: calls that are to fail; used up as they strike.
+        hold: called within each `fdatasync`, which lasts until it returns; other threads go on. It
+            covers what was written before it began; until its end any part of that may survive.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -179,6 +189,7 @@ class FaultDisk:
         self.capacity_bytes: int | None = None
         self.read_only = False
         self.faults: list[Fault] = []
+        self.hold: Callable[[], None] | None = None
         self._off = False
         self._next_inode = 2
         self._next_fd = 1000
@@ -419,9 +430,17 @@ class FaultDisk:
 
     def fdatasync(self, fd: int) -> None:
         """As `os.fdatasync`."""
-        handle = self._handle(fd)
-        with self._call("fdatasync", handle.path):
-            self._sync(handle.node)
+        file, path = self._opened(fd)
+        with self._call("fdatasync", path):
+            covered = list(file.pending)
+            if self.hold is None:
+                file.sync(covered)
+                return
+        self.hold()
+        with self._mutex:
+            if self._off:
+                raise PowerCutError(f"in fdatasync of {path}")
+            file.sync(covered)
 
     def fsync(self, fd: int) -> None:
         """As `os.fsync`."""
@@ -431,9 +450,7 @@ class FaultDisk:
 
     def _sync(self, node: _Node) -> None:
         if isinstance(node, _File):
-            for operation in node.pending:
-                node.keep(operation)
-            node.pending.clear()
+            node.sync(list(node.pending))
         else:
             for change in node.pending:
                 _apply_name(node.durable, change)

@@ -31,6 +31,9 @@ from raftnode.api.model import (
 from raftnode.client import QuorumClient
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.types import Endpoint
+from raftnode.testing import faultynode
+from raftnode.testing.faultynode import NodeFaults
+from raftnode.testing.loopback import LoopbackNetwork
 
 T = TypeVar("T")
 
@@ -76,6 +79,8 @@ class LocalNode:
     host: str
     directory: Path
     environment: dict[str, str]
+    network: LoopbackNetwork
+    command: tuple[str, ...] = (str(Path(sys.executable).with_name("raftnode")), "run")
     process: subprocess.Popen[bytes] | None = None
     logs: list[Path] = field(default_factory=list[Path])
 
@@ -94,6 +99,13 @@ class LocalNode:
         """Where it says why it ended."""
         return self.directory.with_suffix(".termination")
 
+    def make_faulty(self) -> NodeFaults:
+        """Let its next start be one whose storage calls and loop a test can hang or slow down."""
+        faults = NodeFaults(self.directory.with_suffix(".faults"))
+        self.command = faultynode.COMMAND
+        self.environment[faultynode.CONTROL] = str(faults.path)
+        return faults
+
     def start(self) -> None:
         """Start the process on whatever the directory holds."""
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -101,11 +113,12 @@ class LocalNode:
         self.logs.append(log)
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [str(Path(sys.executable).with_name("raftnode")), "run"],
+                self.command,
                 env={**os.environ, **self.environment},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory.parent,
+                pass_fds=[self.network.claim.fileno()],
             )
 
     def signal(self, number: signal.Signals) -> None:
@@ -144,19 +157,23 @@ class LocalNode:
 
 
 class LocalQuorum:
-    """Nodes 0 to n-1 under one directory; `network` keeps quorums of one machine apart.
+    """Nodes 0 to n-1 under one directory.
 
     Args:
         root: where the directories and logs go.
         nodes: how many nodes there may be.
-        network: second and third part of 127.a.b.n, e.g. "80.3".
+        network: whose addresses 1 to n are theirs; it outlives the quorum.
         settings: more environment for each node.
     """
 
     def __init__(
-        self, root: Path, nodes: int, network: str, settings: dict[str, str] | None = None
+        self,
+        root: Path,
+        nodes: int,
+        network: LoopbackNetwork,
+        settings: dict[str, str] | None = None,
     ) -> None:
-        hosts = [f"127.{network}.{node_id + 1}" for node_id in range(nodes)]
+        hosts = [network.host(node_id + 1) for node_id in range(nodes)]
         peers = ",".join(f"{host}:{PEER_PORT}" for host in hosts)
         self.nodes: list[LocalNode] = []
         for node_id, host in enumerate(hosts):
@@ -172,7 +189,7 @@ class LocalQuorum:
                 "TERMINATION_LOG": str(directory.with_suffix(".termination")),
                 **(settings or {}),
             }
-            self.nodes.append(LocalNode(node_id, host, directory, environment))
+            self.nodes.append(LocalNode(node_id, host, directory, environment, network))
         self.client = QuorumClient([node.api for node in self.nodes], timeout_ms=10_000)
 
     async def __aenter__(self) -> Self:

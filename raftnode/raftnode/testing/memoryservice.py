@@ -124,6 +124,10 @@ class MemoryService:
 
     # NodeService.
 
+    def state(self) -> str:
+        """That of the node's description."""
+        return str(hash(self.describe_node()))
+
     def describe_node(self) -> NodeInfo:
         """See `NodeService`."""
         leader = self._known_leader()
@@ -147,6 +151,10 @@ class MemoryService:
             caught_up=leader is not None,
             version="memory",
         )
+
+    def stall(self) -> str | None:
+        """See `NodeService`; memory does not hang."""
+        return None
 
     def health(self) -> Health:
         """See `NodeService`."""

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -16,10 +17,19 @@ import structlog
 
 from raftnode.errors import RaftnodeError
 from raftnode.testing.crash import nodes, power, processes
-from raftnode.testing.crash.oracle import LossError
+from raftnode.testing.crash.history import LossError, Story
+from raftnode.testing.crash.killing import Moment
 
-SHARES = {"power": 0.4, "kill": 0.35, "trim": 0.1, "install": 0.1, "node": 0.05}
-"""Of all points; trims and installs half by a power cut and half by SIGKILL."""
+SHARES = {
+    "power": 0.3,
+    "kill": 0.25,
+    "trim": 0.1,
+    "install": 0.1,
+    "slow": 0.2,
+    "node": 0.03,
+    "slow-node": 0.02,
+}
+"""Of all points; trims, installs and slow flushes half by a power cut and half by SIGKILL."""
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a process that dies takes no synced byte along
 PROGRESS_S = 10.0
@@ -42,40 +52,43 @@ def make_points(
         here = round(count * SHARES[kind] / total)
         match kind:
             case "power":
-                yield from islice(_by_power(kind, power.points(first)), 0, here * every, every)
+                cuts = _by_power(kind, power.points(first), "plain")
+                yield from islice(cuts, 0, here * every, every)
             case "kill":
-                yield from islice(_by_kill(kind, root, None, first), 0, here * every, every)
-            case "node":
+                kills = _by_kill(kind, root, processes.points(root, first), "plain")
+                yield from islice(kills, 0, here * every, every)
+            case "node" | "slow-node":
                 for seed in range(first, first + here):
-                    yield kind, f"seed {seed}", lambda s=seed: nodes.crash(root, s)
+                    slow = kind == "slow-node"
+                    yield kind, f"seed {seed}", partial(nodes.crash, root, seed, is_slow=slow)
+            case "slow":
+                cuts = _by_power(kind, power.points(first, "slow"), "slow")
+                kills = _by_kill(kind, root, processes.points(root, first, "slow"), "slow")
+                yield from _half_of_each(cuts, kills, here, every)
             case _:
-                cuts = _by_power(kind, power.points_of(kind, first), trims=True)
-                yield from islice(cuts, 0, here // 2 * every, every)
-                kills = _by_kill(kind, root, kind, first)
-                yield from islice(kills, 0, (here - here // 2) * every, every)
+                cuts = _by_power(kind, power.points_of(kind, first), "trims")
+                kills = _by_kill(kind, root, processes.points_of(root, kind, first), "trims")
+                yield from _half_of_each(cuts, kills, here, every)
 
 
-def _by_power(
-    kind: str, points: Iterator[tuple[int, int]], *, trims: bool = False
+def _half_of_each(
+    cuts: Iterator[Point], kills: Iterator[Point], count: int, every: int
 ) -> Iterator[Point]:
+    yield from islice(cuts, 0, count // 2 * every, every)
+    yield from islice(kills, 0, (count - count // 2) * every, every)
+
+
+def _by_power(kind: str, points: Iterator[tuple[int, int]], story: Story) -> Iterator[Point]:
     for seed, point in points:
-        name = f"power seed {seed} call {point}"
-        yield kind, name, lambda s=seed, p=point: power.crash(s, p, trims=trims)
+        yield kind, f"power seed {seed} call {point}", partial(power.crash, seed, point, story)
 
 
-def _by_kill(kind: str, root: Path, of: str | None, first: int) -> Iterator[Point]:
-    """In all calls of a history, or in those of one kind of step."""
-    trims = of is not None
-    points = (
-        processes.points_of(root, of, first) if of is not None else processes.points(root, first)
-    )
+def _by_kill(
+    kind: str, root: Path, points: Iterator[tuple[int, int, Moment]], story: Story
+) -> Iterator[Point]:
     for seed, point, moment in points:
         name = f"kill seed {seed} {moment} call {point}"
-        yield (
-            kind,
-            name,
-            lambda s=seed, p=point, m=moment: processes.crash(root, s, p, m, trims=trims),
-        )
+        yield kind, name, partial(processes.crash, root, seed, point, moment, story)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from raftnode.core.records import Batch, LeaderChange
 from raftnode.core.state import QuorumState
@@ -21,12 +22,19 @@ from raftnode.core.types import (
     VoterRecordId,
     VoterSet,
 )
-from raftnode.storage.batch import Record, encode_control_batch, encode_data_batch, stamp
+from raftnode.storage.batch import (
+    Record,
+    decode_batches,
+    encode_control_batch,
+    encode_data_batch,
+    stamp,
+)
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
 from raftnode.storage.snapshots import Snapshots
+from raftnode.testing.crash.held import HeldFlush, Holdable
 from raftnode.testing.faultdisk import FaultDisk
 
 OWN = NodeId(1)
@@ -40,6 +48,10 @@ HEAD = SnapshotHead(
 _PIECE_BYTES = 150
 """Fetched at once: a snapshot comes in two or three pieces."""
 _BEFORE_ALL = Epoch(0)
+
+
+class LossError(AssertionError):
+    """What was durable, acknowledged or answered is not there; or what is was never written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,51 @@ class Reopen:
     """The node stops on request and starts again."""
 
 
-Step = Append | Flush | Vote | Truncate | Snapshot | Trim | Install | Reopen
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A flush of all that was written begins, and does not return before `Release`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Records are read: from the disk, and from memory if they are there."""
+
+    start: Offset
+    data: bytes
+    """From there to the end of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A step is begun that has to wait for the flush under way."""
+
+    step: Append | Truncate | Install
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The flush returns, what it covered counts as acknowledged; what waited ends as well."""
+
+
+Step = (
+    Append
+    | Flush
+    | Vote
+    | Truncate
+    | Snapshot
+    | Trim
+    | Install
+    | Reopen
+    | Hold
+    | Read
+    | Behind
+    | Release
+)
+Story = Literal["plain", "trims", "slow"]
+"""What a history has besides appends, flushes, votes, truncations and snapshots: nothing; a log
+that goes behind snapshots and is replaced by them; that, and flushes that take long."""
+STEPS: dict[Story, int] = {"plain": 30, "trims": 80, "slow": 50}
+"""At least so many are in a history."""
 SETTINGS = (
     LogSettings(segment_bytes=700, now_ms=lambda: NOW_MS),
     LogSettings(segment_bytes=9000, now_ms=lambda: NOW_MS),
@@ -117,6 +173,7 @@ class _Author:
     """Makes steps that a node could take: it keeps what the next one may be."""
 
     rng: random.Random
+    is_slow: bool = False
     batches: list[Batch] = field(default_factory=list[Batch])
     epoch: Epoch = _BEFORE_ALL
     durable: Offset = FIRST_OFFSET
@@ -138,6 +195,8 @@ class _Author:
         weights = [6, 1, 4, 1, 1]
         if self.segments is not None:
             makers, weights = (*makers, self._trim, self._install), [6, 1, 6, 1, 8, 8, 1]
+        if self.is_slow:
+            makers, weights = (*makers, self._slow), [*weights, 12]
         for number in range(count):
             if number and self.rng.random() < 0.03:
                 self.durable = self.end
@@ -194,6 +253,35 @@ class _Author:
             batch = self.rng.choice(ends)
             self._is_whole(batch.end_offset)
             yield Snapshot(SnapshotId(batch.end_offset, batch.epoch))
+
+    def _slow(self) -> Iterator[Step]:
+        """A flush that takes long, and what a node does meanwhile."""
+        assert self.segments is not None
+        if self.durable == self.end:
+            yield from self._append()
+        yield Hold()
+        held, waits = self.end, False
+        makers = (self._append, self._epoch, self._snapshot, self._trim, self._read)
+        for _ in range(self.rng.randint(1, 5)):
+            segments = len(self.segments.bases)
+            for step in self.rng.choices(makers, [6, 1, 2, 2, 3])[0]():
+                # A segment that is full is synced before the next one is begun.
+                waits = isinstance(step, Append) and len(self.segments.bases) > segments
+                yield Behind(step) if isinstance(step, Append) and waits else step
+            if waits:
+                break
+        self.durable = held
+        if not waits and self.rng.random() < 0.5:
+            for step in self.rng.choices((self._truncate, self._install), [4, 1])[0]():
+                yield Behind(step) if isinstance(step, Truncate | Install) else step
+        yield Release()
+
+    def _read(self) -> Iterator[Step]:
+        assert self.segments is not None
+        there = [one for one in self.batches if one.base_offset >= self.segments.bases[0]]
+        if there:
+            read = there[self.rng.randrange(len(there)) :]
+            yield Read(read[0].base_offset, b"".join(one.data for one in read))
 
     def _is_whole(self, end: Offset) -> None:
         self.covered = end
@@ -258,10 +346,11 @@ class _Segments:
         self.bases = [base for base in self.bases if base >= start]
 
 
-def make_history(seed: int, count: int, *, trims: bool = False) -> tuple[Step, ...]:
-    """The steps of a seed; with `trims` the log goes behind snapshots and is replaced by them."""
-    segments = _Segments(settings_of(seed).segment_bytes) if trims else None
-    return tuple(_Author(random.Random(seed), segments=segments).steps(count))
+def make_history(seed: int, story: Story = "plain") -> tuple[Step, ...]:
+    """The steps of a seed."""
+    segments = None if story == "plain" else _Segments(settings_of(seed).segment_bytes)
+    author = _Author(random.Random(seed), story == "slow", segments=segments)
+    return tuple(author.steps(STEPS[story]))
 
 
 def state_at(snapshot_id: SnapshotId) -> list[StateRecord]:
@@ -288,11 +377,14 @@ class Storage:
         files: the file layer.
         root: the data directory.
         settings: of its log.
+        calls: what its files are made of, so that a flush can be held.
     """
 
     files: Files
     root: Path
     settings: LogSettings
+    calls: Holdable | None = None
+    held: HeldFlush | None = field(init=False, default=None)
     directory: DataDirectory = field(init=False)
     log: Log = field(init=False)
     snapshots: Snapshots = field(init=False)
@@ -312,7 +404,15 @@ class Storage:
         self.snapshots = self.directory.open_snapshots(RETAINED)
 
     def take(self, step: Step) -> None:
-        """Take a step to its end."""
+        """Take a step to its end; after a failure nothing goes on."""
+        try:
+            self._take(step)
+        except BaseException:
+            if self.held is not None:
+                self.held.end()
+            raise
+
+    def _take(self, step: Step) -> None:
         match step:
             case Append(batches):
                 # As the core gives them: a control batch without its bytes.
@@ -342,6 +442,29 @@ class Storage:
             case Reopen():
                 self.close()
                 self.open()
+            case Hold():
+                assert self.calls is not None
+                self.held = HeldFlush(self.calls, self.log.flush)
+            case Read(start, data):
+                self._read(start, data)
+            case Behind(step):
+                assert self.held is not None
+                self.held.begin_behind(lambda: self._take(step))
+            case Release():
+                assert self.held is not None
+                held, self.held = self.held, None
+                held.release()
+
+    def _read(self, start: Offset, data: bytes) -> None:
+        """Read and compare.
+
+        Raises:
+            LossError: it is something else.
+        """
+        read = content_from(self.log, start)
+        recent = self.log.recent(start, len(data), self.log.end_offset)
+        if read != data or recent not in {None, data}:
+            raise LossError(f"what is read from offset {start} on is not what was written")
 
     def _install(self, snapshot_id: SnapshotId) -> None:
         content, incoming = content_of(snapshot_id), self.snapshots.incoming
@@ -356,6 +479,17 @@ class Storage:
         """Stop on request."""
         self.log.close()
         self.directory.close()
+
+
+def content_from(log: Log, start: Offset) -> bytes:
+    """All that the log holds from an offset on."""
+    parts: list[bytes] = []
+    offset = start
+    while offset < log.end_offset:
+        data = log.read(offset, 1 << 20, log.end_offset)
+        parts.append(data)
+        offset = decode_batches(data)[-1].end_offset
+    return b"".join(parts)
 
 
 Span = tuple[str, range]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from typing import Literal, NoReturn
 
 from raftnode.storage.files import OsCalls
@@ -19,6 +20,9 @@ class KillingCalls(OsCalls):
     Args:
         at: number of the call, from 0; None: only count.
         moment: before it, after it, or, of a write, with half of it done.
+
+    Attributes:
+        hold: called within each `fdatasync`, which lasts until it returns.
     """
 
     def __init__(self, at: int | None = None, moment: Moment = "before") -> None:
@@ -26,6 +30,7 @@ class KillingCalls(OsCalls):
         self._at = at
         self._moment: Moment = moment
         self._lock = threading.Lock()
+        self.hold: Callable[[], None] | None = None
 
     def _strikes(self) -> Moment | None:
         """Count a call; what is to be done about it."""
@@ -70,6 +75,8 @@ class KillingCalls(OsCalls):
     def fdatasync(self, fd: int) -> None:
         """As `os.fdatasync`."""
         strikes = self._strikes()
+        if self.hold is not None:
+            self.hold()
         super().fdatasync(fd)
         if strikes:
             die()

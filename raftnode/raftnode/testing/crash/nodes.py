@@ -2,6 +2,12 @@
 
 A quorum of one: what it acknowledges is on its own disk and nowhere else, so that nothing but
 its storage can have kept it.
+
+Two things must hold. Each acknowledged write is found by the start that follows; SIGKILL leaves the
+page cache, so that one says nothing about syncs. And each was acknowledged after a sync that
+covers it had returned (`covered`): the node tells of both as they happen, in one pipe. A sync is
+told before it returns to its caller, an acknowledgement after it came to the client. So whatever
+the threads do, the sync that an acknowledgement rests on is told first.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import random
 import shutil
 import signal
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from functools import partial
@@ -20,9 +27,10 @@ from pathlib import Path
 
 from raftnode.client import QuorumClient
 from raftnode.core.state import Latch
-from raftnode.core.types import FIRST_OFFSET, Endpoint, NodeId, ReplicaKey, Voter, VoterSet
+from raftnode.core.types import FIRST_OFFSET, Endpoint, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import RequestError
 from raftnode.runtime import snapshotting
+from raftnode.runtime.flusher import THREAD_NAME as FLUSH_THREAD
 from raftnode.runtime.restoring import restore_state
 from raftnode.runtime.server import Node
 from raftnode.runtime.tasks import Tasks
@@ -32,19 +40,26 @@ from raftnode.storage.batch import iter_records
 from raftnode.storage.directory import DataDirectory, format_storage
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log
-from raftnode.testing.crash.history import preallocates
-from raftnode.testing.crash.killing import MOMENTS, KillingCalls
-from raftnode.testing.crash.oracle import LossError
+from raftnode.testing.crash.covered import WatchedCalls
+from raftnode.testing.crash.history import LossError, preallocates
+from raftnode.testing.crash.killing import MOMENTS
 from raftnode.testing.crash.processes import in_a_process
+from raftnode.testing.loopback import claim_loopback
 
 NODE_ID = 1
 CALLS_MAX = 400
 """Modifying calls in which a node dies; it has started after some forty."""
 SECONDS_MAX = 1.0
 """Within so much time it dies if it is killed from outside."""
+SLOW_SECONDS_MAX = 3.0
+"""The same where flushes take long."""
+HANGS, IS_SLOW, SLOW_S_MAX = 0.02, 0.4, 0.15
+"""Shares of the flushes that never return, and that are slow or worse; how slow, in seconds."""
 _WRITERS = 4
 _VALUE_BYTES = 300
 _CHECK_SNAPSHOTS_S = 0.02
+_COVERED, _ACKNOWLEDGED = b"covered", b"acknowledged"
+"""What a line says: the log's durable end; a write's number and offset."""
 
 
 def _settings(directory: Path, host: str, seed: int) -> NodeSettings:
@@ -75,10 +90,13 @@ def _value(number: int) -> bytes:
     return b"%d " % number * (_VALUE_BYTES // (len(str(number)) + 1))
 
 
-async def _serve(settings: NodeSettings, files: Files, tell: Callable[[bytes], None]) -> None:
-    """A node, and writers that tell each number that was acknowledged."""
+async def _serve(
+    settings: NodeSettings, calls: WatchedCalls, tell: Callable[[bytes], None]
+) -> None:
+    """A node that tells how far its log is durable, and writers that tell what it acknowledged."""
     snapshotting.CHECK_INTERVAL_S = _CHECK_SNAPSHOTS_S
-    node = Node(settings, files)
+    calls.on_covered = lambda end: tell(b"%s %d\n" % (_COVERED, end))
+    node = Node(settings, Files(calls))
     failed: list[BaseException] = []
     tasks = Tasks(failed.append)
 
@@ -87,8 +105,8 @@ async def _serve(settings: NodeSettings, files: Files, tell: Callable[[bytes], N
             number = first
             while True:
                 with contextlib.suppress(RequestError, OSError):
-                    await client.put(f"key-{number}", _value(number))
-                    tell(b"%d\n" % number)
+                    done = await client.put(f"key-{number}", _value(number))
+                    tell(b"%s %d %d\n" % (_ACKNOWLEDGED, number, done.base_offset))
                     number += _WRITERS
 
     base = int.from_bytes(os.urandom(5), "big") * _WRITERS
@@ -97,27 +115,41 @@ async def _serve(settings: NodeSettings, files: Files, tell: Callable[[bytes], N
     await node.run()
 
 
-def _run_node(settings: NodeSettings, files: Files, tell: Callable[[bytes], None]) -> None:
-    asyncio.run(_serve(settings, files, tell))
+def _run_node(settings: NodeSettings, calls: WatchedCalls, tell: Callable[[bytes], None]) -> None:
+    asyncio.run(_serve(settings, calls, tell))
 
 
-def _run_until(settings: NodeSettings, seconds: float, tell: Callable[[bytes], None]) -> None:
+def _run_until(
+    settings: NodeSettings, seconds: float, calls: WatchedCalls, tell: Callable[[bytes], None]
+) -> None:
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
-    _run_node(settings, Files(), tell)
+    _run_node(settings, calls, tell)
 
 
-def crash(root: Path, seed: int) -> int:
+def _dawdle(rng: random.Random) -> None:
+    """Let a flush of the log take its time, or never return; for the thread that flushes alone."""
+    if not threading.current_thread().name.startswith(FLUSH_THREAD):
+        return
+    chance = rng.random()
+    if chance < HANGS:
+        threading.Event().wait()
+    if chance < IS_SLOW:
+        time.sleep(rng.uniform(0, SLOW_S_MAX))
+
+
+def crash(root: Path, seed: int, *, is_slow: bool = False) -> int:
     """Kill a node and compare what it had acknowledged.
 
     Args:
         root: where its directory goes.
         seed: of the points; the times between the calls are the machine's.
+        is_slow: the flushes of its log take long, or do not return any more.
 
     Returns:
         How many writes were acknowledged.
 
     Raises:
-        LossError: one of them is gone.
+        LossError: one of them is gone, or was acknowledged before it was durable.
         RaftnodeError: the start was refused, though no disk was damaged.
     """
     rng = random.Random(seed)
@@ -127,18 +159,46 @@ def crash(root: Path, seed: int) -> int:
     key = ReplicaKey(NodeId(NODE_ID), uuid.UUID(int=rng.getrandbits(128) | 1))
     latch = Latch("crashes", VoterSet.of([Voter(key)]))
     format_storage(directory, key.node_id, directory_id=key.directory_id, latch=latch)
-    settings = _settings(directory, f"127.88.{os.getpid() % 250}.1", seed)
-    if rng.random() < 0.2:
-        work = partial(_run_until, settings, rng.uniform(0.2, SECONDS_MAX))
-    else:
-        calls = KillingCalls(rng.randrange(CALLS_MAX), rng.choice(MOMENTS))
-        work = partial(_run_node, settings, Files(calls))
-    ended, told = in_a_process(work)
+    with claim_loopback() as network:
+        settings = _settings(directory, network.host(1), seed)
+        if is_slow:
+            # It starts in some 0.4 s. Where a flush hangs there may be no further call to die in.
+            calls = WatchedCalls(rng.randrange(CALLS_MAX), rng.choice(MOMENTS))
+            calls.hold = partial(_dawdle, random.Random(rng.random()))
+            work = partial(_run_until, settings, rng.uniform(0.5, SLOW_SECONDS_MAX), calls)
+        elif rng.random() < 0.2:
+            work = partial(_run_until, settings, rng.uniform(0.2, SECONDS_MAX), WatchedCalls())
+        else:
+            calls = WatchedCalls(rng.randrange(CALLS_MAX), rng.choice(MOMENTS))
+            work = partial(_run_node, settings, calls)
+        ended, told = in_a_process(work)
     if ended != signal.SIGKILL:
         raise LossError(f"the node ended with {-ended}")
-    acknowledged = [int(line) for line in told.splitlines()]
+    acknowledged = acknowledged_by(told)
     _check(directory, acknowledged)
     return len(acknowledged)
+
+
+def acknowledged_by(told: bytes) -> list[int]:
+    """The numbers that were acknowledged, by what a node told, in that order.
+
+    Raises:
+        LossError: one of them was not durable yet.
+    """
+    covered, numbers = FIRST_OFFSET, list[int]()
+    for line in told.splitlines():
+        what, *fields = line.split()
+        if what == _COVERED:
+            covered = max(covered, Offset(int(fields[0])))
+            continue
+        number, offset = int(fields[0]), int(fields[1])
+        if offset >= covered:
+            raise LossError(
+                f"write {number} at offset {offset} was acknowledged before a sync that covers it "
+                f"had returned: the log was durable up to offset {covered}"
+            )
+        numbers.append(number)
+    return numbers
 
 
 def _check(directory: Path, acknowledged: list[int]) -> None:

@@ -8,13 +8,16 @@ from raftnode.core.records import Batch
 from raftnode.core.state import QuorumState
 from raftnode.core.types import FIRST_OFFSET, Offset
 from raftnode.runtime.restoring import restore_state
-from raftnode.storage.batch import decode_batches
-from raftnode.storage.log import Log
 from raftnode.storage.snapshot import SnapshotId
 from raftnode.testing.crash.history import (
     Append,
+    Behind,
     Flush,
+    Hold,
     Install,
+    LossError,
+    Read,
+    Release,
     Reopen,
     Snapshot,
     Step,
@@ -22,12 +25,9 @@ from raftnode.testing.crash.history import (
     Trim,
     Truncate,
     Vote,
+    content_from,
     state_at,
 )
-
-
-class LossError(AssertionError):
-    """What was durable, acknowledged or answered is not there; or what is was never written."""
 
 
 @dataclass(slots=True)
@@ -46,6 +46,8 @@ class Expected:
         snapshots: that may be there, the last of which were finished.
         finished: the newest one that was.
         keeps_written: a process died, not the machine: what it wrote is there.
+        held: up to where the flush under way makes durable; until it returns, nothing is sure.
+        behind: the step that waits for it, perhaps done in part.
     """
 
     keeps_written: bool = False
@@ -58,6 +60,8 @@ class Expected:
     base: SnapshotId | None = None
     starts: list[Offset] = field(default_factory=lambda: [FIRST_OFFSET])
     instead: SnapshotId | None = None
+    held: Offset = FIRST_OFFSET
+    behind: Step | None = None
 
     @property
     def end(self) -> Offset:
@@ -92,6 +96,17 @@ class Expected:
                 self.starts = [start]
             case Install(snapshot_id):
                 self._install(snapshot_id)
+            case Hold():
+                self.held = self.end
+            case Behind(step):
+                self.behind = step
+            case Release():
+                self.durable = self.held
+                if self.behind is not None:
+                    self.finish(self.behind)
+                self.behind = None
+            case Read():
+                pass
         self.floor = self.end if self.keeps_written else self.durable
 
     def begin(self, step: Step) -> None:
@@ -109,7 +124,9 @@ class Expected:
                 self.starts.append(start)
             case Install(snapshot_id):
                 self.instead = snapshot_id
-            case Flush() | Reopen():
+            case Behind(step):
+                self.begin(step)
+            case Flush() | Reopen() | Hold() | Read() | Release():
                 pass
 
     def check(self, storage: Storage) -> None:
@@ -133,7 +150,7 @@ class Expected:
             raise LossError(f"the log ends at {log.end_offset}, within a batch")
         epochs = self._epochs(kept, log.start_offset)
         kept = [one for one in kept if one.base_offset >= log.start_offset]
-        if _content(log) != b"".join(one.data for one in kept):
+        if content_from(log, log.start_offset) != b"".join(one.data for one in kept):
             raise LossError(f"the log up to {log.end_offset} is not what was written")
         if [(one.epoch, one.start_offset) for one in log.epochs] != epochs:
             raise LossError(f"epochs {log.epochs} instead of {epochs}")
@@ -171,21 +188,13 @@ class Expected:
             raise LossError(f"snapshot {last} does not hold what it was made of")
 
 
-def _content(log: Log) -> bytes:
-    parts: list[bytes] = []
-    offset = log.start_offset
-    while offset < log.end_offset:
-        data = log.read(offset, 1 << 20, log.end_offset)
-        parts.append(data)
-        offset = decode_batches(data)[-1].end_offset
-    return b"".join(parts)
-
-
 def expected(steps: tuple[Step, ...], done: int, *, keeps_written: bool) -> Expected:
     """What must be found once so many steps were finished and the next one was begun."""
     made = Expected(keeps_written)
     for step in steps[:done]:
         made.finish(step)
+    if made.behind is not None:
+        made.begin(made.behind)
     if done < len(steps):
         made.begin(steps[done])
     return made

@@ -11,19 +11,20 @@ from raftnode.storage.files import Files
 from raftnode.testing.crash.history import (
     OWN,
     Install,
+    LossError,
     Span,
     Storage,
+    Story,
     Trim,
     make_history,
     run,
     settings_of,
     spans,
 )
-from raftnode.testing.crash.oracle import LossError, expected
+from raftnode.testing.crash.oracle import expected
 from raftnode.testing.faultdisk import FaultDisk, PowerCutError
 
 ROOT = Path("/data")
-STEPS, TRIM_STEPS = 30, 80
 
 
 def _fresh(seed: int) -> FaultDisk:
@@ -32,29 +33,31 @@ def _fresh(seed: int) -> FaultDisk:
     return disk
 
 
-def calls_of(seed: int) -> int:
+def _open(disk: FaultDisk, seed: int) -> Storage:
+    return Storage(Files(disk), ROOT, settings_of(seed), disk)
+
+
+def calls_of(seed: int, story: Story = "plain") -> int:
     """How many modifying calls the history of a seed makes, its first start included."""
     disk = _fresh(seed)
-    storage = Storage(Files(disk), ROOT, settings_of(seed))
-    run(storage, make_history(seed, STEPS), lambda: None)
+    run(_open(disk, seed), make_history(seed, story), lambda: None)
     return disk.modifications
 
 
 def spans_of(seed: int) -> list[Span]:
     """The calls of the trims and installs in such a history of a seed."""
     disk = _fresh(seed)
-    storage = Storage(Files(disk), ROOT, settings_of(seed))
-    steps = make_history(seed, TRIM_STEPS, trims=True)
-    return spans(storage, steps, lambda: disk.modifications, (Trim, Install))
+    steps = make_history(seed, "trims")
+    return spans(_open(disk, seed), steps, lambda: disk.modifications, (Trim, Install))
 
 
-def crash(seed: int, point: int, *, trims: bool = False) -> None:
+def crash(seed: int, point: int, story: Story = "plain") -> None:
     """Cut the power at one call, then at calls of the starts after it, and compare.
 
     Args:
         seed: of the history.
         point: the call.
-        trims: the history is one with trims and installs.
+        story: what is in the history.
 
     Raises:
         LossError: something is not as it must be.
@@ -62,7 +65,7 @@ def crash(seed: int, point: int, *, trims: bool = False) -> None:
     """
     disk = _fresh(seed)
     disk.rng.seed(seed * 1_000_003 + point)
-    steps, done = make_history(seed, TRIM_STEPS if trims else STEPS, trims=trims), 0
+    steps, done = make_history(seed, story), 0
 
     def finished() -> None:
         nonlocal done
@@ -70,24 +73,24 @@ def crash(seed: int, point: int, *, trims: bool = False) -> None:
 
     disk.cut_power_at = point
     with contextlib.suppress(PowerCutError):
-        run(Storage(Files(disk), ROOT, settings_of(seed)), steps, finished)
+        run(_open(disk, seed), steps, finished)
         raise LossError(f"seed {seed}: no call {point}")
     disk.crash()
     while disk.rng.random() < 0.4:
         disk.cut_power_at = disk.modifications + disk.rng.randint(0, 12)
         with contextlib.suppress(PowerCutError):
-            Storage(Files(disk), ROOT, settings_of(seed))
+            _open(disk, seed)
         disk.crash()
-    storage = Storage(Files(disk), ROOT, settings_of(seed))
+    storage = _open(disk, seed)
     assert storage.directory.key.node_id == OWN
     expected(steps, done, keeps_written=False).check(storage)
 
 
-def points(first: int = 0) -> Iterator[tuple[int, int]]:
+def points(first: int = 0, story: Story = "plain") -> Iterator[tuple[int, int]]:
     """Seeds and calls, for ever: each call of the first history, then of the next."""
     seed = first
     while True:
-        yield from ((seed, point) for point in range(calls_of(seed)))
+        yield from ((seed, point) for point in range(calls_of(seed, story)))
         seed += 1
 
 

@@ -17,8 +17,10 @@ from raftnode.storage.files import Files
 from raftnode.storage.log import LogSettings
 from raftnode.testing.crash.history import (
     Install,
+    LossError,
     Span,
     Storage,
+    Story,
     Trim,
     make_history,
     run,
@@ -26,9 +28,8 @@ from raftnode.testing.crash.history import (
     spans,
 )
 from raftnode.testing.crash.killing import MOMENTS, KillingCalls, Moment
-from raftnode.testing.crash.oracle import LossError, expected
+from raftnode.testing.crash.oracle import expected
 
-STEPS, TRIM_STEPS = 30, 80
 _TOLD = b"."
 
 
@@ -68,15 +69,11 @@ def _write(writing: int, told: bytes) -> None:
     os.write(writing, told)
 
 
-def calls_of(root: Path, seed: int) -> int:
+def calls_of(root: Path, seed: int, story: Story = "plain") -> int:
     """How many modifying calls the history of a seed makes, its first start included."""
     counting = KillingCalls()
-    directory = _fresh(root)
-    run(
-        Storage(Files(counting), directory, settings_of(seed)),
-        make_history(seed, STEPS),
-        lambda: None,
-    )
+    storage = Storage(Files(counting), _fresh(root), settings_of(seed), counting)
+    run(storage, make_history(seed, story), lambda: None)
     return counting.count
 
 
@@ -84,7 +81,7 @@ def spans_of(root: Path, seed: int) -> list[Span]:
     """The calls of the trims and installs in such a history of a seed."""
     counting = KillingCalls()
     storage = Storage(Files(counting), _fresh(root), settings_of(seed))
-    steps = make_history(seed, TRIM_STEPS, trims=True)
+    steps = make_history(seed, "trims")
     return spans(storage, steps, lambda: counting.count, (Trim, Install))
 
 
@@ -95,7 +92,7 @@ def _fresh(root: Path) -> Path:
     return directory
 
 
-def crash(root: Path, seed: int, point: int, moment: Moment, *, trims: bool = False) -> None:
+def crash(root: Path, seed: int, point: int, moment: Moment, story: Story = "plain") -> None:
     """Kill a process at one call, and now and then those that start after it; then compare.
 
     Args:
@@ -103,19 +100,20 @@ def crash(root: Path, seed: int, point: int, moment: Moment, *, trims: bool = Fa
         seed: of the history.
         point: the call.
         moment: before, in the middle of or after it.
-        trims: the history is one with trims and installs.
+        story: what is in the history.
 
     Raises:
         LossError: something is not as it must be.
         RaftnodeError: the start was refused, though no disk was damaged.
     """
     directory, settings = _fresh(root), settings_of(seed)
-    steps = make_history(seed, TRIM_STEPS if trims else STEPS, trims=trims)
+    steps = make_history(seed, story)
     rng = random.Random(f"{seed} {point} {moment}")
 
     def history(tell: Callable[[bytes], None]) -> None:
-        files = Files(KillingCalls(point, moment))
-        run(Storage(files, directory, settings), steps, lambda: tell(_TOLD))
+        calls = KillingCalls(point, moment)
+        storage = Storage(Files(calls), directory, settings, calls)
+        run(storage, steps, lambda: tell(_TOLD))
 
     ended, told = in_a_process(history)
     if ended != signal.SIGKILL:
@@ -138,11 +136,11 @@ def _start(
     Storage(files, directory, settings)
 
 
-def points(root: Path, first: int = 0) -> Iterator[tuple[int, int, Moment]]:
+def points(root: Path, first: int = 0, story: Story = "plain") -> Iterator[tuple[int, int, Moment]]:
     """Seeds, calls and moments, for ever."""
     seed = first
     while True:
-        for point in range(calls_of(root, seed)):
+        for point in range(calls_of(root, seed, story)):
             for moment in MOMENTS:
                 yield seed, point, moment
         seed += 1

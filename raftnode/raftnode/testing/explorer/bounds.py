@@ -26,10 +26,14 @@ class Bounds:
         changes: how many voter changes are asked for.
         snapshots: how many snapshots are taken, each of all that is applied; the log is trimmed
             behind each at once.
+        hangs: how many disks begin to hang while a majority of every set in force is well without
+            them. What was under way returns at any later point, or never: the process may be
+            killed, and on such a disk it does not start again.
         fetches: how many Fetches a follower may have under way.
         removable: which replicas a RemoveVoter may name.
         standing: whose election timers fire; None: everybody's.
         crashing: who may crash; None: everybody.
+        hanging: whose disk may hang; None: everybody's.
     """
 
     voters: int = 3
@@ -46,16 +50,18 @@ class Bounds:
     writes: int = 0
     changes: int = 0
     snapshots: int = 0
+    hangs: int = 0
     fetches: int = 1
     removable: tuple[int, ...] = ()
     standing: tuple[int, ...] | None = None
     crashing: tuple[int, ...] | None = None
+    hanging: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
         """The bounds in one line: what differs from nothing happening."""
         counts = (
             "elections", "resignations", "crashes", "losses", "duplicates", "writes", "changes",
-            "snapshots",
+            "snapshots", "hangs",
         )  # fmt: skip
         some = " ".join(f"{name}={value}" for name in counts if (value := getattr(self, name)))
         some += f" fetches={self.fetches}" if self.fetches > 1 else ""
@@ -64,7 +70,7 @@ class Bounds:
         disk = f" and a disk for {self.replaced}{joined}" if self.replacement else ""
         who = "".join(
             f" {name}={','.join(map(str, only))}"
-            for name in ("removable", "standing", "crashing")
+            for name in ("removable", "standing", "crashing", "hanging")
             if (only := getattr(self, name))
         )
         return f"{self.voters} voters{disk} {begin} epochs<={self.epoch_max} {some}{who}"
@@ -84,6 +90,12 @@ _SMOKE = {
         writes=1,
         snapshots=2,
         crashing=(1,),
+    ),
+    "hang-and-remove-in-three": Bounds(
+        voters=3, elections=0, changes=1, hangs=1, removable=(2,), hanging=(0,)
+    ),
+    "hang-follower-and-write-in-three": Bounds(
+        voters=3, elections=0, writes=1, hangs=1, hanging=(1,)
     ),
 }
 _SMALL = {
@@ -115,9 +127,15 @@ _SMALL = {
         changes=2,
         removable=(2,),
     ),
+    "hang-leader-and-write-in-three": Bounds(
+        voters=3, epoch_max=1, elections=0, writes=1, hangs=1, hanging=(0,)
+    ),
     "snapshots-in-two": Bounds(voters=2, replacement=True, elections=1, writes=1, snapshots=2),
 }
 _FULL = {
+    "hang-write-and-remove-in-three": Bounds(
+        voters=3, elections=1, writes=1, changes=1, hangs=1, removable=(2,), hanging=(0,)
+    ),
     "fetch-ahead-and-elect-twice-in-two": Bounds(
         voters=2, elections=2, crashes=1, writes=2, fetches=2
     ),

@@ -7,6 +7,7 @@ numbered, and each pair runs through the core once, however many worlds contain 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from raftnode.core.effects import (
     AppendBatches,
@@ -57,7 +58,7 @@ from raftnode.testing.explorer.snapshot import (
     copy_of,
     frozen,
 )
-from raftnode.testing.simulator.disk import SimDisk, SimSnapshot
+from raftnode.testing.simulator.disk import Barrier, SimDisk, SimSnapshot
 
 CURRENT = -1
 """Request id of the request that is being handled; a parked Fetch has its fetcher's number."""
@@ -193,7 +194,8 @@ class Stimulus:
     event: Event
     timer: Timer | None = None
     letter: Letter | None = None
-    flush: bool = False
+    flush: Offset | None = None
+    """Up to where the log was fsynced before the event."""
     made: Kept | None = None
 
 
@@ -206,7 +208,7 @@ class Step:
         after: its state from then on.
         sent: what it says; targets not yet looked up.
         effects: what the core wanted done, in order.
-        flush: whether the log was fsynced before the event.
+        flush: up to where the log was fsynced before the event; None: it was not.
         installed: the snapshot that was put in the place of the log.
         watch: whether the world's invariants could be touched, not only the replica's own.
     """
@@ -215,7 +217,7 @@ class Step:
     after: Local
     sent: tuple[tuple[ReplicaKey | None, Letter], ...]
     effects: tuple[Effect, ...]
-    flush: bool
+    flush: Offset | None
     watch: bool
     number: int
     installed: SimSnapshot | None = None
@@ -325,10 +327,20 @@ class Locals:
             for volume in local.volume.after_crash()
         ]
 
+    def silent(self, local: Local, volume: Volume | None = None) -> Local:
+        """The process says nothing any more, for it waits for its disk, or it was killed so."""
+        replica, volume = local.replica, volume or local.volume
+        left = replace(volume, sequence=replica.fetch_sequence, shown=replica.epoch)
+        return self.intern(local.index, left, None)
+
     # -- events ----------------------------------------------------------------------
 
-    def step(self, local: Local, stimulus: Stimulus) -> Step:
-        """Run a stimulus through the core; `world` remembers what it did."""
+    def step(self, local: Local, stimulus: Stimulus, *, hangs: bool = False) -> Step:
+        """Run a stimulus through the core; `world` remembers what it did.
+
+        With a disk that `hangs`, nothing is done from the first effect on that has to become
+        durable before the next, and the replica is silent from there on.
+        """
         assert local.core is not None
         self.core_steps += 1
         core = copy_of(local.core)
@@ -336,9 +348,12 @@ class Locals:
             stimulus.timer(core.replica)
         askers = self._askers(core.replica, stimulus)
         effects = tuple(self._own(effect) for effect in core.handle(stimulus.event, NOW_MS))
+        waits = hangs and any(isinstance(effect, Barrier) for effect in effects)
+        if waits:
+            effects = tuple(takewhile(lambda effect: not isinstance(effect, Barrier), effects))
         disk = local.volume.disk(local.key)
-        if stimulus.flush:
-            disk.flush(disk.end)
+        if stimulus.flush is not None:
+            disk.flush(stimulus.flush)
         if stimulus.made is not None:
             disk.snapshots = [stimulus.made.whole()]
         installed = self.fetched(local)
@@ -368,7 +383,8 @@ class Locals:
             for parked in role.parked.values():
                 parked.request_id = self.index_of[parked.request.replica]
         abstract_time(core.replica)
-        after = self.intern(local.index, local.volume.with_disk(disk), core)
+        volume = local.volume.with_disk(disk)
+        after = self.silent(local, volume) if waits else self.intern(local.index, volume, core)
         new_leader = isinstance(role, Leader) and not isinstance(local.replica.role, Leader)
         watch = new_leader or any(_is_of_the_world(effect) for effect in effects)
         return Step(

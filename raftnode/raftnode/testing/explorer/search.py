@@ -8,9 +8,10 @@ import time
 from array import array
 from dataclasses import dataclass, field
 
+from raftnode.testing.explorer.action import Action
 from raftnode.testing.explorer.bounds import Bounds
 from raftnode.testing.explorer.trace import trace
-from raftnode.testing.explorer.world import Action, State, World
+from raftnode.testing.explorer.world import State, World
 from raftnode.testing.simulator.invariants import InvariantError
 
 
@@ -141,10 +142,8 @@ class Search:
 
     def _is_new(self, state: State, parent: int, choice: int) -> bool:
         leaders = [(epoch, self.world.locals.index_of[key]) for epoch, key in state.leaders]
-        digest = hashlib.blake2b(
-            marshal.dumps((state.locals, state.letters, state.left, leaders, state.committed), 2),
-            digest_size=16,
-        ).digest()
+        what = (state.locals, state.letters, state.left, leaders, state.committed, state.hung)
+        digest = hashlib.blake2b(marshal.dumps(what, 2), digest_size=16).digest()
         if digest in self._seen:
             return False
         self._seen.add(digest)

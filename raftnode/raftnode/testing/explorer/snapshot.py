@@ -23,6 +23,7 @@ from raftnode.core.roles import (
     Resigned,
     Unattached,
 )
+from raftnode.core.types import FIRST_OFFSET
 
 NOW_MS = 1_000_000
 """What every clock shows, always: see `abstract_time`."""
@@ -117,6 +118,8 @@ def abstract_time(replica: Replica) -> None:
     replica.log.truncations = 0  # a flush is one step here, so no truncation comes between
     if replica.called_until_ms:
         replica.called_until_ms = _later(replica.called_until_ms)
+    own = replica.own
+    own.round_ms, own.round_target, own.last_caught_up_ms = 0, FIRST_OFFSET, None
     role = replica.role
     match role:
         case Unattached() | Resigned() | Follower():
@@ -187,6 +190,11 @@ def majority_silent(replica: Replica) -> None:
         replica.role.since_ms = long_ago
         for progress in replica.role.progress.values():
             progress.last_fetch_ms = long_ago
+
+
+def disk_stalled(replica: Replica) -> None:
+    """Nothing of this replica's log became durable for too long (S35)."""
+    replica.own.last_fetch_ms = NOW_MS - CONFIG.leader_timeout_ms
 
 
 def leader_not_fresh(replica: Replica) -> None:

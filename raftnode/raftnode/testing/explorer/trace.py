@@ -17,9 +17,10 @@ from raftnode.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from raftnode.testing.explorer.action import Action
 from raftnode.testing.explorer.bounds import Bounds
 from raftnode.testing.explorer.local import Letter
-from raftnode.testing.explorer.world import Action, State, World
+from raftnode.testing.explorer.world import State, World
 from raftnode.testing.simulator.invariants import InvariantError
 
 

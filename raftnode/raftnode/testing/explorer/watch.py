@@ -98,8 +98,8 @@ def watch(
     checker.flushed[before.key] = seen.disk.ever_flushed
     if step.installed is not None:
         _learn(checker, step.installed.batches)
-    if step.flush:
-        seen.disk.flush(seen.disk.end)
+    if step.flush is not None:
+        seen.disk.flush(step.flush)
     for effect in step.effects:
         match effect:
             case PersistQuorumState(state):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
 from raftnode.core.events import (
     AddVoterRequested,
@@ -23,7 +22,6 @@ from raftnode.core.events import (
 )
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
-    EndQuorumEpochRequest,
     FetchRequest,
     FetchSnapshotRequest,
     VoteRequest,
@@ -39,6 +37,7 @@ from raftnode.core.roles import (
 )
 from raftnode.core.state import Latch
 from raftnode.core.types import NodeId, ReplicaKey, Voter, VoterSet
+from raftnode.testing.explorer.action import Action
 from raftnode.testing.explorer.bounds import Bounds
 from raftnode.testing.explorer.local import (
     CURRENT,
@@ -50,11 +49,12 @@ from raftnode.testing.explorer.local import (
     Volume,
     in_flight_of,
     ranked,
-    under_way_at,
 )
+from raftnode.testing.explorer.progress import ProgressBesideHang
 from raftnode.testing.explorer.snapshot import (
     LATER_MS,
     NOW_MS,
+    disk_stalled,
     due_begins,
     due_election,
     due_election_released,
@@ -62,46 +62,12 @@ from raftnode.testing.explorer.snapshot import (
     leader_not_fresh,
     majority_silent,
 )
+from raftnode.testing.explorer.state import BUDGETS, State
+from raftnode.testing.explorer.void import is_void
 from raftnode.testing.explorer.watch import Leaders, watch
 
 CLUSTER_ID = "explored"
 TICK = TimePassed()
-BUDGETS: tuple[str, ...] = (
-    "elections", "resignations", "crashes", "losses", "duplicates", "writes", "changes",
-    "snapshots",
-)  # fmt: skip
-
-
-class State(NamedTuple):
-    """One world. Letters are a set, in order of their numbers.
-
-    Attributes:
-        locals: the number of each replica's state.
-        letters: the numbers of the messages on their way.
-        left: what is left of each budget, in the order of `BUDGETS`.
-        leaders: who has led each epoch so far.
-        committed: numbers of the committed batches so far.
-    """
-
-    locals: tuple[int, ...]
-    letters: tuple[int, ...]
-    left: tuple[int, ...]
-    leaders: Leaders
-    committed: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One thing that happens to one replica, or to a message.
-
-    `detail` tells apart what else is open: the message's number, which unsynced writes
-    are lost, which voter a change names.
-    """
-
-    kind: str
-    index: int
-    detail: int = 0
-    variant: str = ""
 
 
 def _may(allowed: tuple[int, ...] | None, index: int) -> bool:
@@ -128,12 +94,13 @@ class World:
         self._batches: list[Batch] = []
         self._batch_numbers: dict[int, int] = {}
         self._fetches: list[tuple[int, int] | None] = []
-        self._steps: dict[tuple[int, Action], Step] = {}
+        self._steps: dict[tuple[int, Action, bool], Step] = {}
         self._checked: set[int] = set()
         self._watches: dict[object, tuple[Leaders, tuple[int, ...]]] = {}
         self._addresses: dict[tuple[int, int], int] = {}
         self._kept: list[Letter] = []
         self._voids: dict[tuple[int, int], bool] = {}
+        self.progress = ProgressBesideHang(self)
         self.last: tuple[Step, ...] = ()
         """The steps of the last `apply`, for the trace."""
 
@@ -199,7 +166,7 @@ class World:
         for index in range(len(self.keys)):
             local = self.local(state, index)
             if local.core is None:
-                if local.volume.incarnation or self._may_join(index):
+                if (local.volume.incarnation or self._may_join(index)) and not state.hangs(index):
                     yield Action("start", index)
                 continue
             yield from self._own_actions(state, local, left)
@@ -230,8 +197,18 @@ class World:
     def _own_actions(self, state: State, local: Local, left: dict[str, int]) -> Iterator[Action]:
         replica, index = local.replica, local.index
         role = replica.role
-        if local.volume.log != local.volume.durable or replica.log.durable_end < replica.log.end:
+        hangs = state.hangs(index)
+        if hangs:
+            yield Action("return", index)
+            yield Action("kill", index)
+        elif local.volume.log != local.volume.durable or replica.log.durable_end < replica.log.end:
             yield Action("flush", index)
+        if (
+            left["hangs"]
+            and _may(self.bounds.hanging, index)
+            and self._can_do_without(state, index)
+        ):
+            yield Action("hang", index)
         if isinstance(role, Unattached | Prospective | Follower | Resigned):
             in_flight = in_flight_of(local)
             if in_flight is None:
@@ -241,13 +218,13 @@ class World:
             elif not self._is_on_its_way(state, index, in_flight):
                 yield Action("unanswered", index)
         download = replica.download
-        if download is not None and download.busy:
+        if download is not None and download.busy and not hangs:
             yield Action("read" if download.verifying else "store", index)
-        if left["snapshots"] and self.locals.taken(local):
+        if left["snapshots"] and not hangs and self.locals.taken(local):
             yield Action("snapshot", index)
         if isinstance(role, Leader):
             yield from self._leader_actions(state, local, role, left)
-        elif left["elections"] and self._may_stand(local) and _may(self.bounds.standing, index):
+        elif left["elections"] and self.may_stand(local) and _may(self.bounds.standing, index):
             yield Action("election", index)
             if replica.is_called and isinstance(role, Prospective):
                 yield Action("election", index, variant="released")
@@ -255,7 +232,21 @@ class World:
             for at in range(len(local.volume.after_crash())):
                 yield Action("crash", index, at)
 
-    def _may_stand(self, local: Local) -> bool:
+    def _can_do_without(self, state: State, index: int) -> bool:
+        """Whether every set that may yet decide has a majority besides one replica."""
+        if state.hung:
+            return False
+        for at in range(len(self.keys)):
+            local = self.local(state, at)
+            log = local.replica.log if local.core else local.volume.disk(local.key).index()
+            mark = local.replica.high_watermark if local.core else log.start
+            for one in log.voter_sets_since(mark):
+                if one.voters and len({*one.voters} - {self.keys[index]}) < one.voters.majority:
+                    return False
+        return True
+
+    def may_stand(self, local: Local) -> bool:
+        """Whether the replica's election timer may fire."""
         replica = local.replica
         match replica.role:
             case Unattached() | Follower() | Resigned():
@@ -281,6 +272,8 @@ class World:
                 waiting = waiting or progress.begin_at_ms > NOW_MS
         if waiting:
             yield Action("begin", index)
+        if state.hangs(index) and log.durable_end < log.end:
+            yield Action("stalled", index)
         if left["resignations"] and (set(log.voters) - {local.key}):
             yield Action("resign", index)
         if left["writes"] and log.formation_completed:
@@ -323,8 +316,18 @@ class World:
         """The world after an action.
 
         Raises:
-            InvariantError: it breaks an invariant.
+            InvariantError: it breaks an invariant, or leads where nothing can go on beside a disk
+                that hangs.
         """
+        after = self.applied(state, action)
+        if after.hung:
+            last = self.last
+            self.progress.demand(after)
+            self.last = last
+        return after
+
+    def applied(self, state: State, action: Action) -> State:
+        """The same, whatever can come of it."""
         self.last = ()
         match action.kind:
             case "lose":
@@ -332,6 +335,12 @@ class World:
                 return self._spent(state._replace(letters=letters), "losses")
             case "crash":
                 return self._crash(state, action)
+            case "hang":
+                end = self.local(state, action.index).replica.log.end
+                return self._spent(state._replace(hung=((action.index, end),)), "hangs")
+            case "kill":
+                silent = self.locals.silent(self.local(state, action.index))
+                return self._disconnected(self._placed(state, silent), action.index)
             case "start":
                 return self._start(state, action)
             case _:
@@ -345,6 +354,10 @@ class World:
     def _crash(self, state: State, action: Action) -> State:
         index = action.index
         after = self.locals.crashed(self.local(state, index))[action.detail]
+        return self._disconnected(self._spent(self._placed(state, after), "crashes"), index)
+
+    def _disconnected(self, state: State, index: int) -> State:
+        """Without the connections of a process that is gone."""
         letters: set[int] = set()
         for number in state.letters:
             letter = self._letters[number]
@@ -356,7 +369,6 @@ class World:
             elif letter.target == index:
                 continue
             letters.add(number)
-        state = self._spent(self._placed(state, after), "crashes")
         return self._tidied(state._replace(letters=tuple(sorted(letters))), fetches=True)
 
     def _start(self, state: State, action: Action) -> State:
@@ -382,19 +394,29 @@ class World:
         budget = SPENDS.get(action.kind)
         if budget is not None and action.variant != "free":
             state = self._spent(state, budget)
-        key = (local.number, action)
+        hangs = state.hangs(action.index)
+        key = (local.number, action, hangs)
         step = self._steps.get(key)
         if step is None:
-            step = self._steps[key] = self.locals.step(local, self._stimulus(local, action))
-        return self._take(state, step)
+            stimulus = self._stimulus(state, local, action)
+            step = self._steps[key] = self.locals.step(local, stimulus, hangs=hangs)
+        if action.kind == "return":
+            state = state._replace(hung=())
+        state = self._take(state, step)
+        return state if step.after.core else self._disconnected(state, action.index)
 
-    def _stimulus(self, local: Local, action: Action) -> Stimulus:
+    def _stimulus(self, state: State, local: Local, action: Action) -> Stimulus:
         replica = local.replica
         match action.kind:
             case "deliver":
                 return self._delivery(action)
             case "flush":
-                return Stimulus(LogFlushed(replica.log.end, 0), flush=True)
+                return Stimulus(LogFlushed(replica.log.end, 0), flush=replica.log.end)
+            case "return":
+                [(_, end)] = state.hung
+                return Stimulus(LogFlushed(end, 0), flush=end)
+            case "stalled":
+                return Stimulus(TICK, disk_stalled)
             case "election":
                 released = action.variant == "released"
                 return Stimulus(TICK, due_election_released if released else due_election)
@@ -504,7 +526,9 @@ class World:
             at = -1 if target is None else state.locals[target]
             void = self._voids.get((at, number))
             if void is None:
-                void = self._voids[(at, number)] = self._is_void(at, self._letters[number])
+                void = self._voids[(at, number)] = at >= 0 and is_void(
+                    self.locals.all[at], self._letters[number]
+                )
             if not void:
                 letters.append(number)
             elif self._fetches[number] is not None:
@@ -512,29 +536,6 @@ class World:
         if len(letters) != len(state.letters):
             state = state._replace(letters=tuple(letters))
         return self._ranked(state) if fetches else state
-
-    def _is_void(self, at: int, letter: Letter) -> bool:
-        """Whether delivery, now or at any later time, would change nothing and say nothing."""
-        response = letter.response
-        if response is None or at < 0:
-            return False
-        local = self.locals.all[at]
-        if local.core is None:
-            return True
-        replica = local.core.replica
-        if isinstance(letter.request, FetchRequest | FetchSnapshotRequest):
-            return letter.request not in under_way_at(local)
-        if response.epoch > replica.epoch:
-            return False
-        match letter.request:
-            case VoteRequest(pre_vote=True) as request:
-                return request.epoch < replica.epoch
-            case VoteRequest() as request:
-                return request.epoch < replica.epoch or not isinstance(replica.role, Candidate)
-            case BeginQuorumEpochRequest() as request:
-                return request.epoch < replica.epoch or not isinstance(replica.role, Leader)
-            case EndQuorumEpochRequest():
-                return True
 
     def _ranked(self, state: State) -> State:
         found: list[set[int]] = [set() for _ in self.keys]
@@ -568,8 +569,12 @@ class World:
         return state._replace(locals=renumbered, letters=tuple(sorted(letters)))
 
     def is_within(self, state: State) -> bool:
-        """Whether no replica has left the bounds."""
-        return all(
+        """Whether no replica has left the bounds.
+
+        What the others do without one that is silent is explored where replicas crash.
+        """
+        silent = any(self.locals.all[state.locals[at]].core is None for at, _ in state.hung)
+        return not silent and all(
             self.locals.all[number].volume.state.epoch <= self.bounds.epoch_max
             for number in state.locals
         )

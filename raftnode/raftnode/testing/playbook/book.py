@@ -131,7 +131,8 @@ class Playbook(Table):
     def _deadlines(self) -> dict[str, int]:
         found: dict[str, int] = {}
         for name, seat in self.seats.items():
-            deadline = seat.core.next_deadline_ms() if seat.core and not seat.halted else None
+            awake = seat.core and not seat.halted and seat.stuck is None
+            deadline = seat.core.next_deadline_ms() if seat.core and awake else None
             if deadline is not None:
                 found[name] = deadline
         return found
@@ -238,6 +239,15 @@ class Playbook(Table):
         reborn = name + "'"
         self.observer(reborn)
         return reborn
+
+    def hang(self, name: str) -> None:
+        """Let a replica's disk make nothing durable any more, and say nothing either."""
+        self.seats[name].hangs = True
+
+    def go_on(self, name: str) -> None:
+        """Let a disk that hung work again."""
+        self.seats[name].go_on()
+        self.give(name, TimePassed())
 
     def isolate(self, *names: str) -> None:
         """Cut replicas off from all others; requests fail."""

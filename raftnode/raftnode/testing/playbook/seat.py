@@ -29,7 +29,7 @@ from raftnode.core.raft import RaftCore
 from raftnode.core.replica import Replica
 from raftnode.core.roles import role_name
 from raftnode.core.types import Offset, ReplicaKey
-from raftnode.testing.simulator.disk import SimDisk, SimSnapshot
+from raftnode.testing.simulator.disk import Barrier, SimDisk, SimSnapshot
 from raftnode.testing.simulator.gate import SimGate
 
 T = TypeVar("T")
@@ -68,6 +68,10 @@ class Seat:
     lives: int = 0
     flushes: bool = True
     """Whether the table flushes it by itself as time goes on."""
+    hangs: bool = False
+    """Whether its disk makes nothing durable: flushes wait, and the process waits at a barrier."""
+    stuck: list[Effect] | None = None
+    """What is left to do behind the barrier at which the process waits; it handles no event."""
     halted: Halt | None = None
     loaded: SimSnapshot | None = None
     """The snapshot that was fetched and read whole."""
@@ -123,7 +127,7 @@ class Seat:
 
     def stop(self, *, keep_unflushed: bool = False) -> None:
         """Die; what was not flushed is gone unless `keep_unflushed`."""
-        self.core = self.gate = None
+        self.core = self.gate = self.stuck = None
         if keep_unflushed:
             self.disk.flush(self.disk.end)
         self.disk.log = list(self.disk.durable)
@@ -136,16 +140,27 @@ class Seat:
 
     def take(self, event: Event, now_ms: int) -> list[Effect]:
         """Give the core an event and carry out what it wants."""
-        if self.core is None or self.halted:
+        if self.core is None or self.halted or self.stuck is not None:
             return []
         effects = self.core.handle(event, now_ms)
-        for effect in effects:
-            self.effects.append(effect)
-            self._do(effect)
-            self.carry_out(self, effect)
+        self._carry_out_all(effects)
         if self.gate is not None:
             self.gate.note_acknowledgements()
         return effects
+
+    def _carry_out_all(self, effects: list[Effect]) -> None:
+        for index, effect in enumerate(effects):
+            if self.hangs and isinstance(effect, Barrier):
+                self.stuck = effects[index:]
+                return
+            self.effects.append(effect)
+            self._do(effect)
+            self.carry_out(self, effect)
+
+    def go_on(self) -> None:
+        """The disk works again: do what waited for it."""
+        waiting, self.hangs, self.stuck = self.stuck or [], False, None
+        self._carry_out_all(waiting)
 
     def snapshot(self, now_ms: int, *, trim_to: int | None = None) -> SimSnapshot:
         """Take a snapshot of what is applied, and trim behind it if that is said."""
@@ -165,7 +180,7 @@ class Seat:
 
     def flush(self, now_ms: int) -> list[Effect]:
         """Make the log durable and say so to the core."""
-        if self.core is None or self.disk.durable == self.disk.log:
+        if self.core is None or self.hangs or self.disk.durable == self.disk.log:
             return []
         self.disk.flush(self.disk.end)
         return self.take(LogFlushed(self.disk.end, self.replica.log.truncations), now_ms)

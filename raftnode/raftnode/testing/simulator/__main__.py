@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
+from raftnode.testing.simulator.faults import SLOW_WEIGHTS
 from raftnode.testing.simulator.invariants import InvariantError
 from raftnode.testing.simulator.run import Outcome, run_seed
 
@@ -98,6 +99,10 @@ def summary(outcomes: list[Outcome], failed: int, seconds: float) -> str:
         "leases_tempted": faults["tempted"],
         "lease_reads": faults["lease_reads"],
         "fetched_ahead": faults["fetched_ahead"],
+        "slowed_down": sum(faults[name] for name in SLOW_WEIGHTS if name != "recover"),
+        "slow_for_good": faults["slow_for_good"],
+        "ended_by_watchdog": faults["ended_by_watchdog"],
+        "resumed_ms_max": max((ms for o in outcomes for ms in o.resumed_ms), default=0),
         "progress_demanded": len(took_ms),
         "progress_over_budget": sum(o.over_budget for o in outcomes),
         "progress_ms_mean": sum(took_ms) // max(len(took_ms), 1),

@@ -88,14 +88,20 @@ class Reader:
     rng: random.Random
     answered: int = 0
 
-    def read(self) -> None:
-        """Ask every node that believes it leads: a deposed one must not answer."""
-        required = max(self.world.writer.acknowledged_end, self.world.administrator.completed_end)
-        for node in self.world.believed_leaders():
-            self._read_from(node, required)
-            self._describe(node, self.world.administrator.completed_end)
+    def read(self) -> list[int]:
+        """Ask every node that believes it leads: a deposed one must not answer.
 
-    def _read_from(self, node: SimNode, required: Offset) -> None:
+        Returns:
+            The numbers of the reads.
+        """
+        required = max(self.world.writer.acknowledged_end, self.world.administrator.completed_end)
+        begun: list[int] = []
+        for node in self.world.believed_leaders():
+            begun.append(self._read_from(node, required))
+            self._describe(node, self.world.administrator.completed_end)
+        return begun
+
+    def _read_from(self, node: SimNode, required: Offset) -> int:
         keyvalue, life = self.world.keyvalue, node.life
         asking = True
         key, call = keyvalue.reads_key(node)
@@ -110,6 +116,7 @@ class Reader:
 
         node.ask(lambda request_id: ConfirmRequested(request_id, for_read=True), answered)
         asking = False
+        return call
 
     def _describe(self, node: SimNode, required: Offset) -> None:
         """A confirmed description knows every voter change that was completed before (S11)."""

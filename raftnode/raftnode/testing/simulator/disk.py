@@ -12,6 +12,14 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from raftnode.core.effects import (
+    InstallSnapshot,
+    PersistClusterId,
+    PersistLatch,
+    PersistQuorumState,
+    ProveDisk,
+    TruncateLog,
+)
 from raftnode.core.log_head import LogHead
 from raftnode.core.log_index import LogIndex
 from raftnode.core.peer_memory import LINE_MAX, Mark, Start
@@ -27,6 +35,11 @@ from raftnode.core.types import (
     VoterSet,
 )
 from raftnode.testing.simulator.machine import Machine
+
+Barrier = (
+    PersistQuorumState | PersistLatch | PersistClusterId | ProveDisk | TruncateLog | InstallSnapshot
+)
+"""What a process waits for its disk to do before it does anything else."""
 
 
 @dataclass(frozen=True, slots=True)

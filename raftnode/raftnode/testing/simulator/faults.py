@@ -20,6 +20,7 @@ from raftnode.core.records import Batch
 from raftnode.core.roles import Leader
 from raftnode.core.types import FIRST_OFFSET, ReplicaKey, VoterSet
 from raftnode.testing.simulator.network import NetworkSettings
+from raftnode.testing.simulator.slowness import FLUSH, KINDS, NEVER_MS, PACES_MS, PERSIST, READ
 
 if TYPE_CHECKING:
     from raftnode.testing.simulator.disk import SimDisk, SimSnapshot
@@ -58,6 +59,18 @@ SNAPSHOT_WEIGHTS = {
 }
 """The same of those that strike only where snapshots are taken."""
 
+SLOW_WEIGHTS = {
+    "slow_flush": 3.0,
+    "hang_flush": 2.0,
+    "hang_disk": 2.0,
+    "hang_reads": 1.0,
+    "stand_still": 3.0,
+    "recover": 4.0,
+}
+"""The same of those that strike only where nodes may be slow but alive."""
+FOR_GOOD_MS = 300_000
+"""How long a process stands still that nobody lets go on: longer than a world lives."""
+
 
 @dataclass(slots=True)
 class FaultPlan:
@@ -71,12 +84,17 @@ class FaultPlan:
     def __post_init__(self) -> None:
         # Each seed has its own weather: some faults come often, some never.
         all_weights = WEIGHTS | SNAPSHOT_WEIGHTS if self.world.snapshot_plan else WEIGHTS
-        self.weights = {
-            fault: weight * self.rng.choice([0, 0.3, 1, 1, 3])
-            for fault, weight in all_weights.items()
-        }
+        self.weights = self._drawn(all_weights, self.rng)
         self.weights["heal"] = WEIGHTS["heal"]
         self.weights["restart"] = WEIGHTS["restart"]
+
+    def _drawn(self, weights: dict[str, float], rng: random.Random) -> dict[str, float]:
+        return {fault: weight * rng.choice([0, 0.3, 1, 1, 3]) for fault, weight in weights.items()}
+
+    def slow_down_too(self, rng: random.Random) -> None:
+        """From now on nodes may be slow but alive, too."""
+        self.weights |= self._drawn(SLOW_WEIGHTS, rng)
+        self.weights["recover"] = SLOW_WEIGHTS["recover"]
 
     def act(self) -> None:
         """Do one thing to the world, unless it is to be calm."""
@@ -341,6 +359,63 @@ class FaultPlan:
         if up:
             self.rng.choice(up).has_room = self.rng.random() < 0.5
         return bool(up)
+
+    def strike_for_good(self, node: SimNode) -> None:
+        """Slow a node down until somebody replaces its disk, or lets its process go on."""
+        assert node.slow is not None
+        hangs, takes_ms = self.rng.random() < 0.6, self.rng.choice(PACES_MS)
+        kinds = self.rng.choice([(FLUSH,), (FLUSH,), (FLUSH, PERSIST), KINDS, (READ,), ()])
+        if kinds:
+            node.slow.slow_down(kinds, None if hangs else takes_ms, NEVER_MS)
+        else:
+            node.slow.stand_still(FOR_GOOD_MS)
+        self.counts["slow_for_good"] += 1
+
+    def _slow_flush(self) -> bool:
+        """Each piece of a disk's work takes its time, from a tenth of a second to ten."""
+        kinds = self.rng.choice([(FLUSH,), (FLUSH, PERSIST), KINDS])
+        return self._slow_down(kinds, self.rng.choice(PACES_MS))
+
+    def _hang_flush(self) -> bool:
+        """The log's fsync does not come back; all else goes on."""
+        return self._slow_down((FLUSH,), None)
+
+    def _hang_disk(self) -> bool:
+        """The disk gives nothing back, neither a flush nor a vote."""
+        return self._slow_down(KINDS if self.rng.random() < 0.5 else (FLUSH, PERSIST), None)
+
+    def _hang_reads(self) -> bool:
+        """What is written becomes durable; nothing of it can be read for a Fetch."""
+        return self._slow_down((READ,), None)
+
+    def _stand_still(self) -> bool:
+        """The process is stopped, clients and all, and goes on some seconds later."""
+        node = self._one_to_slow_down()
+        if node is not None and node.slow is not None:
+            node.slow.stand_still(self.rng.choice([200, 1500, 4000, 9000]))
+        return node is not None
+
+    def _recover(self) -> bool:
+        slow = [node for node in self.world.nodes if node.slow and node.slow.paces]
+        for node in slow:
+            if node.slow is not None and self.rng.random() < 0.7:
+                node.slow.recover()
+        return bool(slow)
+
+    def _slow_down(self, kinds: tuple[str, ...], takes_ms: tuple[int, int] | None) -> bool:
+        node = self._one_to_slow_down()
+        if node is not None and node.slow is not None:
+            for_ms = self.rng.choice([2000, 6000, 15_000, NEVER_MS])
+            node.slow.slow_down(kinds, takes_ms, for_ms)
+        return node is not None
+
+    def _one_to_slow_down(self) -> SimNode | None:
+        """Often who leads: the others then have a leader that is well in all they can see."""
+        leaders = [node for node in self.world.believed_leaders() if node in self._up()]
+        if leaders and self.rng.random() < 0.5:
+            return self.rng.choice(leaders)
+        up = self._up()
+        return self.rng.choice(up) if up else None
 
     def affordable(self, key: ReplicaKey) -> bool:
         """Whether every set in force keeps a majority of disks that were never lost."""

@@ -30,6 +30,8 @@ class KeyValueHistory:
     history: History[bytes] = field(default_factory=History[bytes])
     moment: int = 0
     reads: int = 0
+    answered: set[int] = field(default_factory=set[int])
+    """The numbers of the reads that were answered."""
 
     def _now(self) -> int:
         self.moment += 1
@@ -60,6 +62,7 @@ class KeyValueHistory:
             again = APPLY_AGAIN_MS
             self.world.after(again, lambda: self.confirmed(node, life, call, key, needed))
             return
+        self.answered.add(call)
         self.history.returned(call, self._now(), value=node.machine.values.get(key))
 
     def judge(self) -> None:

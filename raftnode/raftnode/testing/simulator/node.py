@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from raftnode.core.effects import (
     PersistClusterId,
     PersistLatch,
     PersistQuorumState,
+    ProveDisk,
     Refusal,
     Refused,
     SendRequest,
@@ -51,6 +52,7 @@ from raftnode.core.types import Offset, ReplicaKey
 from raftnode.testing.simulator.disk import SimDisk
 from raftnode.testing.simulator.gate import SimGate
 from raftnode.testing.simulator.machine import Machine
+from raftnode.testing.simulator.slowness import Slowness
 from raftnode.testing.simulator.snapshots import SimSnapshots
 
 if TYPE_CHECKING:
@@ -101,6 +103,8 @@ class SimNode:
     """How fast its clock runs."""
     saved: SimDisk | None = None
     """The volume as it once was."""
+    slow: Slowness | None = None
+    """What it waits for where nodes may be slow but alive; None: everything works at once."""
 
     @property
     def key(self) -> ReplicaKey:
@@ -115,8 +119,11 @@ class SimNode:
     # -- life --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process on what its disk holds, unless that is known to be stale."""
-        if self.disk.stale:
+        """Start the process on what its disk holds, unless that is known to be stale.
+
+        On a disk that hangs no start comes to its end.
+        """
+        if self.disk.stale or self.disk_hangs:
             return
         self.life += 1
         start = self.disk.begin(self.rng)
@@ -176,7 +183,13 @@ class SimNode:
         answers, self.answers = self.answers, {}
         for answer in answers.values():
             answer(Refused(-1, Refusal.NOT_LEADER, "crashed", "unknown"))
+        if self.slow is not None:
+            self.slow.process_ended()
         self.disk.crash(self.rng)
+        self.restart_later()
+
+    def restart_later(self) -> None:
+        """Start it in a while, unless somebody has done so by then."""
         life = self.life
         self.world.after(self.rng.randint(100, 5000), lambda: self._restart(life))
 
@@ -188,6 +201,16 @@ class SimNode:
     def _is_down(self) -> bool:
         return self.core is None
 
+    @property
+    def stands_still(self) -> bool:
+        """Whether the process is stopped, with all its threads."""
+        return self.slow is not None and self.slow.stands_still
+
+    @property
+    def disk_hangs(self) -> bool:
+        """Whether its disk makes nothing durable, and does not say so."""
+        return self.slow is not None and self.slow.persists_hang
+
     # -- events ------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
@@ -195,14 +218,24 @@ class SimNode:
         core = self.core
         if core is None or self.halted:
             return
-        life = self.life
-        for effect in core.handle(event, self.own_ms):
+        if self.slow is None or not self.slow.holds(event):
+            self.go_on(iter(core.handle(event, self.own_ms)))
+
+    def go_on(self, effects: Iterator[Effect]) -> None:
+        """Carry out what an event wants done, or what is left of it behind a slow disk."""
+        core, life = self.core, self.life
+        assert core is not None
+        for effect in effects:
             if self.die_after_effects is not None:
                 if self.die_after_effects == 0:
                     self.crash()
                     return
                 self.die_after_effects -= 1
-            self._carry_out(effect)
+            if self.slow is not None and self.slow.reads_beside(effect):
+                continue
+            if self.slow is not None and self.slow.holds_back(effect, effects):
+                return
+            self.carry_out(effect)
             if life != self.life or self._is_down():
                 return
         if self.gate is not None:
@@ -252,11 +285,14 @@ class SimNode:
 
     # -- effects -----------------------------------------------------------------------
 
-    def _carry_out(self, effect: Effect) -> None:
+    def carry_out(self, effect: Effect) -> None:
+        """Do what the core wants done."""
         match effect:
             case PersistQuorumState(state):
                 self.world.checker.persisted(self, state)
                 self.disk.state = state
+            case ProveDisk():
+                pass  # where the disk hangs this is not reached
             case PersistLatch(latch):
                 self.disk.latch, self.disk.cluster_id = latch, latch.cluster_id
             case PersistClusterId(cluster_id):
@@ -275,7 +311,7 @@ class SimNode:
             case SendResponse(request_id, response):
                 self.reply(request_id, response)
             case ServeFetch():
-                self.reply(effect.request_id, self._fill(effect))
+                self.reply(effect.request_id, self.fill(effect))
             case HighWatermarkAdvanced(high_watermark, applicable):
                 self.world.checker.committed(self, high_watermark)
                 self._apply(applicable)
@@ -316,10 +352,13 @@ class SimNode:
             self.machine.apply(log[position])
             self.world.checker.snapshots.applied(self)
 
-    def _fill(self, effect: ServeFetch) -> FetchResponse:
+    def fill(self, effect: ServeFetch) -> FetchResponse:
+        """The answer to a Fetch, with the batches that the log has."""
         self.world.checker.snapshots.reads(self, effect.start_offset)
         start = self.disk.position(effect.start_offset)
-        batches = self.disk.log[start : start + self.world.fetch_batches]
+        # A Fetch is bounded by bytes, not by so few batches; behind a slow disk that matters.
+        slow = self.slow is not None and self.slow.slows_reads
+        batches = self.disk.log[start : None if slow else start + self.world.fetch_batches]
         if not batches:
             return effect.response
         return replace(effect.response, batches=tuple(batches))
@@ -335,8 +374,14 @@ class SimNode:
             return
         self.flush_scheduled = True
         life, truncations = self.life, self.core.replica.log.truncations
-        end = self.disk.end
-        self.world.after(self.rng.randint(0, 8), lambda: self._flushed(life, end, truncations))
+        # The core may be ahead of a disk that it waits for, with records or with a truncation.
+        end = min(self.disk.end, self.core.replica.log.end)
+
+        def done() -> None:
+            self._flushed(life, end, truncations)
+
+        if self.slow is None or not self.slow.delays_flush(done):
+            self.world.after(self.rng.randint(0, 8), done)
 
     def _flushed(self, life: int, end: Offset, truncations: int) -> None:
         if life != self.life or self.core is None:
@@ -421,6 +466,11 @@ class SimNode:
                 return
             if self.world.now_ms < there.paused_until_ms:
                 self.world.at(there.paused_until_ms, knock)
+                return
+            if there.slow is not None and there.slow.stops(knock):
+                return
+            if there.disk_hangs and there.gate.memory.mark_of(key) is not start.mark:
+                lost()  # it remembers a start durably before it answers
                 return
             reason = there.gate.admit(key, start)
             if reason is None:

@@ -11,6 +11,7 @@ from raftnode.core.roles import Follower, Leader
 from raftnode.testing.simulator import progress
 from raftnode.testing.simulator.invariants import InvariantError
 from raftnode.testing.simulator.node import SimNode
+from raftnode.testing.simulator.slowness import Slowness
 from raftnode.testing.simulator.snapshots import SnapshotPlan
 from raftnode.testing.simulator.world import World
 
@@ -18,6 +19,9 @@ FAULTY_MS = 40_000
 """How long faults go on, in simulated time."""
 HEALED_MS = 30_000
 """How long the healed world is watched, voters being replaced once it has made progress."""
+
+SLOW = frozenset({5, 7})
+"""In which worlds nodes may be slow but alive, by the remainder of the seed by eight."""
 
 
 @dataclass(slots=True)
@@ -38,6 +42,8 @@ class Outcome:
     """How long each demanded progress took."""
     over_budget: int = 0
     """How often none could be demanded."""
+    resumed_ms: tuple[int, ...] = ()
+    """How long clients waited beside nodes that were slow but alive."""
 
 
 def run_seed(seed: int, *, trace: bool = False) -> Outcome:
@@ -69,6 +75,7 @@ def run_seed(seed: int, *, trace: bool = False) -> Outcome:
         world.faults.counts,
         tuple(world.progress.took_ms),
         world.progress.over_budget,
+        tuple(world.progress.resumed_ms),
     )
 
 
@@ -104,6 +111,10 @@ def _configure(world: World) -> None:
         world.config = replace(world.config, lease_clock_drift_percent=drift)
         for node in world.nodes:
             node.clock_percent = 100 + rng.choice([0, drift // 2, drift])
+    if world.seed % 8 in SLOW:
+        world.faults.slow_down_too(rng)
+        for node in world.nodes:
+            node.slow = Slowness.of_seed(node, world.seed)
 
 
 def _live_through_faults(world: World) -> None:
@@ -124,6 +135,9 @@ def _live_through_faults(world: World) -> None:
         # Progress in the middle too: what comes after is a quorum that was whole once more.
         world.run_until(end - world.rng.randint(FAULTY_MS // 4, FAULTY_MS * 3 // 4))
         progress.demand(world)
+    if world.seed % 8 in SLOW:
+        world.run_until(end - world.rng.randint(FAULTY_MS // 4, FAULTY_MS // 2))
+        progress.demand_beside_slow(world, world.faults.strike_for_good)
     world.run_until(end)
 
 

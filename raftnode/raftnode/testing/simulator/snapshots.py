@@ -46,6 +46,8 @@ IN_USE_MS = 30_000
 """A snapshot of which a piece was read that lately is kept (`Snapshots`)."""
 SLOW_MS = 1500
 """How long each job may take on a slow disk."""
+LOOK_AGAIN_MS = 50
+"""How soon after a disk or a process goes on a job that it held up comes to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,16 @@ class SimSnapshots:
         return self.node.life == self.life and self.node.core is not None
 
     def _is_paused(self) -> bool:
-        return self.node.world.now_ms < self.node.paused_until_ms
+        return self.node.world.now_ms < self.node.paused_until_ms or self._is_stuck()
+
+    def _is_stuck(self) -> bool:
+        return self.node.stands_still or self.node.disk_hangs
+
+    def _later(self, work: Callable[[], None]) -> None:
+        """Once the process goes on and its disk answers."""
+        node = self.node
+        again_ms = node.world.now_ms + LOOK_AGAIN_MS
+        node.world.at(again_ms if self._is_stuck() else node.paused_until_ms, work)
 
     def carry_out(self, effect: SnapshotEffect) -> None:
         """Do what the core wants of snapshots."""
@@ -187,7 +198,7 @@ class SimSnapshots:
             return  # half a file, which the next start removes
         node = self.node
         if self._is_paused():
-            node.world.at(node.paused_until_ms, lambda: self._written(made))
+            self._later(lambda: self._written(made))
             return
         self.is_writing = False
         node.world.snapshot_files[made.position, made.content] = made
@@ -372,7 +383,7 @@ class SimSnapshots:
         if not self._lives() or not self.jobs:
             return
         if self._is_paused():
-            self.node.world.at(self.node.paused_until_ms, self._work)
+            self._later(self._work)
             return
         job = self.jobs.popleft()
         if self.jobs:

@@ -149,12 +149,16 @@ class World:
         self.lost.add(node.key)
         node.disk = SimDisk.fresh(node.key.node_id, self.rng)
         node.saved = node.halted = None
+        if node.slow is not None:
+            node.slow.replaced()
 
     def replace_beside(self, node: SimNode) -> None:
         """Another disk and process under the same id, while the old one goes on (same id twice)."""
         self.lost.add(node.key)
         reborn = SimNode(self, SimDisk.fresh(node.key.node_id, self.rng), self._child())
         reborn.clock_percent = node.clock_percent
+        if node.slow is not None:
+            reborn.slow = node.slow.of_another(reborn)
         self.nodes[self.nodes.index(node)] = reborn
         self.ghosts.append(node)
         reborn.start()

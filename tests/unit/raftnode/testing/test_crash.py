@@ -5,28 +5,39 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from raftnode.core.types import Offset
-from raftnode.errors import StorageCorruptError
+from raftnode.core.records import Batch
+from raftnode.core.state import QuorumState
+from raftnode.core.types import Epoch, Offset
+from raftnode.errors import RaftnodeError, StorageCorruptError
 from raftnode.storage import log as log_module
 from raftnode.storage import snapshots as snapshots_module
+from raftnode.storage.batch import Record, encode_data_batch, stamp
 from raftnode.storage.files import File, FileOperationError, Files
 from raftnode.storage.log import Log
-from raftnode.storage.snapshot import SnapshotFile
+from raftnode.storage.snapshot import SnapshotFile, SnapshotId
 from raftnode.storage.snapshots import Snapshots
 from raftnode.testing.crash import __main__ as program
-from raftnode.testing.crash import power
+from raftnode.testing.crash import held, power
 from raftnode.testing.crash.history import (
+    PEER,
     SETTINGS,
     Append,
+    Behind,
     Flush,
+    Hold,
     Install,
+    LossError,
+    Read,
+    Release,
     Reopen,
     Snapshot,
+    Step,
     Storage,
     Trim,
     Truncate,
@@ -35,18 +46,22 @@ from raftnode.testing.crash.history import (
     run,
     settings_of,
 )
-from raftnode.testing.crash.oracle import Expected, LossError, expected
+from raftnode.testing.crash.oracle import Expected, expected
 
 pytestmark = pytest.mark.timeout(600)
 
 
 def test_a_history_holds_every_kind_of_step() -> None:
-    steps = [step for seed in range(6) for step in make_history(seed, power.STEPS)]
+    steps = [step for seed in range(6) for step in make_history(seed)]
     assert {type(step) for step in steps} == {Append, Flush, Vote, Truncate, Snapshot, Reopen}
-    assert make_history(3, 30) == make_history(3, 30)
-    steps = [step for seed in range(6) for step in make_history(seed, 80, trims=True)]
+    assert make_history(3) == make_history(3)
+    steps = [step for seed in range(6) for step in make_history(seed, "trims")]
     every = {Append, Flush, Vote, Truncate, Snapshot, Reopen, Trim, Install}
     assert {type(step) for step in steps} == every
+    steps = [step for seed in range(6) for step in make_history(seed, "slow")]
+    assert {type(step) for step in steps} == every | {Hold, Read, Behind, Release}
+    waiting = {type(step.step) for step in steps if isinstance(step, Behind)}
+    assert waiting == {Append, Truncate, Install}
 
 
 def test_a_quarter_of_the_histories_reserve_room_and_the_sample_has_some() -> None:
@@ -64,7 +79,13 @@ def test_no_power_cut_loses_anything() -> None:
 @pytest.mark.parametrize("kind", ["trim", "install"])
 def test_no_power_cut_in_a_trim_or_an_install_loses_anything(kind: str) -> None:
     for seed, point in islice(power.points_of(kind), 0, 300, 7):
-        power.crash(seed, point, trims=True)
+        power.crash(seed, point, "trims")
+
+
+@pytest.mark.rule("S35")
+def test_no_power_cut_beside_a_flush_that_hangs_loses_anything() -> None:
+    for seed, point in islice(power.points(story="slow"), 0, 5000, 101):
+        power.crash(seed, point, "slow")
 
 
 def crashes(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -76,7 +97,7 @@ def crashes(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_no_killed_process_and_no_killed_node_loses_anything() -> None:
     ended = crashes("--points", "60", "--every", "61")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    points = "60 crash points (power 24, kill 21, trim 6, install 6, node 3), 0 losses"
+    points = "power 18, kill 15, trim 6, install 6, slow 12, node 2, slow-node 1), 0 losses"
     assert points in ended.stdout
     assert int(ended.stdout.rsplit(maxsplit=1)[-1]) > 0
 
@@ -84,16 +105,19 @@ def test_no_killed_process_and_no_killed_node_loses_anything() -> None:
 def test_an_unknown_kind_is_refused() -> None:
     ended = crashes("--kinds", "kill earthquake")
     assert ended.returncode == 2
-    assert "--kinds: earthquake: not one of power, kill, trim, install, node" in ended.stderr
+    assert (
+        "--kinds: earthquake: not one of power, kill, trim, install, slow, node, slow-node"
+        in ended.stderr
+    )
 
 
-@pytest.mark.parametrize("kind", ["power", "trim", "install", "node"])
+@pytest.mark.parametrize("kind", ["power", "trim", "install", "slow", "node", "slow-node"])
 def test_histories_begin_where_they_are_told_to(tmp_path: Path, kind: str) -> None:
     """Or each night would try the same."""
     made = program.make_points(4, tmp_path, 1, (kind,), first=7)
     # The first two of a trim are power cuts; the rest would kill processes.
     names = [name for _, name, _ in islice(made, 2)]
-    wanted = ["seed 7", "seed 8"] if kind == "node" else ["seed 7", "seed 7"]
+    wanted = ["seed 7", "seed 8"] if "node" in kind else ["seed 7", "seed 7"]
     assert [re.findall(r"seed \d+", name) for name in names] == [[one] for one in wanted]
 
 
@@ -130,7 +154,7 @@ def test_names_that_are_not_synced_are_found_out(monkeypatch: pytest.MonkeyPatch
 def found_in(kind: str) -> bool:
     try:
         for seed, point in islice(power.points_of(kind), 0, 1500, 3):
-            power.crash(seed, point, trims=True)
+            power.crash(seed, point, "trims")
     except (LossError, StorageCorruptError, FileOperationError):
         return True
     return False
@@ -164,6 +188,99 @@ def test_a_marker_that_goes_before_the_log_is_replaced_is_found_out(
 
     monkeypatch.setattr(Snapshots, "install", install)
     assert found_in("install")
+
+
+def found_beside_a_slow_flush(first: int) -> str:
+    for seed, point in islice(power.points(first, "slow"), 0, 6000, 7):
+        try:
+            power.crash(seed, point, "slow")
+        except (LossError, RaftnodeError) as error:
+            return str(error)
+    return "nothing"
+
+
+@pytest.mark.rule("S10")
+def test_a_flush_that_vouches_for_what_came_while_it_lasted_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def flush_locked(self: Log) -> Offset:
+        if self.end_offset > self._flushed_offset:
+            self._segments[-1].file.fdatasync()
+            self._flushed_offset = self.end_offset  # taken before the sync in the real one
+            self._mark.raise_to(self._flushed_offset)
+        return self._flushed_offset
+
+    monkeypatch.setattr(Log, "_flush_locked", flush_locked)
+    assert "the log" in found_beside_a_slow_flush(first=0)
+    # No flush returns late in the other histories.
+    for seed, point in islice(power.points(), 0, 2000, 201):
+        power.crash(seed, point)
+
+
+def test_a_truncation_that_does_not_wait_for_the_flush_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def truncate(self: Log, end_offset: Offset) -> Offset:
+        lock, self._sync_lock = self._sync_lock, threading.Lock()
+        try:
+            return real(self, end_offset)
+        finally:
+            self._sync_lock = lock
+
+    real = Log.truncate
+    monkeypatch.setattr(Log, "truncate", truncate)
+    assert found_beside_a_slow_flush(first=3) != "nothing"
+
+
+def appended(offset: int, epoch: int, count: int) -> Append:
+    data = stamp(
+        encode_data_batch([Record(b"k", b"v" * 40)] * count, 7), Offset(offset), Epoch(epoch)
+    )
+    return Append((Batch(Offset(offset), Offset(offset + count - 1), Epoch(epoch), data),))
+
+
+SHORTER = SnapshotId(Offset(5), Epoch(2))
+AN_INSTALL_BESIDE_A_FLUSH = (
+    Vote(QuorumState(Epoch(1), None, PEER)),
+    appended(0, 1, 13),
+    Hold(),
+    Vote(QuorumState(Epoch(2), None, PEER)),
+    Behind(Install(SHORTER)),
+    Release(),
+    # A log that takes the late flush's end for its own has nothing to sync before offset 13.
+    *(step for end in range(5, 11) for step in (appended(end, 2, 1), Flush())),
+)
+"""The flush that is held covers more than the snapshot that takes the place of the log."""
+
+
+@pytest.mark.rule("S35")
+def test_an_install_that_does_not_wait_for_the_flush_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def reset(self: Log, snapshot_id: SnapshotId) -> None:
+        lock, self._sync_lock = self._sync_lock, threading.Lock()
+        try:
+            real(self, snapshot_id)
+        finally:
+            self._sync_lock = lock
+
+    def history(*_: object) -> tuple[Step, ...]:
+        return AN_INSTALL_BESIDE_A_FLUSH
+
+    monkeypatch.setattr(power, "make_history", history)
+
+    def crash_from_the_end(count: int | None = None) -> None:
+        calls = power.calls_of(1, "slow")
+        for point in islice(reversed(range(calls)), count):
+            power.crash(1, point, "slow")
+
+    crash_from_the_end(6)
+    real = Log.reset
+    monkeypatch.setattr(Log, "reset", reset)
+    # It ends at once here; on a busy machine it must do so before the flush is released.
+    monkeypatch.setattr(held, "SETTLED_S", 60)
+    with pytest.raises(LossError, match="the log ends at"):
+        crash_from_the_end()
 
 
 def test_a_file_that_is_written_in_its_place_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,8 +318,63 @@ def test_a_kill_that_loses_is_found_out(tmp_path: Path) -> None:
     assert "LOST kill, kill seed" in ended.stdout
 
 
+SYNCS_NOTHING = """
+def flush_locked(self):
+    with self._state_lock:
+        end = self._end_offset
+    self._flushed_offset = end
+    return end
+"""
+GIVES_UP_A_FLUSH_THAT_HANGS = """
+def flush_locked(self):
+    with self._state_lock:
+        segment, end = self._segments[-1], self._end_offset
+    if end > self._flushed_offset:
+        syncing = threading.Thread(
+            target=segment.file.fdatasync, name=threading.current_thread().name, daemon=True
+        )
+        syncing.start()
+        syncing.join(0.05)
+        self._flushed_offset = end
+        self._mark.raise_to(end)
+    return end
+"""
+
+
+@pytest.mark.rule("S10")
+@pytest.mark.parametrize(
+    ("kind", "flush"),
+    [
+        ("node", SYNCS_NOTHING),
+        ("slow-node", SYNCS_NOTHING),
+        ("slow-node", GIVES_UP_A_FLUSH_THAT_HANGS),
+    ],
+    ids=["node syncs nothing", "syncs nothing", "gives up a flush"],
+)
+def test_a_node_that_acknowledges_before_its_sync_returned_is_found_out(
+    tmp_path: Path, kind: str, flush: str
+) -> None:
+    """SIGKILL alone takes nothing away that was written: the page cache survives it."""
+    script = tmp_path / "early.py"
+    script.write_text(
+        "import sys, threading\n"
+        "from raftnode.storage.log import Log\n"
+        "from raftnode.testing.crash import __main__ as program\n"
+        f"{flush}\n"
+        "Log._flush_locked = flush_locked\n"
+        "program.LOSSES_SHOWN = 1\n"
+        f"sys.exit(program.main(['--points', '30', '--kinds', '{kind}']))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, str(script)], check=False, capture_output=True, text=True
+    )
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert f"LOST {kind}, seed" in ended.stdout
+    assert "was acknowledged before a sync that covers it had returned" in ended.stdout
+
+
 def test_the_oracle_names_what_is_gone(tmp_path: Path) -> None:
-    steps = make_history(3, 30)
+    steps = make_history(3)
     storage = Storage(Files(), tmp_path, SETTINGS[1])
     run(storage, steps, lambda: None)
     storage.close()

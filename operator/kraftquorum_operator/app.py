@@ -13,13 +13,14 @@ import prometheus_client
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.lease import Lease
 from kraftquorum_operator.clients.nodes import HttpNodes
+from kraftquorum_operator.contacts import Contacts
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.exposition import metrics_application
 from kraftquorum_operator.handlers import run_kopf
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.page.server import StatusPage
 from kraftquorum_operator.page.verdict import STALE_S
-from kraftquorum_operator.preflight import await_api, await_rights
+from kraftquorum_operator.preflight import await_api, await_rights, watchable_namespaces
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.settings import Settings
 from kraftquorum_operator.wakeups import Wakeups
@@ -78,7 +79,10 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
         await await_api(kube)
         await await_rights(kube, settings)
         reconciler.board.begun = True
-        await _run(lease, lambda: run_kopf(reconciler, Wakeups(), settings, stop))
+        watchable = partial(watchable_namespaces, kube, settings)
+        wakeups = Wakeups()
+        reconciler.contacts = await stack.enter_async_context(Contacts(nodes, wakeups.wake))
+        await _run(lease, lambda: run_kopf(reconciler, wakeups, settings, stop, watchable))
 
 
 async def _run(lease: Lease, work: Callable[[], Awaitable[None]]) -> None:

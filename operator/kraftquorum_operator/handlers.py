@@ -12,14 +12,19 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, cast
 
 import kopf
 import structlog
 
 from kraftquorum_operator import names
-from kraftquorum_operator.reconcile import Outcome, Reconciler
+from kraftquorum_operator.errors import KubeError
+from kraftquorum_operator.observe.going import takes_claims
+from kraftquorum_operator.reconcile import Reconciler
+from kraftquorum_operator.resources.metadata import Owner
 from kraftquorum_operator.settings import Settings
 from kraftquorum_operator.wakeups import Wakeups
 
@@ -35,28 +40,101 @@ CHILDREN = (
 AGAIN_S = 1.0
 """Pause before the watches are begun anew."""
 
+CHOOSE_S = 60.0
+"""How often namespaces that can be watched are asked for."""
+
 STOP_CHECK_S = 1.0
 """How long a pausing daemon may take to notice that it is to stop."""
 
 
+Watchable = Callable[[], Awaitable[tuple[str, ...]]]
+"""Which of the namespaces can be watched now."""
+
+
 async def run_kopf(
-    reconciler: Reconciler, wakeups: Wakeups, settings: Settings, stop: asyncio.Event | None
+    reconciler: Reconciler,
+    wakeups: Wakeups,
+    settings: Settings,
+    stop: asyncio.Event | None,
+    watchable: Watchable | None = None,
 ) -> None:
     """Run all handlers until a signal, or until `stop` is set.
 
     kopf gives up for good where a watch is refused with 410, or with a 5xx or 403 for some
-    seconds. An API server that comes back is no reason to end, so it is begun anew.
+    seconds. An API server that comes back is no reason to end, so it is started again. A namespace
+    that cannot be watched, since it was deleted, is left out until it can be.
+
+    Args:
+        reconciler: what looks at quorums.
+        wakeups: what ends their pauses.
+        settings: which namespaces are to be watched.
+        stop: ends it.
+        watchable: asked before each start, and now and then; None: all of them are.
     """
     stop = stop or asyncio.Event()
+    chosen = settings.namespaces
     while True:
         try:
-            await _run_once(reconciler, wakeups, settings, stop)
+            chosen = await _choose(watchable, settings, chosen)
+            if chosen or not settings.namespaces:
+                places = settings.model_copy(update={"namespace": ",".join(chosen) or None})
+                changed = asyncio.Event()
+                async with _until_changed(watchable, settings, chosen, stop, changed) as flag:
+                    await _run_once(reconciler, wakeups, places, flag)
+                if not changed.is_set() or stop.is_set():
+                    return
         except Exception as error:  # noqa: BLE001 - of kopf's; those of handlers do not come here
-            log.warning("watching anew", why=str(error)[:300], kind=type(error).__name__)
-        else:
+            log.warning("restarting the watches", why=str(error)[:300], kind=type(error).__name__)
+        if await _is_stopped(stop, AGAIN_S if chosen or not settings.namespaces else CHOOSE_S):
             return
-        if await _is_stopped(stop, AGAIN_S):
-            return
+
+
+async def _choose(
+    watchable: Watchable | None, settings: Settings, last: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The namespaces to watch; as they were, where the API server does not say."""
+    if watchable is None or not settings.namespaces:
+        return settings.namespaces
+    try:
+        chosen = await watchable()
+    except KubeError:
+        return last
+    if chosen != last:
+        without = sorted(set(settings.namespaces) - set(chosen))
+        log.warning("watching other namespaces", namespaces=list(chosen), without=without)
+    return chosen
+
+
+@asynccontextmanager
+async def _until_changed(
+    watchable: Watchable | None,
+    settings: Settings,
+    chosen: tuple[str, ...],
+    stop: asyncio.Event,
+    changed: asyncio.Event,
+) -> AsyncGenerator[asyncio.Event]:
+    """What stops kopf: `stop`, and where namespaces come and go, `changed` when they did."""
+    if watchable is None or not settings.namespaces:
+        yield stop
+        return
+    flag = asyncio.Event()
+
+    async def look() -> None:
+        while not stop.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CHOOSE_S):
+                    await stop.wait()
+            if not stop.is_set() and await _choose(watchable, settings, chosen) != chosen:
+                changed.set()
+                break
+        flag.set()
+
+    # Held here; a task group would hide what kopf ends with in a group of errors.
+    looking = asyncio.create_task(look(), name="namespaces")  # noqa: TID251
+    try:
+        yield flag
+    finally:
+        looking.cancel()
 
 
 async def _is_stopped(stop: asyncio.Event, seconds: float) -> bool:
@@ -139,12 +217,33 @@ def register(registry: kopf.OperatorRegistry, reconciler: Reconciler, wakeups: W
     on.startup(registry=registry)(startup)
     on.login(registry=registry)(kopf.login_via_client)
     on.event(*resource, registry=registry)(changed)
-    on.delete(*resource, registry=registry)(delete)
+    on.delete(*resource, registry=registry, when=_takes_claims)(delete)
     cast("Any", kopf).daemon(*resource, registry=registry, cancellation_timeout=2.0)(keep)
+    _need_no_finalizer(registry)
     for group, version, plural in CHILDREN:
         selector = (group, version, plural) if group else (version, plural)
         labels = {names.LABEL_APP: names.APP}
         on.event(*selector, registry=registry, labels=labels)(child)
+
+
+def _takes_claims(body: kopf.Body, **_: object) -> bool:
+    """Whether a deletion has something to do that owner references do not do by themselves."""
+    return takes_claims(dict(body))
+
+
+def _need_no_finalizer(registry: kopf.OperatorRegistry) -> None:
+    """Let kopf hold no resource back for its daemon alone: a look ends by itself without one.
+
+    Where claims are kept a resource then goes whether or not an operator is there.
+
+    kopf 1.45 has no public option for it: `kopf.daemon` always registers its handler with
+    `requires_finalizer=True`, and its author has decided against an option (nolar/kopf#896,
+    #1183). So this replaces the handlers in the private `OperatorRegistry._spawning._handlers`.
+    A test fails where a version of kopf names them otherwise or has an option.
+    """
+    spawning = cast("Any", registry)._spawning  # noqa: SLF001 - there is no public way
+    daemons = spawning._handlers  # noqa: SLF001
+    daemons[:] = [replace(daemon, requires_finalizer=False) for daemon in daemons]
 
 
 class _Handlers:
@@ -154,16 +253,14 @@ class _Handlers:
         self._reconciler = reconciler
         self._wakeups = wakeups
 
-    async def keep(
-        self, *, namespace: str, name: str, uid: str, body: kopf.Body, stopped: Any, **_: object
-    ) -> None:
+    async def keep(self, *, namespace: str, name: str, uid: str, stopped: Any, **_: object) -> None:
         """Look at one quorum until it is being deleted or the operator ends."""
         while not stopped:
             outcome = await self._reconciler.look(namespace, name, uid)
             if outcome.gone:
                 self._wakeups.forget(namespace, name)
                 break
-            _post(body, outcome)
+            self._reconciler.postman.post(Owner(namespace, name, uid), outcome.events)
             # A pause of nothing would keep others from their turn when an action repeats.
             left_s = max(outcome.pause_s, 0.05)
             while left_s > 0 and not stopped:
@@ -171,13 +268,11 @@ class _Handlers:
                     break
                 left_s -= STOP_CHECK_S
 
-    async def delete(
-        self, *, namespace: str, name: str, uid: str, body: kopf.Body, **_: object
-    ) -> None:
+    async def delete(self, *, namespace: str, name: str, uid: str, **_: object) -> None:
         """Take away what must go before the finalizer does."""
         while True:
             outcome = await self._reconciler.look(namespace, name, uid)
-            _post(body, outcome)
+            self._reconciler.postman.post(Owner(namespace, name, uid), outcome.events)
             if outcome.deleted:
                 break
             if outcome.decision is None or outcome.failed:
@@ -206,8 +301,3 @@ class _Handlers:
         instance = cast("str | None", labels.get(names.LABEL_INSTANCE))
         if instance is not None:
             self._wakeups.wake(namespace, instance)
-
-
-def _post(body: kopf.Body, outcome: Outcome) -> None:
-    for event in outcome.events:
-        cast("Any", kopf).event(body, type=event.type, reason=event.reason, message=event.message)

@@ -1,16 +1,20 @@
 """Which troubles last: what passes by itself within seconds is not worth a condition.
 
-A claim has no volume at first, and a pod is away between its deletion and its successor.
-Losing this costs seconds, never safety.
+A claim has no volume at first, and a pod is away between its deletion and its successor. The
+other way round, a container that ends again and again runs for a moment between two ends: its
+trouble lasts until it has run for a while, or is ready. Losing this costs seconds, never safety.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from kraftquorum_operator.observe.snapshot import Snapshot
+from kraftquorum_operator.observe.snapshot import Snapshot, Trouble
+from kraftquorum_operator.observe.troubles import CRASH_LOOP
 
 PATIENCE_MS = 3_000
+LINGER_MS = 10_000
+"""How long a container that crashed again and again must run before that is over."""
 
 
 @dataclass(slots=True)
@@ -18,12 +22,28 @@ class Lasting:
     """Since when each subject of one quorum is in trouble, whatever its reason."""
 
     since_ms: dict[str, int] = field(default_factory=dict[str, int])
+    loops: dict[str, tuple[Trouble, int]] = field(default_factory=dict[str, tuple[Trouble, int]])
+    """Each crash loop, and when its container was last seen not to run."""
 
     def mark(self, seen: Snapshot, now_ms: int) -> Snapshot:
-        """Leave out the troubles that are not old enough."""
-        subjects = {trouble.subject for trouble in seen.troubles}
-        self.since_ms = {s: self.since_ms.get(s, now_ms) for s in subjects}
-        lasting = tuple(
-            t for t in seen.troubles if now_ms - self.since_ms[t.subject] >= PATIENCE_MS
-        )
+        """Leave out the troubles that are not old enough, and keep crash loops that go on."""
+        present = {trouble.subject for trouble in seen.troubles}
+        for trouble in seen.troubles:
+            if trouble.reason == CRASH_LOOP:
+                self.loops[trouble.subject] = (trouble, now_ms)
+        self.loops = {
+            subject: (trouble, at)
+            for subject, (trouble, at) in self.loops.items()
+            if now_ms - at < LINGER_MS and _tries(seen, trouble.ordinal)
+        }
+        trying = tuple(t for subject, (t, _) in self.loops.items() if subject not in present)
+        troubles = tuple(sorted((*seen.troubles, *trying), key=lambda t: (t.ordinal, t.subject)))
+        self.since_ms = {t.subject: self.since_ms.get(t.subject, now_ms) for t in troubles}
+        lasting = tuple(t for t in troubles if now_ms - self.since_ms[t.subject] >= PATIENCE_MS)
         return replace(seen, troubles=lasting)
+
+
+def _tries(seen: Snapshot, ordinal: int) -> bool:
+    """Whether a pod is there and not ready yet."""
+    pod = seen.pod(ordinal)
+    return pod is not None and not pod.ready and not pod.terminating

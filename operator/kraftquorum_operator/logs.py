@@ -7,6 +7,8 @@ import sys
 
 import structlog
 
+from raftnode.loglimit import limit_libraries
+
 
 def configure_logging(log_format: str, log_level: str) -> None:
     """Send everything to stderr, in one form."""
@@ -40,3 +42,4 @@ def configure_logging(log_format: str, log_level: str) -> None:
     # kopf tells of every watched event; the reconciler has said what matters.
     logging.getLogger("kopf").setLevel(max(logging.WARNING, root.level))
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    limit_libraries()

@@ -11,8 +11,14 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Operation
 from kraftquorum_operator.observe.copies import copied_voters
 from kraftquorum_operator.observe.snapshot import Quorum, Replica, Snapshot
-from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait, beneath
-from kraftquorum_operator.report.conditions import CONDITIONS, QUORUM_LOST, fault_tolerance
+from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait
+from kraftquorum_operator.report.conditions import (
+    CONDITIONS,
+    fault_tolerance,
+    quorum_lost,
+    why_unknown,
+)
+from kraftquorum_operator.report.failing import KNOWN
 from kraftquorum_operator.report.operations import operations
 from raftnode.errors import ExitCode
 
@@ -28,6 +34,7 @@ DISK_EXITS = frozenset(
         ExitCode.STORAGE_IDENTITY,
         ExitCode.STORAGE_FULL,
         ExitCode.STORAGE_STALE,
+        ExitCode.STORAGE_STALLED,
     }
 )
 """Exit codes of a node that speak of its disk."""
@@ -106,7 +113,8 @@ class Metrics:
         )
         self.conditions = Gauge(
             "kraftquorum_condition",
-            "1 for a condition of the resource that is True, 0 for one that is False.",
+            "1 for a condition of the resource that is True, 0 for one that is False; none for one "
+            "that is Unknown.",
             (*QUORUM, "condition"),
             registry=registry,
         )
@@ -185,9 +193,7 @@ class Metrics:
         if quorum is not None:
             self.leader_epoch.labels(*key).set(quorum.epoch)
         guard = decision.guard if isinstance(decision, Wait) else None
-        truth = beneath(decision)
-        lost = isinstance(truth, Wait) and truth.guard in QUORUM_LOST
-        self.quorum_lost.labels(*key).set(lost)
+        self.quorum_lost.labels(*key).set(quorum_lost(seen, decision) is not None)
         before = self._guards.pop(key, None)
         if before is not None and before != guard:
             self.blocked.remove(*key, before)
@@ -195,7 +201,11 @@ class Metrics:
             self._guards[key] = guard
             self.blocked.labels(*key, guard).set(1)
         for name, judge in CONDITIONS.items():
-            self.conditions.labels(*key, name).set(judge(seen, wanted, decision)[0])
+            holds = judge(seen, wanted, decision)[0]
+            if why_unknown(name, seen, holds=holds) is None:
+                self.conditions.labels(*key, name).set(holds)
+            else:
+                self.conditions.remove(*key, name)
         self._observe_storage(key, seen, wanted)
         self._observe_operations(key, spec, seen)
         result = "wait" if guard else "done" if isinstance(decision, Done) else "action"
@@ -293,6 +303,19 @@ class Metrics:
         """
         self.reconciles.labels(namespace, quorum, "standby").inc()
         self._hide((namespace, quorum))
+
+    def unseen(self, namespace: str, quorum: str) -> None:
+        """Show no condition of a quorum that cannot be observed, but for that.
+
+        What calls a person goes on as it was: a loss does not end by not being seen.
+        """
+        labels = {"namespace": namespace, "quorum": quorum}
+        for name in CONDITIONS:
+            if name not in KNOWN:
+                self.conditions.remove_by_labels(labels | {"condition": name})
+        for metric in (self.voters, self.voters_caught_up, self.leader_epoch):
+            metric.remove_by_labels(labels)
+        self.conditions.labels(namespace, quorum, "Failing").set(1)
 
     def _hide(self, key: tuple[str, str]) -> None:
         self._guards.pop(key, None)

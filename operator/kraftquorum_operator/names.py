@@ -25,6 +25,13 @@ APP = "kraftquorum"
 LABEL_OWNER_UID = f"{GROUP}/owner-uid"
 """On claims and the StatefulSet: UID of the resource that they were made for (S18)."""
 
+LABEL_DEFAULTS = f"{GROUP}/defaults"
+"""On the StatefulSet's claim template, which never changes, and so on claims: which defaults of
+the operator hold for the quorum that they were made with. Without it: none but the node's own."""
+
+DEFAULTS = "1"
+"""What quorums that are made now get: `resources/nodeconfig.py`."""
+
 LABEL_VOTER = f"{GROUP}/voter"
 """On a pod whose replica is a committed voter; the disruption budget selects it (S22)."""
 
@@ -42,6 +49,9 @@ the claim the second one is another claim's (S3)."""
 ANNOTATION_RECORDED = f"{GROUP}/recorded-claim-"
 """On the StatefulSet, with the ordinal: storage UUID and claim UID that were recorded last, for
 a claim that is made anew and has no annotations (S3)."""
+
+ANNOTATION_GIVEN_UP = f"{GROUP}/given-up-"
+"""On the StatefulSet, with the ordinal: which claims were given up for a fresh one, and when."""
 
 ANNOTATION_RECOUNT = f"{GROUP}/counted-for"
 """On the disruption budget: which pods without the voter label it was last touched for (S22)."""

@@ -57,15 +57,18 @@ async def await_api(kube: KubeClient, retry_s: float = RETRY_S) -> None:
 
 
 async def await_rights(kube: KubeClient, settings: Settings, retry_s: float = RETRY_S) -> None:
-    """Return once the roles allow all of `rights.py` in every namespace that is watched.
+    """Return once the roles allow all of `rights.py`, and in one of the namespaces at least.
 
-    An operator with half of its rights would stop in the middle of a replacement. An API server
-    that does not let us ask is taken at its word when we act.
+    A namespace that is gone, and its roles with it, keeps no other one waiting: see
+    `watchable_namespaces`. An operator with half of its rights would stop in the middle of a
+    replacement. An API server that does not let us ask is taken at its word when we act.
     """
 
     async def look() -> str:
         try:
             missing = await missing_rights(kube, settings)
+            if missing and settings.namespaces and not await _missing_lease(kube, settings):
+                missing = missing if not await watchable_namespaces(kube, settings) else []
         except RefusedError as error:
             log.warning("cannot ask for the operator's rights, going on", why=str(error))
             return ""
@@ -82,14 +85,39 @@ async def missing_rights(kube: KubeClient, settings: Settings) -> list[str]:
     Raises:
         KubeError: the API server did not answer.
     """
-    create, keep = LEASE
-    wanted: list[tuple[Right, str | None, str | None]] = [
-        (create, settings.lease_place, None),
-        (keep, settings.lease_place, settings.lease_name),
-    ]
+    found = await _missing_lease(kube, settings)
     for namespace in settings.namespaces or (None,):
-        wanted += [(right, namespace, None) for right in WATCHED]
-    found = [await _missing(kube, *one) for one in wanted]
+        found += await _missing_in(kube, namespace)
+    return found
+
+
+async def watchable_namespaces(kube: KubeClient, settings: Settings) -> tuple[str, ...]:
+    """Those of the namespaces that are to be watched in which the operator has all of its rights.
+
+    Where a namespace was deleted its roles are gone. Watching it all the same would end the
+    watches of all others again and again. All of them, if the API server does not let us ask.
+
+    Raises:
+        KubeError: the API server did not answer.
+    """
+    try:
+        lacking = {place: await _missing_in(kube, place) for place in settings.namespaces}
+    except RefusedError:
+        return settings.namespaces
+    return tuple(place for place, missing in lacking.items() if not missing)
+
+
+async def _missing_lease(kube: KubeClient, settings: Settings) -> list[str]:
+    create, keep = LEASE
+    found = [
+        await _missing(kube, create, settings.lease_place, None),
+        await _missing(kube, keep, settings.lease_place, settings.lease_name),
+    ]
+    return [text for text in found if text]
+
+
+async def _missing_in(kube: KubeClient, namespace: str | None) -> list[str]:
+    found = [await _missing(kube, right, namespace, None) for right in WATCHED]
     return [text for text in found if text]
 
 

@@ -7,9 +7,11 @@ next look, which starts from a new observation; nothing is ever resumed.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import cast
 
 import structlog
 
@@ -18,6 +20,7 @@ from kraftquorum_operator.board import Board
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.lease import Lease
 from kraftquorum_operator.clients.nodes import NodeApi
+from kraftquorum_operator.contacts import Contacts
 from kraftquorum_operator.errors import (
     KubeError,
     LeaseLostError,
@@ -27,12 +30,14 @@ from kraftquorum_operator.errors import (
 )
 from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
-from kraftquorum_operator.failures import Failures, word
+from kraftquorum_operator.failures import Failure, Failures, is_conflict, word
 from kraftquorum_operator.lasting import Lasting
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.observe.disks import disk_alarms
-from kraftquorum_operator.observe.quorum import Silence
+from kraftquorum_operator.observe.going import ObservedGoing
+from kraftquorum_operator.observe.quorum import Silence, api_address
 from kraftquorum_operator.observe.read import Observed, observe
+from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import (
     Action,
     ApplyObjects,
@@ -42,13 +47,17 @@ from kraftquorum_operator.plan.actions import (
     describe,
 )
 from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.plan.deletion import delete
+from kraftquorum_operator.postman import Postman
 from kraftquorum_operator.refusals import Refusals
-from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
 from kraftquorum_operator.report.events import Event, EventLog
-from kraftquorum_operator.report.failing import failing_status
-from kraftquorum_operator.report.status import build_status, steady
-from kraftquorum_operator.resources.metadata import Body
+from kraftquorum_operator.report.failing import UNSEEN_S, failing_status
+from kraftquorum_operator.report.going import going_status
+from kraftquorum_operator.report.status import build_status, is_same, steady
+from kraftquorum_operator.resources.metadata import Body, Owner
 from kraftquorum_operator.settings import Settings
+from kraftquorum_operator.turns import Turns
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
 
@@ -72,6 +81,14 @@ class Memory:
     last_logged: str = ""
     checked_s: float = field(default_factory=time.monotonic)
     """On standby: when it was last seen to be there, on the monotonic clock."""
+    seen: str | None = None
+    """When the quorum was last observed."""
+    seen_s: float = field(default_factory=time.monotonic)
+    """The same on the monotonic clock; at first when this operator began or got the Lease."""
+    heard: str | None = None
+    """When a replica last answered."""
+    told_s: float | None = None
+    """When the status was last made to say that the quorum cannot be observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +122,32 @@ class Reconciler:
     """What the status page shows."""
     memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
     """By UID of the resource."""
+    turns: Turns = field(default_factory=Turns)
+    """How many looks are under way at once."""
+    postman: Postman = field(init=False)
+    """Sends the events that come of looks."""
+    contacts: Contacts | None = None
+    """Notices between two looks that a replica is lost; None: only the next look does."""
+
+    def __post_init__(self) -> None:
+        self.postman = Postman(self.kube, self.settings.identity)
 
     async def look(self, namespace: str, name: str, uid: str) -> Outcome:
         """Observe a quorum, decide and carry out at most one action.
 
         A failure is in the outcome; only programming errors raise.
         """
-        started = time.monotonic()
         memory = self.memories.setdefault(uid, Memory())
         if not self.lease.held:
             return await self._stand_by(namespace, name, uid, memory)
+        async with self.turns.turn(uid):
+            outcome = await self._look_in_turn(namespace, name, uid, memory)
+        if outcome.gone:
+            self.forget(namespace, name, uid)
+        return outcome
+
+    async def _look_in_turn(self, namespace: str, name: str, uid: str, memory: Memory) -> Outcome:
+        started = time.monotonic()
         bound = log.bind(namespace=namespace, quorum=name)
         try:
             outcome = await self._look(namespace, name, uid, memory, bound)
@@ -123,9 +156,7 @@ class Reconciler:
             bound.warning("look failed", error=str(error), kind=type(error).__name__)
             events = await self._tell(namespace, name, uid, memory, error)
             outcome = Outcome(None, self.settings.reconcile_busy_s, tuple(events), failed=True)
-        if outcome.gone:
-            self.forget(namespace, name, uid)
-        else:
+        if not outcome.gone:
             seconds = time.monotonic() - started
             self.metrics.reconcile_seconds.labels(namespace, name).observe(seconds)
         return outcome
@@ -136,8 +167,9 @@ class Reconciler:
         A watch that was away while a resource was deleted never tells of that.
         """
         self.board.released(namespace, name)
+        self._drop_contact(namespace, name)
         known = self.board.quorums.get((namespace, name))
-        now_s = time.monotonic()
+        memory.seen_s = now_s = time.monotonic()
         if known is None or known.uid != uid or now_s - memory.checked_s > RECHECK_S:
             memory.checked_s = now_s
             with suppress(KubeError):
@@ -152,36 +184,53 @@ class Reconciler:
     async def _tell(
         self, namespace: str, name: str, uid: str, memory: Memory, error: Exception
     ) -> list[Event]:
-        """Say in the condition that the quorum cannot be observed, if only that can be written.
+        """Say in the status that the quorum cannot be observed, if only that can be written.
 
-        What nobody can answer now, such as an API server that is away, is not worth a request.
+        What asking again may end, such as an API server that is away, is worth no request until
+        the last observation is too old to stand for the present.
         """
-        if not isinstance(error, RefusedError | ValueError):
+        lasting, now_s = isinstance(error, RefusedError | ValueError), time.monotonic()
+        if not lasting and now_s - memory.seen_s < UNSEEN_S:
             return []
+        self.metrics.unseen(namespace, name)
         failure = (word(error), f"the quorum cannot be observed: {error}")
-        memory.failures.failed(*failure)
-        now_ms, interval_ms = (
-            int(time.monotonic() * 1000),
-            int(self.settings.event_interval_s * 1000),
-        )
+        if lasting:
+            memory.failures.failed(*failure)
+        elif memory.told_s is not None and now_s - memory.told_s < UNSEEN_S:
+            return []
+        now_ms, interval_ms = int(now_s * 1000), int(self.settings.event_interval_s * 1000)
+        memory.told_s = now_s
         with suppress(KubeError, ValueError):
             resource = await self.kube.get(names.KIND, namespace, name)
             if resource is None or resource["metadata"]["uid"] != uid:
                 return []
             stamp = Stamp(_now(), int(resource["metadata"]["generation"]))
-            change = failing_status(resource, failure, stamp)
+            change = failing_status(resource, failure, stamp, memory.seen)
             if change is not None:
                 memory.written = None
                 await self.kube.patch(
                     names.KIND, namespace, name, uid=uid, change=change, subresource="status"
                 )
-        return memory.events.of_failure(None, str(error), now_ms, interval_ms)
+        return memory.events.of_failure(None, str(error), now_ms, interval_ms) if lasting else []
 
     def forget(self, namespace: str, name: str, uid: str) -> None:
         """Drop what is kept about a resource that is gone."""
         self.memories.pop(uid, None)
+        self.turns.forget(uid)
+        self._drop_contact(namespace, name)
         self.metrics.forget(namespace, name)
         self.board.forget(namespace, name, uid)
+
+    def _stay_in_contact(self, observed: Observed) -> None:
+        """Have the replicas that answered say when something changes."""
+        if self.contacts is not None:
+            seen = observed.seen
+            heard = [p for p in seen.pods if p.address and seen.node(p.ordinal) is not None]
+            self.contacts.keep(seen.namespace, seen.name, map(api_address, heard))
+
+    def _drop_contact(self, namespace: str, name: str) -> None:
+        if self.contacts is not None:
+            self.contacts.drop(namespace, name)
 
     async def _look(
         self,
@@ -203,6 +252,12 @@ class Reconciler:
         )
         if observed is None or observed.owner.uid != uid:
             return Outcome(None, 0.0, gone=True)
+        if isinstance(observed, ObservedGoing):
+            return await self._take_away(observed, memory, now_ms, bound)
+        self._stay_in_contact(observed)
+        memory.seen, memory.seen_s, memory.told_s = _now(), time.monotonic(), None
+        if observed.seen.nodes:
+            memory.heard = memory.seen
         seen = memory.lasting.mark(memory.refusals.mark(observed.seen, now_ms), now_ms)
         decision = decide(observed.spec, seen, now_ms)
         if isinstance(decision, Wait | Done):
@@ -226,23 +281,25 @@ class Reconciler:
             case _:
                 memory.current_action = describe(decision)
                 pause_s = 0.0
-        if not observed.seen.deleting:
-            await self._report(observed, decision, memory)
+        await self._report(observed, decision, memory)
         if isinstance(decision, Wait | Done):
             return Outcome(decision, pause_s, tuple(events))
-        failure = await self._act(decision, observed, bound)
-        why = None if failure is None else failure[1]
+        tools = self._tools(observed.owner, observed.seen, observed.bodies)
+        failure = await self._act(decision, tools, bound)
+        why = "" if failure is None else failure.message
         if failure is None:
             memory.failures.ended()
+            memory.refusals.ended(decision)
         else:
             pause_s = self.settings.reconcile_busy_s
-            memory.failures.failed(failure[0], f"{describe(decision)}: {failure[1]}")
-            events += memory.events.of_failure(decision, failure[1], now_ms, interval_ms)
+            said = f"{describe(decision)}: {failure.message}"
+            memory.failures.failed(failure.reason, said, conflict=failure.conflict)
+            if not memory.failures.passing:
+                events += memory.events.of_failure(decision, why, now_ms, interval_ms)
             if isinstance(decision, ApplyObjects):
-                memory.refusals.failed(
-                    decision.objects, failure[1], observed.seen.generation, now_ms
-                )
-        return Outcome(decision, pause_s, tuple(events), failed=why is not None)
+                memory.refusals.failed(decision.objects, why, observed.seen.generation, now_ms)
+            memory.refusals.not_ended(decision, failure, observed.seen.generation, now_ms)
+        return Outcome(decision, pause_s, tuple(events), failed=failure is not None)
 
     def _log(self, decision: Decision, memory: Memory, bound: structlog.stdlib.BoundLogger) -> None:
         """One line per change: a guard that goes on blocking is not logged again."""
@@ -258,50 +315,97 @@ class Reconciler:
             case _:
                 memory.last_logged = ""
 
-    async def _act(
-        self, action: Action, observed: Observed, bound: structlog.stdlib.BoundLogger
-    ) -> tuple[str, str] | None:
-        """Carry the action out, if this operator is still the active one.
+    async def _take_away(
+        self,
+        observed: ObservedGoing,
+        memory: Memory,
+        now_ms: int,
+        bound: structlog.stdlib.BoundLogger,
+    ) -> Outcome:
+        """Go on with a deletion: one step, and say so in the status."""
+        owner, decision = observed.owner, delete(observed.going)
+        self._drop_contact(owner.namespace, owner.name)
+        interval_ms = int(self.settings.event_interval_s * 1000)
+        events = memory.events.of(decision, now_ms, interval_ms)
+        self._log(decision, memory, bound)
+        if isinstance(decision, Done):
+            await self._report_going(observed, decision, None)
+            return Outcome(decision, self.settings.reconcile_idle_s, tuple(events))
+        seen = Snapshot(owner.namespace, owner.name, owner.uid)
+        failure = await self._act(decision, self._tools(owner, seen, {}), bound)
+        await self._report_going(observed, decision, failure.message if failure else None)
+        if failure is None:
+            return Outcome(decision, 0.0, tuple(events))
+        if not failure.conflict:
+            events += memory.events.of_failure(decision, failure.message, now_ms, interval_ms)
+        pause_s = self.settings.reconcile_busy_s
+        return Outcome(decision, pause_s, tuple(events), failed=True)
 
-        Returns why it failed: a reason in one word, and a sentence.
-        """
-        name = type(action).__name__
-        key = (observed.owner.namespace, observed.owner.name, name)
-        tools = Tools(
+    async def _report_going(
+        self, observed: ObservedGoing, decision: Action | Done, failure: str | None
+    ) -> None:
+        change = going_status(observed.resource, decision, failure)
+        if change is None:
+            return
+        owner = observed.owner
+        with suppress(KubeError):  # the deletion itself does not wait for it
+            await self.kube.patch(
+                names.KIND,
+                owner.namespace,
+                owner.name,
+                uid=owner.uid,
+                change=change,
+                subresource="status",
+            )
+
+    def _tools(self, owner: Owner, seen: Snapshot, bodies: Mapping[str, Body]) -> Tools:
+        return Tools(
             kube=self.kube,
             nodes=self.nodes,
-            owner=observed.owner,
-            seen=observed.seen,
-            bodies=observed.bodies,
+            owner=owner,
+            seen=seen,
+            bodies=bodies,
             change_timeout_ms=self.settings.change_timeout_ms,
             failpoints=self.failpoints,
         )
+
+    async def _act(
+        self, action: Action, tools: Tools, bound: structlog.stdlib.BoundLogger
+    ) -> Failure | None:
+        """Carry the action out, if this operator is still the active one.
+
+        Returns why it failed.
+        """
+        name = type(action).__name__
+        key = (tools.owner.namespace, tools.owner.name, name)
         if not self.lease.held:
             msg = "the Lease ran out between the observation and the action"
             raise LeaseLostError(msg)
         started = time.monotonic()
+        conflict = False
         try:
             what = await run(action, tools)
         except NodeRefusedError as error:
             result, what = ("unknown" if error.outcome == "unknown" else "refused"), str(error)
-            reason = word(error)
+            reason, conflict = word(error), is_conflict(error)
         except NodeError as error:
             result, what = ("unknown" if error.outcome == "unknown" else "failed"), str(error)
             reason = word(error)
         except (KubeError, ValueError) as error:
             # ValueError: an answer or a body that is not what its model says.
             result, what, reason = "failed", str(error), word(error)
+            conflict = is_conflict(error)
         else:
             result, reason = "done", ""
         self.metrics.actions.labels(*key, result).inc()
         seconds = round(time.monotonic() - started, 3)
-        tell = bound.info if result == "done" else bound.warning
+        tell = bound.info if result == "done" or conflict else bound.warning
         tell("action", action=name, what=what, result=result, seconds=seconds)
-        return None if result == "done" else (reason, what)
+        return None if result == "done" else Failure(reason, what, conflict)
 
     async def _report(self, observed: Observed, decision: Decision, memory: Memory) -> None:
         """Write the status if it changed; what only counts up, not too often."""
-        stamp = Stamp(_now(), observed.seen.generation)
+        stamp = Stamp(_now(), observed.seen.generation, memory.heard)
         built = build_status(
             observed.spec,
             observed.seen,
@@ -314,7 +418,7 @@ class Reconciler:
         self.board.observed(observed.owner, observed.spec.voters, built, time.time())
         status = built.model_dump(by_alias=True, exclude_none=True, mode="json")
         last = memory.written
-        if last == status:
+        if last is not None and is_same(last, status):
             return
         recent = time.monotonic() - memory.written_at_s < self.settings.status_interval_s
         if recent and last is not None and steady(last) == steady(status):
@@ -330,11 +434,30 @@ class Reconciler:
             "status": status,
         }
         try:
-            await self.kube.apply(body, "status")
+            written = await self.kube.apply(body, "status")
+            if _has_over(written, status):
+                await self.kube.patch(
+                    names.KIND,
+                    observed.owner.namespace,
+                    observed.owner.name,
+                    uid=observed.owner.uid,
+                    change={"status": {"conditions": status["conditions"]}},
+                    subresource="status",
+                )
         except KubeError as error:
             log.warning("status not written", quorum=observed.owner.name, error=str(error))
             return
         memory.written, memory.written_at_s = status, time.monotonic()
+
+
+def _has_over(written: Body, status: Body) -> bool:
+    """Whether a condition of ours is left that holds no more.
+
+    A failed look writes conditions by a merge patch, and what that wrote no apply takes away.
+    """
+    kept = cast("Body", written.get("status") or {}).get("conditions", ())
+    over = {condition["type"] for condition in kept} - {c["type"] for c in status["conditions"]}
+    return not over.isdisjoint(CONDITIONS)
 
 
 def _now() -> str:

@@ -18,7 +18,7 @@ from kraftquorum_operator.model.crd import COLUMNS, NAME_RULES, schema_of
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.plan.guards import GUARDS
-from kraftquorum_operator.report.conditions import CONDITIONS, NEEDS_PERSON, camel
+from kraftquorum_operator.report.conditions import CONDITIONS, NEEDS_PERSON, STANDING, camel
 from kraftquorum_operator.settings import Settings
 
 Json = dict[str, object]
@@ -107,8 +107,11 @@ def conditions_page() -> str:
     """Every condition."""
     rows = "\n".join(f"| `{name}` | {_cell(_doc(judge))} |" for name, judge in CONDITIONS.items())
     return (
-        f"{NOTICE}\n# Conditions\n\nEach is `True` or `False`; its reason is one word, most often "
-        "the name of a [guard](guards.md) in CamelCase.\n\n"
+        f"{NOTICE}\n# Conditions\n\nEach is `True`, `False` or, while the operator "
+        "cannot observe it, `Unknown`; its reason is one word, most often the name "
+        "of a [guard](guards.md) in CamelCase. "
+        f"{', '.join(f'`{name}`' for name in STANDING)} are always there; the others "
+        "are shown only while they are not `False`.\n\n"
         f"| Condition | `True` means |\n|---|---|\n{rows}\n"
     )
 

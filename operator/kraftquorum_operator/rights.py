@@ -50,6 +50,12 @@ WATCHED: tuple[Right, ...] = (
     Right("", "pods", ("list", "watch", "patch", "delete"), "label voters; restart a replica"),
     Right(
         "",
+        "pods/eviction",
+        ("create",),
+        "restart a healthy replica only while the disruption budget allows it",
+    ),
+    Right(
+        "",
         "persistentvolumeclaims",
         ("list", "watch", "patch", "delete"),
         "record storage UUIDs; replace a lost disk",
@@ -64,7 +70,7 @@ WATCHED: tuple[Right, ...] = (
     Right(
         "",
         "events",
-        ("list", "create"),
+        ("list", "create", "patch"),
         "say why there is no pod or no volume; say what is done and what is waited for",
     ),
     Right(

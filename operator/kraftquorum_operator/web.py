@@ -16,6 +16,8 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from raftnode.loglimit import LineBudget
+
 log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
 
 CONNECTIONS_MAX = 64
@@ -25,6 +27,7 @@ SEND_S = 20.0
 
 def guarded(headers: Mapping[str, str]) -> Middleware:
     """A middleware: these headers on every answer, faults into the log, an end for slow readers."""
+    lines = LineBudget()
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -34,9 +37,9 @@ def guarded(headers: Mapping[str, str]) -> Middleware:
         except web.HTTPException as error:
             allow = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
             response = web.Response(status=error.status, text=error.text, headers=allow)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, it is logged and answered
             # The words stay in the log: an answer may tell what it should not.
-            log.exception("request failed", path=request.path)
+            lines.say(log.exception, "request failed", path=request.path)
             response = web.Response(status=500, text="This cannot be shown; see the log.\n")
         response.headers.update(headers)
         try:

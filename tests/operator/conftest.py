@@ -201,8 +201,10 @@ class Krq:
         return self.get().get("status", {})
 
     def condition(self, kind: str) -> dict[str, Any]:
-        found = [c for c in self.status().get("conditions", []) if c["type"] == kind]
-        return found[0] if found else {}
+        """A condition; one that is not shown is False, once there is a status."""
+        present = self.status().get("conditions", [])
+        found = [c for c in present if c["type"] == kind]
+        return found[0] if found else {"status": "False"} if present else {}
 
     def available(self) -> None:
         """Wait until the operator reports that writes are taken."""

@@ -62,6 +62,7 @@ def in_the_middle(krq, operators, voters: int) -> None:
         krq.cluster.restart_apiserver()
 
 
+@pytest.mark.nightly
 def test_the_api_server_is_killed_in_the_middle_of_a_scale_up_and_of_a_replacement(
     krq, operators, writing
 ) -> None:

@@ -48,6 +48,7 @@ def until_blocked(krq, condition: str, *words: str) -> dict:
     return found
 
 
+@pytest.mark.nightly
 def test_a_quota_that_forbids_the_fourth_pod(krq, operators) -> None:
     operators.start()
     krq.apply(voters=3)

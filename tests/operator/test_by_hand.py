@@ -49,7 +49,7 @@ def test_what_is_deleted_or_changed_by_hand_comes_back_and_costs_no_voter(
     krq, operators, writing
 ) -> None:
     operators.start()
-    krq.apply(voters=3)
+    krq.apply(voters=3, deletion={"claims": "Delete"})
     krq.ready(3)
     writing.start()
     voters, pods, claims = krq.voters(), _uids(krq, "pods"), _uids(krq, "pvc")
@@ -141,3 +141,29 @@ def test_a_service_of_somebody_else_under_our_name_is_left_alone_and_told(krq, o
     krq.kubectl("delete", "service", "demo")
     krq.ready(3)
     assert _services(krq)["demo"]["spec"]["selector"]["app.kubernetes.io/instance"] == "demo"
+
+
+@pytest.mark.rule("S22")
+def test_a_template_that_is_edited_by_hand_is_put_back_and_rolls_no_pod(krq, operators) -> None:
+    operators.start()
+    krq.apply(voters=3, resources={"limits": {"cpu": "0.5", "memory": "1024Mi"}})
+    krq.ready(3)
+    pods, template = _uids(krq, "pods"), krq.get("sts")["spec"]["template"]
+    node = {"name": "raftnode", "livenessProbe": None, "env": [{"name": "X", "value": "1"}]}
+    for change in (
+        {"spec": {"containers": [node | {"image": "other:1"}]}},
+        {"spec": {"nodeSelector": {"disk": "ssd"}}},
+        {"spec": {"terminationGracePeriodSeconds": 1}},
+        {"metadata": {"annotations": {"a": "b"}}},
+    ):
+        edited = json.dumps({"spec": {"template": change}})
+        krq.kubectl("patch", "sts", "demo", "--type=strategic", "-p", edited)
+        krq.until("put back", lambda: krq.get("sts")["spec"]["template"] == template)
+    krq.ready(3)
+    assert _uids(krq, "pods") == pods
+    done = [action for action in operators.actions() if action.startswith("ApplyObjects")]
+    assert len([action for action in done if "StatefulSet/demo" in action]) == 4, done
+    # A restart that a person asks for is rolled, as it is meant.
+    krq.kubectl("rollout", "restart", "sts", "demo")
+    krq.until("rolled", lambda: not set(_uids(krq, "pods").values()) & set(pods.values()))
+    krq.ready(3)

@@ -50,15 +50,39 @@ def refusal(cluster: DevCluster, namespace: str, text: str) -> str:
         ),
         (
             {"replacement": {"gracePeriodSeconds": 1}},
-            r"spec\.replacement\.gracePeriodSeconds.*must be at least nodeSettings",
+            r"spec\.replacement\.gracePeriodSeconds.*must be at least config\.fetch_timeout_ms",
         ),
         (
             {"nodeSettings": {"electionTimeoutMs": 3000}},
-            r"spec\.nodeSettings\.electionTimeoutMs.*must not be larger than fetchTimeoutMs",
+            r"election_timeout_ms must not be larger than config\.fetch_timeout_ms",
+        ),
+        (
+            {"config": {"fetch_timeout_ms": 900}},
+            r"election_timeout_ms must not be larger than config\.fetch_timeout_ms",
         ),
         (
             {"nodeSettings": {"electionTimeoutMs": 999}},
-            r"spec\.nodeSettings\.electionTimeoutMs.*at least half of requestTimeoutMs",
+            r"election_timeout_ms must be at least half of config\.request_timeout_ms",
+        ),
+        (
+            {"nodeSettings": {"fetchTimeoutMs": 3000}, "config": {"fetch_timeout_ms": 4000}},
+            r"spec\.nodeSettings\.fetchTimeoutMs.*say different things; set config",
+        ),
+        (
+            {"config": {"log_retention_bytes": -2}},
+            r"spec\.config\.log_retention_bytes.*greater than or equal to -1",
+        ),
+        (
+            {"config": {"fetches_in_flight_max": 6}},
+            r"spec\.config\.fetches_in_flight_max.*less than or equal to 5",
+        ),
+        (
+            {"config": {"segment_bytes": "8Mi"}},
+            r"spec\.config\.segment_bytes.*must be of type integer",
+        ),
+        (
+            {"config": {"log_level": "loud"}},
+            r'spec\.config\.log_level.*supported values: "debug", "info", "warning", "error"',
         ),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
@@ -96,6 +120,30 @@ def test_unknown_fields_are_refused_for_any_caller_that_asks_for_strict_validati
         opener.open(request)
     assert caught.value.code == 400
     assert 'unknown field "spec.votters"' in json.load(caught.value)["message"]
+
+
+def test_config_keeps_what_it_does_not_know_for_the_operator_to_name(
+    devcluster: DevCluster, crd: None, namespace: str
+) -> None:
+    """And its older name gives way where it has only what the CRD once filled in."""
+    text = body(
+        config={"log_retention_byte": 7, "fetch_timeout_ms": 4000},
+        nodeSettings={"fetchTimeoutMs": 2000},
+    )
+    devcluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=text)
+    found = json.loads(devcluster.kubectl("-n", namespace, "get", "krq", "demo", "-o", "json"))
+    assert found["spec"]["config"] == {"log_retention_byte": 7, "fetch_timeout_ms": 4000}
+    assert found["spec"]["nodeSettings"] == {"fetchTimeoutMs": 2000}
+
+
+def test_a_resource_without_settings_is_stored_without_any(
+    devcluster: DevCluster, crd: None, namespace: str
+) -> None:
+    """A default in the CRD would reach resources that are there already."""
+    devcluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=body(voters=3))
+    found = json.loads(devcluster.kubectl("-n", namespace, "get", "krq", "demo", "-o", "json"))
+    assert "config" not in found["spec"]
+    assert found["spec"].get("nodeSettings", {}) == {}
 
 
 def test_storage_is_immutable(devcluster: DevCluster, crd: None, namespace: str) -> None:

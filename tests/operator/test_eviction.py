@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900)]
 
 MAY_GO, TOO_MANY = 201, 429
+CALM = {"fetch_timeout_ms": 9000}
+"""No election but by a hand-over, and no voter that falls behind, however slow the machine."""
 
 
 def _budget_counts(krq, needed: int, voters: range) -> bool:
@@ -97,3 +101,84 @@ def test_evictions_in_the_middle_of_every_change_leave_a_majority(krq, operators
     # Of the two, the one whose pod was evicted goes first, since it does not count anyway.
     assert set(steps[2:4]) == {("RemoveVoter", 4), ("RemoveVoter", 3)}
     assert steps[4:] == [("AddVoter", lost), ("RemoveVoter", lost)]
+
+
+@pytest.mark.rule("S21", "S22")
+def test_a_roll_that_was_decided_before_a_drain_takes_no_second_voter(
+    krq, operators, writing
+) -> None:
+    """The operator stops between its decision and the request; a drain comes first."""
+    operator = operators.start(stop_before_delete=1)
+    spec = {"voters": 3, "config": CALM, "replacement": {"gracePeriodSeconds": 9}}
+    krq.apply(image="kraftquorum/raftnode:1", **spec)
+    krq.ready(3)
+    krq.until("counted", lambda: _budget_counts(krq, 2, range(3, 4)))
+    writing.start()
+    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in krq.list("pods")}
+    krq.apply(image="kraftquorum/raftnode:2", **spec)
+
+    def stopped() -> bool:
+        stat = Path(f"/proc/{operator.pid}/stat").read_text(encoding="ascii")
+        return stat.rpartition(")")[2].split()[0] == "T"
+
+    krq.until("stopped before its first eviction", stopped)
+    # The status is written before the action that it names.
+    action, chosen = krq.status()["currentAction"].split()[:2]
+    assert action == "EvictPod"
+    drained = min(name for name in before if name not in {f"demo-{krq.leader()}", chosen})
+    # A drain cordons first: so the evicted pod is away until the operator has asked, however long
+    # a busy machine takes for that, and no probe that comes late lets the budget count it.
+    krq.cluster.kubectl("cordon", "devcluster")
+    try:
+        krq.until("drained", lambda: krq.evict(int(drained.rpartition("-")[2])) == MAY_GO)
+        operator.send_signal(signal.SIGCONT)
+        krq.until("refused", lambda: any(" 429 " in action for action in operators.actions()))
+        now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in krq.list("pods")}
+        assert now[chosen] == before[chosen]
+        _writes_go_on(krq, writing)
+    finally:
+        krq.cluster.kubectl("uncordon", "devcluster")
+    krq.ready(3)
+    assert not set(before.values()) & {pod["metadata"]["uid"] for pod in krq.list("pods")}
+    writing.finish(bounded=True)
+
+
+@pytest.mark.rule("S24")
+def test_a_second_budget_over_the_same_pods_holds_back_the_roll_and_no_repair(
+    krq, operators, writing
+) -> None:
+    """Kubernetes refuses the eviction of a pod that two budgets select, whatever they allow."""
+    operators.start()
+    krq.apply(voters=3, image="kraftquorum/raftnode:1", replacement={"gracePeriodSeconds": 2})
+    krq.ready(3)
+    writing.start()
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "second"},
+        "spec": {
+            "minAvailable": 0,
+            "selector": {"matchLabels": {"app.kubernetes.io/instance": "demo"}},
+        },
+    }
+    krq.kubectl("apply", "-f", "-", stdin=json.dumps(budget))
+    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in krq.list("pods")}
+    krq.apply(voters=3, image="kraftquorum/raftnode:2", replacement={"gracePeriodSeconds": 2})
+    krq.until("told", lambda: krq.condition("Failing")["status"] == "True")
+    failing = krq.condition("Failing")["message"]
+    assert "EvictPod demo-" in failing
+    assert "more than one PodDisruptionBudget" in failing
+    krq.until("waited for", lambda: krq.condition("Ready")["reason"] == "EvictionAccepted")
+    now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in krq.list("pods")}
+    assert now == before, "a healthy pod was ended in spite of the refusal"
+
+    lost = (krq.leader() + 1) % 3
+    old = dict(krq.voters())[lost]
+    krq.wipe(lost)
+    krq.until("replaced", lambda: dict(krq.reported()).get(lost, old) != old)
+
+    krq.kubectl("delete", "pdb", "second")
+    krq.ready(3)
+    krq.until("over", lambda: krq.condition("Failing")["status"] == "False")
+    assert not set(before.values()) & {pod["metadata"]["uid"] for pod in krq.list("pods")}
+    writing.finish(bounded=True)

@@ -59,7 +59,7 @@ def test_a_replacement_that_loses_its_own_disk_is_replaced_in_turn(krq, operator
     ordinal = (krq.leader() + 1) % 3
     first = dict(krq.voters())[ordinal]
 
-    # JoinNode, DeletePod (probe), RecordClaims, AddVoter: it dies before the last.
+    # JoinNode, EvictPod (probe), RecordClaims, AddVoter: it dies before the last.
     dying = operators.start(exit_before_action=5, lease_duration_s=1)
     krq.wipe(ordinal)
     krq.until("about to add", lambda: dying.poll() is not None)

@@ -19,6 +19,7 @@ app()
 """Another version: its pods get a second more to end, so that each of them is outdated."""
 
 
+@pytest.mark.nightly
 def test_a_newer_operator_finishes_the_replacement_then_rolls_its_own_template(
     krq, operators, writing
 ) -> None:

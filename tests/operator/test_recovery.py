@@ -60,7 +60,7 @@ def test_old_claims_are_adopted_never_formed_over(krq, operators) -> None:
     assert krq.status()["clusterId"] == cluster_id
     assert krq.voters() == voters
     latches = [c for c in krq.list("configmaps") if "latch" in c["metadata"]["name"]]
-    assert sorted(latch["data"]["origin"] for latch in latches) == ["adopted", "formed"]
+    assert [latch["data"]["origin"] for latch in latches] == ["adopted"]
 
 
 def test_old_claims_without_a_quorum_wait_for_a_person(krq, operators) -> None:
@@ -68,7 +68,13 @@ def test_old_claims_without_a_quorum_wait_for_a_person(krq, operators) -> None:
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data-demo-4"},
+        "metadata": {
+            "name": "data-demo-4",
+            "labels": {
+                "app.kubernetes.io/name": "kraftquorum",
+                "app.kubernetes.io/instance": "demo",
+            },
+        },
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": "1Gi"}},
@@ -82,6 +88,27 @@ def test_old_claims_without_a_quorum_wait_for_a_person(krq, operators) -> None:
     assert "data-demo-4" in status["message"]
     assert krq.condition("FormationBlocked")["status"] == "True"
     assert not [c for c in krq.list("configmaps") if "latch" in c["metadata"]["name"]]
+
+
+def test_a_claim_that_only_has_a_name_like_ours_makes_no_replica(krq, operators) -> None:
+    def claim(name: str) -> str:
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        }
+        body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}}
+        return json.dumps(body | {"spec": spec})
+
+    operators.start()
+    krq.kubectl("apply", "-f", "-", stdin=claim("data-demo-57"))
+    krq.kubectl("apply", "-f", "-", stdin=claim("data-demo-4"))
+    krq.apply(voters=1)
+    status = krq.until_status("told", lambda now: now.get("waitingFor") == "claims_are_ours")
+    assert "data-demo-4" in status["message"]
+    assert not krq.list("pods"), "no pod is put on it"
+    krq.kubectl("delete", "pvc", "data-demo-4")
+    krq.ready(1)
+    assert krq.get("sts")["spec"]["replicas"] == 1
 
 
 def test_more_wiped_disks_than_a_majority_survives_form_nothing_new(krq, operators) -> None:

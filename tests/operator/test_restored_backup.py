@@ -15,7 +15,7 @@ def uids(krq, kind: str) -> dict[str, str]:
 
 def destroyed(operators, since: int) -> list[str]:
     """What the operators destroyed after an action."""
-    kinds = ("DeleteClaim", "DeletePod", "RemoveVoter", "SetReplicas")
+    kinds = ("DeleteClaim", "DeletePod", "EvictPod", "RemoveVoter", "SetReplicas")
     return [action for action in operators.actions()[since:] if action.startswith(kinds)]
 
 

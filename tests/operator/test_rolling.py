@@ -28,12 +28,13 @@ def is_rolled(krq, before: dict[str, str]) -> bool:
 def rolled_pods(operators) -> list[str]:
     """The pods that were ended for their template, and MoveLeadership, in order."""
     return [
-        action.split()[1].rstrip(":") if action.startswith("DeletePod") else "MoveLeadership"
+        action.split()[1].rstrip(":") if action.startswith("EvictPod") else "MoveLeadership"
         for action in operators.actions()
         if "its template is outdated" in action or action.startswith("MoveLeadership")
     ]
 
 
+@pytest.mark.nightly
 def test_a_new_image_and_a_new_setting_roll_there_and_back_under_a_writing_client(
     krq, operators, writing
 ) -> None:

@@ -262,6 +262,25 @@ class KubeClient:
         except NotFoundError:
             return
 
+    async def evict(self, namespace: str, name: str, *, uid: str) -> None:
+        """Evict the pod with this UID, as a drain does; nothing happens if it is not there.
+
+        Raises:
+            ConflictError: another pod has the name now.
+            KubeUnavailableError: with status 429: its disruption budget does not allow it now.
+        """
+        meta = {"namespace": namespace, "name": name}
+        body: Body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": meta,
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        try:
+            await self._request("POST", path("Pod", namespace, name, "eviction"), body=body)
+        except NotFoundError:
+            return
+
     async def _request(
         self,
         method: str,

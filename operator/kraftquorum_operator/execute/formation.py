@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import uuid
+from contextlib import suppress
+from typing import cast
 
-from kraftquorum_operator.errors import ConflictError, NodeUnreachableError
+from kraftquorum_operator import names
+from kraftquorum_operator.errors import ConflictError, KubeError, NodeUnreachableError
 from kraftquorum_operator.execute.tools import Tools
 from kraftquorum_operator.observe.snapshot import LatchVoter
 from kraftquorum_operator.plan.actions import AdoptQuorum, CreateLatch, JoinNode, SendLatch
 from kraftquorum_operator.resources.latch import latch
+from kraftquorum_operator.resources.metadata import selector
 from raftnode.api.model import FormRequest, JoinRequest, VoterSpec
 
 
@@ -36,8 +40,28 @@ async def create_latch(action: CreateLatch, tools: Tools) -> str:
 
 
 async def adopt_quorum(action: AdoptQuorum, tools: Tools) -> str:
-    """Create the latch for a quorum that is there, so that no other is formed."""
+    """Create the latch for a quorum that is there, so that no other is formed.
+
+    Before it, the latch of a deleted resource of this name goes, if it is of the same quorum: this
+    one stands in its place. Another quorum's stays, since its data may be on a volume somewhere.
+    """
+    with suppress(KubeError):
+        await _delete_superseded(action.cluster_id, tools)
     return await _create(action.cluster_id, action.voters, tools, "adopted")
+
+
+async def _delete_superseded(cluster_id: str, tools: Tools) -> None:
+    owner = tools.owner
+    wanted = ",".join(f"{key}={value}" for key, value in selector(owner).items())
+    for body in await tools.kube.list("ConfigMap", owner.namespace, wanted):
+        meta = body["metadata"]
+        labels = cast("dict[str, str]", meta.get("labels") or {})
+        data = cast("dict[str, str]", body.get("data") or {})
+        uid = labels.get(names.LABEL_OWNER_UID, owner.uid)
+        superseded = uid != owner.uid and meta["name"] == names.latch(uid)
+        if superseded and data.get("clusterId") == cluster_id:
+            tools.failpoints.before_delete()
+            await tools.kube.delete("ConfigMap", owner.namespace, meta["name"], uid=meta["uid"])
 
 
 async def send_latch(action: SendLatch, tools: Tools) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from kraftquorum_operator import names
-from kraftquorum_operator.errors import ConflictError, KubeError, NotFoundError
+from kraftquorum_operator.errors import ConflictError, KubeError, NotFoundError, RefusedError
 from kraftquorum_operator.execute.tools import Tools
+from kraftquorum_operator.observe.kube import now_utc, with_note
 from kraftquorum_operator.plan.actions import (
     ApplyObjects,
     CreateStatefulSet,
@@ -12,14 +15,15 @@ from kraftquorum_operator.plan.actions import (
     DeleteLatch,
     DeletePod,
     DeleteStatefulSet,
+    EvictPod,
     RecordClaims,
     RecountBudget,
     SetClaimOwner,
     SetReplicas,
     SetVoterLabel,
 )
-from kraftquorum_operator.resources.drift import budget_change, statefulset_change
-from kraftquorum_operator.resources.metadata import Body
+from kraftquorum_operator.resources.drift import budget_change, has_drifted, statefulset_change
+from kraftquorum_operator.resources.metadata import Body, selector
 
 
 async def apply_objects(action: ApplyObjects, tools: Tools) -> str:
@@ -45,11 +49,15 @@ async def _apply(body: Body, tools: Tools) -> None:
     namespace, name = tools.owner.namespace, body["metadata"]["name"]
     if body["kind"] == "StatefulSet":
         statefulset = tools.seen.statefulset
-        if statefulset is not None:
-            change = statefulset_change(body)
-            await tools.kube.patch(
+        found = await tools.kube.get("StatefulSet", namespace, name)
+        if statefulset is not None and found is not None:
+            change = statefulset_change(body, found)
+            written = await tools.kube.patch(
                 "StatefulSet", namespace, name, uid=statefulset.uid, change=change
             )
+            if has_drifted(body, written):
+                msg = f"StatefulSet/{name}: what is written is changed at once, by a webhook?"
+                raise RefusedError(200, "NotKept", msg)
         return
     if body["kind"] == "PodDisruptionBudget":
         found = await tools.kube.get("PodDisruptionBudget", namespace, name)
@@ -121,7 +129,9 @@ async def set_claim_owner(action: SetClaimOwner, tools: Tools) -> str:
         tools.owner.namespace,
         action.claim,
         uid=action.uid,
-        change={"metadata": {"labels": {names.LABEL_OWNER_UID: tools.owner.uid}}},
+        change={
+            "metadata": {"labels": selector(tools.owner) | {names.LABEL_OWNER_UID: tools.owner.uid}}
+        },
     )
     return action.claim
 
@@ -167,15 +177,53 @@ async def _delete(
 
 
 async def delete_claim(action: DeleteClaim, tools: Tools) -> str:
-    """Delete the claim that was observed, never a namesake."""
+    """Delete the claim that was observed, never a namesake.
+
+    Raises:
+        KubeError: of a claim that is given up also if that cannot be noted; it stays then.
+    """
+    if action.gives_up is not None:
+        await _note_given_up(action.gives_up, action.uid, tools)
     done = await _delete("PersistentVolumeClaim", action.claim, action.uid, tools)
     return f"{done}: {action.reason}"
+
+
+async def _note_given_up(ordinal: int, claim_uid: str, tools: Tools) -> None:
+    """Note on the StatefulSet, as it is now, which claim is given up and when."""
+    namespace, name = tools.owner.namespace, tools.owner.name
+    found = await tools.kube.get("StatefulSet", namespace, name)
+    if found is None:
+        return
+    meta, key = found["metadata"], f"{names.ANNOTATION_GIVEN_UP}{ordinal}"
+    value = cast("dict[str, str]", meta.get("annotations") or {}).get(key, "")
+    claim, statefulset = tools.seen.claim(ordinal), tools.seen.statefulset
+    last = statefulset.record(ordinal) if statefulset is not None else None
+    recorded = (claim is not None and claim.record is not None) or (
+        last is not None and last.claim_uid == claim_uid
+    )
+    noted = with_note(value, claim_uid, unused=not recorded, now=now_utc())
+    change = {"metadata": {"resourceVersion": meta["resourceVersion"], "annotations": {key: noted}}}
+    await tools.kube.patch("StatefulSet", namespace, name, uid=meta["uid"], change=change)
 
 
 async def delete_pod(action: DeletePod, tools: Tools) -> str:
     """Delete the pod that was observed, never its successor, nor, if asked, one that started."""
     done = await _delete("Pod", action.pod, action.uid, tools, version=action.version)
     return f"{done}: {action.reason}"
+
+
+async def evict_pod(action: EvictPod, tools: Tools) -> str:
+    """Evict the pod that was observed, never its successor.
+
+    Raises:
+        KubeError: with status 429 where the disruption budget does not allow it now.
+    """
+    tools.failpoints.before_delete()
+    try:
+        await tools.kube.evict(tools.owner.namespace, action.pod, uid=action.uid)
+    except ConflictError:
+        return f"{action.pod} is another one by now, left alone"
+    return f"{action.pod}: {action.reason}"
 
 
 async def delete_statefulset(action: DeleteStatefulSet, tools: Tools) -> str:

@@ -37,6 +37,8 @@ async def run(action: Action, tools: Tools) -> str:
             return await objects.delete_claim(action, tools)
         case actions.DeletePod():
             return await objects.delete_pod(action, tools)
+        case actions.EvictPod():
+            return await objects.evict_pod(action, tools)
         case actions.DeleteStatefulSet():
             return await objects.delete_statefulset(action, tools)
         case actions.DeleteLatch():

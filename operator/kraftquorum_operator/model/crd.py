@@ -84,7 +84,8 @@ def _structural(node: object, definitions: Json) -> object:
         if description:
             source["description"] = description
     source.pop("title", None)
-    source.pop("additionalProperties", None)
+    if isinstance(source.get("additionalProperties"), bool):
+        del source["additionalProperties"]  # a structural schema has no way to say it
     if source.get("default", 0) is None:
         del source["default"]
     if isinstance(source.get("description"), str):

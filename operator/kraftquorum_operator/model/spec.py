@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic.alias_generators import to_camel
+
+from kraftquorum_operator.model.config import config_schema, default_of
 
 Rule = dict[str, JsonValue]
 
@@ -55,41 +57,49 @@ class Storage(SpecModel):
 
 
 class NodeSettings(SpecModel):
-    """Time-outs of every node, and what is off unless it is asked for."""
+    """Deprecated: the older names of seven settings of `config`.
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            {
-                "rule": "self.electionTimeoutMs <= self.fetchTimeoutMs",
-                "fieldPath": ".electionTimeoutMs",
-                "message": "electionTimeoutMs must not be larger than fetchTimeoutMs: an election "
-                "that outlasts the followers' patience makes them stand as well",
-            },
-            {
-                "rule": "2 * self.electionTimeoutMs >= self.requestTimeoutMs",
-                "fieldPath": ".electionTimeoutMs",
-                "message": "electionTimeoutMs must be at least half of requestTimeoutMs: if "
-                "requests take so long, no vote may come in time",
-            },
-        )
-    )
+    Without defaults of its own. Resources from before `config` carry the defaults that it once
+    had, so a value that is the default counts as not set where `config` says another.
+    """
 
-    fetch_timeout_ms: Annotated[int, Field(ge=200, le=60_000)] = 2000
-    """How long a follower goes without a good Fetch before it stands for election."""
-    election_timeout_ms: Annotated[int, Field(ge=100, le=60_000)] = 1000
-    """How long a candidate waits for votes."""
-    election_backoff_max_ms: Annotated[int, Field(ge=50, le=60_000)] = 1000
-    """Upper bound of the random wait after an election without a winner."""
-    request_timeout_ms: Annotated[int, Field(ge=200, le=60_000)] = 2000
-    """How long a request between nodes may take."""
-    fetches_in_flight_max: Annotated[int, Field(ge=1, le=5)] = 1
-    """How many Fetches a follower has under way. More than one helps few clients on a slow
-    network, and costs messages elsewhere."""
-    read_lease_clock_drift_percent: Annotated[int, Field(ge=0, le=50)] = 0
-    """Lets the leader answer reads without asking the others, assuming that no node's clock runs
-    faster than another's by more than this many percent. 0: nothing rests on clocks."""
-    log_preallocate: bool = False
-    """Whether the room of a whole segment is reserved on the disk when one is begun."""
+    fetch_timeout_ms: Annotated[int, Field(ge=200, le=60_000)] | None = None
+    """Deprecated: set `config.fetch_timeout_ms`."""
+    election_timeout_ms: Annotated[int, Field(ge=100, le=60_000)] | None = None
+    """Deprecated: set `config.election_timeout_ms`."""
+    election_backoff_max_ms: Annotated[int, Field(ge=50, le=60_000)] | None = None
+    """Deprecated: set `config.election_backoff_max_ms`."""
+    request_timeout_ms: Annotated[int, Field(ge=200, le=60_000)] | None = None
+    """Deprecated: set `config.request_timeout_ms`."""
+    fetches_in_flight_max: Annotated[int, Field(ge=1, le=5)] | None = None
+    """Deprecated: set `config.fetches_in_flight_max`."""
+    read_lease_clock_drift_percent: Annotated[int, Field(ge=0, le=50)] | None = None
+    """Deprecated: set `config.read_lease_clock_drift_percent`."""
+    log_preallocate: bool | None = None
+    """Deprecated: set `config.log_preallocate`."""
+
+
+def _set(name: str) -> tuple[str, str, str, str]:
+    """CEL of a setting: whether `config` has it and what, and the same of `nodeSettings`."""
+    new, old = f"self.config.{name}", f"self.nodeSettings.{to_camel(name)}"
+    return f"(has(self.config) && has({new}))", new, f"has({old})", old
+
+
+def _cel(name: str) -> str:
+    """CEL of what a setting is, wherever it is said."""
+    has_new, new, has_old, old = _set(name)
+    return f"({has_new} ? {new} : {has_old} ? {old} : {default_of(name)})"
+
+
+def _said_once(name: str) -> Rule:
+    has_new, new, has_old, old = _set(name)
+    default = str(default_of(name)).lower()
+    return {
+        "rule": f"!({has_new} && {has_old}) || {old} == {default} || {old} == {new}",
+        "fieldPath": f".nodeSettings.{to_camel(name)}",
+        "message": f"nodeSettings.{to_camel(name)} and config.{name} say different things; set "
+        f"config.{name} alone, nodeSettings is its older name",
+    }
 
 
 class Replacement(SpecModel):
@@ -141,12 +151,23 @@ class QuorumSpec(SpecModel):
                 "message": "storage is immutable; make a new KRaftQuorum for another size or class",
             },
             {
-                "rule": "self.replacement.gracePeriodSeconds * 1000 >= "
-                "self.nodeSettings.fetchTimeoutMs",
+                "rule": "self.replacement.gracePeriodSeconds * 1000 >= " + _cel("fetch_timeout_ms"),
                 "fieldPath": ".replacement.gracePeriodSeconds",
                 "message": "replacement.gracePeriodSeconds must be at least "
-                "nodeSettings.fetchTimeoutMs: before that no replica counts as silent",
+                "config.fetch_timeout_ms: before that no replica counts as silent",
             },
+            {
+                "rule": f"{_cel('election_timeout_ms')} <= {_cel('fetch_timeout_ms')}",
+                "message": "config.election_timeout_ms must not be larger than "
+                "config.fetch_timeout_ms: an election that outlasts the followers' patience makes "
+                "them stand as well",
+            },
+            {
+                "rule": f"2 * {_cel('election_timeout_ms')} >= {_cel('request_timeout_ms')}",
+                "message": "config.election_timeout_ms must be at least half of "
+                "config.request_timeout_ms: if requests take so long, no vote may come in time",
+            },
+            *(_said_once(name) for name in NodeSettings.model_fields),
         )
     )
 
@@ -154,11 +175,17 @@ class QuorumSpec(SpecModel):
     """How many voters, 1 to 9. Odd numbers are better: an even one tolerates no failure more
     than the odd one below it and is accepted with a Warning event."""
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """Container image of the node; unset: the one that the operator was set up with."""
+    """Container image of the node; unset: the image that the operator is configured with."""
     storage: Storage = Storage()
     """The volume of each replica. Immutable."""
+    config: Annotated[dict[str, JsonValue], WithJsonSchema(config_schema())] = Field(
+        default_factory=dict[str, JsonValue]
+    )
+    """The nodes' settings, by the names of docs/reference/node-settings.md. What is not set is as
+    the operator or the node has it by default. A node checks them as a whole: what it would
+    refuse is in the condition `ConfigRejected`, and until then nothing of the pods is changed."""
     node_settings: NodeSettings = NodeSettings()
-    """Time-outs of every node, and what is off unless it is asked for."""
+    """Deprecated: the older names of seven settings of `config`."""
     replacement: Replacement = Replacement()
     """What to do about a replica whose disk is lost."""
     claim_retention: Literal["Retain", "Delete"] = "Retain"

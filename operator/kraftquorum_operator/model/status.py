@@ -52,8 +52,8 @@ class Leader(StatusModel):
     """Name of its pod."""
 
 
-class VoterStatus(StatusModel):
-    """One voter of the set in force, as the leader sees it."""
+class VoterName(StatusModel):
+    """A voter by its names."""
 
     node_id: int
     """The node's id."""
@@ -61,6 +61,11 @@ class VoterStatus(StatusModel):
     """UUID of its storage."""
     pod: str
     """Name of the pod of this node id."""
+
+
+class VoterStatus(VoterName):
+    """One voter of the set in force, as the leader sees it."""
+
     committed: bool
     """Whether the record that made it a voter is committed."""
     caught_up: bool
@@ -131,10 +136,10 @@ class TimelineEntry(StatusModel):
     """What sort of thing it was."""
     message: Annotated[str, Field(max_length=240)]
     """A sentence for people."""
-    count: int = 1
-    """How often lately; more than once for what comes and goes."""
-    first: str
-    """When, the first time of so many."""
+    count: int | None = None
+    """How often lately, for what comes and goes; unset: once."""
+    first: str | None = None
+    """When, the first time of so many; unset: it was once."""
 
 
 class QuorumStatus(StatusModel):
@@ -159,7 +164,11 @@ class QuorumStatus(StatusModel):
     high_watermark: int | None = None
     """How far the log is committed."""
     voters: list[VoterStatus] = Field(default_factory=list[VoterStatus])
-    """The voter set in force."""
+    """The voter set in force; empty without a leader, see `lastKnownVoters`."""
+    leader_seen_at: str | None = None
+    """When a leader last answered. With a leader, when this status was last written."""
+    last_known_voters: list[VoterName] = Field(default_factory=list[VoterName])
+    """Without a leader: the voters as they were at `leaderSeenAt`. Nothing is decided on them."""
     nodes: list[ReplicaStatus] = Field(default_factory=list[ReplicaStatus])
     """Every replica, as it says itself."""
     current_action: str | None = None
@@ -178,6 +187,9 @@ class QuorumStatus(StatusModel):
         default_factory=list[TimelineEntry]
     )
     """The last faults, repairs and changes, oldest first; it outlives the operator."""
+    config: dict[str, str] = Field(default_factory=dict[str, str])
+    """The settings that the pods' template gives to each node; what is not here is as the node
+    has it by default. While pods are restarted for another template, some have the one before."""
     label_selector: str
     """Selects the pods; for the scale subresource."""
     conditions: list[Condition] = Field(default_factory=list[Condition])

@@ -56,7 +56,9 @@ def damaged_storage(seen: Snapshot) -> tuple[Trouble, ...]:
 def low_disks(seen: Snapshot) -> tuple[Trouble, ...]:
     """Each replica whose disk has no more than its reserve, is full, or too full to snapshot."""
     found = [
-        Trouble(node.replica.node_id, _disk(seen, node.replica.node_id), "DiskLow", _room(node))
+        Trouble(
+            node.replica.node_id, _disk(seen, node.replica.node_id), "DiskLow", _room(seen, node)
+        )
         for node in seen.nodes
         if node.disk_low or node.snapshot_room_missing_bytes
     ]
@@ -84,7 +86,7 @@ def _disk(seen: Snapshot, ordinal: int) -> str:
     return f"pod {names.pod(seen.name, ordinal)}{volume}"
 
 
-def _room(node: Node) -> str:
+def _room(seen: Snapshot, node: Node) -> str:
     free, size = node.free_bytes, node.size_bytes
     missing = -(-node.snapshot_room_missing_bytes // _MIB)
     if not node.disk_low:
@@ -92,4 +94,6 @@ def _room(node: Node) -> str:
     room = "less than its reserve is free"
     if free is not None and size:
         room = f"{free // _MIB} of {size // _MIB} MiB are free, less than its reserve"
-    return f"{room}; it gives up leading, and writes are refused where nobody else can lead"
+    if seen.quorum is None or seen.quorum.leader != node.replica:
+        return f"{room}; it leads only where no other voter can"
+    return f"{room}; it gives up leading, and writes are refused where no other voter can lead"

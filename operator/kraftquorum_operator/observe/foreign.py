@@ -34,6 +34,20 @@ def foreign_objects(owner: Owner, found: Iterable[Body]) -> tuple[tuple[str, str
     )
 
 
+def belongs_to(owner: Owner, body: Body) -> bool | None:
+    """Whether an object belongs to a resource by its owner reference.
+
+    None: it was made for the resource, by its labels, and has no owner now.
+    """
+    controller = controller_of(body)
+    if controller is not None:
+        return controller.get("uid") == owner.uid
+    labels = cast("dict[str, str]", body["metadata"].get("labels") or {})
+    made = labels.get(names.LABEL_MANAGED_BY), labels.get(names.LABEL_INSTANCE)
+    other = labels.get(names.LABEL_OWNER_UID, owner.uid) != owner.uid
+    return False if other or made != (names.MANAGER, owner.name) else None
+
+
 def _whose(owner: Owner, body: Body) -> str:
     """Who else an object belongs to; empty: to this resource, or to one of its name before it."""
     controller = controller_of(body)
@@ -43,4 +57,4 @@ def _whose(owner: Owner, body: Body) -> str:
         return "" if ours else f"{kind} {name}"
     labels = cast("dict[str, str]", body["metadata"].get("labels") or {})
     made = labels.get(names.LABEL_MANAGED_BY), labels.get(names.LABEL_INSTANCE)
-    return "" if made == (names.MANAGER, owner.name) else "somebody else"
+    return "" if made == (names.MANAGER, owner.name) else "another owner"

@@ -9,10 +9,27 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.config import ALLOWED
 from kraftquorum_operator.observe.foreign import controller_of
-from kraftquorum_operator.observe.snapshot import Budget, Claim, ClaimRecord, Pod, StatefulSet
+from kraftquorum_operator.observe.given_up import DAY_MS
+from kraftquorum_operator.observe.snapshot import (
+    NOBODY,
+    Budget,
+    Claim,
+    ClaimRecord,
+    GivenUp,
+    Pod,
+    StatefulSet,
+)
+from raftnode.settings import ENV_PREFIX
 
 Body = dict[str, Any]
+
+NOTES_MAX = 8
+"""Claims of one ordinal that are noted; more are not given up within the time that counts."""
+UNUSED = "unused"
+AHEAD_MAX_MS = 5 * 60_000
+"""How far a note's time may lie in the future: the clocks of two operators differ by less."""
 
 
 def _part(body: Body | None, key: str) -> Body:
@@ -37,12 +54,19 @@ def _terminating(body: Body) -> bool:
     return "deletionTimestamp" in body["metadata"]
 
 
-def read_statefulset(body: Body | None) -> StatefulSet | None:
-    """Read the StatefulSet; the update revision only once the controller has seen this version."""
+def read_statefulset(body: Body | None, now: datetime | None = None) -> StatefulSet | None:
+    """Read the StatefulSet; the update revision only once the controller has seen this version.
+
+    Args:
+        body: None: there is none.
+        now: the wall clock, for the age of what is noted; None: now.
+    """
     if body is None:
         return None
     meta, status = _part(body, "metadata"), _part(body, "status")
     current = status.get("observedGeneration", 0) >= meta.get("generation", 0)
+    claim = next(iter(_parts(body["spec"], "volumeClaimTemplates")), None)
+    requested = _part(_part(_part(claim, "spec"), "resources"), "requests")
     return StatefulSet(
         uid=meta["uid"],
         resource_version=meta["resourceVersion"],
@@ -51,7 +75,25 @@ def read_statefulset(body: Body | None) -> StatefulSet | None:
         owner_uid=_labels(body).get(names.LABEL_OWNER_UID) or _controller_uid(body),
         terminating=_terminating(body),
         records=_records(_annotations(body)),
+        given_up=_given_up(_annotations(body), now or now_utc()),
+        defaults=_part(_part(claim, "metadata"), "labels").get(names.LABEL_DEFAULTS),
+        settings=_settings(body),
+        claim_size=str(requested.get("storage", "")),
     )
+
+
+def _settings(body: Body) -> tuple[tuple[str, str], ...]:
+    """What the template gives to the nodes, of the settings that a resource may set."""
+    pod = _part(_part(body["spec"], "template"), "spec")
+    given = {
+        one["name"]: str(one["value"])
+        for container in _parts(pod, "containers")
+        if container["name"] == names.CONTAINER
+        for one in _parts(container, "env")
+        if "value" in one
+    }
+    variables = ((name, f"{ENV_PREFIX}{name.upper()}") for name in ALLOWED)
+    return tuple((name, given[variable]) for name, variable in variables if variable in given)
 
 
 def _controller_uid(body: Body) -> str | None:
@@ -70,6 +112,44 @@ def _records(annotations: dict[str, str]) -> tuple[tuple[int, ClaimRecord], ...]
     return tuple(sorted(found.items(), key=lambda item: item[0]))
 
 
+def _given_up(
+    annotations: dict[str, str], now: datetime
+) -> tuple[tuple[int, tuple[GivenUp, ...]], ...]:
+    """The claims that were given up within a day; what is not ours is left out."""
+    found: dict[int, tuple[GivenUp, ...]] = {}
+    for key, value in annotations.items():
+        ordinal = key.removeprefix(names.ANNOTATION_GIVEN_UP)
+        if ordinal != key and ordinal.isdecimal():
+            notes = (_note(entry, now) for entry in value.split())
+            kept = tuple(n for n in notes if n is not None and n.age_ms < DAY_MS)
+            found[int(ordinal)] = kept
+    return tuple(sorted(found.items(), key=lambda item: item[0]))
+
+
+def _note(entry: str, now: datetime) -> GivenUp | None:
+    at, _, rest = entry.partition("/")
+    kind, _, claim_uid = rest.partition("/")
+    try:
+        age = now - datetime.fromisoformat(at)
+    except (ValueError, TypeError):
+        return None
+    age_ms = int(age.total_seconds() * 1000)
+    # A note from further ahead was written while a clock was wrong, and says nothing of when. As
+    # one of now it would hold a replacement back until that time comes, and a quorum without its
+    # spare voter is worse than a volume that is given up too soon.
+    if age_ms < -AHEAD_MAX_MS:
+        return None
+    return GivenUp(claim_uid, max(0, age_ms), kind == UNUSED)
+
+
+def with_note(value: str, claim_uid: str, *, unused: bool, now: datetime) -> str:
+    """An annotation's value with one more claim that is given up; the same one once only."""
+    entries = [entry for entry in value.split() if not entry.endswith(f"/{claim_uid}")]
+    at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    kept = entries if len(entries) < NOTES_MAX else entries[-NOTES_MAX + 1 :]
+    return " ".join([*kept, f"{at}/{UNUSED if unused else 'used'}/{claim_uid}"])
+
+
 def _record(annotations: dict[str, str]) -> ClaimRecord | None:
     directory_id = annotations.get(names.ANNOTATION_DIRECTORY_ID)
     claim_uid = annotations.get(names.ANNOTATION_CLAIM_UID)
@@ -86,11 +166,23 @@ def read_budget(body: Body | None) -> Budget | None:
         uid=meta["uid"],
         counted=int(status.get("expectedPods", 0)) if current else None,
         mark=_annotations(body).get(names.ANNOTATION_RECOUNT),
+        allowed=int(status.get("disruptionsAllowed", 0)) if current else None,
     )
 
 
-def read_claims(quorum: str, bodies: Sequence[Body]) -> tuple[Claim, ...]:
-    """Read the claims by name, labelled or not: an earlier resource's count as well (S18)."""
+def read_claims(
+    quorum: str, bodies: Sequence[Body], *, statefulset: StatefulSet | None = None
+) -> tuple[Claim, ...]:
+    """Read the claims under this quorum's names; an earlier resource's count as well (S18).
+
+    A name alone says nothing: each one tells whose it is. Those of strangers are left out where
+    no replica of ours can ever have been.
+
+    Args:
+        quorum: name of the resource.
+        bodies: all claims of the namespace.
+        statefulset: this resource's own; its pods and records speak for their claims.
+    """
     volumes = Counter(body["spec"].get("volumeName") for body in bodies)
     claims: list[Claim] = []
     for body in bodies:
@@ -98,7 +190,14 @@ def read_claims(quorum: str, bodies: Sequence[Body]) -> tuple[Claim, ...]:
         ordinal = names.ordinal_of(meta["name"], f"{names.CLAIM_TEMPLATE}-{quorum}")
         if ordinal is None:
             continue
-        volume = body["spec"].get("volumeName")
+        volume, record = body["spec"].get("volumeName"), _record(_annotations(body))
+        stranger = (
+            ""
+            if record or _speaks_for(statefulset, ordinal, meta["uid"])
+            else (_stranger(quorum, body))
+        )
+        if stranger and ordinal >= names.NODES_MAX:
+            continue
         claims.append(
             Claim(
                 name=meta["name"],
@@ -109,10 +208,33 @@ def read_claims(quorum: str, bodies: Sequence[Body]) -> tuple[Claim, ...]:
                 owner_uid=_labels(body).get(names.LABEL_OWNER_UID),
                 volume=volume,
                 shared=bool(volume) and volumes[volume] > 1,
-                record=_record(_annotations(body)),
+                record=record,
+                stranger=stranger,
+                defaults=_labels(body).get(names.LABEL_DEFAULTS),
             )
         )
     return tuple(sorted(claims, key=lambda claim: claim.ordinal))
+
+
+def _speaks_for(statefulset: StatefulSet | None, ordinal: int, claim_uid: str) -> bool:
+    """Whether a StatefulSet of ours has a pod on a claim, or a record of it."""
+    if statefulset is None:
+        return False
+    last = statefulset.record(ordinal)
+    return ordinal < statefulset.replicas or (last is not None and last.claim_uid == claim_uid)
+
+
+def _stranger(quorum: str, body: Body) -> str:
+    """Whose a claim is by its labels and its owner; empty: a quorum's of this name."""
+    labels, controller = _labels(body), controller_of(body)
+    app, instance = labels.get(names.LABEL_APP), labels.get(names.LABEL_INSTANCE)
+    if instance not in {None, quorum} or app not in {None, names.APP}:
+        return f"{app or 'unknown'} {instance or ''}".strip()
+    if names.LABEL_OWNER_UID in labels or (app, instance) == (names.APP, quorum):
+        return ""
+    if controller is not None:
+        return f"{controller.get('kind')} {controller.get('name')}"
+    return NOBODY
 
 
 def read_pods(quorum: str, bodies: Sequence[Body], now: datetime) -> tuple[Pod, ...]:
@@ -130,22 +252,25 @@ def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
     conditions = {str(c["type"]): c for c in _parts(status, "conditions")}
     containers = [c for c in _parts(status, "containerStatuses") if c["name"] == names.CONTAINER]
     container: Body = containers[0] if containers else {}
-    ended = _last_end(container)
+    ended = None if _has_been_ready(conditions, container) else _last_end(container)
     created = datetime.fromisoformat(meta["creationTimestamp"])
+    ready = _part(conditions, "Ready")
+    turned = datetime.fromisoformat(ready["lastTransitionTime"]) if ready else created
     return Pod(
         name=meta["name"],
         uid=meta["uid"],
         ordinal=ordinal,
         phase=status.get("phase", "Pending"),
-        ready=_part(conditions, "Ready").get("status") == "True",
+        ready=ready.get("status") == "True",
+        unready_ms=0
+        if ready.get("status") == "True"
+        else max(0, int((now - turned).total_seconds() * 1000)),
         terminating=_terminating(body),
         address=status.get("podIP"),
         voter_label=_labels(body).get(names.LABEL_VOTER) == "true",
         revision=_labels(body).get("controller-revision-hash"),
         restarts=int(container.get("restartCount", 0)),
-        exit_code=ended.get("exitCode")
-        if ended and not _has_been_ready(conditions, container)
-        else None,
+        exit_code=ended.get("exitCode") if ended else None,
         age_ms=max(0, int((now - created).total_seconds() * 1000)),
         detail=_detail(conditions, container, ended),
         waiting=_waiting(conditions, container),
@@ -188,7 +313,8 @@ def _detail(conditions: dict[str, Body], container: Body, ended: Body | None) ->
     waiting = _part(_part(container, "state"), "waiting")
     words = [str(waiting[key]) for key in ("reason", "message") if waiting.get(key)]
     if ended and not container.get("ready"):
-        words.append(f"ended with {ended.get('exitCode')}")
+        now = "" if "running" not in _part(container, "state") else "its last run "
+        words.append(f"{now}ended with {ended.get('exitCode')}")
         words.append(_termination(str(ended.get("message") or ended.get("reason") or "")))
     return ": ".join(word for word in words if word)[:300]
 

@@ -27,6 +27,7 @@ from kraftquorum_operator.observe.snapshot import (
 )
 from raftnode.api.model import NodeInfo, QuorumInfo, ReplicaProgress
 from raftnode.api.model import Replica as ApiReplica
+from raftnode.core.types import Endpoint
 
 
 @dataclass(slots=True)
@@ -84,6 +85,7 @@ def read_quorum(info: QuorumInfo, silence: Silence, now_ms: int) -> Quorum:
             fenced=given.fenced,
             lag=given.lag,
             last_fetch_age_ms=given.last_fetch_age_ms,
+            higher_epoch=given.higher_epoch,
             silent_since_ms=silence.of(given, leads=leads, now_ms=now_ms),
         )
 
@@ -114,7 +116,7 @@ def read_quorum(info: QuorumInfo, silence: Silence, now_ms: int) -> Quorum:
 
 def api_address(pod: Pod) -> str:
     """Where a pod's API listens."""
-    return f"{pod.address}:{names.API_PORT}"
+    return str(Endpoint(pod.address or "", names.API_PORT))
 
 
 async def ask_nodes(api: NodeApi, pods: Sequence[Pod], domain: str) -> Mapping[int, NodeInfo]:
@@ -143,7 +145,7 @@ async def ask_nodes(api: NodeApi, pods: Sequence[Pod], domain: str) -> Mapping[i
         for pod, answer in zip(running, answers, strict=True)
         if answer is not None
         and answer.node_id == pod.ordinal
-        and answer.peer_endpoint.rpartition(":")[0] == f"{pod.name}.{domain}"
+        and Endpoint.parse(answer.peer_endpoint).host == f"{pod.name}.{domain}"
     }
 
 

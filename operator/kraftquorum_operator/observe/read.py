@@ -17,6 +17,7 @@ from kraftquorum_operator.model.status import Condition, QuorumStatus, last_stat
 from kraftquorum_operator.observe.copies import distrust
 from kraftquorum_operator.observe.disks import distrust_damaged
 from kraftquorum_operator.observe.foreign import foreign_objects
+from kraftquorum_operator.observe.going import ObservedGoing, is_going, read_going
 from kraftquorum_operator.observe.kube import (
     now_utc,
     read_budget,
@@ -24,6 +25,8 @@ from kraftquorum_operator.observe.kube import (
     read_pods,
     read_statefulset,
 )
+from kraftquorum_operator.observe.last import last_known
+from kraftquorum_operator.observe.objects import get_objects
 from kraftquorum_operator.observe.quorum import (
     Silence,
     ask_leader,
@@ -37,6 +40,7 @@ from kraftquorum_operator.resources.build import build, object_key
 from kraftquorum_operator.resources.drift import has_drifted
 from kraftquorum_operator.resources.latch import read_latch
 from kraftquorum_operator.resources.metadata import Body, Owner
+from kraftquorum_operator.resources.nodeconfig import defaults_of, node_config
 
 EVENTS_S = 2.0
 """How long a look waits for the events of all objects that lack something."""
@@ -67,8 +71,8 @@ async def observe(
     silence: Silence,
     now_ms: int,
     node_image: str = names.NODE_IMAGE,
-) -> Observed | None:
-    """Read a quorum anew; None if the resource is gone.
+) -> Observed | ObservedGoing | None:
+    """Read a quorum anew; None if the resource is gone, and little if it is being deleted.
 
     Args:
         kube: where Kubernetes is asked.
@@ -88,19 +92,17 @@ async def observe(
         return None
     meta = resource["metadata"]
     owner = Owner(namespace, name, meta["uid"])
+    if is_going(resource):
+        return await read_going(kube, owner, resource)
     selector = f"{names.LABEL_APP}={names.APP},{names.LABEL_INSTANCE}={name}"
     pods, claims = await asyncio.gather(
         kube.list("Pod", namespace, selector), kube.list("PersistentVolumeClaim", namespace)
     )
-    statefulset, latch, *others = await asyncio.gather(
-        kube.get("StatefulSet", namespace, name),
-        kube.get("ConfigMap", namespace, names.latch(owner.uid)),
-        kube.get("PodDisruptionBudget", namespace, name),
-        kube.get("Service", namespace, names.headless_service(name)),
-        kube.get("Service", namespace, names.client_service(name)),
-    )
+    statefulset, latch, others = await get_objects(kube, owner)
     seen_pods = read_pods(name, pods, now_utc())
-    seen_claims, seen_statefulset = read_claims(name, claims), read_statefulset(statefulset)
+    seen_statefulset = read_statefulset(statefulset)
+    own = seen_statefulset is not None and seen_statefulset.owner_uid == owner.uid
+    seen_claims = read_claims(name, claims, statefulset=seen_statefulset if own else None)
     told = await _events(
         kube, namespace, name, wants_events(seen_statefulset, seen_pods, seen_claims)
     )
@@ -109,6 +111,8 @@ async def observe(
     quorum = read_quorum(leader, silence, now_ms) if leader is not None else None
     spec = QuorumSpec.model_validate(resource["spec"])
     spec = spec if spec.image else spec.model_copy(update={"image": node_image})
+    ours = [claim for claim in seen_claims if not claim.stranger or claim.doubtful]
+    defaults = defaults_of(seen_statefulset, ours)
     found = [body for body in others if body is not None]
     foreign = foreign_objects(owner, found)
     budget_key = f"PodDisruptionBudget/{name}"
@@ -119,7 +123,6 @@ async def observe(
         name=name,
         uid=owner.uid,
         generation=int(meta["generation"]),
-        deleting="deletionTimestamp" in meta,
         statefulset=seen_statefulset,
         pods=seen_pods,
         claims=seen_claims,
@@ -130,8 +133,10 @@ async def observe(
         latch=read_latch(latch) if latch is not None else None,
         budget=read_budget(others[0]) if budget_key not in dict(foreign) else None,
         remembered_cluster_id=status.get("clusterId"),
+        last=last_known(reported),
+        config_faults=node_config(spec, defaults).faults,
     )
-    bodies = build(owner, spec, _voters_in_force(seen))
+    bodies = build(owner, spec, _voters_in_force(seen), defaults, statefulset)
     found += [statefulset] if statefulset is not None else []
     outdated = tuple(key for key in outdated_objects(bodies, found) if key not in dict(foreign))
     if quorum is None and others[0] is not None:

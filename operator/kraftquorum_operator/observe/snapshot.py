@@ -29,6 +29,10 @@ class ClaimRecord:
     claim_uid: str
 
 
+NOBODY = "nobody"
+"""Whose a claim is on which nothing says whose it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A volume claim of one ordinal."""
@@ -46,6 +50,16 @@ class Claim:
     """Another claim of the namespace names the same volume."""
     record: ClaimRecord | None = None
     """Off its annotations; on a copy of a claim it names the other claim's UID."""
+    stranger: str = ""
+    """Whose it is, if not this quorum's or an earlier one's of the name: only its name is alike."""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether nothing says whose it is: it may be ours and have lost its labels."""
+        return self.stranger == NOBODY
+
+    defaults: str | None = None
+    """Which of the operator's defaults it was made under, off its label; None: none."""
 
 
 CRASH_LOOP_RESTARTS = 2
@@ -69,6 +83,8 @@ class Pod:
     exit_code: int | None = None
     """Of the container's last end, while it has not been ready since."""
     age_ms: int = 0
+    unready_ms: int | None = None
+    """For how long it has not been ready, 0 if it is; None: not known."""
     detail: str = ""
     """Why it does not run, in Kubernetes' or the node's words."""
     waiting: str = ""
@@ -152,6 +168,8 @@ class Progress:
     """Its storage is damaged: it counts for nobody's loss, see `observe/disks.py`."""
     lag: int = 0
     last_fetch_age_ms: int | None = None
+    higher_epoch: int | None = None
+    """An observer's epoch, being above the leader's: it catches up once it is asked to be added."""
     silent_since_ms: int | None = None
     """On the operator's clock; None: the leader hears from it."""
 
@@ -239,6 +257,16 @@ class Latch:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A claim that the operator gave up for a fresh one."""
+
+    claim_uid: str
+    age_ms: int
+    unused: bool
+    """It never became a voter's."""
+
+
+@dataclass(frozen=True, slots=True)
 class StatefulSet:
     """The StatefulSet of the quorum."""
 
@@ -251,6 +279,19 @@ class StatefulSet:
     terminating: bool = False
     records: tuple[tuple[int, ClaimRecord], ...] = ()
     """By ordinal: what was recorded last (S3)."""
+    given_up: tuple[tuple[int, tuple[GivenUp, ...]], ...] = ()
+    """By ordinal: the claims that were given up within a day."""
+
+    def given_up_of(self, ordinal: int) -> tuple[GivenUp, ...]:
+        """The claims of an ordinal that were given up within a day."""
+        return dict(self.given_up).get(ordinal, ())
+
+    defaults: str | None = None
+    """Which of the operator's defaults hold, off its claim template; None: none."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """What its template gives to each node, by the settings' names, in their order."""
+    claim_size: str = ""
+    """Size of each claim, as its template has it."""
 
     def record(self, ordinal: int) -> ClaimRecord | None:
         """What was recorded last for an ordinal."""
@@ -267,6 +308,20 @@ class Budget:
     budget's spec changed, and until then no eviction is allowed."""
     mark: str | None = None
     """What the operator last touched it for."""
+    allowed: int | None = None
+    """How many more of its pods may be evicted now; None: as for `counted`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastKnown:
+    """What the last status said, to be shown where no replica answers (`observe/last.py`)."""
+
+    voters: tuple[Replica, ...]
+    """As the last leader that answered had them."""
+    at: str
+    """When that leader answered; empty: not known."""
+    lost: str = ""
+    """Why the quorum was lost, with the time; empty: it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +335,6 @@ class Snapshot:
     name: str
     uid: str
     generation: int = 1
-    deleting: bool = False
     statefulset: StatefulSet | None = None
     pods: tuple[Pod, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -296,14 +350,22 @@ class Snapshot:
     """Such objects that could not be written a moment ago, or are somebody else's, and why; not in
     `outdated`."""
 
+    refused_ends: tuple[tuple[str, str], ...] = ()
+    """UIDs of pods and claims that the API server refused to evict or delete a moment ago, and why:
+    not asked for again yet."""
+
     troubles: tuple[Trouble, ...] = ()
     """What cannot start, and has not been able to for a while; a report, nothing is decided on
     it."""
 
     failure: tuple[str, str] | None = None
     """A reason in one word and a sentence: what was asked again and again and is not done."""
+    config_faults: tuple[str, ...] = ()
+    """What a node would refuse of the settings that are wanted, a sentence each."""
     kubernetes: tuple[int, int] | None = None
     """Version of the API server, read only before anything is made."""
+    last: LastKnown | None = None
+    """What was last known; a report, nothing is decided on it."""
 
     @property
     def labelled(self) -> int:
@@ -322,6 +384,10 @@ class Snapshot:
         """What the replica of an ordinal said, if it answered."""
         return next((node for node in self.nodes if node.replica.node_id == ordinal), None)
 
+    def why_refused(self, uid: str) -> str | None:
+        """Why the API server refused to end a pod or a claim a moment ago; None: it did not."""
+        return dict(self.refused_ends).get(uid)
+
     def is_storage_gone(self, replica: Replica) -> bool:
         """Whether this storage is known to be lost, not just silent."""
         node = self.node(replica.node_id)
@@ -330,12 +396,52 @@ class Snapshot:
         claim = self.claim(replica.node_id)
         return claim is None or claim.phase == "Lost"
 
+    def may_hold_data(self) -> bool:
+        """Whether a replica holds data, or a claim may whose replica does not answer."""
+        return any(not node.blank for node in self.nodes) or any(
+            claim.phase != "Lost" and self.node(claim.ordinal) is None for claim in self.claims
+        )
+
+    def told_voters(self) -> tuple[Replica, ...]:
+        """The voter set of the longest log that answers; empty: no replica answers with one."""
+        told = [node for node in self.nodes if not node.blank and node.voters]
+        if not told:
+            return ()
+        return max(told, key=lambda node: (node.epoch, node.log_end_offset)).voters
+
     def known_voters(self) -> tuple[Replica, ...]:
         """The best known voter set without a leader: of the longest log, else the latched one."""
-        told = [node for node in self.nodes if not node.blank and node.voters]
-        if told:
-            return max(told, key=lambda node: (node.epoch, node.log_end_offset)).voters
-        return tuple(voter.replica for voter in self.latch.voters) if self.latch else ()
+        latched = tuple(voter.replica for voter in self.latch.voters) if self.latch else ()
+        return self.told_voters() or latched
+
+    def has_formed(self) -> bool:
+        """Whether there has been a leader with a committed record, by any sign that is left."""
+        return (
+            self.quorum is not None
+            or (self.latch is not None and self.latch.adopted)
+            or any(node.high_watermark > 0 for node in self.nodes)
+            or any(claim.record is not None for claim in self.claims)
+            or (self.last is not None and bool(self.last.voters))
+        )
+
+    def majority_answers(self) -> bool:
+        """Whether a majority of the best known voters answers, each with its own storage."""
+        known, alive = self.known_voters(), {node.replica for node in self.nodes}
+        return bool(known) and sum(one in alive for one in known) >= majority(len(known))
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """A resource that is being deleted, and what of it may be taken away."""
+
+    uid: str
+    orphaned: bool = False
+    """Its objects are to be left as they are (`--cascade=orphan`); they were not read then."""
+    delete_claims: bool = False
+    statefulset: StatefulSet | None = None
+    claims: tuple[Claim, ...] = ()
+    latched: bool = False
+    """Whether there is a ConfigMap by the latch's name, whatever is in it."""
 
 
 def majority(voters: int) -> int:

@@ -19,7 +19,10 @@ ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of a waiting container that are none."""
 
 CRASHES = 2
-"""So many restarts without having been ready make a crash loop, whatever it does just now."""
+"""So many restarts without having been ready make a crash loop, while it does not run."""
+
+CRASH_LOOP = "CrashLoopBackOff"
+"""Kubernetes' own word."""
 
 CLAIM_EVENTS = frozenset({"FailedBinding", "ProvisioningFailed", "FailedCreate"})
 PENDING = "ClaimPending"
@@ -65,8 +68,8 @@ def _of_pods(pods: Sequence[Pod]) -> Iterable[Trouble]:
         subject = f"pod {pod.name}"
         if pod.waiting not in ON_ITS_WAY:
             yield Trouble(pod.ordinal, subject, pod.waiting, pod.detail)
-        elif pod.exit_code is not None and pod.restarts >= CRASHES:
-            yield Trouble(pod.ordinal, subject, "CrashLoopBackOff", pod.detail)
+        elif pod.exit_code is not None and pod.restarts >= CRASHES and not pod.running:
+            yield Trouble(pod.ordinal, subject, CRASH_LOOP, pod.detail)
 
 
 def _of_claims(claims: Sequence[Claim], told: Mapping[tuple[str, str], Body]) -> Iterable[Trouble]:

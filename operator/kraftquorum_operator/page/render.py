@@ -14,7 +14,13 @@ from functools import cache
 
 import jinja2
 
-from kraftquorum_operator.model.status import Operation, QuorumStatus, ReplicaStatus, VoterStatus
+from kraftquorum_operator.model.status import (
+    Operation,
+    QuorumStatus,
+    ReplicaStatus,
+    VoterName,
+    VoterStatus,
+)
 from kraftquorum_operator.page.verdict import LEVELS, ago
 from kraftquorum_operator.page.view import PageView, QuorumView
 from kraftquorum_operator.plan.guards import GUARDS
@@ -181,8 +187,14 @@ def replicas_of(status: QuorumStatus) -> list[Replica]:
     """Every storage: the voters as the leader sees them, then the other replicas."""
     said = {node.node_id: node for node in status.nodes}
     result = [_voter(voter, said.get(voter.node_id), status) for voter in status.voters]
+    answer = {(node.node_id, node.directory_id) for node in status.nodes}
+    result += [
+        _last_known(voter, said.get(voter.node_id), status)
+        for voter in status.last_known_voters
+        if (voter.node_id, voter.directory_id) not in answer
+    ]
     known = {(voter.node_id, voter.directory_id) for voter in status.voters}
-    ids = {voter.node_id for voter in status.voters}
+    ids = {voter.node_id for voter in (*status.voters, *status.last_known_voters)}
     for node in status.nodes:
         if node.directory_id is None and node.node_id in ids:
             continue  # a silent voter
@@ -214,6 +226,26 @@ def _voter(voter: VoterStatus, node: ReplicaStatus | None, status: QuorumStatus)
         log_end_offset=own.log_end_offset if own else None,
         epoch=own.epoch if own else None,
         detail=node.detail if node is not None and own is None else "",
+    )
+
+
+def _last_known(voter: VoterName, node: ReplicaStatus | None, status: QuorumStatus) -> Replica:
+    """A voter that does not answer, while no leader says who votes."""
+    replaced = node is not None and node.directory_id is not None
+    seen = f"as last known at {status.leader_seen_at or 'an unknown time'}"
+    detail = node.detail if node is not None and not replaced else ""
+    return Replica(
+        pod=voter.pod,
+        node_id=voter.node_id,
+        directory_id=voter.directory_id,
+        role="voter",
+        good=False,
+        state="another disk answers in its place" if replaced else "does not answer",
+        lag=None,
+        heard_ms=None,
+        log_end_offset=None,
+        epoch=None,
+        detail=f"{detail}; {seen}" if detail else seen,
     )
 
 

@@ -44,7 +44,9 @@ RUNBOOKS: dict[Level, str] = {
 }
 """Where to read on, in docs/runbooks/."""
 
-TROUBLES = frozenset({"PodsBlocked", "Failing", "StorageDamaged", "DiskLow"})
+TROUBLES = frozenset(
+    {"PodsBlocked", "Failing", "StorageDamaged", "DiskLow", "VolumesFailing", "ConfigRejected"}
+)
 """Conditions that weaken a quorum though as many voters may fail as could."""
 
 PAUSED = "kraftquorum-paused"
@@ -110,9 +112,12 @@ def _of_status(status: QuorumStatus, wanted: int) -> Verdict:
         )
     if "FormationBlocked" in holds:
         return Verdict("blocked", "It cannot be formed. A person must decide; delete nothing.")
+    available = next((one for one in status.conditions if one.type == "Available"), None)
+    if available is not None and available.status == "Unknown":
+        return Verdict("unknown", f"The operator cannot see how it is: {available.message}.")
     if status.phase == "Forming":
         return Verdict("forming", "It is being formed and holds no data yet.")
-    if any(one.type == "Available" and one.reason == "DiskLow" for one in status.conditions):
+    if available is not None and available.reason == "DiskLow":
         return Verdict(
             "stopped",
             "The leader's disk is full and no other voter has taken over, so no write is taken. "

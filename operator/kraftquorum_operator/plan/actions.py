@@ -140,6 +140,8 @@ class DeleteClaim:
     claim: str
     uid: str
     reason: str
+    gives_up: int | None = None
+    """The ordinal whose storage is given up for a fresh one, which is noted first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,15 @@ class DeletePod:
     reason: str
     version: str | None = None
     """Its resourceVersion, if it may go only as it was seen: not once it has started since."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPod:
+    """Evict one healthy pod, by its UID, if the disruption budget allows it (S22)."""
+
+    pod: str
+    uid: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +195,7 @@ Action = (
     | RecordClaims
     | DeleteClaim
     | DeletePod
+    | EvictPod
     | DeleteStatefulSet
     | DeleteLatch
 )
@@ -248,8 +260,8 @@ def describe(action: Action) -> str:
             return f"{type(action).__name__} {replicas}"
         case SetVoterLabel(pod, _, voter):
             return f"SetVoterLabel {'on' if voter else 'off'} {pod}"
-        case DeletePod(pod, _, reason):
-            return f"DeletePod {pod} ({reason})"
+        case DeletePod(pod, _, reason) | EvictPod(pod, _, reason):
+            return f"{type(action).__name__} {pod} ({reason})"
         case DeleteClaim(claim, _, reason):
             return f"DeleteClaim {claim} ({reason})"
         case SetClaimOwner(claim):

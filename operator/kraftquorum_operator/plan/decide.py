@@ -20,7 +20,6 @@ from kraftquorum_operator.observe.disks import distrust_damaged
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Action, ApplyObjects, Decision, Done, Wait, describe
-from kraftquorum_operator.plan.deletion import delete
 from kraftquorum_operator.plan.formation import create, latch, raise_replicas, send_latch
 from kraftquorum_operator.plan.guards import Case, first_block
 from kraftquorum_operator.plan.quorum_loss import without_leader
@@ -47,7 +46,14 @@ REPAIR: tuple[Step, ...] = (voter_labels, budget_count, claim_owners, claim_reco
 OPERATION: tuple[Step, ...] = (shrink, grow, roll, retire_waits)
 """What a formed and well quorum may need, in the order of S24."""
 
-PASSING = frozenset({"all_blank_before_formation", "majority_reachable", "leader_elected"})
+PASSING = frozenset(
+    {
+        "all_blank_before_formation",
+        "earlier_quorum_elects_leader",
+        "majority_reachable",
+        "leader_elected",
+    }
+)
 """Guards that a missing Service may be behind."""
 
 
@@ -61,8 +67,6 @@ def decide(spec: QuorumSpec, seen: Snapshot, now_ms: int) -> Decision:
     """
     seen = distrust_damaged(distrust(seen))
     case = Case(spec, seen, now_ms)
-    if seen.deleting:
-        return delete(case)
     paused = first_block(case, guards.not_paused)
     if paused is not None:
         return _pause(paused, decide(spec.model_copy(update={"pause": False}), seen, now_ms))

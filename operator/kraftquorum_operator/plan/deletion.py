@@ -6,6 +6,7 @@ resource; claims that are still mounted end with their pods.
 
 from __future__ import annotations
 
+from kraftquorum_operator.observe.snapshot import Going
 from kraftquorum_operator.plan.actions import (
     Action,
     DeleteClaim,
@@ -13,23 +14,22 @@ from kraftquorum_operator.plan.actions import (
     DeleteStatefulSet,
     Done,
 )
-from kraftquorum_operator.plan.guards import Case
 
 
-def delete(case: Case) -> Action | Done:
+def delete(going: Going) -> Action | Done:
     """The next thing to delete; Done when the finalizer may go.
 
     With `Retain` the claims stay and so does the latch, which says what the data belongs to.
     """
-    seen = case.seen
-    ours = seen.statefulset is not None and seen.statefulset.owner_uid == seen.uid
-    if seen.statefulset is not None and ours and not seen.statefulset.terminating:
-        return DeleteStatefulSet(seen.statefulset.uid)
-    if case.spec.deletion.claims == "Retain":
+    if going.orphaned:
+        return Done("deleted; all of its objects are left as they are (--cascade=orphan)")
+    statefulset = going.statefulset
+    ours = statefulset is not None and statefulset.owner_uid == going.uid
+    if statefulset is not None and ours and not statefulset.terminating:
+        return DeleteStatefulSet(statefulset.uid)
+    if not going.delete_claims:
         return Done("deleted; its volume claims are kept")
-    for claim in seen.claims:
-        if claim.owner_uid == seen.uid and not claim.terminating:
+    for claim in going.claims:
+        if claim.owner_uid == going.uid and not claim.terminating:
             return DeleteClaim(claim.name, claim.uid, "deletion.claims is Delete")
-    if seen.latch is not None:
-        return DeleteLatch(seen.uid)
-    return Done("deleted, with its volume claims")
+    return DeleteLatch(going.uid) if going.latched else Done("deleted, with its volume claims")

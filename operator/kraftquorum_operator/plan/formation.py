@@ -7,6 +7,7 @@ blank nodes that it lists by (id, UUID).
 
 from __future__ import annotations
 
+from kraftquorum_operator import names
 from kraftquorum_operator.observe.snapshot import LatchVoter, Replica
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
@@ -23,24 +24,38 @@ from kraftquorum_operator.plan.guards import Case, first_block
 def first_replicas(case: Case) -> int:
     """How many pods to start with: the wanted voters, and every claim that is there (S18).
 
-    An earlier quorum may need all of its members to elect a leader.
+    An earlier quorum may need all of its members to elect a leader. A claim that only has a
+    name like ours is none of them, and no replica ever had a larger ordinal than the largest.
     """
-    return max([case.spec.voters, *(claim.ordinal + 1 for claim in case.seen.claims)])
+    known = (claim.ordinal + 1 for claim in case.seen.claims if not claim.stranger)
+    return min(names.NODES_MAX, max([case.spec.voters, *known]))
 
 
 def create(case: Case) -> CreateStatefulSet | Wait | None:
     """Create the StatefulSet if there is none."""
     if case.seen.statefulset is not None:
         return None
-    unsupported = first_block(case, guards.kubernetes_version_supported)
-    return unsupported or CreateStatefulSet(first_replicas(case))
+    replicas = first_replicas(case)
+    subject = Case(case.spec, case.seen, case.now_ms, replicas=replicas)
+    wait = first_block(
+        subject,
+        guards.kubernetes_version_supported,
+        guards.claims_are_ours,
+        guards.config_accepted,
+    )
+    return wait or CreateStatefulSet(replicas)
+
+
+RESTART_PATIENCE_MS = 120_000
+"""How long pods that are away, and know the voters, are waited for before every claim gets one."""
 
 
 def raise_replicas(case: Case) -> SetReplicas | None:
     """Give every known voter its pod back if somebody lowered the replicas (S25).
 
     Without a leader the last known set counts, but what the latch alone lists may be older
-    than the voters: then every claim gets its pod back. Raising is harmless.
+    than the voters: then every claim gets its pod back. Raising is harmless, but of no use while
+    the pods that are there may soon answer and name the voters, as after a restart of all.
     """
     statefulset = case.seen.statefulset
     if statefulset is None:
@@ -50,10 +65,27 @@ def raise_replicas(case: Case) -> SetReplicas | None:
     else:
         known = [replica.node_id + 1 for replica in case.seen.known_voters()]
         told = any(not node.blank and node.voters for node in case.seen.nodes)
+        if not told and _may_answer_soon(case):
+            return None
         floor = max(known) if told and known else max([*known, first_replicas(case)])
     if statefulset.replicas < floor:
         return SetReplicas(statefulset.uid, statefulset.resource_version, floor)
     return None
+
+
+def _may_answer_soon(case: Case) -> bool:
+    """Whether a pod that was ready a moment ago, on a bound claim, is only restarting."""
+    seen = case.seen
+    replicas = seen.statefulset.replicas if seen.statefulset else 0
+    for pod in seen.pods:
+        claim = seen.claim(pod.ordinal)
+        if pod.ordinal >= replicas or claim is None or claim.phase != "Bound":
+            continue
+        if seen.node(pod.ordinal) is not None or (pod.restarts and pod.fails_to_start):
+            continue
+        if pod.unready_ms is not None and pod.unready_ms < RESTART_PATIENCE_MS:
+            return True
+    return False
 
 
 def _first_voters(case: Case) -> tuple[LatchVoter, ...]:
@@ -81,8 +113,11 @@ def latch(case: Case) -> CreateLatch | AdoptQuorum | Wait | None:
         return AdoptQuorum(seen.quorum.cluster_id, _adopted_voters(case, seen.quorum.committed))
     wait = first_block(
         case,
-        guards.no_earlier_claims,
         guards.never_rebootstrap,
+        guards.claims_are_ours,
+        guards.no_earlier_claims,
+        guards.earlier_quorum_elects_leader,
+        guards.config_accepted,
         guards.all_blank_before_formation,
     )
     return wait if wait is not None else CreateLatch(_first_voters(case))

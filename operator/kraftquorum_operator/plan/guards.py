@@ -1,47 +1,48 @@
 """The guards: every rule that can hold an action back, in one table.
 
-A guard is a function of a `Case` that returns None or why it blocks. Its name
-is what people see: in the log, the status (`waitingFor`, the condition's
-reason), the event, the metric's label and docs/reference/guards.md, which is
-generated from the docstrings here.
+What a guard is: `guarding.py`. Those of formation are in `formationguards.py`; all are imported
+from here.
 
 Longer than most modules: it is one table, and a rule is found in one place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kraftquorum_operator.observe.copies import why_copied
 from kraftquorum_operator.observe.disks import why_damaged
-from kraftquorum_operator.observe.snapshot import Replica, Snapshot, majority
-from kraftquorum_operator.plan.actions import Wait
+from kraftquorum_operator.observe.given_up import in_a_row, wait_ms
+from kraftquorum_operator.observe.snapshot import Replica, majority
 from kraftquorum_operator.plan.case import Case
+from kraftquorum_operator.plan.formationguards import (
+    all_blank_before_formation,
+    claims_are_ours,
+    doubtful_claim,
+    earlier_quorum_elects_leader,
+    formation_complete,
+    latch_and_quorum_agree,
+    named_voters,
+    never_rebootstrap,
+    no_earlier_claims,
+)
+from kraftquorum_operator.plan.guarding import GUARDS, Guard, first_block, guard, replica_names
+
+__all__ = [
+    "GUARDS",
+    "Case",
+    "Guard",
+    "all_blank_before_formation",
+    "claims_are_ours",
+    "doubtful_claim",
+    "earlier_quorum_elects_leader",
+    "first_block",
+    "formation_complete",
+    "latch_and_quorum_agree",
+    "never_rebootstrap",
+    "no_earlier_claims",
+]
 
 KUBERNETES_MIN = (1, 29)
 """As in the chart."""
-
-Guard = Callable[[Case], str | None]
-GUARDS: dict[str, Guard] = {}
-
-
-def guard(function: Guard) -> Guard:
-    """Enter a guard into the table, under its own name."""
-    GUARDS[function.__name__] = function
-    return function
-
-
-def first_block(case: Case, *guards: Guard) -> Wait | None:
-    """Ask guards in order; the first that blocks is what is waited for."""
-    for candidate in guards:
-        if (why := candidate(case)) is not None:
-            return Wait(candidate.__name__, why)
-    return None
-
-
-def _names(replicas: tuple[Replica, ...]) -> str:
-    return ", ".join(str(replica) for replica in replicas)
-
 
 # --- the resource itself -------------------------------------------------------------------------
 
@@ -89,9 +90,10 @@ def kubernetes_version_supported(case: Case) -> str | None:
 def objects_written(case: Case) -> str | None:
     """The API server takes the Services, the disruption budget and the StatefulSet.
 
-    One that it refuses is tried again, after a minute at last. One that somebody else made under
-    the same name is never written over: delete it, or give the resource another name. Formation
-    and repair go on without it; growing, shrinking and rolling do not.
+    The operator writes a refused object again after pauses that grow to a minute. It never
+    overwrites an object of the same name that another owner created: delete that object, or give
+    the resource another name. Formation and repair go on without it; growing, shrinking and
+    rolling do not.
     """
     # Objects that failed together share a reason.
     reasons = dict.fromkeys(why for _, why in case.seen.refused)
@@ -100,106 +102,18 @@ def objects_written(case: Case) -> str | None:
     return f"{', '.join(key for key, _ in case.seen.refused)}: {'; '.join(reasons)}"
 
 
-# --- formation -----------------------------------------------------------------------------------
-
-
 @guard
-def no_earlier_claims(case: Case) -> str | None:
-    """No claim of this quorum's name is left from an earlier resource (S18).
+def config_accepted(case: Case) -> str | None:
+    """A node takes `spec.config`, checked as a whole by the node's own rules.
 
-    With old claims no new quorum is formed: their data is adopted when its replicas
-    elect a leader; otherwise a person decides: restore them, or delete the claims.
+    Until it does, the StatefulSet is not created and its pod template stays as it is, no pod is
+    restarted for another template, and no quorum is formed: nothing of the change is done, nor of
+    a change of the image that came with it. Pods keep the settings that they have, and repairs go
+    on with them. What protects the quorum in the StatefulSet (update strategy, claim retention,
+    ordinals, labels) is restored all the same when it is changed by hand.
     """
-    earlier = [claim.name for claim in case.seen.claims if claim.owner_uid != case.seen.uid]
-    if not earlier:
-        return None
-    return (
-        f"claims of an earlier resource exist: {', '.join(earlier)}; they are adopted once "
-        "their replicas elect a leader, else delete them to start anew"
-    )
-
-
-@guard
-def all_blank_before_formation(case: Case) -> str | None:
-    """Every first voter has answered that it is blank (S18)."""
-    for ordinal in range(case.spec.voters):
-        node = case.seen.node(ordinal)
-        if node is None:
-            pod = case.seen.pod(ordinal)
-            detail = f": {pod.detail}" if pod and pod.detail else ""
-            return f"replica {ordinal} has not answered yet{detail}"
-        if not node.blank:
-            return f"replica {node.replica} already belongs to cluster {node.cluster_id}"
-    return None
-
-
-def _may_know_better(seen: Snapshot) -> bool:
-    """Whether no replica told its voters yet and one may that the latch does not list.
-
-    The latch's set is the first one; the voters of today may be on other claims.
-    """
-    if seen.latch is None or any(not node.blank and node.voters for node in seen.nodes):
-        return False
-    listed = {voter.replica.node_id for voter in seen.latch.voters}
-    return any(
-        claim.phase == "Bound" and claim.ordinal not in listed and seen.node(claim.ordinal) is None
-        for claim in seen.claims
-    )
-
-
-@guard
-def never_rebootstrap(case: Case) -> str | None:
-    """Where a quorum has been, no new one is ever formed by the operator.
-
-    Blocks when a majority of the last known voters has lost its storage, or when data or a
-    remembered cluster id says that there was a quorum. `status.nodes` says which replicas
-    hold which offsets and epochs; a person must decide
-    (see [quorum-loss](../explain/quorum-loss.md)).
-    """
-    seen = case.seen
-    data = tuple(node.replica for node in seen.nodes if not node.blank)
-    if seen.latch is None:
-        if data:
-            return f"replicas hold data of an earlier quorum ({_names(data)}) but have no leader"
-        if seen.remembered_cluster_id is not None:
-            return (
-                f"the status remembers cluster {seen.remembered_cluster_id}, whose latch and data "
-                "are gone; a person must decide"
-            )
-        return None
-    known = seen.known_voters()
-    gone = tuple(replica for replica in known if seen.is_storage_gone(replica))
-    if len(known) - len(gone) >= majority(len(known)) or _may_know_better(seen):
-        return None
-    holders = "; ".join(
-        f"{node.replica} holds epoch {node.epoch} to offset {node.log_end_offset}"
-        for node in seen.nodes
-        if not node.blank
-    )
-    return (
-        f"storage of {len(gone)} of {len(known)} voters is gone ({_names(gone)}); "
-        f"{holders or 'no replica holds data'}; a person must decide"
-    )
-
-
-@guard
-def latch_and_quorum_agree(case: Case) -> str | None:
-    """The quorum that answers has the latched cluster id."""
-    latch, quorum = case.seen.latch, case.quorum
-    if latch is None or quorum is None or latch.cluster_id == quorum.cluster_id:
-        return None
-    return f"the latch names cluster {latch.cluster_id}, the quorum is {quorum.cluster_id}"
-
-
-@guard
-def formation_complete(case: Case) -> str | None:
-    """All first voters have the first batch, so that clients may write (P52).
-
-    Until then only repairs are made.
-    """
-    if case.quorum is not None and case.quorum.formation_completed:
-        return None
-    return "the first voters do not all have the first records yet"
+    faults = case.seen.config_faults
+    return f"{'; '.join(faults)}; until then no pod is changed" if faults else None
 
 
 # --- the quorum ----------------------------------------------------------------------------------
@@ -208,12 +122,12 @@ def formation_complete(case: Case) -> str | None:
 @guard
 def majority_reachable(case: Case) -> str | None:
     """A majority of the last known voters answers, with its own storage."""
-    known = case.seen.known_voters()
-    alive = {node.replica for node in case.seen.nodes}
-    silent = tuple(replica for replica in known if replica not in alive)
-    if len(known) - len(silent) >= majority(len(known)):
+    if case.seen.majority_answers():
         return None
-    return f"{len(silent)} of {len(known)} voters do not answer: {_names(silent)}"
+    alive = {node.replica for node in case.seen.nodes}
+    known, source = named_voters(case.seen)
+    silent = tuple(replica for replica in known if replica not in alive)
+    return f"{len(silent)} of {len(known)} voters do not answer: {replica_names(silent)}{source}"
 
 
 @guard
@@ -272,18 +186,18 @@ def survivors_caught_up(case: Case) -> str | None:
         and not case.is_silent(voter)
         and not (case.new is not None and voter.replica.node_id == case.new.node_id)
     )
-    return f"not caught up: {_names(late)}" if late else None
+    return f"not caught up: {replica_names(late)}" if late else None
 
 
 @guard
 def heal_before_shrink(case: Case) -> str | None:
-    """Every voter that is wanted is caught up before one that is not is removed."""
+    """Every wanted voter is caught up before an unwanted voter is removed."""
     late = tuple(
         voter.replica
         for voter in case.survivors
         if voter.replica.node_id < case.spec.voters and not voter.fresh
     )
-    return f"not caught up: {_names(late)}" if late else None
+    return f"not caught up: {replica_names(late)}" if late else None
 
 
 @guard
@@ -347,13 +261,47 @@ def replacement_policy_allows(case: Case) -> str | None:
 
 @guard
 def deletion_policy_allows(case: Case) -> str | None:
-    """`spec.replacement.policy` is `Automatic`: only then is a broken volume deleted."""
+    """`spec.replacement.policy` is `Automatic`: only then is a broken volume deleted.
+
+    Asked last, once all other voters are caught up and are a majority without it.
+    """
     if case.spec.replacement.policy == "Automatic":
         return None
     return (
         f"the volume of replica {case.ordinal} must be replaced and spec.replacement.policy is "
         f"{case.spec.replacement.policy}: delete its claim, then its pod"
     )
+
+
+@guard
+def replacements_spaced(case: Case) -> str | None:
+    """A replica's volume is given up again only after a pause that grows.
+
+    A storage class or a machine whose volumes all fail would cost one volume after the other. A
+    new volume that fails before its replica is a voter is given up at once; the next one after a
+    minute, then 4, 16 and 60 minutes. Of one replica no more than four volumes are given up
+    within an hour. The StatefulSet's annotation `kraftquorum.io/given-up-N` counts; once the
+    cause is gone you can remove it, and the replacement goes on at once. A note whose time lies
+    more than five minutes in the future does not count: a clock was wrong when it was written.
+    """
+    claim, statefulset = case.seen.claim(case.ordinal), case.seen.statefulset
+    if claim is None or statefulset is None:
+        return None
+    notes = statefulset.given_up_of(case.ordinal)
+    left_ms = wait_ms(notes)
+    if left_ms == 0 or any(note.claim_uid == claim.uid for note in notes):
+        return None
+    return (
+        f"volume {claim.name} has failed and {len(notes)} volumes of this replica were given up "
+        f"before it, {in_a_row(notes)} of them new; the next one is given up in "
+        f"{left_ms // 60_000 + 1} min. Check its storage class and its node: "
+        f"{_ended(case) or 'the pod does not say why'}"
+    )
+
+
+def _ended(case: Case) -> str:
+    pod = case.seen.pod(case.ordinal)
+    return pod.detail if pod is not None else ""
 
 
 @guard
@@ -375,8 +323,8 @@ def claim_is_the_recorded_one(case: Case) -> str | None:
     A volume put back from a snapshot or a backup has forgotten votes and acknowledged records.
     Such a voter is not counted in any majority. With policy `Automatic` it is replaced, claim
     then pod, once all other voters are caught up and are a majority without it; else a person
-    decides: delete its claim and pod, or, to accept the volume as it is, set the claim's
-    annotations `kraftquorum.io/directory-id` to the replica's storage UUID and
+    decides: delete its claim and pod at such a time, or, to accept the volume as it is, set the
+    claim's annotations `kraftquorum.io/directory-id` to the replica's storage UUID and
     `kraftquorum.io/claim-uid` to the claim's own UID. Claims from before there were such
     annotations are trusted once, and recorded.
     """
@@ -413,13 +361,17 @@ def claim_bound_and_unshared(case: Case) -> str | None:
 
 @guard
 def new_replica_caught_up(case: Case) -> str | None:
-    """The leader sees the new replica as an observer that keeps up (P28, S13)."""
+    """The leader sees the new replica as an observer that keeps up (P28, S13).
+
+    A replica that knows a higher epoch than the leader cannot catch up: the operator asks for
+    AddVoter first. The leader then raises the epoch, adds nothing, and the replica catches up.
+    """
     if case.new is None or case.quorum is None:
         return "no new replica"
     observer = case.quorum.observer(case.new)
     if observer is None:
         return f"the leader has not heard from {case.new} yet"
-    if observer.fresh:
+    if observer.fresh or (observer.higher_epoch or -1) > case.quorum.epoch:
         return None
     return f"{case.new} is {observer.lag} records behind"
 
@@ -449,8 +401,8 @@ def no_foreign_data(case: Case) -> str | None:
     if node.cluster_id == case.quorum.cluster_id:
         return None
     return (
-        f"replica {node.replica} holds data of cluster {node.cluster_id}; "
-        f"delete its claim and pod if it is not wanted"
+        f"replica {node.replica} holds data of cluster {node.cluster_id}, perhaps the only copy; "
+        "it is left as it is, and a person must decide what becomes of it"
     )
 
 
@@ -503,8 +455,8 @@ def voter_label_off_before_removal(case: Case) -> str | None:
 def budget_counts_voters(case: Case) -> str | None:
     """The disruption budget counts the pods that carry the voter label now (S22).
 
-    Asked before a voter is removed. Kubernetes counts anew when a pod of the budget changes, but
-    not when one leaves it, and would let one voter too many be evicted meanwhile. So the operator
+    Asked before a voter is removed. Kubernetes counts again when a pod of the budget changes, but
+    not when a pod leaves it, and would let one voter too many be evicted meanwhile. So the operator
     touches the budget and waits for the count.
     """
     budget, labelled = case.seen.budget, case.seen.labelled
@@ -512,6 +464,53 @@ def budget_counts_voters(case: Case) -> str | None:
         return None
     counts = "has not counted since it changed" if budget.counted is None else "is not up to date"
     return f"the disruption budget {counts}: {labelled} pods carry the voter label"
+
+
+@guard
+def budget_allows_eviction(case: Case) -> str | None:
+    """The disruption budget allows one more of its pods to be evicted now (S22).
+
+    Asked before a healthy voter's pod is restarted, so that a drain and a roll never take two
+    voters together. The pod is then evicted, not deleted: the API server checks the budget once
+    more. It waits while another voter's pod is away or a node is being drained.
+    """
+    pod, budget = case.seen.pod(case.ordinal), case.seen.budget
+    if pod is None or not pod.voter_label or budget is None:
+        return None
+    if budget.allowed is None:
+        return f"pod {pod.name}: the disruption budget has not counted since it changed"
+    if budget.allowed > 0:
+        return None
+    return (
+        f"pod {pod.name}: the disruption budget allows no eviction now; another voter's pod is "
+        "away, not ready or being drained"
+    )
+
+
+@guard
+def eviction_accepted(case: Case) -> str | None:
+    """The API server accepts the eviction, or the deletion, of the pod.
+
+    After a refusal the operator asks again after 2 seconds, then after pauses that grow to a
+    minute, and does what else there is to do meanwhile. It never deletes a healthy pod whose
+    eviction is refused. A refusal lasts where a second disruption budget selects the same pods
+    (Kubernetes then refuses every eviction with status 500), where a budget never allows one, or
+    where an admission webhook denies it: remove the cause.
+    """
+    pod = case.seen.pod(case.ordinal)
+    why = case.seen.why_refused(pod.uid) if pod is not None else None
+    return f"pod {pod.name} cannot be restarted: {why}" if pod is not None and why else None
+
+
+@guard
+def claim_deletion_accepted(case: Case) -> str | None:
+    """The API server accepts the deletion of the volume claim.
+
+    After a refusal the operator asks again as for `eviction_accepted`.
+    """
+    claim = case.seen.claim(case.ordinal)
+    why = case.seen.why_refused(claim.uid) if claim is not None else None
+    return f"claim {claim.name} cannot be deleted: {why}" if claim is not None and why else None
 
 
 @guard
@@ -538,8 +537,8 @@ def fresh_claim_uid(case: Case) -> str | None:
 def current_template_starts(case: Case) -> str | None:
     """No pod of the present template fails to start.
 
-    Asked before a pod of an older template, which crashes again and again, is made anew: it
-    would not start either. One that has never started is made anew in any case.
+    Asked before the operator recreates a pod of an older template that crashes again and again:
+    it would not start either. A pod that has never started is recreated in any case.
     """
     statefulset = case.seen.statefulset
     current = statefulset.revision if statefulset else None
@@ -561,7 +560,7 @@ def all_voters_caught_up(case: Case) -> str | None:
     """
     voters = case.quorum.voters if case.quorum else ()
     late = tuple(v.replica for v in voters if not (v.fresh and _says_it_is_well(case, v.replica)))
-    return f"not caught up: {_names(late)}" if late else None
+    return f"not caught up: {replica_names(late)}" if late else None
 
 
 def _says_it_is_well(case: Case, voter: Replica) -> bool:

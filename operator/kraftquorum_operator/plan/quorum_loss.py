@@ -19,7 +19,13 @@ def without_leader(case: Case) -> Wait:
         return lost
     away = first_block(case, guards.majority_reachable)
     if away is not None:
-        return exchange_waits(case) or away
+        return exchange_waits(case) or _with_doubt(case, away)
     return first_block(case, guards.leader_elected) or Wait(
         guards.leader_elected.__name__, "a leader answered, observing again"
     )
+
+
+def _with_doubt(case: Case, away: Wait) -> Wait:
+    """Who is missing may be on a claim that has lost its labels."""
+    doubt = guards.doubtful_claim(case.seen)
+    return away if doubt is None else Wait(away.guard, f"{away.why}; {doubt}")

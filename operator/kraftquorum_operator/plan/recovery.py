@@ -19,6 +19,7 @@ from kraftquorum_operator.plan.actions import (
     AddVoter,
     DeleteClaim,
     DeletePod,
+    EvictPod,
     JoinNode,
     MoveLeadership,
     RecordClaims,
@@ -26,12 +27,13 @@ from kraftquorum_operator.plan.actions import (
     Wait,
 )
 from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, Guard, first_block
+from kraftquorum_operator.plan.restart import restart
 
-REPLACE_ME_RESTARTS = {CORRUPT: 2, 13: 2, STALE: 2, 10: 3}
+REPLACE_ME_RESTARTS = {CORRUPT: 2, 13: 2, STALE: 2, 10: 3, 18: 3}
 """Exit codes that speak of the disk, and after how many restarts they are believed:
 12 corrupt, 13 identity (the node asks to be replaced), 17 stale (a peer told it that it is an
-old copy, S3), 10 failed write or fsync. A kubelet lets 30 s pass before the third restart, so a
-fault that a moment clears costs no disk."""
+old copy, S3), 10 failed write or fsync, 18 a disk that did not answer (S35). A kubelet lets 30 s
+pass before the third restart, so a fault that a moment clears costs no disk."""
 
 STUCK_POD_MS = 10_000
 """How long a pod may wait for a claim that is not there before it is made again."""
@@ -66,6 +68,27 @@ def _steps(case: Case) -> Iterator[Step]:
     # Replacements that are furthest along first: they are where tolerance is lowest (S23).
     yield from (_finish(case, node_id) for node_id in ids)
     yield from (_replace(case, node_id) for node_id in ids)
+    yield _add_back(case)
+
+
+def _add_back(case: Case) -> Action | None:
+    """Add a wanted replica that was a voter before, as its record says, and is none now.
+
+    With `order: RemoveFirst` the lost voter is removed before its replacement is added; until
+    then one failure less is tolerated, so nothing that an operation waits for may hold this
+    back. What blocks here is reported by `grow`, which does the same for new replicas.
+    """
+    quorum, statefulset = case.seen.quorum, case.seen.statefulset
+    if quorum is None or statefulset is None or len(quorum.voters) >= case.spec.voters:
+        return None
+    present = {replica.node_id for replica in quorum.replicas}
+    for ordinal in range(min(case.spec.voters, statefulset.replicas)):
+        if ordinal in present or statefulset.record(ordinal) is None:
+            continue
+        step = first_block(case, guards.formation_complete) or admit(case, ordinal, replaces=None)
+        if not isinstance(step, Wait):
+            return step
+    return None
 
 
 def _case(case: Case, ordinal: int, *, old: Replica | None, new: Replica | None = None) -> Case:
@@ -141,10 +164,10 @@ def _spare(case: Case, old: Replica, wrong: Guard, reason: str) -> Action | Wait
     told = first_block(subject, wrong)
     blocked = first_block(
         subject,
-        guards.deletion_policy_allows,
         *VOTER_CHANGE,
         guards.survivors_caught_up,
         guards.majority_survives_loss,
+        guards.deletion_policy_allows,
     )
     if blocked is not None and told is not None:
         return Wait(told.guard, f"{told.why}; not replaced, {blocked.guard}: {blocked.why}")
@@ -204,8 +227,8 @@ def _leaving_observer(case: Case, subject: Case) -> Action | Wait | None:
     claim, pod = case.seen.claim(subject.ordinal), case.seen.pod(subject.ordinal)
     if claim is None or not claim.terminating or pod is None or pod.terminating:
         return None
-    wait = first_block(subject, guards.deletion_policy_allows, guards.confirmed_voters_required)
-    return wait or DeletePod(pod.name, pod.uid, "its volume claim is being deleted")
+    wait = first_block(subject, guards.confirmed_voters_required, guards.deletion_policy_allows)
+    return wait or restart(subject, pod, "its volume claim is being deleted")
 
 
 def _probe(case: Case, subject: Case, node: Node) -> Action | Wait | None:
@@ -215,7 +238,7 @@ def _probe(case: Case, subject: Case, node: Node) -> Action | Wait | None:
     if wait is None or node.incarnation > 1 or pod is None or pod.terminating:
         return wait
     unsure = first_block(subject, guards.confirmed_voters_required)
-    return unsure or DeletePod(pod.name, pod.uid, "probe: does the new storage survive a restart?")
+    return unsure or restart(subject, pod, "probe: does the new storage survive a restart?")
 
 
 def _silent_voter(case: Case, ordinal: int) -> Step:
@@ -230,11 +253,11 @@ def _silent_voter(case: Case, ordinal: int) -> Step:
         return kept
     blocked = first_block(
         subject,
-        guards.deletion_policy_allows,
         guards.confirmed_voters_required,
         guards.replica_silent_for_grace_period,
         guards.survivors_caught_up,
         guards.majority_survives_loss,
+        guards.deletion_policy_allows,
     )
     reasons = {STALE: "the replica's storage is an old copy (S3)", CORRUPT: DAMAGED}
     pod = case.seen.pod(ordinal)
@@ -251,9 +274,9 @@ def _silent_observer(case: Case, ordinal: int) -> Action | Wait:
         return kept
     blocked = first_block(
         subject,
-        guards.deletion_policy_allows,
         guards.confirmed_voters_required,
         guards.fresh_claim_uid,
+        guards.deletion_policy_allows,
     )
     return blocked or _wipe(case, ordinal) or waiting
 
@@ -284,16 +307,36 @@ def _is_broken(pod: Pod | None, phase: str) -> bool:
     return pod.restarts >= REPLACE_ME_RESTARTS.get(pod.exit_code, 1_000_000)
 
 
-def _wipe(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Action | None:
+def _wipe(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Action | Wait | None:
     """Claim first, then pod; a pod that waits for a claim that is gone is made again."""
     pod, claim = case.seen.pod(ordinal), case.seen.claim(ordinal)
     if claim is not None and not claim.terminating:
-        return DeleteClaim(claim.name, claim.uid, reason)
+        wait = first_block(
+            _case(case, ordinal, old=None),
+            guards.replacements_spaced,
+            guards.claim_deletion_accepted,
+        )
+        return wait or DeleteClaim(claim.name, claim.uid, reason, ordinal)
     if pod is None or pod.terminating:
         return None
     if claim is None and pod.age_ms < STUCK_POD_MS:
         return None  # the StatefulSet controller makes the claim of a pending pod itself
-    return DeletePod(pod.name, pod.uid, "its volume claim is gone or going")
+    going = "its volume claim is gone or going"
+    ended = restart(case, pod, going)
+    by_own_budget = guards.budget_allows_eviction.__name__
+    waits = isinstance(ended, Wait) and ended.guard == by_own_budget
+    if waits and _others_are_ready(case, ordinal):
+        # No disruption, but a larger quorum to come, is what the budget keeps its number for; and
+        # that waits for this repair. The replica's loss was weighed before its claim went.
+        return DeletePod(pod.name, pod.uid, going)
+    return ended
+
+
+def _others_are_ready(case: Case, ordinal: int) -> bool:
+    """Whether no other voter's pod is away, not ready or on its way out."""
+    others = {voter.node_id for voter in case.seen.known_voters()} - {ordinal}
+    ready = {pod.ordinal for pod in case.seen.pods if pod.ready and not pod.terminating}
+    return others <= ready
 
 
 def is_outdated(case: Case, pod: Pod) -> bool:
@@ -324,11 +367,11 @@ def _outdated(case: Case, pod: Pod) -> Action | Wait | None:
             guards.survivors_caught_up,
             guards.majority_survives_loss,
         )
-    return wait or DeletePod(pod.name, pod.uid, "it is not ready and its template is outdated")
+    return wait or restart(subject, pod, "it is not ready and its template is outdated")
 
 
 def retire(case: Case) -> Step:
-    """End well voters whose claims somebody deleted, in good order, one by one.
+    """End well voters whose claims somebody deleted, one by one, followers first.
 
     The next restart of such a voter would lose its data. What blocks here holds nothing else
     back, since growing may be what is needed first: see `retire_waits`.
@@ -352,11 +395,15 @@ def _retire(case: Case) -> Step:
         if voter.node_id < case.spec.voters
     ]
     waits = [step for step in steps if isinstance(step, Wait)]
-    taken = [step for step in steps if step is not None and not isinstance(step, Wait)]
-    return (taken or waits or [None])[0]
+    ended = [step for step in steps if isinstance(step, DeletePod | EvictPod)]
+    moves = [step for step in steps if isinstance(step, MoveLeadership)]
+    if waits:
+        # What keeps one of them may keep the next leader as well, and leadership would come back.
+        moves = [move for move in moves if _stays(case, move.preferred)]
+    return next(iter([*ended, *moves, *waits]), None)
 
 
-def _retire_one(case: Case, ordinal: int) -> Step:
+def _retire_one(case: Case, ordinal: int) -> DeletePod | EvictPod | MoveLeadership | Wait | None:
     claim, pod, node = case.seen.claim(ordinal), case.seen.pod(ordinal), case.seen.node(ordinal)
     quorum = case.seen.quorum
     if claim is None or not claim.terminating or pod is None or node is None or quorum is None:
@@ -366,23 +413,38 @@ def _retire_one(case: Case, ordinal: int) -> Step:
     subject = _case(case, ordinal, old=node.replica)
     wait = first_block(
         subject,
-        guards.deletion_policy_allows,
         *VOTER_CHANGE,
         guards.survivors_caught_up,
         guards.majority_survives_loss,
+        guards.deletion_policy_allows,
     )
     if wait is not None:
         return wait
-    if quorum.leader == node.replica:
+    ended = restart(subject, pod, "its volume claim is being deleted")
+    if quorum.leader == node.replica and not isinstance(ended, Wait):
         return move_leadership(subject)
-    return DeletePod(pod.name, pod.uid, "its volume claim is being deleted")
+    return ended
 
 
-def move_leadership(case: Case) -> Action | Wait:
+def _stays(case: Case, replica: Replica) -> bool:
+    """Whether a voter is wanted and nothing that is known is about to restart it."""
+    claim, pod = case.seen.claim(replica.node_id), case.seen.pod(replica.node_id)
+    going = claim is not None and claim.terminating
+    return (
+        replica.node_id < case.spec.voters
+        and not going
+        and not (pod is not None and is_outdated(case, pod))
+    )
+
+
+def move_leadership(case: Case) -> MoveLeadership | Wait:
     """Have the leader, `case.old`, resign in favour of the lowest caught-up voter that stays."""
     wait = first_block(case, guards.leader_can_move)
     if wait is not None or case.old is None:
         return wait or Wait("leader_can_move", "no leader to move")
-    able = sorted(voter.replica for voter in case.survivors if voter.fresh)
-    wanted = [replica for replica in able if replica.node_id < case.spec.voters]
-    return MoveLeadership(case.old, (wanted or able)[0])
+    able = [voter.replica for voter in case.survivors if voter.fresh]
+
+    def rank(replica: Replica) -> tuple[bool, bool, Replica]:
+        return replica.node_id >= case.spec.voters, not _stays(case, replica), replica
+
+    return MoveLeadership(case.old, min(able, key=rank))

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 from kraftquorum_operator.observe.snapshot import Pod
 from kraftquorum_operator.plan import guards
-from kraftquorum_operator.plan.actions import Action, DeletePod, Wait
+from kraftquorum_operator.plan.actions import Action, Wait
 from kraftquorum_operator.plan.guards import Case, first_block
 from kraftquorum_operator.plan.recovery import is_outdated, move_leadership
+from kraftquorum_operator.plan.restart import restart
 
 
 def roll(case: Case) -> Action | Wait | None:
-    """Restart the next outdated pod, if all voters are well; None when none is outdated."""
+    """Restart the next outdated pod, if all voters are well; None when none is outdated.
+
+    Settings that nodes would refuse are waited for, whether or not a pod is outdated.
+    """
+    refused = first_block(case, guards.config_accepted)
+    if refused is not None:
+        return refused
     quorum = case.seen.quorum
     outdated = [pod for pod in case.seen.pods if is_outdated(case, pod)]
     if quorum is None or not outdated:
@@ -40,4 +47,4 @@ def roll(case: Case) -> Action | Wait | None:
         return move_leadership(subject)
     if pod.terminating:
         return first_block(subject, guards.node_answers)
-    return DeletePod(pod.name, pod.uid, "its template is outdated")
+    return restart(subject, pod, "its template is outdated")

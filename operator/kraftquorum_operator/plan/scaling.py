@@ -177,6 +177,7 @@ def _delete_kept_claim(case: Case) -> Action | None:
             guards.confirmed_voters_required,
             guards.pod_gone_before_next_step,
             guards.fresh_claim_uid,
+            guards.claim_deletion_accepted,
         )
         if wait is None:
             return DeleteClaim(claim.name, claim.uid, "scaled away and claimRetention is Delete")
@@ -197,5 +198,8 @@ def grow(case: Case) -> Action | Wait | None:
     if wait is not None:
         return wait
     if statefulset.replicas <= missing[0]:
+        raised = Case(case.spec, case.seen, case.now_ms, replicas=missing[0] + 1)
+        if (stranger := first_block(raised, guards.claims_are_ours)) is not None:
+            return stranger
         return SetReplicas(statefulset.uid, statefulset.resource_version, missing[0] + 1)
     return admit(case, missing[0], replaces=None)

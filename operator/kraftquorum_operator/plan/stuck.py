@@ -24,9 +24,11 @@ def exchange(case: Case) -> DeletePod | None:
     seen = case.seen
     if seen.quorum is not None:
         return None
-    if seen.latch is not None and first_block(case, guards.never_rebootstrap) is not None:
+    if first_block(case, guards.never_rebootstrap) is not None:
         return None
     for pod in _stuck(case):
+        if case.seen.why_refused(pod.uid) is not None:
+            continue
         if pod.never_started or first_block(case, guards.current_template_starts) is None:
             why = "it does not start and its template is outdated"
             return DeletePod(pod.name, pod.uid, why, pod.version)

@@ -9,6 +9,9 @@ from typing import Literal
 from kraftquorum_operator.model.status import Condition
 from kraftquorum_operator.observe.copies import STALE, copied_voters, why_copied
 from kraftquorum_operator.observe.disks import damaged_storage, low_disks
+from kraftquorum_operator.observe.given_up import failing_in_a_row
+from kraftquorum_operator.observe.last import AS_LAST_KNOWN
+from kraftquorum_operator.observe.logsize import why_log_outgrows
 from kraftquorum_operator.observe.snapshot import Snapshot, majority
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath, describe
 
@@ -16,7 +19,13 @@ Answer = tuple[bool, str, str]
 """Whether it holds, a reason in one word, and a sentence."""
 
 QUORUM_LOST = frozenset({"never_rebootstrap"})
-FORMATION = frozenset({"no_earlier_claims", "never_rebootstrap", "all_blank_before_formation"})
+FORMATION_WAITS = frozenset({"all_blank_before_formation", "earlier_quorum_elects_leader"})
+FORMATION = FORMATION_WAITS | {
+    "claims_are_ours",
+    "no_earlier_claims",
+    "never_rebootstrap",
+    "config_accepted",
+}
 
 
 def camel(name: str) -> str:
@@ -83,12 +92,27 @@ def _degraded(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     return tolerance < full or bool(late), "FaultTolerance", text
 
 
+def quorum_lost(seen: Snapshot, decision: Decision) -> tuple[str, str] | None:
+    """Why the quorum is lost, as a reason and a sentence; None: there is no sign of it.
+
+    A loss that was reported once stays reported while too few replicas answer to say otherwise.
+    """
+    truth = beneath(decision)
+    if isinstance(truth, Wait) and truth.guard in QUORUM_LOST:
+        return camel(truth.guard), truth.why
+    if seen.last is None or not seen.last.lost:
+        return None
+    if seen.quorum is not None or seen.majority_answers():
+        return None
+    return AS_LAST_KNOWN, seen.last.lost
+
+
 def _quorum_lost(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     """A majority of the voters has lost its storage: a person must decide."""
     del wanted
-    truth = beneath(decision)
-    if isinstance(truth, Wait) and truth.guard in QUORUM_LOST:
-        return True, camel(truth.guard), truth.why
+    lost = quorum_lost(seen, decision)
+    if lost is not None:
+        return True, *lost
     return False, "NotLost", "a leader answers" if seen.quorum else "no sign of lost storage"
 
 
@@ -97,8 +121,7 @@ def _formation_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answe
     del wanted
     truth = beneath(decision)
     if seen.latch is None and isinstance(truth, Wait) and truth.guard in FORMATION:
-        waits = truth.guard == "all_blank_before_formation"
-        return not waits, camel(truth.guard), truth.why
+        return truth.guard not in FORMATION_WAITS, camel(truth.guard), truth.why
     return False, "NotBlocked", "formed" if seen.latch else "forming"
 
 
@@ -134,6 +157,33 @@ def _disk_low(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     return True, found[0].reason, "; ".join(map(str, found))
 
 
+def _volumes_failing(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """New volumes of a replica failed one after the other; the next ones wait ever longer."""
+    del wanted, decision
+    found = failing_in_a_row(seen)
+    if not found:
+        return False, "NotFailing", "no new volumes failed one after the other"
+    told = (f"replica {n}: {count} new volumes in a row" for n, count in found)
+    return True, camel("replacements_spaced"), f"failed before they were used: {'; '.join(told)}"
+
+
+def _config_rejected(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """Nodes would refuse `spec.config`: the message says what, and the pods stay as they are."""
+    del wanted, decision
+    if not seen.config_faults:
+        return False, "ConfigAccepted", "nodes take the settings that are wanted"
+    return True, "InvalidConfig", "; ".join(seen.config_faults)
+
+
+def _log_outgrows_disk(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+    """Nothing keeps the log smaller than its volume: writes will be refused once it is full."""
+    del wanted, decision
+    why = why_log_outgrows(seen.statefulset)
+    if why is None:
+        return False, "LogBounded", "the log is trimmed before it fills its volume"
+    return True, why[0], why[1]
+
+
 def _pods_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     """A pod or a claim cannot start; the reason and the message are Kubernetes' own."""
     del wanted, decision
@@ -162,6 +212,7 @@ ALARMS = frozenset(
     {
         "claim_is_the_recorded_one",
         "storage_undamaged",
+        "replacements_spaced",
         "objects_written",
         "kubernetes_version_supported",
     }
@@ -172,6 +223,8 @@ NEEDS_PERSON = frozenset(
     {
         "not_paused",
         "objects_are_ours",
+        "claims_are_ours",
+        "config_accepted",
         "no_earlier_claims",
         "never_rebootstrap",
         "latch_and_quorum_agree",
@@ -192,10 +245,17 @@ CONDITIONS: dict[str, Callable[[Snapshot, int, Decision], Answer]] = {
     "VolumeFromCopy": _volume_from_copy,
     "StorageDamaged": _storage_damaged,
     "DiskLow": _disk_low,
+    "VolumesFailing": _volumes_failing,
+    "LogOutgrowsDisk": _log_outgrows_disk,
+    "ConfigRejected": _config_rejected,
     "PodsBlocked": _pods_blocked,
     "Failing": _failing,
     "Paused": _paused,
 }
+
+
+STANDING = ("Ready", "Available", "Progressing", "Degraded", "QuorumLost")
+"""Conditions that are always there, in this order; the others only while they are not False."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +264,36 @@ class Stamp:
 
     now: str
     generation: int
+    heard: str | None = None
+    """When a replica last answered this operator; None: not since it began."""
+
+
+BY_REPLICAS = frozenset({"Ready", "Available", "Degraded"})
+"""What only the replicas can tell: without an answer of any it is neither True nor False."""
+
+BY_REPLICAS_OR_PODS = frozenset({"VolumeFromCopy", "StorageDamaged", "DiskLow"})
+"""What a pod's end may tell as well, but only that it is so, never that it is not."""
+
+
+def _unheard(seen: Snapshot) -> str | None:
+    """Why what the replicas tell is unknown: none answers, though Kubernetes finds some ready.
+
+    Replicas that Kubernetes does not find ready either are down, and that is no lack of sight.
+    """
+    ready = [pod.name for pod in seen.pods if pod.ready and not pod.terminating]
+    if seen.nodes or not ready:
+        return None
+    return f"no replica answers the operator, while Kubernetes reports as ready: {', '.join(ready)}"
+
+
+def why_unknown(name: str, seen: Snapshot, *, holds: bool) -> str | None:
+    """Why a condition is neither True nor False; None: it is as it was judged."""
+    asked = name in BY_REPLICAS or (name in BY_REPLICAS_OR_PODS and not holds)
+    return _unheard(seen) if asked else None
+
+
+NOT_OBSERVED = "NotObserved"
+"""The reason of every condition that is Unknown."""
 
 
 def fault_tolerance(seen: Snapshot) -> int:
@@ -217,12 +307,18 @@ def fault_tolerance(seen: Snapshot) -> int:
 def conditions(
     seen: Snapshot, wanted: int, decision: Decision, before: Sequence[Condition], stamp: Stamp
 ) -> list[Condition]:
-    """All conditions; the time of one moves only when it turns."""
+    """The conditions that people need to see; the time of one moves only when it turns."""
     earlier = {condition.type: condition for condition in before}
     result: list[Condition] = []
     for name, judge in CONDITIONS.items():
         holds, reason, message = judge(seen, wanted, decision)
-        status: Literal["True", "False"] = "True" if holds else "False"
+        status: Literal["True", "False", "Unknown"] = "True" if holds else "False"
+        if (why := why_unknown(name, seen, holds=holds)) is not None:
+            last_answer = stamp.heard or "before this operator began"
+            status, reason = "Unknown", NOT_OBSERVED
+            message = f"{why}; the last answer came {last_answer}"
+        if status == "False" and name not in STANDING:
+            continue
         last = earlier.get(name)
         since = last.last_transition_time if last and last.status == status else stamp.now
         result.append(

@@ -1,4 +1,7 @@
-"""Kubernetes events: each action once, a guard that goes on blocking now and then."""
+"""Which events a look is worth: each action once, a guard that goes on blocking now and then.
+
+How they are sent and counted: `postman.py`.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,8 @@ class Event:
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+    about: str = ""
+    """Events of one type and reason about the same are one, with a count and the last message."""
 
 
 @dataclass(slots=True)
@@ -65,7 +70,7 @@ class EventLog:
             if key in self.troubles and now_ms - self.troubles[key] < interval_ms:
                 continue
             self.troubles[key] = now_ms
-            events.append(Event("Warning", trouble.reason, str(trouble)[:1000]))
+            events.append(Event("Warning", trouble.reason, str(trouble)[:1000], trouble.subject))
         return events
 
     def of_failure(
@@ -85,7 +90,7 @@ class EventLog:
             return []
         self.failure, self.failure_told_at_ms = failure, now_ms
         message = f"{failure[0]} failed: {why}"[:1000]
-        return [Event("Warning", f"{name}Failed", message)]
+        return [Event("Warning", f"{name}Failed", message, failure[0])]
 
     def of_spec(self, spec: QuorumSpec, generation: int, reported: int) -> list[Event]:
         """A warning about an even number of voters, once per generation of the spec.
@@ -109,4 +114,5 @@ class EventLog:
 
 
 def _action(action: Action) -> Event:
-    return Event("Normal", type(action).__name__, describe(action)[:1000])
+    said = describe(action)[:1000]
+    return Event("Normal", type(action).__name__, said, said)

@@ -1,4 +1,8 @@
-"""The status of a quorum that cannot be observed: as it was, but for the condition that says so."""
+"""The status of a quorum that cannot be observed.
+
+What was last seen stays in it as such. No condition goes on being True or False by what was seen
+before: it is Unknown, and its message says when it was seen last and how it was.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,44 @@ from typing import Any, cast
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
-from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.conditions import NOT_OBSERVED, Stamp
 from kraftquorum_operator.report.timeline import TOLD, appended
 
 Body = dict[str, Any]
 TYPE = "Failing"
 
+KNOWN = frozenset({TYPE, "Paused"})
+"""Conditions that need no observation."""
 
-def failing_status(resource: Body, failure: tuple[str, str], stamp: Stamp) -> Body | None:
+UNSEEN_S = 10.0
+"""After so long without an observation the last one no longer counts. An error that asking again
+does not end makes it not count at once."""
+
+
+def failing_status(
+    resource: Body, failure: tuple[str, str], stamp: Stamp, seen: str | None = None
+) -> Body | None:
     """A merge patch for the status subresource; None if it says so already.
 
     Args:
         resource: the KRaftQuorum as it is.
         failure: a reason in one word, and a sentence.
         stamp: when this is said, and about which generation.
+        seen: when this operator last observed the quorum; None: never.
     """
     status = cast("Body", resource.get("status") or {})
     present = cast("list[Body]", status.get("conditions") or [])
     before = next((c for c in present if c["type"] == TYPE), None)
     reason, message = failure[0], failure[1][:4000]
-    if before is not None and (before["reason"], before["message"]) == (reason, message):
-        return None
     turned = before is None or before["status"] != "True"
+    others = [_unseen(c, stamp, seen) for c in present if c["type"] != TYPE]
+    if (
+        before is not None
+        and not turned
+        and (before["reason"], before["message"]) == (reason, message)
+        and others == [c for c in present if c["type"] != TYPE]
+    ):
+        return None
     condition = Condition(
         type=TYPE,
         status="True",
@@ -39,7 +59,6 @@ def failing_status(resource: Body, failure: tuple[str, str], stamp: Stamp) -> Bo
         observed_generation=stamp.generation,
     ).model_dump(by_alias=True, mode="json")
     if status:
-        others = [c for c in present if c["type"] != TYPE]
         change: Body = {"message": message[:1000], "conditions": [*others, condition]}
         last = last_status(resource)
         if turned and last is not None:
@@ -48,6 +67,20 @@ def failing_status(resource: Body, failure: tuple[str, str], stamp: Stamp) -> Bo
         return {"status": change}
     return {
         "status": _first(resource["metadata"]["name"], message, stamp) | {"conditions": [condition]}
+    }
+
+
+def _unseen(condition: Body, stamp: Stamp, seen: str | None) -> Body:
+    """A condition that was True or False, as Unknown."""
+    if condition["type"] in KNOWN or condition["status"] == "Unknown":
+        return condition
+    was = f"{condition['status']}, {condition['reason']}: {condition['message']}"
+    when = f"at {seen}" if seen else "before this operator began"
+    return condition | {
+        "status": "Unknown",
+        "reason": NOT_OBSERVED,
+        "message": f"last observed {when}, when it was {was}"[:4000],
+        "lastTransitionTime": stamp.now,
     }
 
 

@@ -123,10 +123,9 @@ def _formation(spec: QuorumSpec, seen: Snapshot) -> str | None:
             return None
         answered = {node.replica.node_id for node in seen.nodes}
         return "WriteLatch" if set(range(spec.voters)) <= answered else "StartPods"
-    has_formed = seen.latch.adopted or any(node.high_watermark > 0 for node in seen.nodes)
     alive = {node.replica for node in seen.nodes}
     fresh = all(voter.replica in alive for voter in seen.latch.voters)
-    return "ElectLeader" if fresh and not has_formed else None
+    return "ElectLeader" if fresh and not seen.has_formed() else None
 
 
 def _joining(seen: Snapshot, node_id: int) -> str | None:

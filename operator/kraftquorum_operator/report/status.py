@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from kraftquorum_operator import names
@@ -12,34 +12,43 @@ from kraftquorum_operator.model.status import (
     Leader,
     QuorumStatus,
     ReplicaStatus,
+    VoterName,
     VoterStatus,
 )
 from kraftquorum_operator.observe.snapshot import Snapshot
-from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath, describe, summary
-from kraftquorum_operator.report.conditions import QUORUM_LOST, Stamp, conditions, fault_tolerance
+from kraftquorum_operator.plan.actions import Decision, Done, Wait, describe, summary
+from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance, quorum_lost
 from kraftquorum_operator.report.operations import operations
 from kraftquorum_operator.report.timeline import timeline
 
 Phase = Literal["Forming", "Running", "Changing", "Waiting", "QuorumLost", "Paused", "Deleting"]
 
+OWN_TIME = "leaderSeenAt"
+"""Changes with every look; it is written along with other changes only."""
+
 VOLATILE = frozenset(
-    {"lag", "lastFetchAgeMs", "logEndOffset", "durableEndOffset", "highWatermark", "message"}
+    {
+        "lag",
+        "lastFetchAgeMs",
+        "logEndOffset",
+        "durableEndOffset",
+        "highWatermark",
+        "message",
+        OWN_TIME,
+    }
 )
 """Fields that change all the time; a status that differs only in them is not urgent."""
 
 
 def _phase(seen: Snapshot, decision: Decision) -> Phase:
-    if seen.deleting:
-        return "Deleting"
-    truth = beneath(decision)
-    if isinstance(truth, Wait) and truth.guard in QUORUM_LOST:
+    if quorum_lost(seen, decision) is not None:
         return "QuorumLost"  # graver than a pause, which is set while a person works on it
     match decision:
         case Wait(guard="not_paused"):
             return "Paused"
         case Done():
             return "Running"
-        case _ if seen.quorum is None and (seen.latch is None or not _has_formed(seen)):
+        case _ if not seen.has_formed():
             return "Forming"
         case Wait():
             return "Waiting"
@@ -47,12 +56,12 @@ def _phase(seen: Snapshot, decision: Decision) -> Phase:
             return "Changing"
 
 
-def _has_formed(seen: Snapshot) -> bool:
-    return any(node.high_watermark > 0 for node in seen.nodes)
-
-
 def _nodes(seen: Snapshot) -> list[ReplicaStatus]:
-    ordinals = {pod.ordinal for pod in seen.pods} | {claim.ordinal for claim in seen.claims}
+    ordinals = {pod.ordinal for pod in seen.pods}
+    if seen.quorum is not None:
+        ordinals |= {replica.node_id for replica in seen.quorum.replicas}
+    else:
+        ordinals |= {claim.ordinal for claim in seen.claims}  # any may hold a voter's data
     result: list[ReplicaStatus] = []
     for ordinal in sorted(ordinals):
         node, pod = seen.node(ordinal), seen.pod(ordinal)
@@ -67,10 +76,14 @@ def _nodes(seen: Snapshot) -> list[ReplicaStatus]:
                 durable_end_offset=node.durable_end_offset if node else None,
                 high_watermark=node.high_watermark if node else None,
                 ready=pod.ready if pod else False,
-                detail=(pod.detail if node is None else "") if pod else "no pod, only a claim",
+                detail=(pod.detail if node is None else "") if pod else _without_pod(seen, ordinal),
             )
         )
     return result
+
+
+def _without_pod(seen: Snapshot, ordinal: int) -> str:
+    return "no pod and no claim" if seen.claim(ordinal) is None else "no pod, only a claim"
 
 
 def _voters(seen: Snapshot) -> list[VoterStatus]:
@@ -87,6 +100,19 @@ def _voters(seen: Snapshot) -> list[VoterStatus]:
             last_fetch_age_ms=voter.last_fetch_age_ms,
         )
         for voter in seen.quorum.voters
+    ]
+
+
+def _last_known_voters(seen: Snapshot) -> list[VoterName]:
+    if seen.quorum is not None or seen.last is None:
+        return []
+    return [
+        VoterName(
+            node_id=replica.node_id,
+            directory_id=replica.directory_id,
+            pod=names.pod(seen.name, replica.node_id),
+        )
+        for replica in seen.last.voters
     ]
 
 
@@ -136,17 +162,26 @@ def build_status(
         ),
         epoch=quorum.epoch if quorum else None,
         high_watermark=quorum.high_watermark if quorum else None,
+        leader_seen_at=stamp.now if quorum else seen.last.at or None if seen.last else None,
         voters=_voters(seen),
+        last_known_voters=_last_known_voters(seen),
         nodes=_nodes(seen),
         current_action=current_action,
         doing=summary(decision),
         waiting_for=waiting,
         message=message[:1000],
+        config=dict(seen.statefulset.settings) if seen.statefulset else {},
         label_selector=f"{names.LABEL_APP}={names.APP},{names.LABEL_INSTANCE}={seen.name}",
         conditions=conditions(seen, spec.voters, decision, before, stamp),
         operations=operations(spec, seen, last.operations if last else (), stamp.now),
     )
     return status.model_copy(update={"timeline": timeline(last, status, stamp.now)})
+
+
+def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two statuses say the same, apart from when a leader was seen."""
+    first, second = ({k: v for k, v in status.items() if k != OWN_TIME} for status in (one, other))
+    return first == second
 
 
 def steady(status: object) -> object:

@@ -29,12 +29,14 @@ TOLD: dict[str, tuple[str, str]] = {
     "VolumeFromCopy": ("A volume was put back from a copy", "No volume is a copy any more"),
     "StorageDamaged": ("Damage was found in a replica's storage", "No storage is damaged any more"),
     "DiskLow": ("A disk is full or nearly so", "All disks have room again"),
+    "VolumesFailing": ("New volumes fail", "New volumes no longer fail"),
+    "ConfigRejected": ("Nodes would refuse the settings", "Nodes take the settings again"),
     "PodsBlocked": ("Cannot start", "All pods and claims can start again"),
     "Failing": ("What the operator asks for is not done", "What the operator asks for is done"),
 }
 """Condition → what is said when it begins and when it ends."""
 
-ACTIONS = ("CreateLatch", "AdoptQuorum", "SetReplicas", "DeleteClaim", "DeletePod")
+ACTIONS = ("CreateLatch", "AdoptQuorum", "SetReplicas", "DeleteClaim", "DeletePod", "EvictPod")
 """Actions that are told by themselves; the outcome of the others is."""
 
 
@@ -60,7 +62,7 @@ def appended(
     recent = entries[-REPEATS:]
     same = next((e for e in recent if (e.kind, e.message) == (kind, message)), None)
     others = [entry for entry in entries if entry is not same]
-    count, first = (same.count + 1, same.first) if same else (1, at)
+    count, first = ((same.count or 1) + 1, same.first or same.at) if same else (None, None)
     entry = TimelineEntry(at=at, kind=kind, message=message, count=count, first=first)
     return [*others, entry][-TIMELINE_MAX:]
 
@@ -99,15 +101,27 @@ def _replicas(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
             yield kind, f"{node.pod} does not answer{': ' if node.detail else ''}{node.detail}"
         elif _silent(earlier) and not _silent(node):
             yield "Repair", f"{node.pod} answers again"
-        known = {v.directory_id for v in (*before.voters, *now.voters) if v.node_id == node.node_id}
-        if (
-            node.directory_id
-            and node.directory_id != earlier.directory_id
-            and node.directory_id not in known
-        ):
-            found = f"{node.pod} has an empty disk, storage UUID {node.directory_id}"
-            if found not in {entry.message for entry in before.timeline}:
-                yield "Change", found
+        found = _other_disk(node, earlier, before, now)
+        if found and found not in {entry.message for entry in before.timeline}:
+            yield "Change", found
+
+
+def _other_disk(
+    node: ReplicaStatus, earlier: ReplicaStatus, before: QuorumStatus, now: QuorumStatus
+) -> str:
+    """A replica that answers with another storage than its voter's; empty: it does not.
+
+    With a leader it was empty a moment ago, perhaps between two looks. Without one, and with no
+    voters known, only an empty disk is known to be another one.
+    """
+    named = (*before.voters, *before.last_known_voters, *now.voters, *now.last_known_voters)
+    known = {voter.directory_id for voter in named if voter.node_id == node.node_id}
+    if not node.directory_id or node.directory_id in {earlier.directory_id, *known}:
+        return ""
+    if node.role != "blank" and not known:
+        return ""
+    kind = "an empty" if node.role == "blank" or now.leader is not None else "another"
+    return f"{node.pod} has {kind} disk, storage UUID {node.directory_id}"
 
 
 def _silent(node: ReplicaStatus) -> bool:
@@ -115,7 +129,8 @@ def _silent(node: ReplicaStatus) -> bool:
 
 
 def _is_ended_by_us(pod: str, now: QuorumStatus) -> bool:
-    return (now.current_action or "").startswith(f"DeletePod {pod} ")
+    ended = tuple(f"{action} {pod} " for action in ("DeletePod", "EvictPod"))
+    return (now.current_action or "").startswith(ended)
 
 
 def _leader(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
@@ -162,11 +177,18 @@ def _voters(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
 
 def _conditions(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
     was = {condition.type: condition.status for condition in before.conditions}
-    for condition in now.conditions:
-        turned = was.get(condition.type, "False") != condition.status
+    are = {condition.type for condition in now.conditions}
+    ended = [
+        condition.model_copy(update={"status": "False"})
+        for condition in before.conditions
+        if condition.type not in are
+    ]
+    for condition in (*now.conditions, *ended):
+        earlier = was.get(condition.type, "False")
+        turned = earlier != condition.status
         begins = condition.status == "True"
-        if not turned:
-            continue
+        if not turned or condition.status == "Unknown" or (earlier == "Unknown" and not begins):
+            continue  # what cannot be seen has neither begun nor ended
         if condition.type in TOLD:
             on, off = TOLD[condition.type]
             yield ("Fault", f"{on}: {condition.message}") if begins else ("Repair", off)

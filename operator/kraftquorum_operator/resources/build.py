@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from kraftquorum_operator import names
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.disruption import disruption_budget
 from kraftquorum_operator.resources.metadata import Body, Owner, stamped
+from kraftquorum_operator.resources.nodeconfig import node_config
 from kraftquorum_operator.resources.services import client_service, headless_service
-from kraftquorum_operator.resources.statefulset import statefulset
+from kraftquorum_operator.resources.statefulset import statefulset, with_template_of
 
 
 def object_key(body: Body) -> str:
@@ -14,18 +16,35 @@ def object_key(body: Body) -> str:
     return f"{body['kind']}/{body['metadata']['name']}"
 
 
-def build(owner: Owner, spec: QuorumSpec, voters: int) -> dict[str, Body]:
+def build(
+    owner: Owner,
+    spec: QuorumSpec,
+    voters: int,
+    defaults: str | None = names.DEFAULTS,
+    live: Body | None = None,
+) -> dict[str, Body]:
     """Every object that goes with the resource, by `Kind/name`.
+
+    While nodes would refuse the settings that are wanted, the StatefulSet keeps its template, and
+    is left out where there is none yet, so that nothing can create it.
 
     Args:
         owner: the resource.
         spec: what is wanted.
         voters: how many voters are in force now; the disruption budget needs it.
+        defaults: which of the operator's defaults hold; as given: those of a new quorum.
+        live: the StatefulSet as it is; None: there is none.
     """
-    bodies = (
+    config = node_config(spec, defaults)
+    bodies = [
         headless_service(owner),
         client_service(owner),
         disruption_budget(owner, voters, spec.voters),
-        statefulset(owner, spec),
-    )
-    return {object_key(body): stamped(body) for body in bodies}
+    ]
+    wanted = statefulset(owner, spec, config.environment, defaults)
+    if not config.faults:
+        bodies.append(wanted)
+    made = {object_key(body): stamped(body) for body in bodies}
+    if config.faults and live is not None:
+        made[object_key(wanted)] = with_template_of(wanted, live)
+    return made

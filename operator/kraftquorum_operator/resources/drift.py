@@ -2,8 +2,9 @@
 
 The digest on an object tells only what the operator wrote last; `kubectl patch`
 leaves it as it is. So the fields that protect voters and data, and those by which
-replicas and clients find each other, are compared themselves, and only those:
-everything else the API server may fill in or change.
+replicas and clients find each other, are compared themselves, and so is what the
+pods are (`template.py`): a change of it by hand would be rolled. Everything else the
+API server may fill in or change.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import cast
 
 from kraftquorum_operator.resources.metadata import Body
+from kraftquorum_operator.resources.template import template_change, template_changed
 
 BUDGET = ("minAvailable", "maxUnavailable", "selector")
 SERVICE = ("selector", "publishNotReadyAddresses")
@@ -40,6 +42,7 @@ def has_drifted(wanted: Body, found: Body) -> bool:
                 or retained != want[RETAIN]
                 or first != 0
                 or not _labels(wanted) <= _labels(found)
+                or template_changed(wanted, found)
             )
         case _:
             return False
@@ -56,13 +59,19 @@ def _labels(body: Body) -> set[tuple[str, str]]:
     return set(cast("dict[str, str]", body["metadata"].get("labels") or {}).items())
 
 
-def statefulset_change(wanted: Body) -> Body:
-    """A merge patch with all that may change of a StatefulSet, except its replicas."""
+def statefulset_change(wanted: Body, found: Body) -> Body:
+    """A merge patch with all that may change of a StatefulSet, except its replicas.
+
+    Args:
+        wanted: the body that the operator writes.
+        found: the live object; what somebody added to its template is taken away.
+    """
     spec = wanted["spec"]
+    live = cast("Body", cast("Body", found.get("spec") or {}).get("template") or {})
     return {
         "metadata": {key: wanted["metadata"][key] for key in ("annotations", "labels")},
         "spec": {
-            "template": spec["template"],
+            "template": template_change(spec["template"], live),
             # The settings of another strategy would be refused beside ours.
             "updateStrategy": spec["updateStrategy"] | {"rollingUpdate": None},
             RETAIN: spec[RETAIN],

@@ -6,9 +6,12 @@ The pods carry no voter label: only a committed voter gets it, from the operator
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 from kraftquorum_operator import names
-from kraftquorum_operator.model.spec import NodeSettings, Quantities, QuorumSpec
-from kraftquorum_operator.resources.metadata import Body, Owner, metadata, selector
+from kraftquorum_operator.model.spec import Quantities, QuorumSpec
+from kraftquorum_operator.resources.metadata import Body, Owner, metadata, selector, stamped
 
 GRACE_SECONDS = 15
 """Time for a leader to hand over and for the log to be closed."""
@@ -18,8 +21,17 @@ HAND_OVER_MS = 4000
 for its end it stays within the grace."""
 
 
-def statefulset(owner: Owner, spec: QuorumSpec) -> Body:
-    """The StatefulSet of a quorum, without its number of replicas."""
+def statefulset(
+    owner: Owner, spec: QuorumSpec, settings: Sequence[tuple[str, str]], defaults: str | None
+) -> Body:
+    """The StatefulSet of a quorum, without its number of replicas.
+
+    Args:
+        owner: the resource.
+        spec: what is wanted.
+        settings: what each node is given, as variables and values.
+        defaults: which of the operator's defaults are in them, to be marked.
+    """
     meta = metadata(owner, owner.name)
     meta["labels"] = meta["labels"] | {names.LABEL_OWNER_UID: owner.uid}
     return {
@@ -35,20 +47,35 @@ def statefulset(owner: Owner, spec: QuorumSpec) -> Body:
                 "whenScaled": "Retain",
             },
             "selector": {"matchLabels": selector(owner)},
-            "template": _template(owner, spec),
-            "volumeClaimTemplates": [_claim_template(owner, spec)],
+            "template": _template(owner, spec, settings),
+            "volumeClaimTemplates": [_claim_template(owner, spec, defaults)],
         },
     }
 
 
-def _claim_template(owner: Owner, spec: QuorumSpec) -> Body:
+def with_template_of(body: Body, live: Body) -> Body:
+    """The body with the template of a live StatefulSet, and stamped as that one was written.
+
+    So it differs from the live one only where a protection was changed by hand.
+    """
+    known = cast("dict[str, str]", live["metadata"].get("annotations") or {})
+    spec = body["spec"] | {"template": live["spec"]["template"]}
+    kept = stamped(body | {"spec": spec})
+    if names.ANNOTATION_HASH not in known:
+        return kept
+    annotations = {names.ANNOTATION_HASH: known[names.ANNOTATION_HASH]}
+    return kept | {"metadata": kept["metadata"] | {"annotations": annotations}}
+
+
+def _claim_template(owner: Owner, spec: QuorumSpec, defaults: str | None) -> Body:
     """The claim of each replica, marked with the resource that it is made for (S18)."""
+    mark = {names.LABEL_DEFAULTS: defaults} if defaults else {}
     body: Body = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {
             "name": names.CLAIM_TEMPLATE,
-            "labels": selector(owner) | {names.LABEL_OWNER_UID: owner.uid},
+            "labels": selector(owner) | {names.LABEL_OWNER_UID: owner.uid} | mark,
         },
         "spec": {
             "accessModes": ["ReadWriteOnce"],
@@ -60,7 +87,7 @@ def _claim_template(owner: Owner, spec: QuorumSpec) -> Body:
     return body
 
 
-def _template(owner: Owner, spec: QuorumSpec) -> Body:
+def _template(owner: Owner, spec: QuorumSpec, settings: Sequence[tuple[str, str]]) -> Body:
     return {
         "metadata": {"labels": selector(owner)},
         "spec": {
@@ -88,18 +115,18 @@ def _template(owner: Owner, spec: QuorumSpec) -> Body:
                     ]
                 }
             },
-            "containers": [_container(owner, spec)],
+            "containers": [_container(owner, spec, settings)],
         },
     }
 
 
-def _container(owner: Owner, spec: QuorumSpec) -> Body:
+def _container(owner: Owner, spec: QuorumSpec, settings: Sequence[tuple[str, str]]) -> Body:
     return {
         "name": names.CONTAINER,
         "image": spec.image or names.NODE_IMAGE,
         "imagePullPolicy": "IfNotPresent",
         "command": ["raftnode", "run"],
-        "env": _environment(owner, spec),
+        "env": _environment(owner, settings),
         "ports": [
             {"name": "peer", "containerPort": names.PEER_PORT},
             {"name": "api", "containerPort": names.API_PORT},
@@ -145,16 +172,7 @@ def _resources(spec: QuorumSpec) -> Body:
     return {"resources": found} if found else {}
 
 
-def fetch_max_wait_ms(node: NodeSettings) -> int:
-    """How long an idle leader may hold a Fetch: derived, so that every allowed pair of times works.
-
-    A node refuses to start unless it is at most half the fetch time-out and less than the
-    election time-out; 500 ms with the defaults.
-    """
-    return min(500, node.fetch_timeout_ms // 4, node.election_timeout_ms // 2)
-
-
-def _environment(owner: Owner, spec: QuorumSpec) -> list[Body]:
+def _environment(owner: Owner, settings: Sequence[tuple[str, str]]) -> list[Body]:
     def field(name: str, path: str) -> Body:
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
@@ -163,33 +181,17 @@ def _environment(owner: Owner, spec: QuorumSpec) -> list[Body]:
         f"{names.pod(owner.name, ordinal)}.{domain}:{names.PEER_PORT}"
         for ordinal in range(names.NODES_MAX)
     )
-    node = spec.node_settings
+    # The node listens on every address of its pod, of both families, which is its default: so
+    # `kubectl port-forward` and commands in the pod reach it on localhost.
     values = {
         "RAFTNODE_LOG_DIR": names.DATA_PATH,
-        "RAFTNODE_PEER_LISTEN": f"$(POD_IP):{names.PEER_PORT}",
-        "RAFTNODE_API_LISTEN": f"$(POD_IP):{names.API_PORT}",
         "RAFTNODE_PEER_ADVERTISED": f"$(POD_NAME).{domain}:{names.PEER_PORT}",
         "RAFTNODE_API_ADVERTISED": f"$(POD_NAME).{domain}:{names.API_PORT}",
         "RAFTNODE_BOOTSTRAP_SERVERS": peers,
-        # For commands in the pod (`kubectl exec`): the node does not listen on localhost.
-        "RAFTNODE_BOOTSTRAP_SERVER": f"$(POD_IP):{names.API_PORT}",
-        "RAFTNODE_FETCH_TIMEOUT_MS": str(node.fetch_timeout_ms),
-        "RAFTNODE_FETCH_MAX_WAIT_MS": str(fetch_max_wait_ms(node)),
-        "RAFTNODE_ELECTION_TIMEOUT_MS": str(node.election_timeout_ms),
-        "RAFTNODE_ELECTION_BACKOFF_MAX_MS": str(node.election_backoff_max_ms),
-        "RAFTNODE_REQUEST_TIMEOUT_MS": str(node.request_timeout_ms),
+        **dict(settings),
     }
-    # What is as by default is left out, so that a new operator rolls nobody for it.
-    if node.fetches_in_flight_max != 1:
-        values["RAFTNODE_FETCHES_IN_FLIGHT_MAX"] = str(node.fetches_in_flight_max)
-    if node.read_lease_clock_drift_percent:
-        drift = str(node.read_lease_clock_drift_percent)
-        values["RAFTNODE_READ_LEASE_CLOCK_DRIFT_PERCENT"] = drift
-    if node.log_preallocate:
-        values["RAFTNODE_LOG_PREALLOCATE"] = "true"
     return [
         field("POD_NAME", "metadata.name"),
-        field("POD_IP", "status.podIP"),
         field("RAFTNODE_NODE_ID", f"metadata.labels['{names.LABEL_POD_INDEX}']"),
         *({"name": name, "value": value} for name, value in values.items()),
     ]

@@ -24,6 +24,7 @@ def delete_statefulset(world: World, *, orphan: bool) -> None:
         return
     world.replicas, world.version = None, world.version + 1
     world.records.clear()
+    world.given_up.clear()
     if not orphan:
         for runner in world.runners.values():
             runner.terminating = True
@@ -36,9 +37,21 @@ def force_delete_pod(world: World, ordinal: int) -> None:
         world.count_budget()
 
 
+def evict(world: World, ordinal: int) -> None:
+    """`kubectl drain`: as many as the disruption budget allows."""
+    if world.may_evict(ordinal):
+        world.runners[ordinal].terminating = True
+
+
 def delete_latch(world: World) -> None:
     """`kubectl delete configmap`."""
     world.latch = None
+
+
+def recreate_resource(world: World) -> None:
+    """`kubectl delete krq` and `kubectl apply`: claims and the old latch stay."""
+    delete_statefulset(world, orphan=False)
+    world.uid, world.latch, world.remembered_cluster_id = f"{world.uid}'", None, None
 
 
 def unlabel_claim(world: World, ordinal: int) -> None:

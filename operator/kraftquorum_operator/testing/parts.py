@@ -36,6 +36,7 @@ class Runner:
     exit_code: int | None = None
     restarts: int = 0
     terminating: bool = False
+    unready_ticks: int = 0
     held_ticks: int = 0
     """The process cannot run for so long: its machine is away."""
     revision: int = 1

@@ -146,6 +146,7 @@ def blank(voters: int = 3) -> Snapshot:
         healthy(voters),
         nodes=tuple(node(n, blank=True, incarnation=1) for n in range(voters)),
         pods=tuple(pod(n, voter=False) for n in range(voters)),
+        claims=tuple(replace(claim(n), record=None) for n in range(voters)),
         quorum=None,
         latch=None,
     )

@@ -92,6 +92,61 @@ def test_kopf_reads_neither_crds_nor_namespaces():
     assert settings.scanning.disabled is True
 
 
+async def test_a_namespace_that_is_gone_restarts_no_other_one_again_and_again(monkeypatch):
+    """Its roles went with it; kopf ended on its watch, and all daemons with kopf, each second."""
+    runs: list[list[str]] = []
+    gone, stop = {"b"}, asyncio.Event()
+    served = asyncio.Event()
+
+    async def operator(**arguments: Any) -> None:
+        runs.append(arguments["namespaces"])
+        if gone & set(arguments["namespaces"]):
+            raise kopf.PermanentError("403 Forbidden")
+        served.set()
+        await arguments["stop_flag"].wait()
+
+    async def watchable() -> tuple[str, ...]:
+        return tuple(name for name in ("a", "b", "c") if name not in gone)
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    monkeypatch.setattr(handlers, "AGAIN_S", 0.001)
+    monkeypatch.setattr(handlers, "CHOOSE_S", 0.001)
+    settings = load_settings(namespace="a,b,c")
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        group.create_task(run_kopf(None, Wakeups(), settings, stop, watchable))
+        await served.wait()
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        assert runs == [["a", "c"]], "once, and left alone"
+        served.clear()
+        gone.clear()
+        await served.wait()
+        assert runs[1:] == [["a", "b", "c"]], "it is back"
+        served.clear()
+        gone |= {"a", "b"}
+        await served.wait()
+        assert runs[2:] == [["c"]]
+        stop.set()
+
+
+async def test_no_namespace_that_can_be_watched_is_waited_for_and_never_all_of_them(monkeypatch):
+    runs: list[object] = []
+    stop, answers = asyncio.Event(), iter([(), (), ("a",)])
+
+    async def operator(**arguments: Any) -> None:
+        runs.append((arguments["clusterwide"], arguments["namespaces"]))
+
+    async def watchable() -> tuple[str, ...]:
+        return next(answers)
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    monkeypatch.setattr(handlers, "AGAIN_S", 0.001)
+    monkeypatch.setattr(handlers, "CHOOSE_S", 0.001)
+    async with asyncio.timeout(60):
+        await run_kopf(None, Wakeups(), load_settings(namespace="a"), stop, watchable)
+    assert runs == [(False, ["a"])]
+
+
 async def test_kopf_that_gives_up_is_begun_anew_until_it_is_told_to_stop(monkeypatch):
     """It ends for good on a watch that is refused with 410."""
     runs: list[object] = []

@@ -68,10 +68,10 @@ def test_a_voter_on_a_copied_volume_is_replaced_claim_first(seen: Snapshot) -> N
     assert copied_voters(seen) == (replica(2),)
     decision = decide(SPEC, seen, NOW_MS)
     uid = seen.claims[2].uid
-    assert decision == act.DeleteClaim("data-demo-2", uid, "its volume was put back from a copy")
+    assert decision == act.DeleteClaim("data-demo-2", uid, "its volume was put back from a copy", 2)
     ending = with_claim(seen, replace(seen.claims[2], terminating=True))
     decision = decide(SPEC, ending, NOW_MS)
-    assert isinstance(decision, act.DeletePod)
+    assert isinstance(decision, act.EvictPod)
     assert decision.uid == "pod-2"
 
 

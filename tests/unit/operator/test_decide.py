@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator.observe.snapshot import (
+    Budget,
     PendingChange,
     Progress,
     Replica,
@@ -137,7 +138,7 @@ def test_a_disk_lost_after_the_latch_does_not_hang_the_formation() -> None:
         (with_claim(blank(), replace(claim(2), owner_uid="resource-0")), "no_earlier_claims"),
         (with_claim(blank(), replace(claim(0), owner_uid=None)), "no_earlier_claims"),
         (replace(blank(), remembered_cluster_id="x"), "never_rebootstrap"),
-        (with_node(blank(), node(0)), "never_rebootstrap"),
+        (with_node(blank(), node(0)), "earlier_quorum_elects_leader"),
         (replace(blank(), latch=latch(), nodes=()), "majority_reachable"),
         (replace(healthy(), quorum=None), "leader_elected"),
     ],
@@ -235,6 +236,19 @@ def test_a_blank_node_joins_then_becomes_a_voter() -> None:
     assert blocked_by(seen, four) == "new_replica_caught_up"
     ready = with_quorum(seen, observers=(voter(3),))
     assert decided(ready, four) == act.AddVoter(replica(3), "demo-3.peers:9093", RECORD)
+
+
+@pytest.mark.parametrize(("epoch", "asked"), [(None, False), (3, False), (4, True)])
+def test_an_observer_above_the_leaders_epoch_is_asked_to_be_added(epoch, asked: bool) -> None:
+    """It cannot catch up before: the leader goes above its epoch only for what it is to add."""
+    late = replace(voter(3), caught_up=False, higher_epoch=epoch)
+    seen = with_quorum(healthy(3, replicas=4), observers=(late,))
+    assert seen.quorum.epoch == 3
+    if asked:
+        added = act.AddVoter(replica(3), "demo-3.peers:9093", RECORD)
+        assert decided(seen, spec(voters=4)) == added
+    else:
+        assert blocked_by(seen, spec(voters=4)) == "new_replica_caught_up"
 
 
 def test_a_committed_voter_gets_its_label_and_no_other() -> None:
@@ -366,7 +380,7 @@ def test_a_lost_disk_is_replaced_join_probe_add() -> None:
     assert blocked_by(with_pod(replaced(), unlabelled)) == "new_replica_caught_up"
     young = with_node(caught_up(), node(2, "b", incarnation=1))
     decision = decided(with_pod(young, unlabelled))
-    assert isinstance(decision, act.DeletePod)
+    assert isinstance(decision, act.EvictPod)
     assert "probe" in decision.reason
     ready = with_pod(caught_up(), unlabelled)
     assert decided(ready) == act.RecordClaims("sts-1", (("data-demo-2", 2, record(2, "b")),))
@@ -379,7 +393,7 @@ def test_a_lost_disk_is_replaced_join_probe_add() -> None:
 def test_no_pod_is_ended_on_the_word_of_a_leader_that_is_not_confirmed() -> None:
     """S11: a deposed leader's voters are not the voters of today."""
     probe = with_pod(with_node(caught_up(), node(2, "b", incarnation=1)), pod(2, voter=False))
-    assert isinstance(decided(probe), act.DeletePod)
+    assert isinstance(decided(probe), act.EvictPod)
     assert blocked_by(with_quorum(probe, confirmed=False)) == "confirmed_voters_required"
     stuck = replace(pod(2), phase="Pending", ready=False, revision="r0")
     for wanted, seen in (
@@ -401,6 +415,54 @@ def test_remove_first_is_a_setting() -> None:
     wanted = spec(replacement={"order": "RemoveFirst"})
     seen = with_pod(caught_up(), pod(2, voter=False))
     assert decided(seen, wanted) == act.RemoveVoter(replica(2), RECORD)
+
+
+def removed_first():
+    """`order: RemoveFirst` has removed the lost voter 2; its new storage has caught up."""
+    left = replace(caught_up(), quorum=quorum([voter(0), voter(1)], observers=[OBSERVER]))
+    return with_pod(left, pod(2, voter=False))
+
+
+@pytest.mark.rule("S24")
+@pytest.mark.parametrize("held", ["outdated", "refused", "growing"])
+def test_a_replica_that_was_removed_first_is_added_back_whatever_an_operation_waits_for(
+    held: str,
+) -> None:
+    """A refused Service held the third voter back for ever, with no failure to be tolerated."""
+    wanted, seen = spec(replacement={"order": "RemoveFirst"}), removed_first()
+    if held == "outdated":
+        seen = replace(seen, outdated=SERVICE)
+    elif held == "refused":
+        seen = replace(seen, refused=REFUSED)
+    else:
+        wanted = spec(voters=4, replacement={"order": "RemoveFirst"})
+        seen = replace(seen, refused=REFUSED)
+    added = act.AddVoter(replica(2, "b"), "demo-2.peers:9093", RECORD)
+    claimed = recorded(seen, 2, "b")
+    assert decided(claimed, wanted) == added
+
+
+@pytest.mark.rule("S24")
+def test_a_replica_that_was_removed_first_is_added_back_while_another_one_is_away() -> None:
+    wanted = spec(voters=5, replacement={"order": "RemoveFirst"})
+    voters = [voter(0), voter(1, silent_ms=100), voter(3), voter(4)]
+    seen = with_node(healthy(5), node(2, "b"))
+    seen = replace(seen, quorum=quorum(voters, observers=[OBSERVER]))
+    seen = recorded(without_node(with_pod(seen, pod(2, voter=False)), 1), 2, "b")
+    lost = with_quorum(
+        seen, voters=(*seen.quorum.voters[:1], voter(1, silent_ms=9_000), *voters[2:])
+    )
+    assert decided(lost, wanted) == act.AddVoter(replica(2, "b"), "demo-2.peers:9093", RECORD)
+    assert isinstance(decided(seen, wanted), Wait), "a voter that is just away may come back first"
+
+
+def test_a_voter_that_was_never_there_is_no_repair() -> None:
+    """Growing waits for the Services; nothing was lost."""
+    seen = removed_first()
+    assert seen.statefulset is not None
+    fresh = replace(seen.statefulset, records=seen.statefulset.records[:2])
+    seen = with_claim(replace(seen, statefulset=fresh), replace(claim(2), record=None))
+    assert blocked_by(replace(seen, refused=REFUSED)) == "objects_written"
 
 
 def test_the_old_replica_goes_once_the_new_one_is_a_voter() -> None:
@@ -443,6 +505,7 @@ def test_a_node_that_asks_to_be_replaced_loses_its_claim_first_then_its_pod() ->
 
 def test_a_disk_that_fails_at_three_restarts_is_replaced() -> None:
     assert isinstance(decided(broken(10, 3)), act.DeleteClaim)
+    assert isinstance(decided(broken(18, 3)), act.DeleteClaim)
 
 
 @pytest.mark.rule("S3")
@@ -460,6 +523,7 @@ def test_a_node_that_was_told_that_it_is_an_old_copy_loses_its_claim() -> None:
         (broken(12, 1), SPEC, "node_answers"),
         (broken(1, 500), SPEC, "node_answers"),
         (broken(10, 2), SPEC, "node_answers"),
+        (broken(18, 2), SPEC, "node_answers"),
         (broken(13, 2), spec(replacement={"policy": "Manual"}), "deletion_policy_allows"),
         (broken(13, 2), spec(replacement={"policy": "Off"}), "deletion_policy_allows"),
         (with_quorum(broken(13, 2), confirmed=False), SPEC, "confirmed_voters_required"),
@@ -545,7 +609,7 @@ def test_an_addition_that_could_not_commit_is_not_asked_for() -> None:
 def test_a_claim_that_somebody_deletes_under_a_well_voter_is_retired_in_good_order() -> None:
     seen = with_claim(healthy(), replace(claim(1), terminating=True))
     decision = decided(seen)
-    assert isinstance(decision, act.DeletePod)
+    assert isinstance(decision, act.EvictPod)
     assert decision.uid == "pod-1"
     leads = with_claim(healthy(), replace(claim(0), terminating=True))
     assert decided(leads) == act.MoveLeadership(replica(0), replica(1))
@@ -556,7 +620,7 @@ def test_a_claim_that_somebody_deletes_under_a_well_voter_is_retired_in_good_ord
 
 def test_a_claim_that_is_deleted_under_an_observer_gets_its_pod_a_new_one() -> None:
     seen = with_claim(healthy(3, replicas=4), replace(claim(3), terminating=True))
-    assert isinstance(decided(seen, spec(voters=4)), act.DeletePod)
+    assert isinstance(decided(seen, spec(voters=4)), act.EvictPod)
 
 
 def test_an_observer_with_a_broken_disk_gets_a_new_one() -> None:
@@ -586,9 +650,32 @@ def outdated(*ordinals: int):
 
 def test_outdated_pods_are_restarted_followers_first_the_leader_last() -> None:
     decision = decided(outdated(0, 1, 2))
-    assert isinstance(decision, act.DeletePod)
+    assert isinstance(decision, act.EvictPod)
     assert decision.pod == "demo-2"
     assert decided(outdated(0)) == act.MoveLeadership(replica(0), replica(1))
+
+
+@pytest.mark.rule("S22")
+@pytest.mark.parametrize(("allowed", "words"), [(0, "allows no eviction now"), (None, "counted")])
+def test_a_healthy_pod_is_restarted_only_while_the_budget_lets_one_go(
+    allowed: int | None, words: str
+) -> None:
+    budget = Budget("pdb", counted=3, allowed=allowed)
+    seen = replace(outdated(1), budget=budget)
+    decision = decided(seen)
+    assert isinstance(decision, Wait)
+    assert decision.guard == "budget_allows_eviction"
+    assert words in decision.why
+    assert isinstance(decided(replace(seen, budget=replace(budget, allowed=1))), act.EvictPod)
+    assert isinstance(decided(replace(seen, budget=None)), act.EvictPod), "no budget of ours"
+    retired = with_claim(healthy(), replace(claim(1), terminating=True))
+    grown = decided(replace(retired, budget=budget), spec(voters=4))
+    assert grown == act.SetReplicas("sts-1", "42", 4), "what is waited for holds nothing else back"
+
+
+def test_voters_that_no_budget_ever_lets_go_are_deleted_for_a_new_template() -> None:
+    seen = with_pod(healthy(2), replace(pod(1), revision="r0"))
+    assert isinstance(decided(seen, spec(voters=2)), act.DeletePod)
 
 
 def test_rolling_waits_for_the_last_pod_in_its_own_words_too() -> None:
@@ -638,28 +725,7 @@ def test_rolling_waits_until_all_are_caught_up() -> None:
     assert blocked_by(seen) in {"node_catches_up", "all_voters_caught_up"}
 
 
-# --- deleting ------------------------------------------------------------------------------------
-
-
-def test_deletion_keeps_claims_and_never_waits_for_nodes() -> None:
-    seen = replace(healthy(), deleting=True, quorum=None, nodes=())
-    assert decided(seen) == act.DeleteStatefulSet("sts-1")
-    assert isinstance(decided(replace(seen, statefulset=None)), Done)
-
-
-def test_deletion_takes_the_claims_and_the_latch_if_told_to() -> None:
-    told = spec(deletion={"claims": "Delete"})
-    seen = replace(healthy(), deleting=True, statefulset=None)
-    decision = decided(seen, told)
-    assert isinstance(decision, act.DeleteClaim)
-    going = tuple(replace(claim(n), terminating=True) for n in range(3))
-    assert decided(replace(seen, claims=going), told) == act.DeleteLatch(UID)
-    assert isinstance(decided(replace(seen, claims=going, latch=None), told), Done)
-
-
-def test_deletion_leaves_what_belongs_to_another_resource() -> None:
-    other = StatefulSet("sts-0", "1", 3, owner_uid="resource-0")
-    assert isinstance(decided(replace(healthy(), deleting=True, statefulset=other)), Done)
+# --- the rest ------------------------------------------------------------------------------------
 
 
 def test_every_action_has_a_description() -> None:
@@ -684,7 +750,7 @@ def test_an_outdated_service_does_not_delay_the_replacement_of_a_disk() -> None:
     """S24."""
     assert decided(replace(lost_disk(), outdated=SERVICE)) == act.JoinNode(replica(2, "b"), CLUSTER)
     retired = with_claim(healthy(), replace(claim(1), terminating=True))
-    assert isinstance(decided(replace(retired, outdated=SERVICE)), act.DeletePod)
+    assert isinstance(decided(replace(retired, outdated=SERVICE)), act.EvictPod)
 
 
 def test_outdated_objects_come_before_what_repair_waits_for() -> None:

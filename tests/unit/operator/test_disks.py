@@ -49,10 +49,14 @@ def ended(code: int, detail: str) -> Snapshot:
     return with_pod(without_node(healthy(), 2), gone)
 
 
-def condition(seen: Snapshot, name: str, wanted: QuorumSpec = SPEC) -> Condition:
+def shown(seen: Snapshot, wanted: QuorumSpec = SPEC) -> dict[str, Condition]:
     stamp = Stamp("2026-01-01T00:00:00Z", 1)
     decision = decide(wanted, seen, NOW_MS)
-    return {one.type: one for one in conditions(seen, 3, decision, (), stamp)}[name]
+    return {one.type: one for one in conditions(seen, 3, decision, (), stamp)}
+
+
+def condition(seen: Snapshot, name: str, wanted: QuorumSpec = SPEC) -> Condition:
+    return shown(seen, wanted)[name]
 
 
 # -- damage --------------------------------------------------------------------------
@@ -62,7 +66,7 @@ def test_a_voter_with_damaged_storage_is_replaced_claim_first() -> None:
     seen = rotten()
     assert damaged_voters(seen) == (replica(2),)
     reason = "the replica's storage is damaged"
-    assert decide(SPEC, seen, NOW_MS) == act.DeleteClaim("data-demo-2", "claim-2", reason)
+    assert decide(SPEC, seen, NOW_MS) == act.DeleteClaim("data-demo-2", "claim-2", reason, 2)
 
 
 def test_it_counts_for_nobodys_loss() -> None:
@@ -110,7 +114,7 @@ def test_a_node_that_ended_for_damage_is_replaced_by_the_same_path() -> None:
     voters = (voter(0), voter(1), voter(2, silent_ms=60_000))
     decision = decide(SPEC, with_quorum(seen, voters=voters), NOW_MS)
     reason = "the replica's storage is damaged"
-    assert decision == act.DeleteClaim("data-demo-2", "claim-2", reason)
+    assert decision == act.DeleteClaim("data-demo-2", "claim-2", reason, 2)
 
 
 @pytest.mark.parametrize("seen", [rotten(), ended(12, f"ended with 12: STORAGE_CORRUPT {ROT}")])
@@ -119,7 +123,7 @@ def test_the_condition_names_pod_claim_volume_and_place(seen: Snapshot) -> None:
     assert (found.status, found.reason) == ("True", "StorageDamaged")
     assert VOLUME in found.message
     assert ROT in found.message
-    assert condition(healthy(), "StorageDamaged").status == "False"
+    assert "StorageDamaged" not in shown(healthy())
 
 
 def test_the_model_replaces_rotten_disks_one_by_one() -> None:
@@ -140,6 +144,24 @@ def test_the_model_replaces_rotten_disks_one_by_one() -> None:
     assert {v.node_id for v in before if v not in world.voters} == {1, 3}
 
 
+def test_a_disk_that_rots_while_a_larger_quorum_is_wanted_is_replaced_and_the_quorum_grows() -> (
+    None
+):
+    """The budget keeps a majority of the five to come, and so allows no eviction of three."""
+    world = World(spec(voters=3))
+    for _ in range(80):
+        world.step()
+        world.tick()
+    world.rot(1)
+    world.spec = spec(voters=5)
+    decision = None
+    for _ in range(600):
+        decision = world.step()
+        world.tick()
+    assert isinstance(decision, Done), decision
+    assert [voter.node_id for voter in world.voters] == [0, 1, 2, 3, 4]
+
+
 # -- room ----------------------------------------------------------------------------
 
 
@@ -148,7 +170,7 @@ def test_a_low_disk_is_told_by_pod_claim_and_volume(seen: Snapshot) -> None:
     found = condition(seen, "DiskLow")
     assert (found.status, found.reason) == ("True", "DiskLow")
     assert VOLUME in found.message
-    assert condition(healthy(), "DiskLow").status == "False"
+    assert "DiskLow" not in shown(healthy())
 
 
 def test_it_says_how_much_is_free() -> None:
@@ -189,3 +211,10 @@ def test_both_are_told_as_warnings_once_in_an_interval() -> None:
     assert "volume-1" in events[0].message
     assert "volume-2" in events[1].message
     assert not log.of_troubles(disk_alarms(seen), 59_000, 60_000)
+
+
+@pytest.mark.parametrize(("ordinal", "leads"), [(0, True), (2, False)])
+def test_only_a_leader_with_a_full_disk_gives_up_leading(ordinal: int, leads: bool) -> None:
+    said = condition(full(ordinal), "DiskLow").message
+    assert ("gives up leading" in said) == leads, said
+    assert ("leads only where no other voter can" in said) != leads, said

@@ -16,6 +16,7 @@ from kraftquorum_operator.observe.read import outdated_objects
 from kraftquorum_operator.plan.actions import ApplyObjects
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.metadata import Owner
+from kraftquorum_operator.testing.patches import merged
 from kraftquorum_operator.testing.snapshots import UID, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
@@ -25,19 +26,6 @@ CLIENTS, PEERS = "Service/demo", "Service/demo-peers"
 
 def bodies() -> dict[str, Any]:
     return build(OWNER, spec(voters=3), 3)
-
-
-def merged(target: Any, change: Any) -> Any:
-    """RFC 7396, as the API server does it."""
-    if not isinstance(change, dict):
-        return change
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in change.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
 
 
 class FakeKube:

@@ -40,7 +40,7 @@ def test_one_failure_is_everyday_and_two_in_a_row_are_told() -> None:
     assert failures.mark(healthy()).failure is None
 
 
-def test_the_status_stays_as_it_was_but_for_the_condition() -> None:
+def test_the_status_stays_as_it_was_but_its_conditions_do_not() -> None:
     ready = {"type": "Ready", "status": "True", "reason": "Done", "message": "well"}
     was = {"type": "Failing", "status": "False", "reason": "NotFailing", "message": ""}
     resource = {
@@ -50,13 +50,16 @@ def test_the_status_stays_as_it_was_but_for_the_condition() -> None:
     change = failing_status(resource, FAILURE, NOW)
     assert change is not None
     kept, new = change["status"]["conditions"]
-    assert kept == ready
+    assert (kept["status"], kept["reason"]) == ("Unknown", "NotObserved")
+    assert kept["message"] == (
+        "last observed before this operator began, when it was True, Done: well"
+    )
     assert (new["status"], new["reason"], new["lastTransitionTime"]) == (
         "True",
         "Forbidden",
         NOW.now,
     )
-    resource["status"]["conditions"] = [ready, new]
+    resource["status"]["conditions"] = [kept, new]
     assert failing_status(resource, FAILURE, Stamp("2026-01-01T00:01:00Z", 3)) is None
     later = failing_status(resource, ("Forbidden", "other"), Stamp("2026-01-01T00:01:00Z", 3))
     assert later is not None

@@ -20,7 +20,7 @@ from kraftquorum_operator.testing.snapshots import NOW_MS, UID, blank, healthy, 
 
 OWNER = Owner("test", "demo", UID)
 PLAIN = {"kind": "Service", "metadata": {"name": "demo", "uid": "u"}, "spec": {"ports": []}}
-WHY = (("Service/demo", "it is there already and belongs to somebody else"),)
+WHY = (("Service/demo", "it is there already and belongs to another owner"),)
 
 
 def owned(kind: str, name: str, uid: str, *, controller: bool = True) -> dict[str, Any]:
@@ -38,12 +38,12 @@ OURS = {names.LABEL_MANAGED_BY: names.MANAGER, names.LABEL_INSTANCE: "demo"}
 @pytest.mark.parametrize(
     ("body", "whose"),
     [
-        (PLAIN, "somebody else"),
-        (labelled(**(OURS | {names.LABEL_INSTANCE: "other"})), "somebody else"),
-        (labelled(**(OURS | {names.LABEL_MANAGED_BY: "Helm"})), "somebody else"),
+        (PLAIN, "another owner"),
+        (labelled(**(OURS | {names.LABEL_INSTANCE: "other"})), "another owner"),
+        (labelled(**(OURS | {names.LABEL_MANAGED_BY: "Helm"})), "another owner"),
         (owned("Deployment", "web", "u2"), "Deployment web"),
         (owned(names.KIND, "demo-peers", "u2"), "KRaftQuorum demo-peers"),
-        (owned("Deployment", "web", "u2", controller=False), "somebody else"),
+        (owned("Deployment", "web", "u2", controller=False), "another owner"),
         (owned(names.KIND, "demo", UID), None),
         (owned(names.KIND, "demo", "of-the-one-before"), None),
         (labelled(**OURS), None),

@@ -8,8 +8,10 @@ import pytest
 
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.snapshot import (
+    NOBODY,
     Budget,
     ClaimRecord,
+    GivenUp,
     Progress,
     Snapshot,
     StatefulSet,
@@ -85,20 +87,49 @@ BOTH_STUCK = with_pod(
 FOREIGN_3 = with_node(healthy(3, replicas=4), replace(node(3), cluster_id="other"))
 BROKEN_3 = observer(ready=False, exit_code=13, restarts=2)
 
+FAILED_AGAIN = replace(
+    BROKEN_3,
+    statefulset=replace(BROKEN_3.statefulset, given_up=((3, (GivenUp("claim-x", 9, True),)),)),
+)
+"""A new volume of replica 3 was given up just now, and so is to be the next one."""
+ROLLING = replace(
+    with_pod(healthy(), replace(pod(1), revision="r0")), budget=Budget("pdb", counted=3, allowed=0)
+)
 CASES: dict[str, tuple[Snapshot, QuorumSpec]] = {
+    "budget_allows_eviction": (ROLLING, spec()),
+    "replacements_spaced": (FAILED_AGAIN, FOUR),
+    "eviction_accepted": (
+        replace(
+            with_pod(healthy(), replace(pod(1), revision="r0")), refused_ends=(("pod-1", "500"),)
+        ),
+        spec(),
+    ),
+    "claim_deletion_accepted": (
+        replace(
+            with_node(healthy(), replace(node(1), damage=("rot",))),
+            refused_ends=(("claim-1", "403"),),
+        ),
+        spec(),
+    ),
     "not_paused": (healthy(), spec(voters=3, pause=True)),
     "objects_are_ours": (
         replace(healthy(), statefulset=StatefulSet("sts-0", "1", 3, owner_uid="resource-0")),
         spec(),
     ),
     "objects_written": (replace(healthy(), refused=(("Service/demo", "422"),)), spec()),
+    "config_accepted": (replace(healthy(), config_faults=("config.x is not a setting",)), spec()),
     "kubernetes_version_supported": (
         replace(blank(), statefulset=None, kubernetes=(1, 28)),
+        spec(),
+    ),
+    "claims_are_ours": (
+        replace(blank(), claims=(*blank().claims, replace(claim(4), stranger=NOBODY))),
         spec(),
     ),
     "no_earlier_claims": (with_claim(blank(), replace(claim(2), owner_uid="resource-0")), spec()),
     "all_blank_before_formation": (without_node(blank(), 1), spec()),
     "never_rebootstrap": (replace(blank(), remembered_cluster_id="x"), spec()),
+    "earlier_quorum_elects_leader": (with_node(blank(), node(0)), spec()),
     "latch_and_quorum_agree": (with_quorum(healthy(), cluster_id="other"), spec()),
     "formation_complete": (with_quorum(healthy(), formation_completed=False), spec()),
     "majority_reachable": (replace(blank(), latch=latch(), nodes=()), spec()),

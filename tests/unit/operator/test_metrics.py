@@ -72,7 +72,9 @@ def test_voters_too_many_and_too_few_are_counted(wanted: int, unlike: int) -> No
     assert shown(healthy(), spec(voters=wanted))("voters_unlike_spec") == unlike
 
 
-@pytest.mark.parametrize(("code", "failing"), [(10, 1), (11, 1), (12, 1), (17, 1), (1, 0), (14, 0)])
+@pytest.mark.parametrize(
+    ("code", "failing"), [(10, 1), (11, 1), (12, 1), (17, 1), (18, 1), (19, 0), (1, 0), (14, 0)]
+)
 def test_an_exit_code_of_the_disk_is_a_failing_disk_until_the_pod_is_ready(
     code: int, failing: int
 ) -> None:

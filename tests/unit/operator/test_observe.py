@@ -73,6 +73,30 @@ def test_an_end_before_the_container_was_ready_is_not_held_against_its_disk(
     assert read_pods("demo", [body], NOW)[0].exit_code == exit_code
 
 
+@pytest.mark.parametrize(
+    ("turned", "detail"),
+    [
+        ("2026-01-01T00:00:10Z", "its last run ended with 12: STORAGE_CORRUPT bad crc"),
+        ("2026-01-01T00:00:21Z", ""),
+    ],
+)
+def test_the_cause_of_an_end_before_the_container_was_ready_is_not_the_present_cause(
+    turned: str, detail: str
+) -> None:
+    """A node that is cut off now is not damaged because it was once, before it was ready."""
+    ended = {"exitCode": 12, "message": '{"reason": "STORAGE_CORRUPT", "message": "bad crc"}'}
+    container = {
+        "name": names.CONTAINER,
+        "restartCount": 9,
+        "ready": False,
+        "state": {"running": {"startedAt": "2026-01-01T00:00:20Z"}},
+        "lastState": {"terminated": ended},
+    }
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": turned}
+    body = pod_body("demo-0", containerStatuses=[container], conditions=[ready])
+    assert read_pods("demo", [body], NOW)[0].detail == detail
+
+
 def test_a_pod_that_is_not_scheduled_says_why() -> None:
     condition = {"type": "PodScheduled", "status": "False", "message": "no volume"}
     pod = read_pods("demo", [pod_body("demo-0", phase="Pending", conditions=[condition])], NOW)[0]
@@ -120,11 +144,11 @@ def test_the_update_revision_counts_only_once_the_controller_has_seen_the_spec()
 def test_the_budget_s_count_counts_only_once_the_controller_has_seen_the_spec() -> None:
     body = {
         "metadata": {"uid": "u", "generation": 2, "annotations": {names.ANNOTATION_RECOUNT: "x"}},
-        "status": {"observedGeneration": 1, "expectedPods": 3},
+        "status": {"observedGeneration": 1, "expectedPods": 3, "disruptionsAllowed": 1},
     }
     assert read_budget(body) == Budget("u", None, "x")
     body["status"]["observedGeneration"] = 2
-    assert read_budget(body) == Budget("u", 3, "x")
+    assert read_budget(body) == Budget("u", 3, "x", allowed=1)
     assert read_budget(None) is None
 
 

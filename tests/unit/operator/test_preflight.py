@@ -17,7 +17,13 @@ from kraftquorum_operator.errors import (
     RefusedError,
     SettingsError,
 )
-from kraftquorum_operator.preflight import await_api, await_rights, explain, missing_rights
+from kraftquorum_operator.preflight import (
+    await_api,
+    await_rights,
+    explain,
+    missing_rights,
+    watchable_namespaces,
+)
 from kraftquorum_operator.rights import WATCHED
 from kraftquorum_operator.settings import load_settings
 
@@ -88,6 +94,31 @@ async def test_missing_rights_are_named_with_verb_resource_and_namespace_and_wai
         "patch,delete pods in namespace a; patch,delete pods in namespace b"
     )
     assert logs[-1]["event"] == "no longer waiting"
+
+
+class Namespaced(Roles):
+    """Roles of some namespaces only: the others are gone."""
+
+    def __init__(self, *there: str) -> None:
+        super().__init__(set())
+        self.there = there
+
+    async def may(
+        self, verb: str, group: str, resource: str, *, namespace: str | None, name: str | None
+    ) -> bool:
+        await super().may(verb, group, resource, namespace=namespace, name=name)
+        return resource == "leases" or namespace in self.there
+
+
+async def test_a_namespace_that_is_gone_keeps_no_other_one_waiting() -> None:
+    settings = load_settings(namespace="a,b,c", lease_namespace="ops")
+    roles = cast("Any", Namespaced("a", "c"))
+    assert len(await missing_rights(roles, settings)) == len(WATCHED)
+    async with asyncio.timeout(60):
+        await await_rights(roles, settings, retry_s=0.001)
+    assert await watchable_namespaces(roles, settings) == ("a", "c")
+    refused = cast("Any", Roles(set(), FORBIDDEN))
+    assert await watchable_namespaces(refused, settings) == ("a", "b", "c")
 
 
 async def test_every_right_is_asked_for_once_in_every_namespace() -> None:

@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 import kraftquorum_operator.reconcile as module
-from kraftquorum_operator.errors import RefusedError
+from kraftquorum_operator.errors import ConflictError, NodeRefusedError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
+from kraftquorum_operator.failures import CONFLICTS_TOLD_AFTER
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.observe.read import Observed
 from kraftquorum_operator.observe.snapshot import Snapshot
@@ -37,11 +38,35 @@ class Kube:
 
     def __init__(self) -> None:
         self.statuses: list[Any] = []
+        self.patched: list[Any] = []
 
     async def apply(self, body: Any, subresource: str = "") -> Any:
         assert subresource == "status"
         self.statuses.append(body["status"])
         return body
+
+    async def patch(self, *_: object, change: Any, **__: object) -> None:
+        self.patched.append(change["status"])
+
+
+class KubeThatKeeps(Kube):
+    """Keeps a condition that a merge patch has written, as server-side apply does."""
+
+    async def apply(self, body: Any, subresource: str = "") -> Any:
+        status = (await super().apply(body, subresource))["status"]
+        kept = [{"type": "Failing", "status": "True"}, {"type": "OfAnother", "status": "True"}]
+        return body | {"status": status | {"conditions": [*status["conditions"], *kept]}}
+
+
+@pytest.mark.parametrize(("kube", "patches"), [(KubeThatKeeps(), 1), (Kube(), 0)])
+async def test_a_condition_that_a_failed_look_has_written_goes_once_it_holds_no_more(
+    monkeypatch: pytest.MonkeyPatch, kube: Kube, patches: int
+) -> None:
+    await looks(monkeypatch, healthy(), ValueError("unused"), 1, kube)
+    assert len(kube.patched) == patches
+    for change in kube.patched:
+        assert change["conditions"] == kube.statuses[-1]["conditions"]
+        assert "Failing" not in {condition["type"] for condition in change["conditions"]}
 
 
 class Held:
@@ -49,10 +74,14 @@ class Held:
 
 
 async def looks(
-    monkeypatch: pytest.MonkeyPatch, seen: Snapshot, error: Exception, count: int
+    monkeypatch: pytest.MonkeyPatch,
+    seen: Snapshot,
+    error: Exception,
+    count: int,
+    kube: Kube | None = None,
 ) -> tuple[list[Outcome], list[Any]]:
     """Look so many times at a quorum whose every action fails."""
-    kube = Kube()
+    kube = kube or Kube()
     observed = Observed(spec(voters=3), seen, Owner("test", "demo", UID), {}, {}, (), 1)
 
     async def observe(*_: object, **__: object) -> Observed:
@@ -141,3 +170,26 @@ def test_a_failure_is_told_again_when_it_lasts() -> None:
     told = [bool(log.of_failure(action, "422", at, 60_000)) for at in (0, 5_000, 60_000)]
     assert told == [True, False, True]
     assert log.of_failure(action, "403", 61_000, 60_000)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConflictError(409, "Conflict", "PATCH: the object has been modified"),
+        NodeRefusedError("STALE_VOTER_RECORD", "the set has changed"),
+    ],
+)
+async def test_a_conflict_is_no_failure_unless_it_lasts(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Somebody else was faster; the next look begins with what is there now."""
+    joining = with_pod(with_node(healthy(), node(2, "b", blank=True)), pod(2, voter=False))
+    found, statuses = await looks(monkeypatch, joining, error, CONFLICTS_TOLD_AFTER - 1)
+    assert not [e for outcome in found for e in outcome.events if e.type == "Warning"]
+    assert not [e for s in statuses for e in s.get("timeline", ()) if e["kind"] == "Fault"]
+    lasting, statuses = await looks(monkeypatch, joining, error, CONFLICTS_TOLD_AFTER + 1)
+    assert [e.reason for o in lasting for e in o.events if e.type == "Warning"] == [
+        "JoinNodeFailed"
+    ]
+    failing = next(c for c in statuses[-1]["conditions"] if c["type"] == "Failing")
+    assert failing["status"] == "True"

@@ -5,21 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.model.status import TIMELINE_MAX
 from kraftquorum_operator.plan.actions import Done, JoinNode, Wait
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.guards import GUARDS
 from kraftquorum_operator.report.conditions import NEEDS_PERSON, Stamp, camel, conditions
 from kraftquorum_operator.report.events import EventLog
-from kraftquorum_operator.report.status import build_status, steady
+from kraftquorum_operator.report.status import build_status, is_same, steady
+from kraftquorum_operator.report.timeline import appended
 from kraftquorum_operator.testing.snapshots import (
     NOW_MS,
     blank,
+    claim,
     healthy,
     latch,
     node,
     replica,
     spec,
     voter,
+    with_node,
     with_quorum,
 )
 
@@ -40,7 +44,8 @@ def status(seen, wanted=None, decision=None):
 
 
 def held(found, name: str) -> str:
-    return next(c.status for c in found.conditions if c.type == name)
+    """What is not shown does not hold."""
+    return next((c.status for c in found.conditions if c.type == name), "False")
 
 
 def test_a_healthy_quorum_is_ready_and_available() -> None:
@@ -109,6 +114,20 @@ def test_offsets_alone_are_no_news() -> None:
     assert steady(first) != steady(led)
 
 
+def test_the_time_of_a_leaders_answer_alone_is_not_written() -> None:
+    def at(stamp: Stamp) -> dict[str, object]:
+        decision = decide(spec(voters=3), healthy(), NOW_MS)
+        made = build_status(
+            spec(voters=3), healthy(), decision, current_action=None, before=(), stamp=stamp
+        )
+        return made.model_copy(update={"conditions": [], "timeline": []}).model_dump(by_alias=True)
+
+    first, later = at(STAMP), at(replace(LATER, generation=STAMP.generation))
+    assert first != later
+    assert is_same(first, later)
+    assert not is_same(first, later | {"phase": "Waiting"})
+
+
 def test_a_guard_is_told_once_it_lasts_and_then_now_and_then() -> None:
     log, wait = EventLog(), Wait("new_replica_caught_up", "far behind")
     told = [bool(log.of(wait, at, 60_000)) for at in (0, 4_000, 6_000, 7_000, 50_000, 67_000)]
@@ -159,3 +178,82 @@ def test_only_the_guard_that_blocks_now_is_in_the_metric() -> None:
     metrics.forget("test", "demo")
     named = {metric.name for metric in metrics.registry.collect()}
     assert named == set(metrics.labels_of())
+
+
+def test_claims_that_are_kept_after_a_removal_are_no_silent_replicas() -> None:
+    seen = replace(healthy(3), claims=tuple(claim(n) for n in range(5)))
+    assert [node.role for node in status(seen).nodes] == ["follower"] * 3
+    lost = replace(seen, quorum=None, nodes=())
+    found = {node.node_id: node.detail for node in status(lost).nodes}
+    assert set(found) == {0, 1, 2, 3, 4}, "without a leader any claim may hold a voter's data"
+    assert found[4] == "no pod, only a claim"
+
+
+def test_a_voter_without_a_pod_is_shown() -> None:
+    seen = replace(healthy(3), pods=healthy(3).pods[:2], nodes=healthy(3).nodes[:2])
+    assert [node.role for node in status(seen).nodes] == ["follower", "follower", "silent"]
+
+
+def described(value: object, depth: int = 0) -> list[str]:
+    """Lines as `kubectl describe` prints a status."""
+    pad = "  " * depth
+    lines: list[str] = []
+    if isinstance(value, list):
+        for item in value:
+            lines += described(item, depth)
+    elif isinstance(value, dict):
+        for key, item in sorted(value.items()):
+            if isinstance(item, dict | list) and item:
+                lines += [f"{pad}{key}:", *described(item, depth + 1)]
+            else:
+                lines.append(f"{pad}{key}: {item}")
+    else:
+        lines.append(f"{pad}{value}")
+    return lines
+
+
+def test_the_description_of_a_healthy_quorum_fits_a_screen_or_two() -> None:
+    """Five conditions, the gist first; alarms stand there only while they hold."""
+    found = status(healthy())
+    assert [c.type for c in found.conditions] == [
+        "Ready",
+        "Available",
+        "Progressing",
+        "Degraded",
+        "QuorumLost",
+    ]
+    happened = found
+    for at in range(TIMELINE_MAX):
+        entries = appended(happened.timeline, "Change", f"something {at}", STAMP.now)
+        happened = happened.model_copy(update={"timeline": entries})
+    lines = described(happened.model_dump(by_alias=True, exclude_none=True, mode="json"))
+    assert len(lines) <= 175, len(lines)
+    assert "type: QuorumLost" in "".join(lines[:32]), "the conditions are on the first screen"
+    assert max(len(c.message) for c in found.conditions) <= 80
+
+
+def test_an_alarm_is_a_condition_while_it_holds_and_its_end_is_in_the_timeline() -> None:
+    low = with_node(healthy(), replace(node(2), disk_low=True))
+
+    def next_status(seen, last):
+        decision = decide(spec(voters=3), seen, NOW_MS)
+        before = last.conditions if last else ()
+        return build_status(
+            spec(voters=3),
+            seen,
+            decision,
+            current_action=None,
+            before=before,
+            stamp=LATER,
+            last=last,
+        )
+
+    well = next_status(healthy(), None)
+    full = next_status(low, well)
+    after = next_status(healthy(), full)
+    assert held(full, "DiskLow") == "True"
+    assert "DiskLow" not in {c.type for c in after.conditions}
+    assert [(e.kind, e.message[:20]) for e in after.timeline[-2:]] == [
+        ("Fault", "A disk is full or ne"),
+        ("Repair", "All disks have room "),
+    ]

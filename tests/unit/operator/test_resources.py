@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,15 +10,16 @@ import pytest
 from typer.testing import CliRunner
 
 from kraftquorum_operator import names
-from kraftquorum_operator.model.spec import NodeSettings as SpecNodeSettings
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.snapshot import LatchVoter, Replica
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.latch import latch, read_latch
 from kraftquorum_operator.resources.metadata import Owner
-from kraftquorum_operator.resources.statefulset import fetch_max_wait_ms
+from kraftquorum_operator.resources.nodeconfig import fetch_max_wait_ms
 from raftnode.cli import make_app
+from raftnode.commands.connection import DEFAULT_SERVER
 from raftnode.core.types import Endpoint
+from raftnode.runtime.watchdog import LIVE_SHARE
 from raftnode.settings import NodeSettings
 
 OWNER = Owner("space", "demo", "uid-1")
@@ -51,6 +53,19 @@ def test_pods_find_each_other_before_they_are_ready() -> None:
     spec = bodies()["Service/demo-peers"]["spec"]
     assert spec["publishNotReadyAddresses"] is True
     assert spec["clusterIP"] == "None"
+
+
+def test_a_stall_is_told_by_liveness_first_and_ends_the_node_before_its_probe_does() -> None:
+    """Its own exit code says more than a kill by the kubelet."""
+    template = bodies()["StatefulSet/demo"]["spec"]["template"]["spec"]
+    probe = template["containers"][0]["livenessProbe"]
+    limit_s = NodeSettings.model_fields["stall_timeout_ms"].default / 1000
+    told_s = limit_s / LIVE_SHARE
+    assert (
+        told_s + probe["periodSeconds"]
+        < limit_s
+        < told_s + (probe["periodSeconds"] * probe["failureThreshold"])
+    )
 
 
 @pytest.mark.parametrize(
@@ -138,9 +153,6 @@ def test_all_other_objects_go_with_their_resource() -> None:
     ("fetch", "election", "request_"), [(200, 100, 200), (2000, 1000, 2000), (60_000,) * 3]
 )
 def test_all_times_that_the_resource_allows_are_ones_that_a_node_takes(fetch, election, request_):
-    times = SpecNodeSettings(
-        fetch_timeout_ms=fetch, election_timeout_ms=election, request_timeout_ms=request_
-    )
     NodeSettings(
         node_id=0,
         log_dir=Path(),
@@ -149,18 +161,8 @@ def test_all_times_that_the_resource_allows_are_ones_that_a_node_takes(fetch, el
         fetch_timeout_ms=fetch,
         election_timeout_ms=election,
         request_timeout_ms=request_,
-        fetch_max_wait_ms=fetch_max_wait_ms(times),
+        fetch_max_wait_ms=fetch_max_wait_ms(fetch, election),
     )
-
-
-@pytest.mark.parametrize(
-    "name", ["fetches_in_flight_max", "read_lease_clock_drift_percent", "log_preallocate"]
-)
-def test_a_resource_allows_what_a_node_takes_and_has_its_default(name: str) -> None:
-    own, nodes = SpecNodeSettings.model_fields[name], NodeSettings.model_fields[name]
-    assert own.default == nodes.default
-    assert own.annotation == nodes.annotation
-    assert own.metadata == nodes.metadata
 
 
 def test_pods_pass_the_restricted_pod_security_standard() -> None:
@@ -205,7 +207,19 @@ def test_commands_in_a_pod_begin_where_its_node_listens() -> None:
     told = {one["name"]: one.get("value") for one in container["env"]}
     option = CliRunner().invoke(make_app(), ["kv", "get", "--help"], env={"COLUMNS": "200"})
     assert "RAFTNODE_BOOTSTRAP_SERVER" in option.output
-    assert told["RAFTNODE_BOOTSTRAP_SERVER"] == told["RAFTNODE_API_LISTEN"]
+    default = Endpoint.parse(DEFAULT_SERVER)
+    assert default.host == "localhost"
+    assert not {"RAFTNODE_BOOTSTRAP_SERVER", "RAFTNODE_API_LISTEN"} & set(told)
+    assert NodeSettings.model_fields["api_listen"].default == Endpoint("::", default.port)
+
+
+def test_a_node_listens_on_every_address_of_its_pod_of_both_families() -> None:
+    """By its default: an address in a variable would have to be in brackets if it is IPv6."""
+    (container,) = bodies()["StatefulSet/demo"]["spec"]["template"]["spec"]["containers"]
+    assert not [one for one in container["env"] if "POD_IP" in json.dumps(one)]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    for name in ("peer", "api"):
+        assert NodeSettings.model_fields[f"{name}_listen"].default == Endpoint("::", ports[name])
 
 
 def test_the_smallest_volume_that_is_allowed_has_room_beyond_the_nodes_reserve() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftquorum_operator.lasting import PATIENCE_MS, Lasting
+from kraftquorum_operator.lasting import LINGER_MS, PATIENCE_MS, Lasting
 from kraftquorum_operator.observe.kube import now_utc, read_pods
 from kraftquorum_operator.observe.snapshot import Trouble
 from kraftquorum_operator.observe.troubles import read_troubles, wants_events
@@ -15,7 +15,7 @@ from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.plan.guards import Case, node_answers
 from kraftquorum_operator.report.conditions import Stamp, conditions
 from kraftquorum_operator.report.events import EventLog
-from kraftquorum_operator.testing.snapshots import claim, healthy, pod, spec
+from kraftquorum_operator.testing.snapshots import claim, healthy, pod, spec, with_pod
 
 QUOTA = (
     'create Pod demo-3 in StatefulSet demo failed error: pods "demo-3" is forbidden: '
@@ -44,7 +44,7 @@ def troubles(*, pods: Any = (), claims: Any = (), events: Any = (), replicas: in
     [
         ({"waiting": "ImagePullBackOff", "detail": "Back-off pulling"}, "ImagePullBackOff"),
         ({"waiting": "Unschedulable", "detail": "0/3 nodes are available"}, "Unschedulable"),
-        ({"exit_code": 1, "restarts": 2, "phase": "Running"}, "CrashLoopBackOff"),
+        ({"exit_code": 1, "restarts": 2, "running": False}, "CrashLoopBackOff"),
     ],
 )
 def test_a_pod_that_does_not_start_says_why(changes: dict[str, Any], reason: str) -> None:
@@ -57,7 +57,8 @@ def test_a_pod_that_does_not_start_says_why(changes: dict[str, Any], reason: str
     "changes",
     [
         {"waiting": "ContainerCreating"},
-        {"exit_code": 1, "restarts": 1},
+        {"exit_code": 1, "restarts": 1, "running": False},
+        {"exit_code": 137, "restarts": 5, "phase": "Running", "running": True},
         {"waiting": "ImagePullBackOff", "terminating": True},
         {"waiting": "CrashLoopBackOff", "ready": True},
     ],
@@ -115,6 +116,28 @@ def test_only_what_lasts_is_told() -> None:
     assert later.troubles == (other,), "one trouble, whatever its word"
     assert lasting.mark(healthy(), PATIENCE_MS + 1).troubles == ()
     assert lasting.mark(seen, PATIENCE_MS + 2).troubles == (), "it begins anew"
+
+
+def test_a_crash_loop_lasts_while_its_process_tries_again() -> None:
+    """Between two ends the container runs for a moment; that is no end of the trouble."""
+    lasting, looping = Lasting(), Trouble(2, "pod demo-2", "CrashLoopBackOff", "x")
+    trying = with_pod(healthy(), AWAY)
+    ended = replace(trying, troubles=(looping,))
+    lasting.mark(ended, 0)
+    at = PATIENCE_MS
+    assert lasting.mark(ended, at).troubles == (looping,)
+    assert lasting.mark(trying, at + LINGER_MS - 1).troubles == (looping,)
+    assert lasting.mark(ended, at + LINGER_MS).troubles == (looping,)
+    assert lasting.mark(trying, at + 2 * LINGER_MS + 1).troubles == (), "it runs on"
+    assert lasting.mark(ended, at + 2 * LINGER_MS + 2).troubles == ()
+
+
+def test_a_trouble_ends_at_once_when_its_pod_is_ready() -> None:
+    lasting, looping = Lasting(), Trouble(2, "pod demo-2", "CrashLoopBackOff", "x")
+    ended = replace(with_pod(healthy(), AWAY), troubles=(looping,))
+    lasting.mark(ended, 0)
+    assert lasting.mark(ended, PATIENCE_MS).troubles == (looping,)
+    assert lasting.mark(healthy(), PATIENCE_MS + 1).troubles == ()
 
 
 def test_condition_event_and_guard_name_the_thing() -> None:

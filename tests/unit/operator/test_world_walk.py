@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.observe.snapshot import Replica
+from kraftquorum_operator.observe.snapshot import Replica, majority
 from kraftquorum_operator.plan.actions import Done, Wait
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.testing import hands
@@ -54,6 +54,7 @@ HANDS = (
     "delete_statefulset",
     "orphan_pods",
     "force_delete_pod",
+    "evict",
     "delete_latch",
     "unlabel_claim",
     "policy",
@@ -144,6 +145,8 @@ def settle(world: World) -> None:
     for _ in range(CALM_TICKS):
         decision = world.step()
         world.tick()
+        if isinstance(decision, Wait) and decision.guard == "replacements_spaced":
+            world.now_ms += 60_000
         if isinstance(decision, Done) and {v.node_id for v in world.voters} == set(
             range(world.spec.voters)
         ):
@@ -240,6 +243,27 @@ def test_new_templates_are_rolled_one_by_one_whatever_else_happens(
     for fault in [*plan, Fault("retemplate"), *later]:
         inject(world, fault, frozen)
         run(world, fault.steps)
+    settle(world)
+
+
+@pytest.mark.rule("S22")
+@pytest.mark.parametrize("voters", [3, 5])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_drain_and_a_roll_never_take_a_majority_together(voters: int, again: bool) -> None:
+    """However late an operator that was stopped carries out what it had decided."""
+    world = start(voters)
+    settle(world)
+    world.retemplate()
+    decision = decide(world.spec, world.look(), world.now_ms)
+    assert not isinstance(decision, Wait | Done)
+    for ordinal in range(voters - 1):
+        hands.evict(world, ordinal)
+    if again:
+        decision = decide(world.spec, world.look(), world.now_ms)
+    if not isinstance(decision, Wait | Done):
+        world.act(decision, late=True)
+    left = [runner for runner in world.runners.values() if not runner.terminating]
+    assert len(left) >= majority(voters), world.changes[-1]
     settle(world)
 
 

@@ -1,0 +1,106 @@
+"""Keeps in contact with every replica between two looks, so that a loss is noticed at once.
+
+One request waits at each replica that answered the last look, and is answered once the replica's
+role, leader or readiness has changed, or a leader finds other voters caught up. When it is
+answered, or breaks, the quorum is looked at. A process that ends closes its connection; one that
+is cut off or whose machine is gone is noticed by the system's own probes of the connection; one
+that stands still is noticed by the others. Nothing is asked of the API server, and a replica is
+asked twice a minute while nothing happens.
+
+Nothing is concluded here: a look at the quorum comes earlier, no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+from kraftquorum_operator.clients.nodes import NodeApi
+from kraftquorum_operator.errors import NodeError
+
+WAIT_S = 30.0
+"""How long a request waits at a replica where nothing happens."""
+
+REST_S = 1.0
+"""Between two requests to a replica: one that changes all the time, or breaks off each contact,
+has its quorum looked at once a second."""
+
+FAILURES_MAX = 5
+UNABLE_S = 300.0
+"""A replica that answers looks and so many requests of this kind not, such as one of an earlier
+version, is left alone for so long."""
+
+Quorum = tuple[str, str]
+"""Namespace and name."""
+
+
+class Contacts:
+    """One waiting request for each replica; an async context manager.
+
+    Args:
+        nodes: where the replicas are asked.
+        wake: has a quorum looked at.
+    """
+
+    def __init__(self, nodes: NodeApi, wake: Callable[[str, str], None]) -> None:
+        self._nodes = nodes
+        self._wake = wake
+        self._group = asyncio.TaskGroup()
+        self._tasks: dict[Quorum, dict[str, asyncio.Task[None]]] = {}
+        self._unable: dict[str, float] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for quorum in tuple(self._tasks):
+            self.drop(*quorum)
+        await self._group.__aexit__(kind, error, trace)
+
+    def keep(self, namespace: str, name: str, addresses: Iterable[str]) -> None:
+        """Stay in contact with these replicas of a quorum, and with no others of it."""
+        wanted, quorum = set(addresses), (namespace, name)
+        tasks = self._tasks.setdefault(quorum, {})
+        for gone in set(tasks) - wanted:
+            tasks.pop(gone).cancel()
+        now_s = time.monotonic()
+        self._unable = {at: until_s for at, until_s in self._unable.items() if until_s > now_s}
+        for address in sorted(wanted - set(tasks)):
+            if address not in self._unable:
+                made = self._group.create_task(self._stay(quorum, address), name=f"at {address}")
+                tasks[address] = made
+        if not tasks:
+            del self._tasks[quorum]
+
+    def drop(self, namespace: str, name: str) -> None:
+        """Let a quorum be: it is gone, or another operator's now."""
+        for task in self._tasks.pop((namespace, name), {}).values():
+            task.cancel()
+
+    async def _stay(self, quorum: Quorum, address: str) -> None:
+        """Wait at one replica until it is dropped; told of each change and of a lost contact."""
+        known, failures = "", 0
+        while failures < FAILURES_MAX:
+            try:
+                state = await self._nodes.state(address, known, WAIT_S if known else 0.0)
+            except (NodeError, ValueError):
+                if known:
+                    self._wake(*quorum)
+                known, failures = "", failures + 1
+                await asyncio.sleep(REST_S)
+                continue
+            if known and state != known:
+                self._wake(*quorum)
+                await asyncio.sleep(REST_S)
+            known, failures = state, 0
+        self._unable[address] = time.monotonic() + UNABLE_S
+        self._tasks.get(quorum, {}).pop(address, None)

@@ -1,0 +1,100 @@
+"""`spec.config`: which of the nodes' settings a resource may set, and what each may be.
+
+The node's own model is the only source: its names, types, bounds and descriptions become the
+schema of the CRD. A new setting of the node is allowed by itself unless it is listed here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import cast
+
+from pydantic import JsonValue
+
+from raftnode.settings import NodeSettings, find_faults, setting_called
+
+_IDENTITY = "it is the replica's identity, which the operator gives to each pod"
+_ADDRESS = "it is an address, which the operator derives from the pod and its Services"
+_PATH = "it is a path in the container, which the operator lays out"
+
+SET_BY_OPERATOR: dict[str, str] = {
+    "node_id": _IDENTITY,
+    "log_dir": _PATH,
+    "peer_listen": _ADDRESS,
+    "peer_advertised": _ADDRESS,
+    "api_listen": _ADDRESS,
+    "api_advertised": _ADDRESS,
+    "bootstrap_servers": _ADDRESS,
+    "quorum_voters": "who votes is in the log; spec.voters says how many",
+    "hosts_file": _PATH,
+    "termination_log": _PATH,
+    "shutdown_grace_ms": "it must fit into the pod's grace period, which the operator sets",
+}
+"""Settings that a resource may not set, and why."""
+
+ALLOWED: tuple[str, ...] = tuple(
+    name for name in NodeSettings.model_fields if name not in SET_BY_OPERATOR
+)
+"""Settings that a resource may set, in the order of docs/reference/node-settings.md."""
+
+STAND_IN: Mapping[str, object] = {
+    "node_id": 0,
+    "log_dir": ".",
+    "peer_advertised": "node:1",
+    "api_advertised": "node:2",
+}
+"""What a node must have besides, to check settings without one."""
+
+
+def config_schema() -> dict[str, JsonValue]:
+    """The JSON schema of `spec.config`.
+
+    A name that is none of these is kept by the API server, so that the operator can name it: it
+    would be dropped without a word for every client that does not ask for strict validation.
+    """
+    found = cast("dict[str, dict[str, JsonValue]]", NodeSettings.model_json_schema()["properties"])
+    properties: dict[str, JsonValue] = {name: _property(found[name]) for name in ALLOWED}
+    return {
+        "type": "object",
+        "properties": properties,
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
+
+
+def _property(found: dict[str, JsonValue]) -> JsonValue:
+    """One setting without a default: a default in the CRD would reach quorums that are there."""
+    kept = {key: value for key, value in found.items() if key not in ("title", "default")}
+    default = found["default"]
+    shown = str(default).lower() if isinstance(default, bool) else default
+    return kept | {"description": f"{found['description']} The node's default: {shown}."}
+
+
+def find_name_faults(names: Iterable[str]) -> Iterator[str]:
+    """Say of each name in `spec.config` that is not allowed why, and which one may be meant."""
+    for name in names:
+        if name in ALLOWED:
+            continue
+        meant = setting_called(name) or setting_called(_snake(name))
+        if meant in SET_BY_OPERATOR:
+            yield f"config.{name} cannot be set: {SET_BY_OPERATOR[meant]}; remove it"
+        else:
+            nearest = meant or get_close_matches(_snake(name), ALLOWED, n=1, cutoff=0.0)[0]
+            yield f"config.{name} is not a setting of a node; did you mean {nearest}?"
+
+
+def find_value_faults(values: Mapping[str, object]) -> Iterator[str]:
+    """Say what a node would refuse of settings with allowed names, rules between them included."""
+    for fault in find_faults({**STAND_IN, **values}):
+        yield f"config.{fault.setting}: {fault.message}" if fault.setting else fault.message
+
+
+def default_of(name: str) -> JsonValue:
+    """What a node takes for a setting that is not set."""
+    return cast("JsonValue", NodeSettings.model_fields[name].default)
+
+
+def _snake(name: str) -> str:
+    """`logRetentionBytes`, `log.retention.bytes` and the like as the settings are written."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace(".", "_").replace("-", "_").lower()

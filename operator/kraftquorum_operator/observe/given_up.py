@@ -1,0 +1,52 @@
+"""Volumes that the operator has given up, as noted on the StatefulSet: how often, and how lately.
+
+A storage class or a machine whose volumes all fail would cost one volume after the other without
+end. What was given up is noted before its claim is deleted, so that an operator that restarts
+knows it too. Pure.
+"""
+
+from __future__ import annotations
+
+from kraftquorum_operator.observe.snapshot import GivenUp, Snapshot
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+PAUSES_MS = (0, 60_000, 240_000, 960_000, HOUR_MS)
+"""By how many new volumes in a row were given up that never became a voter's: the pause before
+the next one is."""
+HOURLY_MAX = 4
+"""How many volumes of one replica are given up within an hour."""
+FAIL_IN_A_ROW = 2
+"""From so many on it is no accident."""
+
+
+def in_a_row(notes: tuple[GivenUp, ...]) -> int:
+    """How many of the last volumes, newest first, never became a voter's."""
+    count = 0
+    for note in sorted(notes, key=lambda note: note.age_ms):
+        if not note.unused:
+            break
+        count += 1
+    return count
+
+
+def wait_ms(notes: tuple[GivenUp, ...]) -> int:
+    """How long the next volume of a replica must wait before it is given up; 0: not at all."""
+    ages = sorted(note.age_ms for note in notes)
+    if not ages:
+        return 0
+    pause = PAUSES_MS[min(in_a_row(notes), len(PAUSES_MS) - 1)] - ages[0]
+    capped = HOUR_MS - ages[HOURLY_MAX - 1] if len(ages) >= HOURLY_MAX else 0
+    return max(0, pause, capped)
+
+
+def failing_in_a_row(seen: Snapshot) -> tuple[tuple[int, int], ...]:
+    """Replicas whose new volumes failed one after the other, as ordinal and how many."""
+    noted = seen.statefulset.given_up if seen.statefulset else ()
+    counted = tuple((ordinal, in_a_row(notes)) for ordinal, notes in noted)
+    return tuple(
+        (ordinal, count)
+        for ordinal, count in counted
+        if count >= FAIL_IN_A_ROW
+        and ((claim := seen.claim(ordinal)) is None or claim.record is None)
+    )

@@ -1,0 +1,74 @@
+"""A resource that is being deleted: only what its deletion needs is read.
+
+No node is asked, and neither the spec nor the latch is understood as a whole: a field of another
+version, a latch that somebody damaged or a node that does not answer must not keep the resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
+
+from kraftquorum_operator.clients.kube import KubeClient
+from kraftquorum_operator.observe.foreign import belongs_to
+from kraftquorum_operator.observe.kube import read_claims, read_statefulset
+from kraftquorum_operator.observe.objects import get_objects
+from kraftquorum_operator.observe.snapshot import Going
+from kraftquorum_operator.resources.metadata import Body, Owner
+
+ORPHAN = "orphan"
+"""Kubernetes' finalizer for `kubectl delete --cascade=orphan`; the garbage collector takes the
+owner references off the dependents before it takes this off."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedGoing:
+    """What is there to take away, and the resource as it was read."""
+
+    owner: Owner
+    resource: Body
+    going: Going
+
+
+def is_going(resource: Body) -> bool:
+    """Whether a resource is being deleted."""
+    return "deletionTimestamp" in resource["metadata"]
+
+
+def takes_claims(resource: Body) -> bool:
+    """Whether `spec.deletion.claims` is `Delete`; what cannot be understood takes no data."""
+    spec: object = resource.get("spec")
+    deletion = cast("Body", spec).get("deletion") if isinstance(spec, dict) else None
+    return isinstance(deletion, dict) and cast("Body", deletion).get("claims") == "Delete"
+
+
+async def read_going(kube: KubeClient, owner: Owner, resource: Body) -> ObservedGoing:
+    """Read what a deletion may take away; nothing if it is to leave everything.
+
+    Raises:
+        KubeError: the API server did not answer all of it.
+    """
+    if ORPHAN in cast("list[str]", resource["metadata"].get("finalizers") or []):
+        return ObservedGoing(owner, resource, Going(owner.uid, orphaned=True))
+    statefulset, latch, others = await get_objects(kube, owner)
+    delete_claims = takes_claims(resource)
+    claims = await kube.list("PersistentVolumeClaim", owner.namespace) if delete_claims else []
+    going = Going(
+        uid=owner.uid,
+        orphaned=_is_released(owner, [statefulset] if statefulset is not None else others),
+        delete_claims=delete_claims,
+        statefulset=read_statefulset(statefulset),
+        claims=read_claims(owner.name, claims),
+        latched=latch is not None,
+    )
+    return ObservedGoing(owner, resource, going)
+
+
+def _is_released(owner: Owner, found: Iterable[Body | None]) -> bool:
+    """Whether an object of ours has lost its owner: the garbage collector was to orphan it.
+
+    It may be done, and its finalizer gone, before the operator looks. The StatefulSet decides;
+    the Services and the budget, if somebody deleted that one.
+    """
+    return any(body is not None and belongs_to(owner, body) is None for body in found)

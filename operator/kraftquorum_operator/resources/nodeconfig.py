@@ -1,0 +1,159 @@
+"""The settings that every node of a quorum is given, from the spec and the operator's defaults.
+
+Strongest first: `spec.config`, its older name `spec.nodeSettings`, the operator's defaults for
+quorums that were made with them, the node's own. Nothing but the spec and that mark counts, so
+that every operator of this version gives the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from pydantic.alias_generators import to_camel
+
+from kraftquorum_operator import names
+from kraftquorum_operator.model.config import (
+    ALLOWED,
+    default_of,
+    find_name_faults,
+    find_value_faults,
+)
+from kraftquorum_operator.model.quantity import size_bytes
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.observe.snapshot import Claim, StatefulSet
+from raftnode.settings import ENV_PREFIX
+
+ALWAYS = (
+    "fetch_timeout_ms",
+    "fetch_max_wait_ms",
+    "election_timeout_ms",
+    "election_backoff_max_ms",
+    "request_timeout_ms",
+)
+"""Written out even where they are the node's defaults, as they always were: leaving them out
+would restart every pod once."""
+
+RETENTION_MAX = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What the nodes are given.
+
+    Attributes:
+        environment: variables and values, in the order of the pod's template.
+        faults: what a node would refuse, a sentence each; then nothing of it is given to any.
+    """
+
+    environment: tuple[tuple[str, str], ...]
+    faults: tuple[str, ...] = ()
+
+
+def managed_defaults(claim_bytes: int) -> dict[str, int]:
+    """Settings with which a log cannot fill a claim of that size, whatever is written.
+
+    The log has at most `log_retention_bytes`, a segment, and what is written between two
+    snapshots: with all three in proportion, about a quarter of the claim.
+    """
+    segment, between = default_of("segment_bytes"), default_of("max_record_bytes_between_snapshots")
+    assert isinstance(segment, int)  # noqa: S101 - as the node's model has them
+    assert isinstance(between, int)  # noqa: S101
+    return {
+        "log_retention_bytes": min(claim_bytes // 8, RETENTION_MAX),
+        "segment_bytes": min(claim_bytes // 16, segment),
+        "max_record_bytes_between_snapshots": min(claim_bytes // 32, between),
+    }
+
+
+def defaults_of(statefulset: StatefulSet | None, claims: Sequence[Claim]) -> str | None:
+    """Which of the operator's defaults hold for a quorum.
+
+    The StatefulSet says so by its claim template, which nobody can change. Before there is one,
+    or where somebody deleted it, the claims say it: without any, the quorum is a new one; and
+    data of which a part was kept under none is kept under none.
+    """
+    if statefulset is not None:
+        return statefulset.defaults
+    marks = {claim.defaults for claim in claims} or {names.DEFAULTS}
+    return marks.pop() if len(marks) == 1 else None
+
+
+def node_config(spec: QuorumSpec, defaults: str | None) -> NodeConfig:
+    """Put the settings together, and check them as a whole.
+
+    Args:
+        spec: what is wanted.
+        defaults: which of the operator's defaults hold; see `defaults_of`.
+    """
+    older = spec.node_settings.model_dump(exclude_none=True)
+    claim_bytes = size_bytes(spec.storage.size)
+    values: dict[str, object] = dict(managed_defaults(claim_bytes)) if defaults else {}
+    values |= older
+    values |= {name: value for name, value in spec.config.items() if name in ALLOWED}
+    faults = [*find_name_faults(spec.config), *_said_twice(older, spec.config)]
+    faults += find_value_faults(values) if "fetch_max_wait_ms" in values else _derive(values)
+    if not faults:
+        faults += _no_room(values, spec.storage.size)
+    if faults:
+        return NodeConfig((), tuple(faults))
+    written = [*ALWAYS, *(name for name in ALLOWED if name not in ALWAYS)]
+    given = ((name, _text(name, values.get(name, default_of(name)))) for name in written)
+    return NodeConfig(
+        tuple(
+            (f"{ENV_PREFIX}{name.upper()}", text)
+            for name, text in given
+            if name in ALWAYS or text != _text(name, default_of(name))
+        )
+    )
+
+
+def _derive(values: dict[str, object]) -> list[str]:
+    """Add what follows from other settings; what is wrong with these, if anything."""
+    times = ("fetch_timeout_ms", "election_timeout_ms")
+    alone = {**values, "fetch_max_wait_ms": 0}
+    faults = list(find_value_faults(alone))
+    if not faults:
+        fetch, election = (int(_text(name, values.get(name, default_of(name)))) for name in times)
+        values["fetch_max_wait_ms"] = fetch_max_wait_ms(fetch, election)
+    return faults
+
+
+def _said_twice(older: Mapping[str, object], config: Mapping[str, object]) -> Iterator[str]:
+    """The API server refuses these, but not of a resource that was there before it did."""
+    for name, value in older.items():
+        if name in config and value not in (default_of(name), config[name]):
+            camel = to_camel(name)
+            yield (
+                f"nodeSettings.{camel} is {value!r} and config.{name} is {config[name]!r}; set "
+                f"config.{name} alone, nodeSettings is its older name"
+            )
+
+
+def _no_room(values: Mapping[str, object], size: str) -> Iterator[str]:
+    """What a node would take, but no quorum could live with."""
+    name = "disk_reserve_bytes"
+    reserve = int(_text(name, values.get(name, default_of(name))))
+    if 2 * reserve >= size_bytes(size):
+        yield (
+            f"config.{name}: {reserve} is too much for storage.size {size}: a leader "
+            "takes writes only while twice as much is free; set less than half of the size"
+        )
+
+
+def fetch_max_wait_ms(fetch_timeout_ms: int, election_timeout_ms: int) -> int:
+    """How long an idle leader may hold a Fetch: derived, so that every allowed pair of times works.
+
+    A node refuses to start unless it is at most half the fetch time-out and less than the
+    election time-out; 500 ms with the defaults.
+    """
+    return min(500, fetch_timeout_ms // 4, election_timeout_ms // 2)
+
+
+def _text(name: str, value: object) -> str:
+    """A value that a node takes, as its variable has it."""
+    default = default_of(name)
+    if isinstance(default, int) and not isinstance(default, bool):
+        return str(int(str(value)) if isinstance(value, str) else int(cast("float", value)))
+    return str(value).lower()

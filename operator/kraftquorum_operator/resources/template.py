@@ -1,0 +1,171 @@
+"""Whether somebody else changed the pods' template of a StatefulSet.
+
+The API server fills in defaults and an admission webhook may rewrite an image, so that what is
+there is never quite what was written. But it notes which manager wrote which field last. So a
+template was changed where a field that another manager owns differs from what is wanted, or where
+something that is wanted is gone. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any, cast
+
+from kraftquorum_operator import names
+from kraftquorum_operator.resources.metadata import Body
+
+RESTARTED = "kubectl.kubernetes.io/restartedAt"
+"""Annotation of `kubectl rollout restart`: no change of what the pods are, and rolled as asked."""
+
+DEFAULTS: dict[str, object] = {
+    "apiVersion": "v1",
+    "dnsPolicy": "ClusterFirst",
+    "protocol": "TCP",
+    "restartPolicy": "Always",
+    "schedulerName": "default-scheduler",
+    "scheme": "HTTP",
+    "successThreshold": 1,
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+}
+"""What the API server fills in: another manager that writes it as well changes nothing."""
+
+KEYS = ("name", "mountPath", "containerPort")
+"""By which the items of a list are told apart."""
+
+_UNITS = {
+    "m": Decimal("0.001"),
+    **{unit: Decimal(1000) ** n for n, unit in enumerate("kMGTPE", 1)},
+    **{f"{unit}i": Decimal(1024) ** n for n, unit in enumerate("KMGTPE", 1)},
+}
+
+
+def template_changed(wanted: Body, found: Body) -> bool:
+    """Whether a live StatefulSet's template is not as the operator wrote it.
+
+    Args:
+        wanted: the body that the operator writes.
+        found: the live object, with `managedFields`; without them all values are compared.
+    """
+    want = cast("Body", wanted["spec"]["template"])
+    have = cast("Body", cast("Body", found.get("spec") or {}).get("template") or {})
+    written = [
+        (str(entry.get("manager")), fields)
+        for entry in cast("list[Body]", found["metadata"].get("managedFields") or [])
+        if (fields := _of_template(entry))
+    ]
+    ours = any(manager == names.MANAGER for manager, _ in written)
+    if not _covers(want, have, values=not ours):
+        return True
+    return any(
+        _differs(fields, want, have) for manager, fields in written if manager != names.MANAGER
+    )
+
+
+def template_change(want: Body, have: Body) -> Body:
+    """A merge patch that makes a live template as it is wanted, also without what was added."""
+    change: Body = {}
+    for key, value in have.items():
+        if key not in want and key != RESTARTED:
+            kept = isinstance(value, dict) and RESTARTED in cast("Body", value)
+            change[key] = template_change({}, cast("Body", value)) if kept else None
+    for key, value in want.items():
+        known = have.get(key)
+        both = isinstance(value, dict) and isinstance(known, dict)
+        change[key] = template_change(cast("Body", value), cast("Body", known)) if both else value
+    return change
+
+
+def _of_template(entry: Body) -> Body:
+    spec = cast("Body", cast("Body", entry.get("fieldsV1") or {}).get("f:spec") or {})
+    return cast("Body", spec.get("f:template") or {})
+
+
+def _covers(want: object, have: object, *, values: bool, key: str = "") -> bool:
+    """Whether all that is wanted is there; with its values, if nobody says who wrote them."""
+    if isinstance(want, dict):
+        parts = cast("Body", want)
+        there = cast("Body", have) if isinstance(have, dict) else {}
+        return all(
+            _is_empty(part)  # need not be shown
+            or (name in there and _covers(part, there[name], values=values, key=name))
+            for name, part in parts.items()
+        )
+    if isinstance(want, list):
+        items = cast("list[object]", want)
+        there = cast("list[object]", have) if isinstance(have, list) else []
+        if not all(isinstance(item, dict) for item in items):
+            return not values or items == there
+        return all(
+            (found := _item(there, _identity(cast("Body", item)))) is not None
+            and _covers(item, found, values=values)
+            for item in items
+        )
+    return not values or _same(key, want, have)
+
+
+def _is_empty(part: object) -> bool:
+    return part is None or part in ("", {}, [])
+
+
+def _identity(item: Body) -> Body:
+    found = next((key for key in KEYS if key in item), None)
+    return {} if found is None else {found: item[found]}
+
+
+def _item(items: object, identity: Body) -> Body | None:
+    """The item of a list that has these fields; a default need not be shown."""
+    if not isinstance(items, list):
+        return None
+    bodies = (cast("Body", one) for one in cast("list[object]", items) if isinstance(one, dict))
+    return next(
+        (
+            body
+            for body in bodies
+            if all(body.get(key, DEFAULTS.get(key)) == value for key, value in identity.items())
+        ),
+        None,
+    )
+
+
+def _differs(fields: Body, want: Any, have: Any) -> bool:
+    """Whether a field that another manager owns is not as it is wanted."""
+    return any(_field_differs(key, inner, want, have) for key, inner in fields.items())
+
+
+def _field_differs(key: str, inner: Body, want: Any, have: Any) -> bool:
+    kind, _, rest = key.partition(":")
+    if kind == "k":
+        identity = cast("Body", json.loads(rest))
+        there = _item(have, identity)
+        wanted = _item(want, identity)
+        return there is not None and (wanted is None or _differs(inner, wanted, there))
+    if kind != "f" or not isinstance(have, dict) or rest not in have or rest == RESTARTED:
+        return False
+    there = cast("Body", have)[rest]
+    wanted = cast("Body", want).get(rest) if isinstance(want, dict) else None
+    if set(inner) - {"."}:
+        return _differs(inner, wanted, there)
+    if inner and isinstance(there, dict | list):
+        return False  # it owns that there is such a part, and nothing in it
+    if _is_empty(there) and _is_empty(wanted):
+        return False
+    return not _same(rest, wanted, there) and not (wanted is None and there == DEFAULTS.get(rest))
+
+
+def _same(key: str, want: object, have: object) -> bool:
+    if want == have:
+        return True
+    if key in {"cpu", "memory"}:
+        try:
+            return _quantity(str(want)) == _quantity(str(have))
+        except ArithmeticError:
+            return False
+    return False
+
+
+def _quantity(text: str) -> Decimal:
+    number = text.rstrip("mkKMGTPEi")
+    unit = text[len(number) :]
+    return Decimal(number) * (_UNITS[unit] if unit else 1)

@@ -1,0 +1,198 @@
+"""A resource that is being deleted: what is taken away, what is left, and what never holds it up."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from kraftquorum_operator import names
+from kraftquorum_operator.errors import ConflictError, RefusedError
+from kraftquorum_operator.execute.tools import Failpoints
+from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.reconcile import Outcome, Reconciler
+from kraftquorum_operator.resources.build import build
+from kraftquorum_operator.resources.metadata import Owner
+from kraftquorum_operator.settings import Settings
+from kraftquorum_operator.testing.snapshots import UID, spec
+
+OWNER = Owner("test", "demo", UID)
+LATCH = f"ConfigMap/{names.latch(UID)}"
+KRQ, SET = f"{names.KIND}/demo", "StatefulSet/demo"
+CLAIMS = tuple(f"PersistentVolumeClaim/data-demo-{n}" for n in range(3))
+ALL = {
+    KRQ, SET, LATCH, *CLAIMS, "Service/demo", "Service/demo-peers", "PodDisruptionBudget/demo"
+}  # fmt: skip
+
+
+class Cluster:
+    """An API server with a quorum whose resource was just deleted; what is deleted is gone."""
+
+    def __init__(self, deletion: Any, *, finalizers: tuple[str, ...] = ()) -> None:
+        self.live: dict[str, Any] = {}
+        self.refused: str | None = None
+        self.deleted: list[str] = []
+        meta = {
+            "name": "demo",
+            "uid": UID,
+            "generation": 2,
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": [names.FINALIZER, *finalizers],
+        }
+        resource = {"spec": {"voters": 3, "deletion": deletion}, "status": {"phase": "Running"}}
+        self.live[KRQ] = {"kind": names.KIND, "metadata": meta, **resource}
+        for key, body in build(OWNER, spec(voters=3), 3).items():
+            named = body["metadata"] | {"uid": f"uid-{key}", "resourceVersion": "7"}
+            self.live[key] = body | {"metadata": named}
+        labels = {names.LABEL_OWNER_UID: UID}
+        for n, key in enumerate(CLAIMS):
+            self.live[key] = {
+                "metadata": {"name": f"data-demo-{n}", "uid": f"claim-{n}", "labels": labels},
+                "spec": {"volumeName": f"v{n}"},
+                "status": {"phase": "Bound"},
+            }
+        self.live[LATCH] = {
+            "immutable": True,
+            "metadata": {"name": names.latch(UID), "uid": "latch-1"},
+            "data": {"clusterId": "c", "voters": "[]"},
+        }
+
+    def release(self) -> None:
+        """The garbage collector, which obeys `--cascade=orphan`."""
+        for body in self.live.values():
+            body["metadata"].pop("ownerReferences", None)
+        self.live[KRQ]["metadata"]["finalizers"] = [names.FINALIZER]
+
+    async def get(self, kind: str, namespace: str, name: str) -> Any:
+        assert namespace == "test"
+        return self.live.get(f"{kind}/{name}")
+
+    async def list(self, kind: str, namespace: str, selector: str = "", **_: Any) -> list[Any]:
+        del namespace, selector
+        return [body for key, body in self.live.items() if key.startswith(f"{kind}/")]
+
+    async def version(self) -> None:
+        return None
+
+    async def patch(self, kind: str, _: str, name: str, **given: Any) -> None:
+        assert (kind, given["subresource"]) == (names.KIND, "status")
+        self.live[f"{kind}/{name}"]["status"] |= given["change"]["status"]
+
+    async def delete(self, kind: str, _: str, name: str, *, uid: str, **__: Any) -> None:
+        key = f"{kind}/{name}"
+        if key == self.refused:
+            raise RefusedError(403, "Forbidden", f"DELETE {key}: 403 not allowed")
+        if self.live[key]["metadata"]["uid"] != uid:
+            raise ConflictError(409, "Conflict", "another uid")
+        self.deleted.append(key)
+        del self.live[key]
+
+
+class Unreachable:
+    """Nodes that must not be asked: some never answer."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"a deletion asked a node: {name}")
+
+
+class Held:
+    held = True
+
+
+async def look(cluster: Cluster, count: int = 12) -> Outcome:
+    """Look until the resource may go."""
+    reconciler = Reconciler(
+        kube=cast("Any", cluster),
+        nodes=cast("Any", Unreachable()),
+        lease=cast("Any", Held()),
+        settings=Settings(),
+        metrics=Metrics(),
+        failpoints=Failpoints(),
+    )
+    outcome = await reconciler.look("test", "demo", UID)
+    for _ in range(count):
+        if outcome.deleted:
+            break
+        outcome = await reconciler.look("test", "demo", UID)
+    return outcome
+
+
+async def test_deletion_keeps_claims_and_latch_unless_it_is_told_to_take_them() -> None:
+    cluster = Cluster({"claims": "Retain"})
+    assert (await look(cluster)).deleted
+    assert cluster.deleted == [SET]
+
+
+async def test_deletion_takes_the_claims_then_the_latch_if_it_is_told_to() -> None:
+    cluster = Cluster({"claims": "Delete"})
+    assert (await look(cluster)).deleted
+    assert cluster.deleted == [SET, *CLAIMS, LATCH]
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+@pytest.mark.parametrize("collected", [False, True])
+async def test_what_is_to_be_orphaned_is_left_as_it_is(policy: str, collected: bool) -> None:
+    """`kubectl delete krq --cascade=orphan` took the quorum down, and its data.
+
+    Whether the operator looks before the garbage collector or after it.
+    """
+    cluster = Cluster({"claims": policy}, finalizers=("orphan",))
+    if collected:
+        cluster.release()
+    assert (await look(cluster)).deleted
+    assert cluster.deleted == []
+    assert set(cluster.live) == ALL
+
+
+async def test_what_is_to_be_orphaned_is_left_when_the_statefulset_was_deleted_before() -> None:
+    cluster = Cluster({"claims": "Delete"}, finalizers=("orphan",))
+    cluster.release()
+    del cluster.live[SET]
+    assert (await look(cluster)).deleted
+    assert cluster.deleted == []
+
+
+@pytest.mark.parametrize("broken", ["field", "deletion", "latch", "pods"])
+async def test_nothing_that_a_deletion_does_not_need_holds_it_up(broken: str) -> None:
+    cluster = Cluster({"claims": "Delete"})
+    if broken == "field":
+        cluster.live[KRQ]["spec"]["ofAnotherVersion"] = True
+    elif broken == "deletion":
+        cluster.live[KRQ]["spec"]["deletion"]["unknown"] = 1
+    elif broken == "latch":
+        cluster.live[LATCH] |= {"immutable": False, "data": None}
+    else:
+        cluster.live["Pod/demo-0"] = {
+            "metadata": {
+                "name": "demo-0", "uid": "p0", "creationTimestamp": "2026-01-01T00:00:00Z"
+            },
+            "status": {"phase": "Running", "podIP": "192.0.2.1"},
+        }  # fmt: skip
+    assert (await look(cluster)).deleted
+    assert cluster.deleted == [SET, *CLAIMS, LATCH]
+
+
+@pytest.mark.parametrize("deletion", [None, "Delete", {"claims": "delete"}, []])
+async def test_a_policy_that_cannot_be_read_takes_no_data(deletion: Any) -> None:
+    cluster = Cluster(deletion)
+    assert (await look(cluster)).deleted
+    assert cluster.deleted == [SET]
+
+
+async def test_deletion_leaves_what_belongs_to_another_resource() -> None:
+    cluster = Cluster({"claims": "Delete"})
+    cluster.live[SET]["metadata"]["labels"][names.LABEL_OWNER_UID] = "resource-0"
+    cluster.live[CLAIMS[1]]["metadata"]["labels"] = {names.LABEL_OWNER_UID: "resource-0"}
+    assert (await look(cluster)).deleted
+    assert cluster.deleted == [CLAIMS[0], CLAIMS[2], LATCH]
+
+
+async def test_a_deletion_says_what_it_does_and_what_does_not_let_it() -> None:
+    cluster = Cluster({"claims": "Delete"})
+    cluster.refused = CLAIMS[0]
+    outcome = await look(cluster, 4)
+    assert outcome.failed
+    status = cluster.live[KRQ]["status"]
+    assert status["phase"] == "Deleting"
+    assert "DeleteClaim data-demo-0" in status["message"]
+    assert "403 not allowed" in status["message"]

@@ -34,7 +34,7 @@ from .paths import binaries_dir, private_dir
 from .processes import kill_owned
 from .processnode.volumes import claim_dir
 from .realnode.cgroups import remove_cgroups
-from .state import FAILED, LOCK, READY, ClusterInfo, is_locked, supervisor_pid
+from .state import FAILED, LOCK, READY, ClusterInfo, is_locked, programs_dir, supervisor_pid
 
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 30.0
@@ -216,6 +216,14 @@ class DevCluster:
     def logs_dir(self) -> Path:
         """Logs of the control plane, and of pods under ``pods/``."""
         return self.state_dir / "logs"
+
+    @property
+    def programs_dir(self) -> Path:
+        """Folder of programs that pods find before all others, in the place of images' ones.
+
+        A cluster has none by itself; what is put there counts from a container's next start on.
+        """
+        return programs_dir(self.state_dir)
 
     @property
     def hosts_file(self) -> Path:

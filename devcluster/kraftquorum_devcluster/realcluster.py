@@ -16,7 +16,8 @@ from .errors import NotRunningError, StartError, UnknownPodError
 from .processes import owned_pids
 from .processnode.volumes import claim_dir
 from .realnode.addresses import NODES_MAX
-from .realnode.disks import fill, make_read_only, shut_down
+from .realnode.disks import FILLER, fill, hang, make_read_only, shut_down
+from .realnode.frozen import Frozen
 from .realnode.images import import_archives, sandbox_archive
 from .realnode.machine import run_on_node
 from .realnode.packages import ensure_packages
@@ -49,6 +50,14 @@ class RealCluster(DevCluster):
         super().__init__(state_dir, keep_data=keep_data)
         self._nodes = nodes
         self._images = list(images)
+        self._hung: dict[tuple[str, str], Frozen] = {}
+
+    def stop(self) -> None:
+        """Stop it; a volume that hangs would outlive it."""
+        for frozen in self._hung.values():
+            frozen.thaw()
+        self._hung.clear()
+        super().stop()
 
     def _prepare(self) -> None:
         if not 1 <= self._nodes <= NODES_MAX:
@@ -136,13 +145,14 @@ class RealCluster(DevCluster):
         return Path(f"/proc/{self.info.pid}/root") / path.relative_to("/")
 
     def break_volume(
-        self, namespace: str, claim: str, how: Literal["full", "read-only", "dead"]
+        self, namespace: str, claim: str, how: Literal["full", "read-only", "dead", "hung"]
     ) -> None:
-        """Let a volume of the class with own file systems run full, refuse writes, or fail.
+        """Let a volume of the class with own file systems run full, refuse writes, fail, or hang.
 
         Raises:
             NotRunningError: No volume was made for the claim.
             VolumeFaultError: It has no file system of its own.
+            FrozenError: It hangs already.
         """
         path = self.volume_dir(namespace, claim)
         match how:
@@ -152,6 +162,14 @@ class RealCluster(DevCluster):
                 make_read_only(path)
             case "dead":
                 shut_down(path)
+            case "hung":
+                self._hung[namespace, claim] = hang(path)
+
+    def mend_volume(self, namespace: str, claim: str) -> None:
+        """Let a volume that hangs answer again, and make room on one that is full."""
+        if (frozen := self._hung.pop((namespace, claim), None)) is not None:
+            frozen.thaw()
+        (self.volume_dir(namespace, claim) / FILLER).unlink(missing_ok=True)
 
     def pod_address(self, namespace: str, pod: str) -> str:
         """The pod's address; this machine reaches it.

@@ -31,6 +31,11 @@ class ClusterInfo:
     nodes: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
 
 
+def programs_dir(state_dir: Path) -> Path:
+    """Folder of programs that pods find before those of this Python's environment."""
+    return state_dir / "programs"
+
+
 def take_lock(state_dir: Path) -> TextIO:
     """Hold the state directory for this process's life.
 

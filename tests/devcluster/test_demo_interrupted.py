@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900)]
 
 COMMAND = [sys.executable, "-u", "-m", "kraftquorum_devcluster.demo", "--short"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,12 +52,18 @@ def left_behind(out: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_demo_that_is_stopped_leaves_no_process_and_no_mount(tmp_path, number):
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        pytest.param(signal.SIGINT, "5/8", marks=pytest.mark.nightly),
+        (signal.SIGTERM, "hangs: no flush returns"),
+    ],
+)
+def test_a_demo_that_is_stopped_leaves_no_process_and_no_mount(tmp_path, number, words):
     out = tmp_path / "demo"
     process = demo(out)
     try:
-        read_until(process, "5/7")
+        read_until(process, words)
         assert left_behind(out)
         second = subprocess.run(
             [*COMMAND, "--root", str(ROOT), "--out", str(out)],
@@ -69,7 +75,7 @@ def test_a_demo_that_is_stopped_leaves_no_process_and_no_mount(tmp_path, number)
         assert second.returncode == 2
         assert str(process.pid) in second.stderr + second.stdout
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
         assert process.returncode == 130
     finally:
         process.kill()

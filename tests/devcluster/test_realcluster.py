@@ -212,12 +212,45 @@ def test_volume_breaks_under_its_pod_as_told(realcluster, real_namespace, how, n
     )
 
 
+SYNCER = """
+import os, time
+file = os.open("/data/file", os.O_WRONLY | os.O_CREAT)
+while True:
+    os.write(file, b"x")
+    print("written", flush=True)
+    os.fdatasync(file)
+    print("synced", flush=True)
+    time.sleep(0.2)
+"""
+
+
+def test_volume_that_hangs_takes_writes_and_completes_no_sync(realcluster, real_namespace):
+    claim(realcluster, real_namespace)
+    kubectl = ["-n", real_namespace]
+    realcluster.kubectl(*kubectl, "create", "-f", "-", stdin=pod("writer", SYNCER, "data"))
+    realcluster.kubectl(*kubectl, "wait", "--for=condition=Ready", "pod/writer", "--timeout=60s")
+
+    def said() -> list[str]:
+        return realcluster.kubectl(*kubectl, "logs", "writer").split()
+
+    until(lambda: "synced" in said(), "a sync")
+    realcluster.break_volume(real_namespace, "data", "hung")
+    try:
+        until(lambda: said()[-1:] == ["written"], "a write behind the last sync")
+        hung = said()
+        time.sleep(3)
+        assert said() == hung
+    finally:
+        realcluster.mend_volume(real_namespace, "data")
+    until(lambda: said()[len(hung) :][:3] == ["synced", "written", "synced"], "more syncs")
+
+
 def test_plain_directory_cannot_be_broken(realcluster, real_namespace):
     claim(realcluster, real_namespace, storage_class="kraftquorum-local")
     kubectl = ["-n", real_namespace]
     realcluster.kubectl(*kubectl, "create", "-f", "-", stdin=pod("writer", WRITER, "data"))
     realcluster.kubectl(*kubectl, "wait", "--for=condition=Ready", "pod/writer", "--timeout=60s")
-    for how in ("full", "read-only", "dead"):
+    for how in ("full", "read-only", "dead", "hung"):
         with pytest.raises(VolumeFaultError, match="file system"):
             realcluster.break_volume(real_namespace, "data", how)
 

@@ -1,10 +1,15 @@
-"""Volumes that fail in the kernel's own way: read-only after an error, and full."""
+"""Volumes that fail in the kernel's own way: read-only after an error, full, or hung."""
 
 import json
+import time
 
 import pytest
 
 SIZE = "256Mi"
+STALL_MAX_S = 10
+"""How long clients may wait where the device of one node stops answering."""
+HUNG_S = 20
+"""How long it does: twice that, so that a longer stall would be seen."""
 
 
 def formed(case):
@@ -68,3 +73,23 @@ def test_volume_full(case):
         quorum.until_ready(3)
     assert quorum.voters() == voters, "a full disk is not replaced by one of the same size"
     assert quorum.uids("persistentvolumeclaims") == claims
+
+
+@pytest.mark.parametrize("role", ["follower", "leader"])
+def test_volume_hangs(case, role):
+    """A volume whose device stops answering, and then answers again"""
+    quorum = formed(case)
+    voters, node_id = quorum.voters(), quorum.one(role)
+    claim = quorum.claim(quorum.pod(node_id))
+    with case.timed(quorum) as seconds:
+        case.ground.break_volume(quorum.namespace, claim, "hung")
+        try:
+            quorum.until("another leader", lambda: quorum.leader() != node_id)
+            quorum.until_true("Degraded")
+            case.figures.measures[f"hang_told_{role}_s"] = round(seconds(), 1)
+            time.sleep(max(0.0, HUNG_S - seconds()))
+        finally:
+            case.ground.mend_volume(quorum.namespace, claim)
+        quorum.until_ready(3)
+    assert case.figures.stall_s < STALL_MAX_S
+    assert quorum.voters() == voters, "a disk that answers again within the grace period is kept"

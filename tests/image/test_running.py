@@ -15,15 +15,17 @@ from kraftquorum_devcluster.errors import ImageError
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(1800)]
 
-HOST = "127.99.4.1"
-API = f"http://{HOST}:9080"
 NODE_OPTIONS = (
     "--tmpfs=/var/lib/raftnode:uid=10001,gid=10001,mode=0700",
     "--env=RAFTNODE_NODE_ID=0",
     "--env=RAFTNODE_LOG_DIR=/var/lib/raftnode",
-    f"--env=RAFTNODE_PEER_LISTEN={HOST}:9093",
-    f"--env=RAFTNODE_API_LISTEN={HOST}:9080",
 )
+
+
+@pytest.fixture
+def host(network):
+    """Where the containers listen: they have the machine's network."""
+    return network.host(1)
 
 
 def until(look, within_s=60.0):
@@ -36,24 +38,27 @@ def until(look, within_s=60.0):
         time.sleep(0.02)
 
 
-def get(path):
-    with urllib.request.urlopen(API + path, timeout=20) as answer:
+def get(host, path):
+    with urllib.request.urlopen(f"http://{host}:9080{path}", timeout=20) as answer:
         return json.load(answer)
 
 
-def post(path, body):
+def post(host, path, body):
     request = urllib.request.Request(
-        API + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        f"http://{host}:9080{path}",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
     )
     with urllib.request.urlopen(request, timeout=30) as answer:
         return json.load(answer)
 
 
-def start_node(docker, containers):
+def start_node(docker, containers, host):
     begun = time.monotonic()
-    name = docker.start(*NODE_OPTIONS, image=docker.images.node)
+    listen = f"--env=RAFTNODE_PEER_LISTEN={host}:9093", f"--env=RAFTNODE_API_LISTEN={host}:9080"
+    name = docker.start(*NODE_OPTIONS, *listen, image=docker.images.node)
     containers.append(name)
-    until(lambda: get("/healthz/live"))
+    until(lambda: get(host, "/healthz/live"))
     return name, time.monotonic() - begun
 
 
@@ -65,20 +70,20 @@ def test_version_is_printed(docker, figures):
     assert done.stdout.startswith("raftnode ")
 
 
-def test_node_lives_serves_hands_over_and_ends_by_the_signal(docker, containers, figures):
-    name, seconds = start_node(docker, containers)
+def test_node_lives_serves_hands_over_and_ends_by_the_signal(docker, containers, figures, host):
+    name, seconds = start_node(docker, containers, host)
     figures["node_live_s"] = round(seconds, 2)
 
-    info = get("/v1/node")
+    info = get(host, "/v1/node")
     voter = {
         "node_id": 0,
         "directory_id": info["directory_id"],
         "endpoint": info["peer_endpoint"],
     }
-    post("/v1/form", {"cluster_id": "TestTestTestTestTestTe", "voters": [voter]})
-    until(lambda: get("/healthz/ready"))
+    post(host, "/v1/form", {"cluster_id": "TestTestTestTestTestTe", "voters": [voter]})
+    until(lambda: get(host, "/healthz/ready"))
     docker.ask(
-        "exec", name, "raftnode", "kv", "put", "k", "v", "--bootstrap-server", f"{HOST}:9080"
+        "exec", name, "raftnode", "kv", "put", "k", "v", "--bootstrap-server", f"{host}:9080"
     )
     assert "only voter" in docker.ask("exec", name, "raftnode", "node", "hand-over")
 
@@ -88,8 +93,8 @@ def test_node_lives_serves_hands_over_and_ends_by_the_signal(docker, containers,
     assert not docker.ask("diff", name).replace("C /run", ""), "nothing was written to its root"
 
 
-def test_processes_run_as_the_user_without_capabilities(docker, containers):
-    name, _ = start_node(docker, containers)
+def test_processes_run_as_the_user_without_capabilities(docker, containers, host):
+    name, _ = start_node(docker, containers, host)
     read = "print(open('/proc/1/status').read())"
     status = docker.ask("exec", name, "python3", "-c", read)
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
@@ -146,7 +151,7 @@ def test_pause_ends_by_the_signal(docker, containers):
 
 @pytest.mark.cluster
 def test_operator_is_ready_with_a_service_account_and_nothing_to_write_to(  # noqa: PLR0917
-    docker, containers, devcluster, namespace, tmp_path, figures
+    docker, containers, devcluster, namespace, tmp_path, figures, host
 ):
     """As in a pod: the account's files, the API server's address in the environment."""
     kubeconfig = yaml.safe_load(devcluster.kubeconfig.read_text())
@@ -173,14 +178,14 @@ def test_operator_is_ready_with_a_service_account_and_nothing_to_write_to(  # no
             f"--env=KUBERNETES_SERVICE_HOST={address.hostname}",
             f"--env=KUBERNETES_SERVICE_PORT={address.port}",
             f"--env=KRAFTQUORUM_LEASE_NAMESPACE={namespace}",
-            "--env=KRAFTQUORUM_LIVENESS_HOST=127.0.0.1",
+            f"--env=KRAFTQUORUM_LIVENESS_HOST={host}",
             "--env=KRAFTQUORUM_LIVENESS_PORT=19444",
             image=docker.images.operator,
         )
         containers.append(name)
 
         def healthy():
-            with urllib.request.urlopen("http://127.0.0.1:19444/healthz", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://{host}:19444/healthz", timeout=2) as answer:
                 return answer.status == 200
 
         try:

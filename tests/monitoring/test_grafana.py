@@ -18,16 +18,17 @@ import yaml
 from kraftquorum_devcluster.monitoring.check import boards, panels
 from kraftquorum_devcluster.monitoring.generate import BOARDS, ROOT
 from kraftquorum_devcluster.monitoring.programs import find
-from kraftquorum_devcluster.network import free_port
+from raftnode.testing.loopback import LoopbackNetwork
 
 pytestmark = pytest.mark.prometheus
 
-HOST = "127.0.0.1"
 HOMES = (Path("/usr/share/grafana"), Path("/opt/grafana"))
 
 
 @pytest.fixture(scope="module")
-def grafana(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def grafana(
+    tmp_path_factory: pytest.TempPathFactory, session_network: LoopbackNetwork
+) -> Iterator[str]:
     """The address of a Grafana that reads the dashboards from their folder."""
     found, old = find("grafana"), find("grafana-server")
     home = next((path for path in HOMES if path.is_dir()), None)
@@ -41,12 +42,12 @@ def grafana(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     }
     (folder / "provisioning" / "dashboards").mkdir(parents=True)
     (folder / "provisioning" / "dashboards" / "ours.yaml").write_text(yaml.safe_dump(provider))
-    port = free_port(HOST, 3000)
+    host, port = session_network.host(3), 3000
     settings = {
         "GF_PATHS_DATA": str(folder / "data"),
         "GF_PATHS_LOGS": str(folder / "logs"),
         "GF_PATHS_PROVISIONING": str(folder / "provisioning"),
-        "GF_SERVER_HTTP_ADDR": HOST,
+        "GF_SERVER_HTTP_ADDR": host,
         "GF_SERVER_HTTP_PORT": str(port),
         "GF_AUTH_ANONYMOUS_ENABLED": "true",
         "GF_AUTH_ANONYMOUS_ORG_ROLE": "Admin",
@@ -61,7 +62,7 @@ def grafana(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             stderr=output,
         )
     try:
-        yield f"http://{HOST}:{port}"
+        yield f"http://{host}:{port}"
     finally:
         process.terminate()
         process.wait(20)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -64,21 +63,21 @@ def run_async():
 
 
 @pytest.fixture
-def live_quorum(tmp_path):
+def live_quorum(tmp_path, network):
     """Makes a quorum of three nodes, each with an address of its own."""
-    return LocalQuorum(tmp_path, 3, network_of(2), SETTINGS)
+    return LocalQuorum(tmp_path, 3, network, SETTINGS)
 
 
 @pytest.fixture
-def trimming_quorum(tmp_path):
+def trimming_quorum(tmp_path, network):
     """Likewise, of nodes that keep little more of the log than their snapshots do not cover."""
-    return LocalQuorum(tmp_path / "quorum", 3, network_of(3), SETTINGS | TRIMMING)
+    return LocalQuorum(tmp_path / "quorum", 3, network, SETTINGS | TRIMMING)
 
 
 @pytest.fixture
-def restored_quorum():
+def restored_quorum(session_network):
     """Makes a quorum of the directories under a root that the `recorded` one left."""
-    return lambda root: LocalQuorum(root, 4, network_of(1), SETTINGS)
+    return lambda root: LocalQuorum(root, 4, session_network, SETTINGS)
 
 
 def in_loop(work):
@@ -102,12 +101,6 @@ TRIMMING = {
     "RAFTNODE_SNAPSHOTS_RETAINED": "1",
     "RAFTNODE_LOG_RETENTION_BYTES": "0",
 }
-
-
-def network_of(number: int) -> str:
-    """Second and third part of loopback addresses that no other worker uses."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
-    return f"{60 + worker}.{number}"
 
 
 @dataclass
@@ -137,13 +130,13 @@ async def change_voters(quorum, directory_id, change, *, votes):
 
 
 @pytest.fixture(scope="session")
-def recorded(tmp_path_factory) -> Recorded:
+def recorded(tmp_path_factory, session_network) -> Recorded:
     """Three voters, many segments, elections, a fourth voter that came and one that went."""
     root = tmp_path_factory.mktemp("recorded")
     record = ClientRecord()
 
     async def work() -> int:
-        async with LocalQuorum(root, 4, network_of(1), SETTINGS) as quorum:
+        async with LocalQuorum(root, 4, session_network, SETTINGS) as quorum:
             await quorum.form(3)
             await record.write(quorum, 0, 1500)
             await quorum.client.append([b"\xff\x00raw", b"second"])

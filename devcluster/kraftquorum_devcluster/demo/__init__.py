@@ -3,9 +3,11 @@
 - `__main__`  the command line, the lock of the output folder, signals, the exit code
 - `plan`      how much and how long, in full and shortened; every deadline
 - `stage`     starts and ends cluster, operator and client, in order
-- `steps`     the script: a list of named steps; `faults` what they break
+- `steps`     the script: a list of named steps; `faults` what they break,
+  `hanging` a disk that hangs
 - `writers`   clients that write all through; `record` their account of it; `data` the zones
 - `watching`  what the quorum and the resource say, several times a second; `history` keeps it
+- `processes` the operator, which a held demo restarts; `restarts` those of the pods
 - `view`      shows it: `rich_view` on a terminal, `plain_view` without one
 - `readback`  reads everything back; `verify` compares it with the account; `offline`
   compares the replicas' files with each other

@@ -17,6 +17,7 @@ from .beside import beside
 from .errors import DemoError
 from .finale import Finale, Proof
 from .plan import Plan
+from .restarts import PodRestarts
 from .scene import Scene
 from .stage import Stage
 from .steps import Play
@@ -48,7 +49,8 @@ class Director:
         plan: How much of it.
         console: Where people look.
         began_s: When the process began, by the monotonic clock.
-        hold: Whether to leave everything running until a signal comes.
+        hold: Whether to leave everything running until a signal comes, and to restart the
+            operator when it ends.
         spark: Whether the pipeline is to run on what is left.
     """
 
@@ -155,19 +157,29 @@ class Director:
             )
             self._view.start()
             stack.callback(self._view.stop)
+            restarts = PodRestarts(api, stage.pods_path, self._view.say)
             await beside(
                 self._perform(play),
-                stage.operator.watch(),
+                self._watch_operator(),
                 watcher.run(),
+                restarts.run(),
                 writers.write_on(),
                 self._draw(),
             )
+
+    async def _watch_operator(self) -> None:
+        """Let no end of the operator go unseen: it ends the demo, unless that is held."""
+        if self._hold:
+            await self._stage.operator.keep_running(self._view.say)
+        else:
+            await self._stage.operator.watch()
 
     async def _perform(self, play: Play) -> None:
         proof = self._proof = await play.run()
         if self._hold:
             await self._stay(proof)
             proof.voters = self._scene.voters()
+            proof.operator_restarts = self._stage.operator.restarts
 
     async def _draw(self) -> None:
         while True:

@@ -9,8 +9,10 @@ from kraftquorum_devcluster.files import remove_tree
 
 from . import keeping, pipeline, report, timeline
 from .data import tzdata_version
+from .history import Hang
 from .offline import Agreement, compare_logs, read_log
 from .readback import ReadBack
+from .record import Stall
 from .scene import Scene
 from .stage import Stage
 from .verify import Verdict
@@ -26,14 +28,18 @@ class Proof:
     Attributes:
         voters: Node ids of the voters at the end.
         leader_kill: What was under way when the leader was killed.
+        hang: How the leader's disk hung.
         short: Whether the run was shortened.
+        operator_restarts: How often the operator was restarted while the demo was held.
     """
 
     verdict: Verdict
     back: ReadBack
     voters: list[int]
     leader_kill: dict[str, object] = field(default_factory=dict[str, object])
+    hang: Hang | None = None
     short: bool = False
+    operator_restarts: int = 0
 
     def lines(self) -> list[str]:
         """For people."""
@@ -95,7 +101,7 @@ class Finale:
         logs = {name: read_log(self.stage.places.data / name) for name in names}
         agreement = compare_logs(logs, proof.back.high_watermark)
         ok = proof.verdict.ok and agreement.ok
-        self._draw()
+        self._draw(proof)
         seconds = self.stage.seconds
         if not held:
             seconds["whole_demo"] = self.clock() - seconds.get("build", 0.0)
@@ -132,11 +138,17 @@ class Finale:
             self.view.tell(f"\nThe pipeline failed: {studied.said}\nmore in {places.shown(log)}")
         return studied
 
-    def _draw(self) -> None:
+    def _stall(self, proof: Proof, end_s: float) -> Stall:
+        """The longest stall of all but the hang, which has a figure of its own."""
+        if proof.hang is None:
+            return self.scene.record.longest_stall(end_s)
+        return self.scene.record.longest_outside(proof.hang.from_s, proof.hang.until_s)
+
+    def _draw(self, proof: Proof) -> None:
         history, record = self.scene.history, self.scene.record
         end_s = history.acts[-1].span.until_s or self.clock()
         history.close(end_s)
-        self.stage.seconds["longest_write_stall"] = record.longest_stall(end_s).seconds
+        self.stage.seconds["longest_write_stall"] = self._stall(proof, end_s).seconds
         timeline.draw(
             self.stage.places.out / "timeline.png",
             history,
@@ -148,12 +160,16 @@ class Finale:
     def _write_report(
         self, proof: Proof, agreement: Agreement, studied: pipeline.Outcome, *, ok: bool
     ) -> None:
+        hung_disk: dict[str, object] = {}
+        if proof.hang is not None:
+            hung = self.scene.record.longest_within(proof.hang.from_s, proof.hang.until_s)
+            hung_disk = report.hang_figures(proof.hang, hung)
         found = report.make_report(
             ok=ok,
             verdict=proof.verdict,
             seconds=self.stage.seconds,
             history=self.scene.history,
-            stall=self.scene.record.longest_stall(self.clock()),
+            stall=self._stall(proof, self.clock()),
             controls=report.control_records(proof.back.log),
             agreement=agreement,
             facts={
@@ -162,6 +178,8 @@ class Finale:
                 "log_records": len(proof.back.log),
                 "keys": len(proof.back.kv),
                 "leader_kill": proof.leader_kill,
+                "hung_disk": hung_disk,
+                "operator_restarts": proof.operator_restarts,
                 **({} if studied.figures is None else {"pipeline": studied.figures}),
             },
         )

@@ -66,6 +66,24 @@ class Fault:
     lost: Seat | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """How the leader's disk hung.
+
+    Attributes:
+        seat: The leader.
+        from_s, until_s: When, in seconds since the demo began.
+        caught_up_s: How long after that it had caught up, and the operator had nothing left to do.
+        same_process: Whether its process lived through it.
+    """
+
+    seat: Seat
+    from_s: float
+    until_s: float
+    caught_up_s: float
+    same_process: bool
+
+
 @dataclass(slots=True)
 class History:
     """All of it."""

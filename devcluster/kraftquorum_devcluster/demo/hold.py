@@ -42,6 +42,7 @@ def commands(stage: Stage, env: Path) -> list[str]:
         f"curl -s {stage.operator.metrics_url} | grep ^kraftquorum",
         f"curl -s http://{_api(stage, 0)}/metrics | grep ^raft",
         f"find {stage.volume(0)} -mindepth 1 -delete   # a disk, under its running process",
+        f"echo sync hang > {stage.disk_faults(0).path}   # a disk hangs until this file is deleted",
     ]
 
 

@@ -18,6 +18,7 @@ class Plan:
         writes_per_s: Of all writers together.
         value_bytes: Size of the values that writers make up.
         linger_s: Pause after a step, so that a person can follow and the picture shows rest.
+        hang_s: How long a disk goes on hanging once writes are acknowledged again.
         write_timeout_ms: Deadline of one write.
         start_s: Until the CRD is served and the operator is up.
         formation_s: From apply until the quorum takes writes.
@@ -35,6 +36,7 @@ class Plan:
     writes_per_s: float = 120.0
     value_bytes: int = 300
     linger_s: float = 4.0
+    hang_s: float = 4.0
     write_timeout_ms: int = 15_000
     start_s: float = 60.0
     formation_s: float = 90.0
@@ -47,4 +49,4 @@ class Plan:
 
 
 FULL = Plan()
-SHORT = Plan(zones=120, linger_s=0.5, writes_per_s=80.0)
+SHORT = Plan(zones=120, linger_s=0.5, hang_s=1.0, writes_per_s=80.0)

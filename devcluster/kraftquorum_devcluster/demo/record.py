@@ -4,6 +4,7 @@ Pure accounting: no clock and no I/O; times are seconds since the demo began and
 come as arguments. `verify` holds this account against what is read back.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -135,6 +136,17 @@ class Record:
         """The longest stretch without an acknowledgement, the one going on included."""
         return self._longest if self._ended_s is not None else self._longest_until(now_s)
 
+    def longest_within(self, from_s: float, until_s: float) -> Stall:
+        """The longest stretch without an acknowledgement that has a part in a time.
+
+        All of it counts: one that outlasts the time, or comes with its end, belongs to it too.
+        """
+        return _longest([gap for gap in self.stalls(0.0) if _shares(gap, from_s, until_s)])
+
+    def longest_outside(self, from_s: float, until_s: float) -> Stall:
+        """The longest of all other stretches without an acknowledgement."""
+        return _longest([gap for gap in self.stalls(0.0) if not _shares(gap, from_s, until_s)])
+
     def _longest_until(self, now_s: float) -> Stall:
         if self._began_s is None:
             return self._longest
@@ -155,3 +167,11 @@ class Record:
             ends.append(self._ended_s)
         gaps = (Stall(begin, end) for begin, end in pairwise(ends))
         return [gap for gap in gaps if gap.seconds > longer_than_s]
+
+
+def _shares(stall: Stall, from_s: float, until_s: float) -> bool:
+    return stall.until_s > from_s and stall.from_s < until_s
+
+
+def _longest(stalls: Iterable[Stall]) -> Stall:
+    return max(stalls, key=lambda stall: stall.seconds, default=Stall(0.0, 0.0))

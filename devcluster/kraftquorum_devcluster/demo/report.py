@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from raftnode.client import LogRecord
 
-from .history import History
+from .history import Hang, History
 from .offline import Agreement
 from .record import Stall
 from .verify import Verdict
@@ -25,12 +25,14 @@ _NAMES = {
     "scale_down": "scale down, leader killed",
     "follower_disk": "follower's disk wiped → full redundancy",
     "leader_disk": "leader's disk wiped → full redundancy",
-    "longest_write_stall": "longest write stall",
+    "hung_disk_stall": "longest write stall, leader's disk hung",
+    "longest_write_stall": "longest write stall of the other steps",
     "whole_demo": "whole demo, without the build",
 }
 _LIMITS_S = {
     "follower_disk": 30.0,
     "leader_disk": 30.0,
+    "hung_disk_stall": 10.0,
     "longest_write_stall": 5.0,
     "whole_demo": 180.0,
 }
@@ -138,6 +140,27 @@ def timing_lines(seconds: Mapping[str, float]) -> list[str]:
     return lines
 
 
+def hang_figures(hang: Hang, stall: Stall) -> dict[str, object]:
+    """How the leader's disk hung, and the longest stretch without an acknowledgement meanwhile."""
+    return {
+        "node_id": hang.seat.node_id,
+        "directory_id": hang.seat.directory_id,
+        "from_s": round(hang.from_s, 3),
+        "until_s": round(hang.until_s, 3),
+        "caught_up_after_s": round(hang.caught_up_s, 3),
+        "same_process": hang.same_process,
+        "write_stall": _stall_figures(stall),
+    }
+
+
+def _stall_figures(stall: Stall) -> dict[str, float]:
+    return {
+        "from_s": round(stall.from_s, 3),
+        "until_s": round(stall.until_s, 3),
+        "seconds": round(stall.seconds, 3),
+    }
+
+
 def make_report(
     *,
     ok: bool,
@@ -156,7 +179,7 @@ def make_report(
         verdict: Of the read-back.
         seconds: All measured times.
         history: For the steps.
-        stall: The longest stretch without an acknowledgement.
+        stall: The longest stretch without an acknowledgement, but for the hung disk's.
         controls: Control records of the log.
         agreement: Of the replicas' files.
         facts: What else is to be told.
@@ -167,11 +190,7 @@ def make_report(
         "differences": [*verdict.differences, *agreement.differences],
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "targets": targets(seconds),
-        "longest_write_stall": {
-            "from_s": round(stall.from_s, 3),
-            "until_s": round(stall.until_s, 3),
-            "seconds": round(stall.seconds, 3),
-        },
+        "longest_write_stall": _stall_figures(stall),
         "steps": [
             {
                 "title": act.title,

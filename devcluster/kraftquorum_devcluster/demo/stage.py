@@ -23,7 +23,9 @@ from kraftquorum_devcluster.processes import kill_owned
 from kraftquorum_operator import names
 from raftnode.client import QuorumClient
 from raftnode.core.types import Endpoint
+from raftnode.testing.faultynode import NodeFaults
 
+from . import hanging
 from .errors import DeadlineError, SetupError
 from .processes import OperatorProcess
 
@@ -190,13 +192,18 @@ class Stage:
         """
         with self.timed("cluster"):
             self.cluster.start()
-        host = self.cluster.server_url.removeprefix("https://").rpartition(":")[0]
+            hanging.install(self.cluster.programs_dir)
         self.operator = OperatorProcess(
             self.cluster.kubeconfig,
             self.places.logs / "operator.log",
             self.places.owner,
-            (host, free_port(host, _METRICS_PORT)),
+            (self.host, free_port(self.host, _METRICS_PORT)),
         )
+
+    @property
+    def host(self) -> str:
+        """The control plane's address, which no other cluster uses."""
+        return self.cluster.server_url.removeprefix("https://").rpartition(":")[0]
 
     async def apply_crds(self, within_s: float) -> None:
         """Apply the CustomResourceDefinition and return when its resources can be asked for.
@@ -240,6 +247,11 @@ class Stage:
         group = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}"
         return f"{group}/{names.PLURAL}/{self.name}"
 
+    @property
+    def pods_path(self) -> str:
+        """Of the pods at the API server."""
+        return f"/api/v1/namespaces/{NAMESPACE}/pods"
+
     def pod(self, node_id: int) -> str:
         """Name of a node's pod."""
         return names.pod(self.name, node_id)
@@ -247,6 +259,10 @@ class Stage:
     def volume(self, node_id: int) -> Path:
         """The directory behind a node's disk."""
         return self.cluster.volume_dir(NAMESPACE, names.claim(self.name, node_id))
+
+    def disk_faults(self, node_id: int) -> NodeFaults:
+        """What makes a node's disk hang."""
+        return hanging.faults_of(self.volume(node_id))
 
     def pid(self, node_id: int) -> int | None:
         """Process id of a node; None while it has none."""

@@ -12,9 +12,10 @@ from .data import tzdata_version, zone_files
 from .errors import DeadlineError, DemoError, StepFailedError
 from .faults import is_alive, kill, wipe
 from .finale import Proof
-from .history import Act, Fault, Seat, Span
+from .history import Act, Fault, Hang, Seat, Span
 from .plan import Plan
 from .readback import read_back
+from .record import Outcome
 from .scene import Scene
 from .stage import Stage
 from .verify import compare
@@ -23,6 +24,8 @@ from .watching import Watcher
 from .writers import Writers
 
 _LOOK_S = 0.001
+_ANSWERS_EACH = 4
+"""More than a leader whose disk hangs can still commit: one batch, with a write of each writer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class Play:
     Attributes:
         seconds: The figures that steps measure.
         leader_kill: What was under way when the leader was killed.
+        hang: How the leader's disk hung.
         proof: What the last step found.
     """
 
@@ -53,6 +57,7 @@ class Play:
     clock: Callable[[], float]
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     leader_kill: dict[str, object] = field(default_factory=dict[str, object])
+    hang: Hang | None = None
     proof: Proof | None = None
 
     def script(self) -> tuple[Step, ...]:
@@ -92,6 +97,12 @@ class Play:
                 "Destroy the leader's disk",
                 "the same, and a new leader first",
                 lambda: self._lose_disk("leader"),
+            ),
+            Step(
+                "Let the leader's disk hang",
+                "its flushes do not return, while its process lives and answers; the others commit "
+                "without it, it hands over to one of them, and follows once its disk answers again",
+                self._hang_disk,
             ),
             Step(
                 "Read everything back",
@@ -233,6 +244,50 @@ class Play:
                 f"node {seat.node_id} notices that its disk is gone", self.plan.fault_s, "it runs"
             ) from None
 
+    async def _hang_disk(self) -> None:
+        """Let the leader's flushes hang, until writes have gone on without it for a while (S35)."""
+        quorum = await self.watcher.led(within_s=self.plan.settle_s)
+        seat = Seat.of(quorum.leader)
+        pid = await asyncio.to_thread(self.stage.pid, seat.node_id)
+        faults = self.stage.disk_faults(seat.node_id)
+        hang = Span(self.clock())
+        faults.hang("sync")
+        try:
+            self._note(f"disk of the leader {seat} hangs: no flush returns", violent=True)
+            await self.watcher.until(
+                lambda: self.watcher.led_by_another(seat),
+                within_s=self.plan.fault_s,
+                what=f"another leader than {seat}, whose disk hangs",
+            )
+            await self._writes_go_on()
+            self.view.say("writes are acknowledged without it")
+            await asyncio.sleep(self.plan.hang_s)
+        finally:
+            hang.until_s = self.clock()
+            faults.heal()
+        seconds = hang.until_s - hang.from_s
+        self._note(f"disk of {seat} answers again, after {seconds:.1f} s", violent=False)
+        await self._settle(self.stage.wanted, self.plan.redundancy_s)
+        caught_up_s = self.clock() - hang.until_s
+        same = pid is not None and pid == await asyncio.to_thread(self.stage.pid, seat.node_id)
+        process = "the same process" if same else "its process ended meanwhile"
+        self.view.say(f"{seat} has caught up, {caught_up_s:.1f} s later; {process}")
+        self.hang = Hang(seat, hang.from_s, hang.until_s, caught_up_s, same_process=same)
+        stall = self.scene.record.longest_within(hang.from_s, hang.until_s)
+        self.seconds["hung_disk_stall"] = stall.seconds
+        self.view.say(f"the longest write stall meanwhile: {stall.seconds:.1f} s")
+        await self._linger()
+
+    async def _writes_go_on(self) -> None:
+        """Wait until every writer has had several answers from now on."""
+        record = self.scene.record
+        enough = record.count(Outcome.ACKNOWLEDGED) + _ANSWERS_EACH * self.plan.writers
+        await self.watcher.until(
+            lambda: record.count(Outcome.ACKNOWLEDGED) >= enough,
+            within_s=self.plan.fault_s,
+            what="writes acknowledged again",
+        )
+
     async def _verify(self) -> None:
         await self.writers.end()
         self.scene.record.close(self.clock())
@@ -254,6 +309,7 @@ class Play:
             back=back,
             voters=voters,
             leader_kill=self.leader_kill,
+            hang=self.hang,
             short=self.plan.zones is not None,
         )
         self.view.say(f"{len(back.log)} records and {len(back.kv)} keys read and compared")

@@ -16,6 +16,7 @@ from .record import Stall
 
 _VOTER, _LEADER, _FAULT, _WISH, _RATE = "#56B4E9", "#0072B2", "#D55E00", "#555555", "#009E73"
 _STALL = "#E69F00"
+_TITLE = "A quorum through scaling, a killed leader, two destroyed disks and one that hangs"
 _BIN_S = 0.5
 _MARK_SHARE = 0.018
 """Of the width: two marks nearer than this cover each other."""
@@ -60,7 +61,7 @@ def draw(
     below.set_xlim(min(act.span.from_s for act in history.acts), end_s)
     _draw_faults(above, below, history.faults)
     below.set_xlabel("seconds since the demo began")
-    figure.suptitle("A quorum through scaling, a killed leader and two destroyed disks", x=0.5)
+    figure.suptitle(_TITLE, x=0.5)
     figure.text(0.01, -0.01, _key(history.faults), va="top", fontsize=9)
     figure.savefig(path, dpi=130, bbox_inches="tight", pad_inches=0.2)
     plt.close(figure)

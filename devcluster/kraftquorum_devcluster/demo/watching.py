@@ -150,6 +150,10 @@ class Watcher:
             and seat not in {Seat.of(voter) for voter in quorum.voters}
         )
 
+    def led_by_another(self, seat: Seat) -> bool:
+        """Whether a leader answers, and it is not this one."""
+        return self.quorum is not None and Seat.of(self.quorum.leader) != seat
+
     def level(self, end: int = 0) -> bool:
         """Whether every voter has acknowledged all there is, and up to an offset at least."""
         quorum = self.quorum

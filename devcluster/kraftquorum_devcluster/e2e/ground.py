@@ -245,9 +245,9 @@ class Ground:
                 raise
 
     def break_volume(
-        self, namespace: str, claim: str, how: Literal["full", "read-only", "dead"]
+        self, namespace: str, claim: str, how: Literal["full", "read-only", "dead", "hung"]
     ) -> None:
-        """Let a volume run full, refuse writes, or fail.
+        """Let a volume run full, refuse writes, fail, or stop answering.
 
         Raises:
             NotHereError: Not on this cluster.
@@ -255,12 +255,12 @@ class Ground:
         raise NotHereError(f"{namespace}/{claim}: {how} volumes are made on our own nodes only")
 
     def mend_volume(self, namespace: str, claim: str) -> None:
-        """Make room on a volume that was let run full.
+        """Make room on a volume that is full, and let one that hangs answer again.
 
         Raises:
             NotHereError: Not on this cluster.
         """
-        raise NotHereError(f"{namespace}/{claim}: full volumes are made on our own nodes only")
+        raise NotHereError(f"{namespace}/{claim}: volumes are broken on our own nodes only")
 
     def restart_apiserver(self) -> None:
         """Kill the API server and return when its successor is ready.
@@ -313,9 +313,9 @@ class OwnGround(Ground):
         return partial(wipe, self._cluster.volume_dir(namespace, claim))
 
     def break_volume(
-        self, namespace: str, claim: str, how: Literal["full", "read-only", "dead"]
+        self, namespace: str, claim: str, how: Literal["full", "read-only", "dead", "hung"]
     ) -> None:
-        """Let a volume run full, refuse writes, or fail.
+        """Let a volume run full, refuse writes, fail, or stop answering.
 
         Raises:
             VolumeFaultError: It has no file system of its own.
@@ -323,8 +323,8 @@ class OwnGround(Ground):
         self._cluster.break_volume(namespace, claim, how)
 
     def mend_volume(self, namespace: str, claim: str) -> None:
-        """Make room on a volume that was let run full."""
-        (self._cluster.volume_dir(namespace, claim) / ".filler").unlink()
+        """Make room on a volume that is full, and let one that hangs answer again."""
+        self._cluster.mend_volume(namespace, claim)
 
     def restart_apiserver(self) -> None:
         """Kill the API server and return when its successor is ready."""

@@ -17,7 +17,14 @@ from kraftquorum_devcluster.progress import BuildProgress, make_progress
 
 from .base import ensure_base
 from .engine import Engine, engine
-from .inputs import INPUTS, PIPELINE_INPUTS, check_tag, content_hash, source_root
+from .inputs import (
+    INPUTS,
+    PIPELINE_INPUTS,
+    check_tag,
+    checkout_name,
+    content_hash,
+    source_root,
+)
 from .pause import PAUSE, build_pause, pause_source
 from .secrets import build_secrets, read_pip_settings
 
@@ -118,6 +125,11 @@ class _Plan:
         return self.cache / "images"
 
     @property
+    def own_directory(self) -> Path:
+        """For images of these sources: another checkout builds others under the same tag."""
+        return self.directory / checkout_name(self.root)
+
+    @property
     def names(self) -> dict[str, str]:
         """The archives' names, and of which image each is."""
         return {
@@ -134,7 +146,8 @@ class _Plan:
         return PAUSE if name == _PAUSE else f"{REGISTRY}/{name}:{self.tag}"
 
     def archive(self, name: str) -> Path:
-        return self.directory / f"{name}.tar"
+        directory = self.directory if name == _PAUSE else self.own_directory
+        return directory / f"{name}.tar"
 
     def size(self, name: str) -> int | None:
         """Bytes of an image, if its archive is there and made of what the sources are now."""
@@ -214,6 +227,7 @@ def _build(plan: _Plan, docker: Engine, base: str | None, progress: BuildProgres
     if _PAUSE in stale:
         build_pause(docker, plan.cache, progress)
     progress.step("writing the archives", len(stale))
+    plan.own_directory.mkdir(exist_ok=True)
     for name, image in stale.items():
         _save(docker, image, plan.archive(name), plan.key_of(name))
         progress.advance()

@@ -48,6 +48,11 @@ def source_root() -> Path:
     return root
 
 
+def checkout_name(root: Path) -> str:
+    """A name for a source tree that no other one on this machine has: its folder's, and a hash."""
+    return f"{root.name}-{hashlib.sha256(str(root).encode()).hexdigest()[:6]}"
+
+
 def check_tag(tag: str) -> None:
     """Pass what can be the tag of an image.
 

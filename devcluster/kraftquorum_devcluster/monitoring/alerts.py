@@ -201,6 +201,19 @@ min by (namespace, quorum, node_id) (raftnode_disk_free_bytes / raftnode_disk_re
         "without space hands over; when no voter has any, writes are refused.",
     ),
     Alert(
+        "KraftquorumLogOutgrowsDisk",
+        "warning",
+        """
+max by (namespace, quorum) (kraftquorum_condition{condition="LogOutgrowsDisk"}) == 1
+and on (namespace, quorum)
+  min by (namespace, quorum) (node:raftnode_disk_free:ratio) < 0.5
+""",
+        "15m",
+        f"{WHICH} fills its disks and nothing stops it",
+        "No setting keeps the log smaller than its volumes, and half of one is used. When they "
+        "are full, writes are refused. spec.config.log_retention_bytes bounds the log.",
+    ),
+    Alert(
         "KraftquorumDiskFull",
         "critical",
         """

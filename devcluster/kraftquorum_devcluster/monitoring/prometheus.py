@@ -17,7 +17,6 @@ from kraftquorum_devcluster.network import free_port
 from kraftquorum_devcluster.processes import Child, spawn
 
 GUIDE = Path("docs/howto/monitoring.md")
-HOST = "127.0.0.1"
 STEP_S = 1
 """Between two scrapes, and between two points that are asked for."""
 
@@ -75,13 +74,14 @@ class Prometheus:
         program: to run.
         folder: for its configuration, data and log.
         owner: mark by which a later run finds what a killed one left.
+        host: to listen on; an address that nothing but this run uses.
     """
 
-    def __init__(self, program: Path, folder: Path, owner: str) -> None:
+    def __init__(self, program: Path, folder: Path, owner: str, host: str) -> None:
         self._program = program
         self._folder = folder
         self._owner = owner
-        self._url = f"http://{HOST}:{free_port(HOST, 9090)}"
+        self._url = f"http://{host}:{free_port(host, 9090)}"
         self._child: Child | None = None
         self._session: aiohttp.ClientSession | None = None
 

@@ -1,8 +1,8 @@
 """A quorum's hard day with Prometheus watching: the demo's script, with rests between its steps.
 
-Applied, written to, scaled up, scaled down with the leader killed in the middle, and a
-follower's and the leader's disk destroyed, while clients write. What the demo proves about data
-it proves here, too.
+Applied, written to, scaled up, scaled down with the leader killed in the middle, a follower's and
+the leader's disk destroyed, and the leader's disk hung for a while, all while clients write. What
+the demo proves about data it proves here, too.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def run(out: Path, judge: Judge, console: Console) -> None:
         try:
             stage.build()
             stage.start_cluster()
-            prometheus = Prometheus(program, places.out / "prometheus", places.owner)
+            prometheus = Prometheus(program, places.out / "prometheus", places.owner, stage.host)
             asyncio.run(_watched(stage, prometheus, judge, console))
         finally:
             stage.stop()

@@ -17,6 +17,7 @@ from pathlib import Path
 import aiohttp
 
 from kraftquorum_devcluster import clock
+from kraftquorum_devcluster.backoff import Backoff
 from kraftquorum_devcluster.errors import ApiError, NotReadyToRunError
 from kraftquorum_devcluster.objects import Json, child
 from kraftquorum_devcluster.processes import CONTAINER_VARIABLE, Child, kill_owned, spawn
@@ -81,9 +82,10 @@ def _not_begun(program: str, now: str) -> Terminated:
     )
 
 
-def base_path() -> str:
-    """PATH of a container: the programs beside this Python first."""
-    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+def base_path(programs: Path) -> str:
+    """PATH of a container: given programs first, then those beside this Python."""
+    beside = str(Path(sys.executable).parent)
+    return os.pathsep.join([str(programs), beside, os.environ.get("PATH", os.defpath)])
 
 
 class Container:
@@ -115,7 +117,10 @@ class Container:
         self._hooks = hooks
         self._starts = 0
         self._target: ProbeTarget | None = None
-        self._backoff_s = 0.0
+        self._backoff = Backoff(
+            settings.backoff_first_s, settings.backoff_max_s, settings.backoff_reset_s
+        )
+        self._ran_s = 0.0
         if before is not None:
             self._carry_over(before)
 
@@ -149,16 +154,13 @@ class Container:
                 self._hooks.changed()
                 return
             self.state.last = terminated
-            if self._backoff_s:
-                message = f"back-off {self._backoff_s:g} s restarting container"
+            pause_s = self._backoff.after(self._ran_s)
+            if pause_s:
+                message = f"back-off {pause_s:g} s restarting container"
                 self.state.waiting = ("CrashLoopBackOff", message)
                 self._hooks.tell("BackOff", message, True)
             self._hooks.changed()
-            await asyncio.sleep(self._backoff_s)
-            self._backoff_s = min(
-                max(self._backoff_s * 2, self._settings.backoff_first_s),
-                self._settings.backoff_max_s,
-            )
+            await asyncio.sleep(pause_s)
             self.state.restart_count += 1
 
     async def stop(self, grace_s: float, *, hook: bool = False) -> None:
@@ -203,6 +205,7 @@ class Container:
         self.logs_dir.mkdir(parents=True, exist_ok=True)
         self._starts += 1
         started_at, begun = clock.now(), time.monotonic()
+        self._ran_s = 0.0
         if shutil.which(launch.command[0], path=launch.env["PATH"]) is None:
             return _not_begun(launch.command[0], started_at)
         child = await spawn(
@@ -231,8 +234,7 @@ class Container:
         self.state.running_since = None
         self.state.started = self.state.ready = False
         exit_code = code if code >= 0 else 128 - code
-        if time.monotonic() - begun >= self._settings.backoff_reset_s:
-            self._backoff_s = 0.0
+        self._ran_s = time.monotonic() - begun
         self._forget_old_logs()
         return Terminated(
             exit_code=exit_code,

@@ -81,6 +81,22 @@ def container_environment(
     return variables
 
 
+def own_address(container: Json, pod_ip: str) -> dict[str, str]:
+    """Variables by which a node listens on its pod's address, unless the container says where.
+
+    A pod here has no network of its own: on every address it would meet the other pods. Commands
+    in the pod ask it there as well, since it does not listen on localhost.
+    """
+    variables: dict[str, str] = {}
+    for port in children(container, "ports"):
+        where = f"{pod_ip}:{port['containerPort']}"
+        if port.get("name") in {"peer", "api"}:
+            variables[f"RAFTNODE_{port['name'].upper()}_LISTEN"] = where
+        if port.get("name") == "api":
+            variables["RAFTNODE_BOOTSTRAP_SERVER"] = where
+    return variables
+
+
 def _value(  # noqa: PLR0917 - the same six as its only caller
     entry: Json,
     pod: Json,

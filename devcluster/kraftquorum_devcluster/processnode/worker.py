@@ -13,11 +13,12 @@ from kraftquorum_devcluster.errors import ApiError, NotReadyToRunError, Unsuppor
 from kraftquorum_devcluster.files import remove_tree
 from kraftquorum_devcluster.objects import Json, child, children, texts
 from kraftquorum_devcluster.paths import private_dir
+from kraftquorum_devcluster.state import programs_dir
 from kraftquorum_devcluster.tasks import TaskSet
 
 from .container import Container, ContainerHooks, Launch, base_path
 from .context import NodeContext
-from .environment import container_environment, expand
+from .environment import container_environment, expand, own_address
 from .hosts import HostEntry
 from .mounts import Mount, PathRewriter
 from .podspec import check_pullable, check_supported
@@ -210,7 +211,7 @@ class PodWorker:
         own = container_environment(spec, self.pod, sources, self.address, self._context.host_ip)
         words = [*spec["command"], *texts(spec, "args")]
         env = {
-            "PATH": base_path(),
+            "PATH": base_path(programs_dir(self._context.state_dir)),
             "HOME": str(self._work_dir),
             "TMPDIR": str(self._work_dir / "tmp"),
             "HOSTNAME": self.pod["spec"].get("hostname") or self.name,
@@ -218,6 +219,7 @@ class PodWorker:
             # A development environment's hypothesis, which kio imports where it finds it, would
             # otherwise spend a second of each start on a cache in the working directory.
             "HYPOTHESIS_STORAGE_DIRECTORY": str(self._context.state_dir / "hypothesis"),
+            **own_address(spec, self.address),
             **{name: rewriter.rewrite(value) for name, value in own.items()},
             "KRAFTQUORUM_HOSTS_FILE": str(self._context.hosts.path(self.namespace)),
             "TERMINATION_LOG": str(termination_file),

@@ -2,6 +2,9 @@
 
 An ext4 image in a file, mounted through a loop device: full when its claim's size is written,
 read-only after an error of the file system, dead (every access an I/O error) after a shutdown.
+That file is the only one of a carrier, which is such a file system itself: while the carrier is
+frozen, the volume's device takes requests and completes none. A write to the page cache
+succeeds, and fdatasync waits, as with a disk or a network volume that stopped answering.
 The mounts lie in the cluster's mount namespace and reach every node's by propagation; with the
 namespace they end, and with them the loop devices.
 """
@@ -16,11 +19,18 @@ from kraftquorum_devcluster.errors import DevClusterError
 from kraftquorum_devcluster.paths import private_dir
 from kraftquorum_devcluster.processnode.volumes import VolumeStore
 
+from .frozen import Frozen, thaw
 from .packages import search_path
 
 _SHUTDOWN = 0x8004587D
 """The ioctl that ext4 and XFS share: ``_IOR('X', 125, __u32)``."""
 _SHUTDOWN_NO_LOG_FLUSH = 2
+FILLER = ".filler"
+"""Name of the file that fills a volume."""
+_DISK = "disk"
+"""Name of the volume's image on its carrier."""
+_CARRIER_BYTES = 16 << 20
+"""What a carrier has beside an eighth more than its image, for its own records."""
 
 
 class VolumeFaultError(DevClusterError):
@@ -38,7 +48,9 @@ class DiskStore(VolumeStore):
         super().__init__(directory)
         self._images = private_dir(directory / "images")
         for image in self._images.iterdir():  # of a cluster whose data was kept
-            self._mount(image, directory / "data" / image.name)
+            path = directory / "data" / image.name
+            self._mount(image, _carrier(path))
+            self._mount(_carrier(path) / _DISK, path)
 
     def make_disk(self, path: Path, disk_bytes: int) -> None:
         """Mount a new ext4 of ``disk_bytes`` at ``path``, unless one is mounted.
@@ -49,11 +61,10 @@ class DiskStore(VolumeStore):
         if path.is_mount():
             return
         image = self._images / path.name
-        with image.open("wb") as file:
-            file.truncate(disk_bytes)
-        # No blocks are kept for root: who fills it is not told apart from others.
-        _run("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", str(image))
-        self._mount(image, path)
+        self._make(image, disk_bytes + disk_bytes // 8 + _CARRIER_BYTES)
+        self._mount(image, _carrier(path))
+        self._make(_carrier(path) / _DISK, disk_bytes)
+        self._mount(_carrier(path) / _DISK, path)
         lost = path / "lost+found"
         if lost.is_dir():
             lost.rmdir()  # a data directory begins empty
@@ -63,14 +74,36 @@ class DiskStore(VolumeStore):
         image = self._images / volume
         if image.exists():
             path = self._images.parent / "data" / volume
-            if path.is_mount():
-                _run("umount", "--lazy", str(path))
+            thaw(_carrier(path))  # or the end of a volume that hangs would be waited for
+            for mounted in (path, _carrier(path)):
+                if mounted.is_mount():
+                    _run("umount", "--lazy", str(mounted))
+            _carrier(path).rmdir()
             image.unlink()
         super().remove(volume, namespace, claim)
 
     @staticmethod
+    def _make(image: Path, size: int) -> None:
+        with image.open("wb") as file:
+            file.truncate(size)
+        # No blocks are kept for root: who fills it is not told apart from others.
+        _run("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", str(image))
+
+    @staticmethod
     def _mount(image: Path, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
         _run("mount", "-o", "loop,errors=remount-ro,nodelalloc", str(image), str(path))
+
+
+def hang(path: Path) -> Frozen:
+    """Let a volume's device stop answering, until it is thawed.
+
+    Raises:
+        VolumeFaultError: The volume has no file system of its own.
+        FrozenError: It hangs already.
+    """
+    _device(path)
+    return Frozen(_carrier(path))
 
 
 def make_read_only(path: Path) -> None:
@@ -106,7 +139,7 @@ def fill(path: Path, *, leave_bytes: int = 0) -> Path:
         VolumeFaultError: The volume has no file system of its own: the machine's would be filled.
     """
     _device(path)
-    filler = path / ".filler"
+    filler = path / FILLER
     free = os.statvfs(path)
     wanted = free.f_bavail * free.f_frsize - leave_bytes
     with filler.open("wb") as file:
@@ -118,6 +151,11 @@ def fill(path: Path, *, leave_bytes: int = 0) -> Path:
                 if leave_bytes and _available(path) <= leave_bytes:
                     break
     return filler
+
+
+def _carrier(path: Path) -> Path:
+    """Where the file system is mounted that holds a volume's image."""
+    return path.parent.parent / "carriers" / path.name
 
 
 def _available(path: Path) -> int:

@@ -74,7 +74,7 @@ def run(
 
 def _ask(servers: str, hosts_file: Path | None, log: SoundLog) -> Living:
     try:
-        endpoints = [_endpoint(text) for text in servers.split(",")]
+        endpoints = [Endpoint.parse(text.strip()) for text in servers.split(",")]
     except ValueError as error:
         raise OptionError(f"--bootstrap-server: {error}") from None
 
@@ -83,13 +83,6 @@ def _ask(servers: str, hosts_file: Path | None, log: SoundLog) -> Living:
         return asyncio.run(look(endpoints, hosts_file, log.end, ids))
     except ClientError as error:
         raise UnreachableError(servers, str(error), log.end) from error
-
-
-def _endpoint(text: str) -> Endpoint:
-    host, colon, port = text.strip().rpartition(":")
-    if not colon or not host or not port.isdecimal():
-        raise ValueError(f"{text!r} is no HOST:PORT")
-    return Endpoint(host, int(port))
 
 
 def _print(restored: Restored) -> None:

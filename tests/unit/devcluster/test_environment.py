@@ -5,6 +5,7 @@ from kraftquorum_devcluster.processnode.environment import (
     Sources,
     container_environment,
     expand,
+    own_address,
 )
 
 POD = {
@@ -95,3 +96,13 @@ def test_unknown_sources_are_refused():
         environment({"name": "X", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}})
     with pytest.raises(UnsupportedPodError, match=r"status\.phase"):
         environment({"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "status.phase"}}})
+
+
+def test_a_node_listens_on_its_pod_s_address_where_no_pod_has_a_network_of_its_own():
+    ports = [{"name": "peer", "containerPort": 9093}, {"name": "api", "containerPort": 9080}]
+    assert own_address({"ports": [*ports, {"containerPort": 1}]}, "127.77.1.2") == {
+        "RAFTNODE_PEER_LISTEN": "127.77.1.2:9093",
+        "RAFTNODE_API_LISTEN": "127.77.1.2:9080",
+        "RAFTNODE_BOOTSTRAP_SERVER": "127.77.1.2:9080",
+    }
+    assert own_address({}, "127.77.1.2") == {}

@@ -58,11 +58,12 @@ def test_two_clusters_get_two_subnets():
             network.claim_subnet([first.number, second.number])
 
 
-def test_busy_port_is_passed_over():
+def test_busy_port_is_passed_over(session_network):
+    host = session_network.host(9)
     with socket.socket() as busy:
-        busy.bind(("127.126.0.9", 17000))
+        busy.bind((host, 17000))
         busy.listen()
-        assert network.free_port("127.126.0.9", 17000) == 17001
+        assert network.free_port(host, 17000) == 17001
 
 
 def test_state_directory_belongs_to_one_supervisor(tmp_path):

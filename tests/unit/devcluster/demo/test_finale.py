@@ -1,5 +1,6 @@
 """How it ends: the exit code, the report, what is said, for a run that kept its promises or not."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import pytest
 
 from kraftquorum_devcluster.demo import pipeline
 from kraftquorum_devcluster.demo.finale import Finale, Proof
-from kraftquorum_devcluster.demo.history import Act, Span
+from kraftquorum_devcluster.demo.history import Act, Hang, Seat, Span
 from kraftquorum_devcluster.demo.readback import ReadBack
+from kraftquorum_devcluster.demo.record import Record as Account
 from kraftquorum_devcluster.demo.scene import Scene
 from kraftquorum_devcluster.demo.stage import Places, Stage
 from kraftquorum_devcluster.demo.testing import A, B, C, quorum
@@ -73,6 +75,23 @@ def test_kept_promises_end_with_0_a_report_and_a_picture(finale, tmp_path):
     assert (tmp_path / "timeline.png").exists()
     assert "Every promise was kept." in finale.view.text
     assert "agree byte by byte up to offset 2" in finale.view.text
+
+
+def test_the_stall_of_a_hung_disk_has_a_figure_of_its_own(finale, tmp_path):
+    record = finale.scene.record = Account()
+    for number, at_s in enumerate((1.0, 2.0, 5.0, 5.5, 6.0, 7.5)):
+        record.acknowledge(record.begin("w0", None, b"%d" % number, 1.0), number, at_s)
+    record.close(8.0)
+    finale.stage.seconds["hung_disk_stall"] = 3.0
+    hang = Hang(Seat(0, "AAAAAAAAAAAAAAAAAAAAAQ"), 2.1, 5.2, 0.5, same_process=True)
+    found = dataclasses.replace(proof(acknowledged=6), hang=hang)
+    assert finale.conclude(found, held=False) == 0
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert report["hung_disk"]["write_stall"] == {"from_s": 2.0, "until_s": 5.0, "seconds": 3.0}
+    assert report["longest_write_stall"] == {"from_s": 6.0, "until_s": 7.5, "seconds": 1.5}
+    assert {"figure": "longest_write_stall", "seconds": 1.5, "limit_s": 5.0, "met": True} in (
+        report["targets"]
+    )
 
 
 @pytest.mark.parametrize(

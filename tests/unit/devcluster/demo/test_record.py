@@ -67,3 +67,35 @@ def test_an_account_without_writes_has_no_stalls():
     record.close(5.0)
     assert record.stalls(0.0) == []
     assert record.longest_stall(9.0).seconds == 0.0
+
+
+def record_of(*acknowledged_at: float) -> Record:
+    record = Record()
+    for number, at_s in enumerate(acknowledged_at):
+        record.acknowledge(record.begin("w0", None, b"%d" % number, 1.0), number, at_s)
+    record.close(10.0)
+    return record
+
+
+def test_a_stall_with_a_part_in_a_time_counts_as_a_whole():
+    record = record_of(2.0, 3.0, 7.0)
+    assert record.longest_within(2.5, 9.0) == Stall(3.0, 7.0)
+    assert record.longest_within(4.0, 6.5) == Stall(3.0, 7.0)
+    assert record.longest_within(6.0, 9.5) == Stall(3.0, 7.0)
+    assert record.longest_within(2.0, 3.0) == Stall(2.0, 3.0)
+    assert record.longest_within(0.0, 0.5) == Stall(0.0, 0.0)
+
+
+def test_every_stall_is_within_a_time_or_outside_of_it():
+    record = record_of(2.0, 3.0, 7.0, 8.5)
+    for from_s, until_s in ((2.9, 3.1), (6.9, 8.6), (0.0, 2.5), (9.0, 9.5)):
+        both = {record.longest_within(from_s, until_s), record.longest_outside(from_s, until_s)}
+        assert Stall(3.0, 7.0) in both
+
+
+def test_a_stall_outside_a_time_shares_no_part_of_it():
+    record = record_of(2.0, 3.0, 7.0, 8.5)
+    assert record.longest_outside(5.0, 6.0) == Stall(7.0, 8.5)
+    assert record.longest_outside(3.0, 7.0) == Stall(7.0, 8.5)
+    assert record.longest_outside(8.0, 8.2) == Stall(3.0, 7.0)
+    assert record.longest_outside(0.0, 10.0) == Stall(0.0, 0.0)

@@ -2,12 +2,13 @@
 
 import json
 
-from kraftquorum_devcluster.demo.history import Act, Fault, History, Span
+from kraftquorum_devcluster.demo.history import Act, Fault, Hang, History, Seat, Span
 from kraftquorum_devcluster.demo.offline import Agreement
 from kraftquorum_devcluster.demo.record import Stall
 from kraftquorum_devcluster.demo.report import (
     control_lines,
     control_records,
+    hang_figures,
     make_report,
     targets,
     timing_lines,
@@ -63,12 +64,32 @@ def test_a_missed_limit_is_said_and_not_hidden():
     assert timing_lines(seconds) == [
         "                         zone files loaded     1.0 s",
         "     leader's disk wiped → full redundancy    31.0 s   (limit 30 s) MISSED",
-        "                       longest write stall     2.5 s   (limit 5 s)",
+        "    longest write stall of the other steps     2.5 s   (limit 5 s)",
     ]
     assert [(target["figure"], target["met"]) for target in targets(seconds)] == [
         ("leader_disk", False),
         ("longest_write_stall", True),
     ]
+
+
+def test_a_disk_that_hangs_has_a_limit_for_its_stall_and_figures_of_its_own():
+    assert timing_lines({"hung_disk_stall": 3.2}) == [
+        "   longest write stall, leader's disk hung     3.2 s   (limit 10 s)"
+    ]
+    assert [line[-6:] for line in timing_lines({"hung_disk_stall": 10.0})] == ["MISSED"]
+    assert targets({"hung_disk_stall": 10.0}) == [
+        {"figure": "hung_disk_stall", "seconds": 10.0, "limit_s": 10.0, "met": False}
+    ]
+    hang = Hang(Seat(1, "AAAAAAAAAAAAAAAAAAAAAQ"), 20.0, 28.0, 0.5, same_process=True)
+    assert hang_figures(hang, Stall(20.25, 23.5)) == {
+        "node_id": 1,
+        "directory_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+        "from_s": 20.0,
+        "until_s": 28.0,
+        "caught_up_after_s": 0.5,
+        "same_process": True,
+        "write_stall": {"from_s": 20.25, "until_s": 23.5, "seconds": 3.25},
+    }
 
 
 def test_the_report_is_json_and_has_the_promised_figures_on_top():

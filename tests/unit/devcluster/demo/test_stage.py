@@ -31,11 +31,12 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
         pass
 
 
-def test_a_taken_port_is_named_with_what_to_do(monkeypatch):
-    monkeypatch.setattr(stages, "_PROBE_ADDRESS", "127.75.0.9")
+def test_a_taken_port_is_named_with_what_to_do(monkeypatch, session_network):
+    host = session_network.host(9)
+    monkeypatch.setattr(stages, "_PROBE_ADDRESS", host)
     check_ports()
     with socket.socket() as taken:
-        taken.bind(("127.75.0.9", 9080))
+        taken.bind((host, 9080))
         taken.listen(1)
         with pytest.raises(SetupError, match="port 9080 is not free: Address already in use"):
             check_ports()

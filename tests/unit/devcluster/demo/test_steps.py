@@ -17,6 +17,7 @@ from kraftquorum_devcluster.demo.testing import A, B, C, quorum, replica
 from kraftquorum_devcluster.demo.watching import Watcher
 from raftnode.api.model import QuorumInfo
 from raftnode.client import UnavailableError
+from raftnode.testing.faultynode import NodeFaults
 
 D, E = replica(3), replica(4)
 
@@ -70,6 +71,7 @@ def test_the_script_is_the_promised_one(play):
         "Scale 5 → 3, and kill the leader in the middle of it",
         "Destroy a follower's disk under its running process",
         "Destroy the leader's disk",
+        "Let the leader's disk hang",
         "Read everything back",
     ]
 
@@ -112,6 +114,84 @@ async def test_a_removal_that_never_comes_is_a_deadline(play, monkeypatch):
     play.watcher.client = Client([quorum(A, [A, B, C, D, E])])
     with pytest.raises(DeadlineError, match="a removal in the leader's log"):
         await play._kill_amid_removal(5, dict.fromkeys(range(5), 1))
+
+
+async def hung(play) -> None:
+    """Wait until the demo lets the leader's flushes hang."""
+    while play.stage.disk_faults(0).path.read_text() != "sync hang\n":  # noqa: ASYNC110 - a file
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def faults(play, tmp_path, monkeypatch) -> NodeFaults:
+    """Of the leader's disk, with a process that lives through it."""
+
+    async def settled(*_: object) -> None:
+        pass
+
+    found = NodeFaults(tmp_path / "pvc-0.faults")
+    found.heal()
+    monkeypatch.setattr(Stage, "disk_faults", lambda _self, _node_id: found)
+    monkeypatch.setattr(Stage, "pid", lambda _self, node_id: 100 + node_id)
+    monkeypatch.setattr(Play, "_settle", settled)
+    play.plan = dataclasses.replace(SHORT, fault_s=30, hang_s=0.05, linger_s=0.0)
+    play.scene.quorum = quorum(A, [A, B, C])
+    return found
+
+
+async def test_the_leader_s_disk_hangs_until_writes_have_gone_on_without_it(play, faults):
+    record = play.scene.record
+    begun = [record.begin("w0", None, b"%d" % number, play.clock()) for number in range(100)]
+
+    async def others() -> None:
+        await hung(play)
+        # What was under way at the leader does not count: nobody else leads yet.
+        for write in begun[:50]:
+            record.acknowledge(write, write.number, play.clock())
+        play.watcher._tell()
+        await asyncio.sleep(0.3)
+        assert faults.path.read_text() == "sync hang\n"
+        play.scene.quorum = quorum(B, [A, B, C], epoch=2)
+        play.watcher._tell()
+        await asyncio.sleep(0.05)
+        assert faults.path.read_text() == "sync hang\n"
+        for write in begun[50:]:
+            record.acknowledge(write, write.number, play.clock())
+        play.watcher._tell()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(others())
+        await play._hang_disk()
+    assert faults.path.read_text() == ""
+    assert play.hang.seat.node_id == A.node_id
+    assert play.hang.same_process
+    assert 0.3 <= play.seconds["hung_disk_stall"] < play.hang.until_s - play.hang.from_s
+    assert [(fault.violent, fault.lost) for fault in play.scene.history.faults] == [
+        (True, None),
+        (False, None),
+    ]
+
+
+async def test_a_disk_answers_again_though_the_step_failed(play, faults):
+    play.plan = dataclasses.replace(play.plan, fault_s=0.2)
+    with pytest.raises(DeadlineError, match=r"another leader than 0 .*, whose disk hangs"):
+        await play._hang_disk()
+    assert faults.path.read_text() == ""
+
+
+async def test_a_leader_that_acknowledges_nothing_is_no_end_of_the_stall(play, faults):
+    play.plan = dataclasses.replace(play.plan, fault_s=0.2)
+
+    async def other() -> None:
+        await hung(play)
+        play.scene.quorum = quorum(B, [A, B, C], epoch=2)
+        play.watcher._tell()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(other())
+        with pytest.raises(DeadlineError, match="writes acknowledged again"):
+            await play._hang_disk()
+    assert faults.path.read_text() == ""
 
 
 async def test_an_election_in_the_read_back_is_waited_out_before_the_voters_are_told(

@@ -61,6 +61,15 @@ def test_without_a_seat_means_that_its_successor_votes():
     assert seen.without(Seat.of(C), 3)
 
 
+def test_another_leads_once_it_has_answered():
+    seen = watcher()
+    assert not seen.led_by_another(Seat.of(A))
+    seen.scene.quorum = quorum(A, [A, B, C])
+    assert not seen.led_by_another(Seat.of(A))
+    seen.scene.quorum = quorum(B, [A, B, C])
+    assert seen.led_by_another(Seat.of(A))
+
+
 def test_level_means_that_nobody_lags():
     seen = watcher()
     assert not seen.level()

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -152,12 +153,14 @@ def test_machine_without_settings_has_no_secrets(tmp_path):
     assert build_secrets({"find-links": "/opt"}, {}, tmp_path) == {}
 
 
-def finish(cache, tag, images=("node", "operator", "pause-1"), inputs=INPUTS):
-    """Leave in the cache what a finished build leaves."""
+def finish(cache, tag, images=("node", "operator", "pause-1"), inputs=INPUTS, root=None):
+    """Leave in the cache what a finished build of these or of other sources leaves."""
     key = content_hash(source_root(), tag, "", build.pause_source(), inputs=inputs)
-    plan = build._Plan(cache, source_root(), tag, key, images)
-    plan.directory.mkdir(parents=True, exist_ok=True)
+    if root is not None:
+        key = f"of {root}"
+    plan = build._Plan(cache, root or source_root(), tag, key, images)
     for name, image in plan.names.items():
+        plan.archive(name).parent.mkdir(parents=True, exist_ok=True)
         plan.archive(name).write_bytes(b"tar")
         note = {"image": image, "id": "sha256:1", "size_bytes": 7, "key": plan.key_of(name)}
         plan.archive(name).with_suffix(".json").write_text(json.dumps(note))
@@ -183,6 +186,14 @@ def test_finished_build_is_found_without_an_engine(tmp_path, no_engine):
         "pause-1.tar",
     ]
     assert images.sizes[images.node] == 7
+
+
+def test_a_build_of_another_checkout_leaves_these_images_alone(tmp_path, no_engine):
+    finish(tmp_path, "e2e")
+    images = build_images("e2e", cache=tmp_path)
+    theirs = finish(tmp_path, "e2e", root=Path("/another/checkout"))
+    assert build_images("e2e", cache=tmp_path) == images
+    assert {theirs.archive("node-e2e"), theirs.archive("operator-e2e")}.isdisjoint(images.archives)
 
 
 def test_pipeline_is_an_image_of_its_own(tmp_path, no_engine, said):

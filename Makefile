@@ -14,6 +14,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 JOBS ?= auto
+# One more than cores: tests of real processes wait for these half of the time.
+UNIT_JOBS = $(if $(filter auto,$(JOBS)),$$(($$(nproc) + 1)),$(JOBS))
 # Clusters side by side for the tests that need one: they mostly wait.
 CLUSTERS ?= 3
 SEEDS ?= 1000
@@ -58,16 +60,16 @@ demo: $(READY) $(DEMO_SPARK) ## Show the whole promise on this machine (HOLD=1 l
 
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not extended and not chart and not e2e and not image and not kafka and not spark and not page and not prometheus" -q
+	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "not cluster and not extended and not chart and not e2e and not image and not kafka and not spark and not page and not prometheus" -q
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not extended and not chart and not image and not page and not prometheus" -q
 	@$(MAKE) --no-print-directory demo SHORT=1 SPARK=0
 
 extended: $(READY) ## Run the longer tests on clusters of the process node and on quorums: rolls, restores, bad clusters, contract
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "extended and not prometheus" -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "extended and not nightly and not prometheus" -q
 
 unit: $(READY) ## Run the tests that need no cluster
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m "not cluster and not extended and not chart and not e2e and not image and not kafka and not spark and not page and not prometheus" -q
+	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "not cluster and not extended and not chart and not e2e and not image and not kafka and not spark and not page and not prometheus" -q
 
 e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kubelet (root), kind, current
 	@$(BIN)/devcluster build --tools >/dev/null
@@ -96,9 +98,13 @@ $(PROOF): requirements/proof.txt $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/proof.txt
 	@touch $@
 
-mutants: $(PROOF) ## Break the core in thousands of small ways, goes on where it stopped: MODULES="election log_index", AGAIN=1 only survivors, SECONDS_MAX=n
+mutants: $(PROOF) ## Break the core in thousands of small ways, goes on where it stopped: MODULES="election log_index", AGAIN=1 only survivors, SECONDS_MAX=n; SEMANTIC=1: whole rules instead, NAMES="vote-not-stored"
 	@$(BIN)/python tools/mutants/prepare.py $(MUTANTS)
+ifdef SEMANTIC
+	@cd $(MUTANTS) && $(CURDIR)/$(BIN)/python $(CURDIR)/tools/mutants/semantic.py --jobs $(if $(filter auto,$(JOBS)),$$(nproc),$(JOBS)) $(NAMES)
+else
 	@cd $(MUTANTS) && $(CURDIR)/$(BIN)/python $(CURDIR)/tools/mutants/run.py --jobs $(if $(filter auto,$(JOBS)),$$(nproc),$(JOBS)) $(if $(AGAIN),--again) $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX)) $(MODULES)
+endif
 
 fuzz: $(PROOF) ## Give every decoder any bytes, guided by coverage: SECONDS=n for all together
 	@$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
@@ -121,8 +127,11 @@ bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000
 crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes), KINDS="trim install", FROM=n the first history
 	@$(BIN)/python -m raftnode.testing.crash --points $(POINTS) --first $(FROM) $(if $(KINDS),--kinds "$(KINDS)")
 
-nightly: ## What is too long for each change: 10000 crash points of other histories each day, and real disks that fail (root). CONTRIBUTING.md has the line for cron
+nightly: $(READY) ## What is too long for each change: 10000 crash points of other histories each day, and real disks that fail (root). CONTRIBUTING.md has the line for cron
 	@$(MAKE) --no-print-directory crash POINTS=10000 FROM=$$(( $$(date +%s) / 86400 * 1000 ))
+	@$(MAKE) --no-print-directory mutants SEMANTIC=1
+	@$(BIN)/devcluster build
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m nightly -q
 	@$(MAKE) --no-print-directory faults
 
 bench-spark: $(SPARK_READY) ## Measure Spark beside one process: MB="10 1000" the logs' sizes, WORK="export audit", CORES="1 2", MEMORY="1g 512m", PLANTED=n damages
@@ -143,6 +152,9 @@ bench-amplification: $(READY) ## Measure how much a node writes to its disk for 
 
 bench-install: $(READY) ## Measure a snapshot of MIB=n that a blank node fetches: time, writes meanwhile, memory
 	@$(BIN)/python tools/bench_install.py $(if $(MIB),--mib $(MIB))
+
+bench-slow-disk: $(READY) ## Measure writes while each fsync of the leader takes FSYNC="0 100 1000" ms: CLIENTS_AT_ONCE="1 16 64", ROUNDS=n, AGAINST=another checkout
+	@$(BIN)/python tools/bench_slow_disk.py $(if $(CLIENTS_AT_ONCE),--clients "$(CLIENTS_AT_ONCE)") $(if $(FSYNC),--fsync "$(FSYNC)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(AGAINST),--against $(AGAINST))
 
 bench-quorum: $(READY) ## Measure writes and reads beside etcd's: CLIENTS_AT_ONCE="1 16 64", SECONDS_EACH=n, ROUNDS=n
 	@$(BIN)/devcluster build
@@ -212,4 +224,4 @@ image: $(READY) ## Build the images and write them as archives: TAG=… names th
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash nightly faults bench bench-amplification bench-install bench-snapshot bench-spark spark-kubernetes lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean
+.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash nightly faults bench bench-amplification bench-install bench-slow-disk bench-snapshot bench-spark spark-kubernetes lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean

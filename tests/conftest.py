@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from raftnode.testing.loopback import LoopbackNetwork, claim_loopback
+
 pytest_plugins = ["kraftquorum_devcluster.pytest_plugin", "without"]
 
 # How long an example takes says how busy the machine is, and nothing of what is tested.
@@ -21,3 +23,17 @@ def loop_that_pytest_asyncio_finds() -> Iterator[None]:
     asyncio.set_event_loop(loop)
     yield
     loop.close()
+
+
+@pytest.fixture
+def network() -> Iterator[LoopbackNetwork]:
+    """Loopback addresses that no other test has, of this run nor of another's."""
+    with claim_loopback() as claimed:
+        yield claimed
+
+
+@pytest.fixture(scope="session")
+def session_network() -> Iterator[LoopbackNetwork]:
+    """Likewise, for all of a session."""
+    with claim_loopback() as claimed:
+        yield claimed

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from raftnode.testing.localquorum import LocalNode, LocalQuorum
+from raftnode.testing.loopback import claim_loopback
 
 _LOADS = ((1, 100), (64, 100), (1, 1024), (64, 1024), (64, 65_536))
 """Writers side by side, and bytes of a value."""
@@ -52,7 +53,12 @@ async def _measure(root: Path, count: int, between: int) -> None:
         "RAFTNODE_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS": str(between),
         "RAFTNODE_SCRUB_BYTES_PER_SECOND": "0",
     }
-    async with LocalQuorum(root, 1, f"94.{os.getpid() % 250}", settings) as quorum:
+    with claim_loopback() as network:
+        await _measure_on(LocalQuorum(root, 1, network, settings), count)
+
+
+async def _measure_on(blank: LocalQuorum, count: int) -> None:
+    async with blank as quorum:
         await quorum.form(1)
         [node] = quorum.nodes
         for writers, value_bytes in _LOADS:

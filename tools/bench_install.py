@@ -18,6 +18,7 @@ from pathlib import Path
 
 from raftnode.api.model import JoinRequest
 from raftnode.testing.localquorum import CLUSTER_ID, LocalNode, LocalQuorum, eventually
+from raftnode.testing.loopback import claim_loopback
 
 _FILLERS = 8
 _KIB = 1024
@@ -79,8 +80,12 @@ async def _measure(root: Path, mib: int, value_bytes: int, seconds: float) -> No
         "RAFTNODE_LOG_RETENTION_BYTES": "0",
         "RAFTNODE_SCRUB_BYTES_PER_SECOND": "0",
     }
-    network = f"95.{os.getpid() % 250}"
-    async with LocalQuorum(root, 2, network, settings) as quorum:
+    with claim_loopback() as network:
+        await _measure_on(LocalQuorum(root, 2, network, settings), mib, value_bytes, seconds)
+
+
+async def _measure_on(blank: LocalQuorum, mib: int, value_bytes: int, seconds: float) -> None:
+    async with blank as quorum:
         leader, observer = quorum.nodes
         await quorum.form(1)
         await _fill(quorum, mib, value_bytes)

@@ -30,6 +30,7 @@ import aiohttp
 
 from kraftquorum_devcluster.binaries import ensure_binaries
 from raftnode.testing.localquorum import LocalQuorum, eventually
+from raftnode.testing.loopback import LoopbackNetwork, claim_loopback
 
 VALUE = os.urandom(512).hex().encode()
 KEYS = 1000
@@ -61,9 +62,9 @@ class Round:
 class Etcd:
     """Three etcd members under one directory."""
 
-    def __init__(self, root: Path, network: str, http: aiohttp.ClientSession) -> None:
+    def __init__(self, root: Path, network: LoopbackNetwork, http: aiohttp.ClientSession) -> None:
         self._root = root
-        self._hosts = [f"127.{network}.{number}" for number in (1, 2, 3)]
+        self._hosts = [network.host(number) for number in (11, 12, 13)]
         self._http = http
         self._members: list[subprocess.Popen[bytes]] = []
         self._leader = ""
@@ -206,8 +207,9 @@ async def bench(root: Path, clients: Sequence[int], rounds: int, seconds: float)
     async with AsyncExitStack() as stack:
         connector = aiohttp.TCPConnector(limit=0)
         http = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
-        etcd = await stack.enter_async_context(Etcd(root, "93.1", http))
-        quorum = await stack.enter_async_context(LocalQuorum(root, 3, "93.2"))
+        network = stack.enter_context(claim_loopback())
+        etcd = await stack.enter_async_context(Etcd(root, network, http))
+        quorum = await stack.enter_async_context(LocalQuorum(root, 3, network))
         await quorum.form(3)
         peers = [await ours(quorum, http), Peer("etcd", etcd.put, etcd.get)]
         await take_turns(peers, clients, rounds, seconds)

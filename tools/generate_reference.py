@@ -14,7 +14,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from typer.main import get_command
 
-from mutants import survivors
+from mutants import patches, survivors
 from raftnode.api.errors import ERRORS
 from raftnode.api.http import ApiLimits, Route
 from raftnode.api.metrics import DOCUMENT_NAMES as METRIC_NAMES
@@ -246,6 +246,24 @@ def surviving_mutants() -> Iterator[str]:
             yield "```\n"
 
 
+def semantic_mutants() -> Iterator[str]:
+    """List the rules that `make mutants SEMANTIC=1` breaks, and where such bugs were met."""
+    found = patches.read()
+    yield "# Semantic mutants\n"
+    yield (
+        f"`make mutants SEMANTIC=1` breaks the core in these {len(found)} ways, one at a time, and "
+        "a fast test must notice each; see [how](../explain/proof.md#whole-rules). The source says "
+        "where such a bug was met or was warned of. The patches are in "
+        "[semantic.toml](../../tools/mutants/semantic.toml).\n"
+    )
+    yield "| mutant | rule | what is broken | where | source |"
+    yield "|---|---|---|---|---|"
+    for patch in found:
+        places = dict.fromkeys(change.place.partition(":")[2] for change in patch.changes)
+        where = ", ".join(f"`{place}`" for place in places)
+        yield f"| {patch.name} | {patch.rule} | {patch.story} | {where} | {patch.source} |"
+
+
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "http-api.md": http_api,
     "node-settings.md": node_settings,
@@ -255,6 +273,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "bad-requests.md": bad_requests,
     "bad-changes.md": bad_changes,
     "surviving-mutants.md": surviving_mutants,
+    "semantic-mutants.md": semantic_mutants,
 }
 
 

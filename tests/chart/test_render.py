@@ -271,7 +271,7 @@ def test_monitors_find_what_they_are_for() -> None:
     assert monitor["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
     assert monitor["endpoints"][0]["honorLabels"] is True
 
-    node = statefulset(Owner("data", "demo", "uid"), QuorumSpec())["spec"]["template"]
+    node = statefulset(Owner("data", "demo", "uid"), QuorumSpec(), (), None)["spec"]["template"]
     pods = of_kind(objects, "PodMonitor")[0]["spec"]
     assert pods["selector"]["matchLabels"].items() <= node["metadata"]["labels"].items()
     ports = {port["name"] for port in node["spec"]["containers"][0]["ports"]}

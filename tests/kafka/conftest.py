@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from raftnode.testing.loopback import LoopbackNetwork
+
 FETCH = Path(__file__).resolve().parents[2] / "tools" / "kafka" / "fetch.py"
 
 
@@ -42,10 +44,9 @@ class Kafka:
 
 
 @pytest.fixture(scope="session")
-def host() -> str:
-    """A loopback address for a controller, another for each process that runs tests."""
-    high, low = divmod(os.getpid() % 65_000, 250)
-    return f"127.70.{high}.{low + 1}"  # below those of quorums and of clusters
+def host(session_network: LoopbackNetwork) -> str:
+    """A loopback address for a controller, which no other run of tests has."""
+    return session_network.host(1)
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,10 @@ FAULTS = (
     "crash at any system call",
     "runs low",
     "device mapper",
+    "a sync that hangs",
+    "a sync that takes long",
+    "a read of the log that hangs",
+    "a disk that does not answer",
 )
 """What is asked of a storage, each of which needs a row."""
 

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from raftnode.testing.simulator.faults import SNAPSHOT_WEIGHTS, WEIGHTS
+from raftnode.testing.simulator.faults import SLOW_WEIGHTS, SNAPSHOT_WEIGHTS, WEIGHTS
 
 PAGE = Path("docs/reference/invariants.md").read_text()
 CHECKERS = sorted(Path("raftnode/raftnode/testing/simulator").glob("*.py"))
@@ -118,7 +118,8 @@ def test_every_fault_that_is_asked_for_is_injected_somewhere() -> None:
     for fault, simulated, elsewhere in found:
         assert simulated, fault
         assert named(simulated) or elsewhere, fault
-    assert named(" ".join(row[1] for row in found)) == WEIGHTS.keys() | SNAPSHOT_WEIGHTS.keys()
+    wanted = WEIGHTS.keys() | SNAPSHOT_WEIGHTS.keys() | SLOW_WEIGHTS.keys()
+    assert named(" ".join(row[1] for row in found)) == wanted
 
 
 def test_every_test_that_the_page_names_is_there() -> None:

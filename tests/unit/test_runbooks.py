@@ -147,7 +147,7 @@ def test_metrics_guards_settings_and_codes_that_are_named_exist(name: str) -> No
         elif re.fullmatch(r"kraftquorum_[a-z_]+", word):
             assert word in metrics, word
         elif re.fullmatch(r"[a-z]+(_[a-z]+)+", word):
-            assert word in GUARDS, word
+            assert word in GUARDS or word in NodeSettings.model_fields, word
         elif re.fullmatch(r"[A-Z]+(_[A-Z]+)+", word):
             assert word in ERRORS or f"`{word}`" in codes, word
         elif re.fullmatch(r"[a-z]+(-[a-z]+){2,}", word):

@@ -47,6 +47,9 @@ STOP_CHECK_S = 1.0
 """How long a pausing daemon may take to notice that it is to stop."""
 
 
+_LEFT_BY_KOPF = ("watcher for ", "stop-flag waiter")
+"""How the names begin of the tasks that kopf does not end after an error."""
+
 Watchable = Callable[[], Awaitable[tuple[str, ...]]]
 """Which of the namespaces can be watched now."""
 
@@ -153,6 +156,7 @@ async def _run_once(
 ) -> None:
     registry = kopf.OperatorRegistry()
     register(registry, reconciler, wakeups)
+    cast("Any", kopf.on).cleanup(registry=registry)(_end_watches)
     liveness, host = settings.liveness_port, settings.liveness_host
     host = f"[{host}]" if ":" in host else host
     await kopf.operator(
@@ -165,6 +169,22 @@ async def _run_once(
         liveness_endpoint=f"http://{host}:{liveness}/healthz" if liveness else None,
         stop_flag=stop,
     )
+
+
+async def _end_watches(**_: object) -> None:
+    """Cancel what kopf leaves running when a watch fails.
+
+    kopf 1.45 stops its other watches only where it is cancelled itself. After an error it closes
+    the sessions first, and cancels them five seconds later, together with the task that each of
+    them takes for a request to pause. A watch that waits for a request at that moment takes the
+    cancellation for a pause and asks for new credentials, which never come: kopf waits for it for
+    ever, and no quorum is reconciled. This runs before the sessions are closed.
+    """
+    left = {task for task in asyncio.all_tasks() if task.get_name().startswith(_LEFT_BY_KOPF)}
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left)
 
 
 def configure(settings: kopf.OperatorSettings) -> None:

@@ -31,12 +31,12 @@ TAG ?= dev
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
 
-$(READY): requirements/dev.txt pyproject.toml
+$(READY): requirements/dev.txt pyproject.toml devcluster/pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"$(PYTHON) is Python {v[0]}.{v[1]}; kraftquorum needs 3.11 or later: make PYTHON=/path/to/python3.11 …")'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } || { rm -rf $(VENV); echo "$(PYTHON) cannot make a virtual environment: on Debian, apt-get install python3-venv, then make again" >&2; exit 1; }
 	@echo "installing the locked dependencies into $(VENV) (about a minute the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e devcluster
 	@touch $@
 
 $(SPARK_READY): $(READY) requirements/pipeline.txt
@@ -56,7 +56,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,$(shell command -v java))
 DEMO_SPARK := $(if $(filter 0,$(SPARK)),,$(if $(JAVA),$(SPARK_READY)))
 
 demo: $(READY) $(DEMO_SPARK) ## Show the whole promise on this machine (HOLD=1 leaves it running, SHORT=1 is quicker, SPARK=0 leaves out the pipeline)
-	@$(BIN)/python -m kraftquorum_devcluster.demo $(if $(HOLD),--hold) $(if $(SHORT),--short) $(if $(filter 0,$(SPARK)),--no-spark)
+	@$(BIN)/python -m kraftquorum_demo $(if $(HOLD),--hold) $(if $(SHORT),--short) $(if $(filter 0,$(SPARK)),--no-spark)
 
 test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
 	@$(BIN)/devcluster build
@@ -73,7 +73,7 @@ unit: $(READY) ## Run the tests that need no cluster
 
 e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kubelet (root), kind, current
 	@$(BIN)/devcluster build --tools >/dev/null
-	@cluster=$$($(BIN)/python -m kraftquorum_devcluster.e2e) && echo "cluster: $$cluster" && \
+	@cluster=$$($(BIN)/python -m e2elib) && echo "cluster: $$cluster" && \
 	if test $$cluster = kubelet; then $(BIN)/devcluster build --node kubelet >/dev/null || exit; fi && \
 	if test $$cluster != current; then for tag in e2e e2e-next; do \
 	$(BIN)/devcluster image build --install --tag $$tag >/dev/null || exit; done; fi && \
@@ -81,17 +81,17 @@ e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kube
 	CLUSTER=$$cluster $(BIN)/pytest $${E2E:-$$tests} -m e2e -q -s $(if $(K),-k "$(K)")
 
 e2e-docs: $(READY) ## Take the report of the last `make e2e` into docs/reference and docs/explain
-	@$(BIN)/python -m kraftquorum_devcluster.e2e.tables build/e2e/report.json
+	@$(BIN)/python -m e2elib.tables build/e2e/report.json
 
 sim: $(READY) ## Simulate: SEED=n replays one with its trace, SEEDS=n FROM=m runs a range
 ifdef SEED
-	@$(BIN)/python -m raftnode.testing.simulator --seed $(SEED)
+	@$(BIN)/python -m proofkit.simulator --seed $(SEED)
 else
-	@$(BIN)/python -m raftnode.testing.simulator --seeds $(SEEDS) --first $(FROM)
+	@$(BIN)/python -m proofkit.simulator --seeds $(SEEDS) --first $(FROM)
 endif
 
 explore: $(READY) ## Explore every interleaving of small worlds: PRESET=smoke, small or full, WORLD=name for one
-	@$(BIN)/python -m raftnode.testing.explorer --preset $(PRESET) $(if $(WORLD),--world $(WORLD)) $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
+	@$(BIN)/python -m proofkit.explorer --preset $(PRESET) $(if $(WORLD),--world $(WORLD)) $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
 
 # What only these two need is installed with the first of them, beside the rest.
 $(PROOF): requirements/proof.txt $(READY)
@@ -125,7 +125,7 @@ bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000
 	@$(BIN)/python tools/bench_storage.py $(if $(MIB),--mib $(MIB)) $(if $(STARTS),--starts "$(STARTS)")
 
 crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes), KINDS="trim install", FROM=n the first history
-	@$(BIN)/python -m raftnode.testing.crash --points $(POINTS) --first $(FROM) $(if $(KINDS),--kinds "$(KINDS)")
+	@$(BIN)/python -m proofkit.crash --points $(POINTS) --first $(FROM) $(if $(KINDS),--kinds "$(KINDS)")
 
 nightly: $(READY) ## What is too long for each change: 10000 crash points of other histories each day, and real disks that fail (root). CONTRIBUTING.md has the line for cron
 	@$(MAKE) --no-print-directory crash POINTS=10000 FROM=$$(( $$(date +%s) / 86400 * 1000 ))
@@ -194,7 +194,7 @@ reference: $(READY) ## Write docs/reference/ from the code
 	@test ! -e $(SPARK_READY) || $(BIN)/python -m kraftquorum_pipeline.reference docs/reference/
 
 dashboards: $(READY) ## Write the chart's rules and dashboards, and the list of alerts, from the code
-	@$(BIN)/python -m kraftquorum_devcluster.monitoring.generate
+	@$(BIN)/python -m kraftquorum_observability.generate
 
 dashboards-test: $(READY) ## Prove rules and dashboards on a real Prometheus and a quorum that loses a disk
 	@$(BIN)/devcluster build
@@ -202,7 +202,7 @@ dashboards-test: $(READY) ## Prove rules and dashboards on a real Prometheus and
 
 dashboards-preview: $(READY) ## Draw the dashboards' pictures for the docs from such a run
 	@$(BIN)/devcluster build
-	$(BIN)/python -m kraftquorum_devcluster.monitoring.preview docs/images
+	$(BIN)/python -m monitoringlib.preview docs/images
 
 LOCK = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
 # What the images carry: the versions that are tested, for any Python and platform.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from raftnode.testing.loopback import LoopbackNetwork, claim_loopback
+from proofkit.loopback import LoopbackNetwork, claim_loopback
 
 pytest_plugins = ["kraftquorum_devcluster.pytest_plugin", "without"]
 

@@ -13,8 +13,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from raftnode.testing.localquorum import LocalNode, LocalQuorum
-from raftnode.testing.loopback import claim_loopback
+from proofkit.localquorum import LocalNode, LocalQuorum
+from proofkit.loopback import claim_loopback
 
 _LOADS = ((1, 100), (64, 100), (1, 1024), (64, 1024), (64, 65_536))
 """Writers side by side, and bytes of a value."""

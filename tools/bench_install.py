@@ -16,9 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from proofkit.localquorum import CLUSTER_ID, LocalNode, LocalQuorum, eventually
+from proofkit.loopback import claim_loopback
 from raftnode.api.model import JoinRequest
-from raftnode.testing.localquorum import CLUSTER_ID, LocalNode, LocalQuorum, eventually
-from raftnode.testing.loopback import claim_loopback
 
 _FILLERS = 8
 _KIB = 1024

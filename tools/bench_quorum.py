@@ -29,8 +29,8 @@ from typing import Any, Self
 import aiohttp
 
 from kraftquorum_devcluster.binaries import ensure_binaries
-from raftnode.testing.localquorum import LocalQuorum, eventually
-from raftnode.testing.loopback import LoopbackNetwork, claim_loopback
+from proofkit.localquorum import LocalQuorum, eventually
+from proofkit.loopback import LoopbackNetwork, claim_loopback
 
 VALUE = os.urandom(512).hex().encode()
 KEYS = 1000

@@ -19,10 +19,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from proofkit import faultynode
+from proofkit.localquorum import LocalQuorum
+from proofkit.loopback import claim_loopback
 from raftnode.client.errors import ClientError
-from raftnode.testing import faultynode
-from raftnode.testing.localquorum import LocalQuorum
-from raftnode.testing.loopback import claim_loopback
 
 VALUE = bytes(100)
 

@@ -1,6 +1,6 @@
 """Fuzz every decoder under atheris, guided by coverage: `make fuzz SECONDS=600`.
 
-Each target (raftnode/testing/fuzz) runs in a process of its own for its share of the time,
+Each target (proofkit/proofkit/fuzz) runs in a process of its own for its share of the time,
 begins with its sound samples and keeps what reached new code in build/fuzz/corpus, so that the
 next run goes on from there. What a decoder does not promise ends its target: the input is
 written to build/fuzz, and `tools/fuzz.py --target NAME --repeat FILE` repeats it.
@@ -22,7 +22,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["raftnode"]):
-    from raftnode.testing.fuzz.targets import TARGETS
+    from proofkit.fuzz.targets import TARGETS
 
 ROOT = Path(__file__).resolve().parent.parent
 INPUT_BYTES_MAX = 2048

@@ -15,6 +15,16 @@ from prometheus_client import CollectorRegistry
 from typer.main import get_command
 
 from mutants import patches, survivors
+from proofkit.badchanges import OPERATIONS, wrong_changes
+from proofkit.badrequests import (
+    CUT_OFF,
+    REQUESTS,
+    SILENCE,
+    TAKEN,
+    TO_LEADER,
+    wrong_requests,
+)
+from proofkit.memoryservice import MemoryService
 from raftnode.api.errors import ERRORS
 from raftnode.api.http import ApiLimits, Route
 from raftnode.api.metrics import DOCUMENT_NAMES as METRIC_NAMES
@@ -26,16 +36,6 @@ from raftnode.commands.output import EXIT_CODE_MEANINGS
 from raftnode.runtime.leadermetrics import LeaderCollector
 from raftnode.settings import DOCUMENT_NAMES as SETTING_NAMES
 from raftnode.settings import ENV_PREFIX, NodeSettings
-from raftnode.testing.badchanges import OPERATIONS, wrong_changes
-from raftnode.testing.badrequests import (
-    CUT_OFF,
-    REQUESTS,
-    SILENCE,
-    TAKEN,
-    TO_LEADER,
-    wrong_requests,
-)
-from raftnode.testing.memoryservice import MemoryService
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- Made by tools/generate_reference.py; do not edit. -->\n"
@@ -173,7 +173,7 @@ def bad_requests() -> Iterator[str]:
         "a real node. Which rows there must be follows from the messages: for each field of "
         "Kafka's message, of our envelope and of our own extensions one for each kind of wrong "
         "value that its type allows (missing, negative, huge, another); "
-        "`tests/unit/raftnode/testing/test_badrequests.py` fails where one is not there.\n"
+        "`tests/unit/proofkit/test_badrequests.py` fails where one is not there.\n"
     )
     yield (
         "Codes are Kafka's; those from 1000 on are our own. "

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from raftnode.testing.mutation import function_at, taken_out
+from proofkit.mutation import function_at, taken_out
 
 Cut = tuple[str, ...]
 """Triples of place, old and new, one after the other."""

@@ -57,7 +57,7 @@ def main() -> None:
         typer.echo(version_line(PROGRAM))
         return
     first = arguments[0] if arguments else None
-    make_app(first if first in {*GROUPS, RUN} else None)(args=arguments)
+    make_app(first if first in {*GROUPS, RUN} else None)(args=arguments, prog_name=PROGRAM)
 
 
 def documents_spelling(arguments: Sequence[str]) -> list[str]:

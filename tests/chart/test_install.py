@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
+from kraftquorum_demo.faults import wipe
 from kraftquorum_devcluster import DevCluster, chart
-from kraftquorum_devcluster.demo.faults import wipe
 from kraftquorum_devcluster.errors import CommandError
 from kraftquorum_devcluster.kubeconfig import write_kubeconfig
 

@@ -28,7 +28,7 @@ class HeldDemo:
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        command = [sys.executable, "-u", "-m", "kraftquorum_devcluster.demo", "--short", "--hold"]
+        command = [sys.executable, "-u", "-m", "kraftquorum_demo", "--short", "--hold"]
         self.process = subprocess.Popen(
             [*command, "--no-spark", "--root", str(ROOT), "--out", str(out)],
             stdout=subprocess.PIPE,

@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900)]
 
-COMMAND = [sys.executable, "-u", "-m", "kraftquorum_devcluster.demo", "--short"]
+COMMAND = [sys.executable, "-u", "-m", "kraftquorum_demo", "--short"]
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -14,13 +14,9 @@ from typing import Any
 
 import pytest
 
-from kraftquorum_devcluster import chart
-from kraftquorum_devcluster.demo.background import BackgroundWriters
-from kraftquorum_devcluster.demo.plan import SHORT
-from kraftquorum_devcluster.demo.report import machine
-from kraftquorum_devcluster.e2e import evidence
-from kraftquorum_devcluster.e2e.figures import Figures, Report
-from kraftquorum_devcluster.e2e.ground import (
+from e2elib import evidence
+from e2elib.figures import Figures, Report
+from e2elib.ground import (
     Choice,
     Ground,
     NotHereError,
@@ -29,7 +25,11 @@ from kraftquorum_devcluster.e2e.ground import (
     choose,
     current_ground,
 )
-from kraftquorum_devcluster.e2e.quorum import Quorum
+from e2elib.quorum import Quorum
+from kraftquorum_demo.background import BackgroundWriters
+from kraftquorum_demo.plan import SHORT
+from kraftquorum_demo.report import machine
+from kraftquorum_devcluster import chart
 from kraftquorum_devcluster.external import kind_load, kind_up
 from kraftquorum_devcluster.images import ImageSet, build_images
 from kraftquorum_devcluster.paths import default_state_dir

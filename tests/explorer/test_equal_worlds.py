@@ -2,8 +2,8 @@
 
 import pytest
 
-from raftnode.testing.explorer.bounds import Bounds
-from raftnode.testing.explorer.world import State, World
+from proofkit.explorer.bounds import Bounds
+from proofkit.explorer.world import State, World
 
 
 class PlainWorld(World):

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
+from proofkit.explorer.bounds import PRESETS, Bounds
+from proofkit.explorer.local import Volume
+from proofkit.explorer.search import Search, explore
+from proofkit.explorer.snapshot import NOW_MS, copied, copy_of, frozen
+from proofkit.explorer.trace import label, replay
+from proofkit.explorer.world import State, World
+from proofkit.mutation import taken_out
+from proofkit.simulator.invariants import InvariantError
 from raftnode.core import changing, election, following, leading
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Prospective, Unattached
 from raftnode.core.types import Epoch, Offset
-from raftnode.testing.explorer.bounds import PRESETS, Bounds
-from raftnode.testing.explorer.local import Volume
-from raftnode.testing.explorer.search import Search, explore
-from raftnode.testing.explorer.snapshot import NOW_MS, copied, copy_of, frozen
-from raftnode.testing.explorer.trace import label, replay
-from raftnode.testing.explorer.world import State, World
-from raftnode.testing.mutation import taken_out
-from raftnode.testing.simulator.invariants import InvariantError
 
 
 @pytest.mark.parametrize("name", PRESETS["smoke"])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from raftnode.testing.explorer.bounds import PRESETS
-from raftnode.testing.explorer.search import explore
+from proofkit.explorer.bounds import PRESETS
+from proofkit.explorer.search import explore
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/explain/proof.md").read_text()

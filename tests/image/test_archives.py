@@ -13,6 +13,7 @@ from kraftquorum_devcluster.images.inputs import source_root
 pytestmark = [pytest.mark.image, pytest.mark.timeout(1800)]
 
 NODE, OPERATOR, PAUSE = 0, 1, 2
+OURS = {path.parent.name for path in source_root().glob("*/*/__init__.py")}
 SHELLS = {"sh", "bash", "dash", "busybox", "ash"}
 TOOLS = {"apt", "apt-get", "dpkg", "perl", "openssl", "su", "mount", "pip", "pip3", "env"}
 
@@ -69,6 +70,19 @@ def test_user_labels_and_entrypoint(archives, tag, which):
     )
     assert bool(revision(source_root()))
     assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+
+
+@pytest.mark.parametrize("which", [NODE, OPERATOR])
+def test_nothing_of_ours_is_there_but_what_runs(archives, which):
+    """Neither the proof kit nor what develops and shows the product."""
+    packages = {
+        found[1]
+        for name in archives[which].members
+        if (found := re.search(r"site-packages/([^/]+)/__init__\.pyc?$", name))
+    }
+    wanted = {"raftnode", "kraftquorum_operator"} if which == OPERATOR else {"raftnode"}
+    assert packages & OURS == wanted
+    assert not [name for name in archives[which].members if "/raftnode/testing" in name]
 
 
 @pytest.mark.parametrize("which", [NODE, OPERATOR])

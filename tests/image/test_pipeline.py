@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from kraftquorum_pipeline.testing import batches_in, flip, quorum_history, segments, write_quorum
+from proofkit.replicadirs import batches_in, flip, quorum_history, segments, write_quorum
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(1800)]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from raftnode.testing.loopback import LoopbackNetwork
+from proofkit.loopback import LoopbackNetwork
 
 FETCH = Path(__file__).resolve().parents[2] / "tools" / "kafka" / "fetch.py"
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
+from proofkit.kafkacontroller import NODE_ID, Controller, write_settings
+from proofkit.playbook import Playbook, key_of
 from raftnode.commands.storage import random_id
 from raftnode.core.describe import describe
 from raftnode.core.effects import SendResponse, ServeFetch
 from raftnode.core.events import RequestReceived
 from raftnode.core.messages import ErrorCode, FetchRequest, VoteRequest
 from raftnode.core.types import Epoch, LogPosition, NodeId, Offset, ReplicaKey
-from raftnode.testing.kafkacontroller import NODE_ID, Controller, write_settings
-from raftnode.testing.playbook import Playbook, key_of
 from raftnode.transport.hello import Hello, Identity, RefusalReason, refusal_of
 
 pytestmark = [

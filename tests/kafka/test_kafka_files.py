@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from proofkit.kafkacontroller import PORT, write_settings
 from raftnode.cli import make_app
 from raftnode.commands.storage import random_id
 from raftnode.core.records import (
@@ -31,7 +32,6 @@ from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log import LogSettings
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
-from raftnode.testing.kafkacontroller import PORT, write_settings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 

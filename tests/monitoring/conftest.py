@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftquorum_devcluster.monitoring.programs import why_not
+from monitoringlib.programs import why_not
 
 
 @pytest.fixture(scope="session", autouse=True)

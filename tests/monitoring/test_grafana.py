@@ -15,10 +15,10 @@ import aiohttp
 import pytest
 import yaml
 
-from kraftquorum_devcluster.monitoring.check import boards, panels
-from kraftquorum_devcluster.monitoring.generate import BOARDS, ROOT
-from kraftquorum_devcluster.monitoring.programs import find
-from raftnode.testing.loopback import LoopbackNetwork
+from kraftquorum_observability.generate import BOARDS, ROOT
+from monitoringlib.check import boards, panels
+from monitoringlib.programs import find
+from proofkit.loopback import LoopbackNetwork
 
 pytestmark = pytest.mark.prometheus
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftquorum_devcluster.monitoring.generate import ROOT, RULES
-from kraftquorum_devcluster.monitoring.programs import ensure
+from kraftquorum_observability.generate import ROOT, RULES
+from monitoringlib.programs import ensure
 
 pytestmark = pytest.mark.prometheus
 

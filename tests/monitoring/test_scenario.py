@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kraftquorum_devcluster.monitoring import check, scenario
-from kraftquorum_devcluster.monitoring.preview.__main__ import draw, window
-from kraftquorum_devcluster.monitoring.preview.collect import Record, collect
-from kraftquorum_devcluster.monitoring.preview.data import onsets
-from kraftquorum_devcluster.monitoring.prometheus import Prometheus, Series
-from kraftquorum_devcluster.monitoring.rules import SAFE
-from kraftquorum_devcluster.monitoring.scenario import PLAN, Course
+from kraftquorum_observability.rules import SAFE
+from monitoringlib import check, scenario
+from monitoringlib.preview.__main__ import draw, window
+from monitoringlib.preview.collect import Record, collect
+from monitoringlib.preview.data import onsets
+from monitoringlib.prometheus import Prometheus, Series
+from monitoringlib.scenario import PLAN, Course
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(900)]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from raftnode.testing.localquorum import LocalQuorum
+from proofkit.localquorum import LocalQuorum
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
+from proofkit.badchanges import DONE, OPERATIONS, OTHERWISE, wrong_changes
+from proofkit.localquorum import LocalQuorum, eventually
 from raftnode.api.errors import ERRORS
 from raftnode.api.model import Replica
-from raftnode.testing.badchanges import DONE, OPERATIONS, OTHERWISE, wrong_changes
-from raftnode.testing.localquorum import LocalQuorum, eventually
 
 pytestmark = [
     pytest.mark.extended,

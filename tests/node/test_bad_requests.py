@@ -14,6 +14,16 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
+from proofkit.badrequests import (
+    CUT_OFF,
+    SILENCE,
+    TAKEN,
+    TO_LEADER,
+    Draft,
+    Wrong,
+    wrong_requests,
+)
+from proofkit.localquorum import PATIENCE_S, LocalNode, LocalQuorum, eventually
 from raftnode.api.model import FormRequest, VoterSpec
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
@@ -34,16 +44,6 @@ from raftnode.core.types import (
     format_directory_id,
 )
 from raftnode.storage.batch import decode_batches
-from raftnode.testing.badrequests import (
-    CUT_OFF,
-    SILENCE,
-    TAKEN,
-    TO_LEADER,
-    Draft,
-    Wrong,
-    wrong_requests,
-)
-from raftnode.testing.localquorum import PATIENCE_S, LocalNode, LocalQuorum, eventually
 from raftnode.transport.hello import Hello, Identity, decode_hello, encode_hello
 from raftnode.wire import Codec, ErrorFrame, Frame
 

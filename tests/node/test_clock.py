@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
+from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.extended]
 

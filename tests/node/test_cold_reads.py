@@ -8,9 +8,9 @@ import time
 import aiohttp
 import pytest
 
+from proofkit.busyclients import busy_clients
+from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 from raftnode.storage.recent import RECENT_BYTES
-from raftnode.testing.busyclients import busy_clients
-from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("S35")]
 

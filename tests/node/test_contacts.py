@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.contacts import Contacts
+from proofkit.localquorum import LocalNode, LocalQuorum
 from raftnode.client import QuorumClient
-from raftnode.testing.localquorum import LocalNode, LocalQuorum
 
 
 @asynccontextmanager

@@ -6,8 +6,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 from raftnode.errors import ExitCode
-from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 
 from .test_ends import end_of
 

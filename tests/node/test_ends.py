@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.localquorum import API_PORT, LocalNode, LocalQuorum
 from raftnode.errors import ExitCode
-from raftnode.testing.localquorum import API_PORT, LocalNode, LocalQuorum
 
 pytestmark = pytest.mark.timeout(300)
 

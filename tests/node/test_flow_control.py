@@ -8,7 +8,7 @@ from collections import Counter
 import aiohttp
 import pytest
 
-from raftnode.testing.localquorum import LocalQuorum
+from proofkit.localquorum import LocalQuorum
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(300)]
 

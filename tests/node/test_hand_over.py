@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 from raftnode.api.model import Replica
 from raftnode.client import QuorumClient, RefusedError
 from raftnode.client.hand_over import hand_over as hand_node_over
 from raftnode.commands.output import CommandExitCode
-from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -16,11 +16,11 @@ import pytest
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.observe.quorum import Silence, ask_leader, ask_nodes, read_quorum
 from kraftquorum_operator.observe.snapshot import Pod
+from proofkit.localquorum import CLUSTER_ID, LocalNode, eventually
+from proofkit.loopback import LoopbackNetwork
 from raftnode.api.model import FormRequest, NodeInfo, VoterSpec
 from raftnode.client import QuorumClient
 from raftnode.core.types import Endpoint
-from raftnode.testing.localquorum import CLUSTER_ID, LocalNode, eventually
-from raftnode.testing.loopback import LoopbackNetwork
 
 
 def has_ipv6_loopback() -> bool:

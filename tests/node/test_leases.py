@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 from raftnode.client import QuorumClient
 from raftnode.client.errors import ClientError
-from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("S33")]
 

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from raftnode.testing.busyclients import busy_clients
-from raftnode.testing.linearizability import check
-from raftnode.testing.localquorum import LocalQuorum, eventually
+from proofkit.busyclients import busy_clients
+from proofkit.linearizability import check
+from proofkit.localquorum import LocalQuorum, eventually
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(300), pytest.mark.rule("S11", "P43")]
 

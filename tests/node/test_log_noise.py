@@ -11,8 +11,8 @@ import struct
 
 import pytest
 
+from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 from raftnode.core.types import Endpoint
-from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 
 pytestmark = pytest.mark.timeout(300)
 MANY = 150

@@ -10,9 +10,9 @@ import pytest
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.metadata import Owner
+from proofkit.localquorum import LocalQuorum, eventually
 from raftnode.client.errors import NotDoneError, OutcomeUnknownError
 from raftnode.settings import NodeSettings
-from raftnode.testing.localquorum import LocalQuorum, eventually
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.extended]
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 from raftnode.api.model import VoterSpec
 from raftnode.client.errors import NotDoneError, OutcomeUnknownError
-from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("P58", "P59")]
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from proofkit.localquorum import CLUSTER_ID, PEER_PORT, LocalQuorum
 from raftnode.api.model import FormRequest, VoterSpec
-from raftnode.testing.localquorum import CLUSTER_ID, PEER_PORT, LocalQuorum
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
+from proofkit.localquorum import CLUSTER_ID, LocalNode, LocalQuorum, eventually
 from raftnode.api.model import FormRequest, JoinRequest, Replica, VoterSpec
 from raftnode.client import QuorumClient
 from raftnode.client.errors import NotDoneError, OutcomeUnknownError, RefusedError
 from raftnode.errors import ExitCode
-from raftnode.testing.localquorum import CLUSTER_ID, LocalNode, LocalQuorum, eventually
 
 pytestmark = pytest.mark.timeout(300)
 

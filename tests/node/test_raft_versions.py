@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.localquorum import eventually
 from raftnode.api.model import VoterSpec
 from raftnode.client.errors import NotDoneError
-from raftnode.testing.localquorum import eventually
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.extended, pytest.mark.rule("P54", "P56")]
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.localquorum import LocalQuorum, eventually
 from raftnode.errors import ExitCode
-from raftnode.testing.localquorum import LocalQuorum, eventually
 
 from .test_ends import end_of, write_until_it_ends
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from raftnode.testing.localquorum import LocalNode, eventually
+from proofkit.localquorum import LocalNode, eventually
 
 pytestmark = [
     pytest.mark.timeout(300),

@@ -14,8 +14,8 @@ from kraftquorum_pipeline.audit.replicas import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.audit.sound import sound_log
 from kraftquorum_pipeline.jobs.restore import compare, look, state_of
+from proofkit.localquorum import LocalQuorum
 from raftnode.client import ClientError
-from raftnode.testing.localquorum import LocalQuorum
 
 pytestmark = [pytest.mark.extended, pytest.mark.timeout(300)]
 

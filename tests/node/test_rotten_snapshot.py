@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.localquorum import CLUSTER_ID, LocalNode, LocalQuorum, eventually
 from raftnode.api.model import JoinRequest, VoterSpec
 from raftnode.storage.aside import DAMAGED_SUFFIX
-from raftnode.testing.localquorum import CLUSTER_ID, LocalNode, LocalQuorum, eventually
 
 from .test_ends import command
 

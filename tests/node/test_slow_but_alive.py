@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from proofkit.busyclients import BusyClients, busy_clients
+from proofkit.faultynode import NodeFaults
+from proofkit.linearizability import check
+from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 from raftnode.errors import ExitCode
-from raftnode.testing.busyclients import BusyClients, busy_clients
-from raftnode.testing.faultynode import NodeFaults
-from raftnode.testing.linearizability import check
-from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("S35")]
 

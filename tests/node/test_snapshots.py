@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from raftnode.api.model import JoinRequest, Replica, VoterSpec
-from raftnode.client.errors import NotDoneError, OutcomeUnknownError
-from raftnode.testing.localquorum import (
+from proofkit.localquorum import (
     CLUSTER_ID,
     PATIENCE_S,
     LocalNode,
     LocalQuorum,
     eventually,
 )
+from raftnode.api.model import JoinRequest, Replica, VoterSpec
+from raftnode.client.errors import NotDoneError, OutcomeUnknownError
 
 pytestmark = [
     pytest.mark.timeout(300),

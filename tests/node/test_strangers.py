@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import aiohttp
 import pytest
 
+from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 from raftnode.core.types import Endpoint, NodeId, ReplicaKey
-from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 from raftnode.transport.hello import Hello, Identity, encode_hello
 
 pytestmark = pytest.mark.timeout(300)

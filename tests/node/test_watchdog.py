@@ -10,8 +10,8 @@ import time
 import aiohttp
 import pytest
 
+from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 from raftnode.errors import ExitCode
-from raftnode.testing.localquorum import LocalNode, LocalQuorum, eventually
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("S35")]
 

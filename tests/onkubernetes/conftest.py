@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from e2elib.ground import OwnGround, Tags
+from e2elib.quorum import Quorum
+from kraftquorum_demo.background import BackgroundWriters
+from kraftquorum_demo.plan import SHORT
 from kraftquorum_devcluster import chart
-from kraftquorum_devcluster.demo.background import BackgroundWriters
-from kraftquorum_devcluster.demo.plan import SHORT
-from kraftquorum_devcluster.e2e.ground import OwnGround, Tags
-from kraftquorum_devcluster.e2e.quorum import Quorum
 from kraftquorum_devcluster.images import PipelineImage, build_images, build_pipeline
 from kraftquorum_devcluster.realcluster import RealCluster
 

@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from kraftquorum_demo.background import Account, BackgroundWriters
+from kraftquorum_demo.faults import wipe
+from kraftquorum_demo.plan import SHORT
+from kraftquorum_demo.report import CONTROL_SHOWN
 from kraftquorum_devcluster import DevCluster
-from kraftquorum_devcluster.demo.background import Account, BackgroundWriters
-from kraftquorum_devcluster.demo.faults import wipe
-from kraftquorum_devcluster.demo.plan import SHORT
-from kraftquorum_devcluster.demo.report import CONTROL_SHOWN
 from kraftquorum_devcluster.errors import CommandError, DevClusterError
 from kraftquorum_operator.model.crd import render
 from raftnode.core.types import Endpoint

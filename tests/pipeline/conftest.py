@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.clientrecord import ClientRecord
+from proofkit.localquorum import LocalQuorum, eventually
 from raftnode.api.model import Replica, VoterSpec
-from raftnode.testing.clientrecord import ClientRecord
-from raftnode.testing.localquorum import LocalQuorum, eventually
 
 HERE = importlib.util.find_spec("pyspark") is not None
 collect_ignore_glob = [] if HERE else ["test_*.py"]

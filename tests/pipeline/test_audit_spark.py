@@ -17,7 +17,7 @@ from kraftquorum_pipeline.audit.spark import SparkEngine
 from kraftquorum_pipeline.jobs.count import count
 from kraftquorum_pipeline.report.gather import Sources, clusters, gather, read_export
 from kraftquorum_pipeline.report.page import render
-from kraftquorum_pipeline.testing import (
+from proofkit.replicadirs import (
     History,
     add_snapshot,
     batches_in,

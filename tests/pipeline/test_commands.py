@@ -17,7 +17,7 @@ import pytest
 
 from kraftquorum_pipeline.errors import PipelineExitCode
 from kraftquorum_pipeline.jobs.history import TABLES
-from kraftquorum_pipeline.testing import batches_in, flip, quorum_history, segments, write_quorum
+from proofkit.replicadirs import batches_in, flip, quorum_history, segments, write_quorum
 
 PROGRAM = Path(sys.executable).with_name("kraftquorum-pipeline")
 MASTER = "--master=local[2]"

@@ -21,7 +21,7 @@ from kraftquorum_pipeline.errors import CorruptError, OptionError, TrimmedError,
 from kraftquorum_pipeline.remote import open_files, path_of
 from kraftquorum_pipeline.source.files import FileLog
 from kraftquorum_pipeline.source.options import parse_options
-from kraftquorum_pipeline.testing import batches_in, flip, quorum_history, segments, write_quorum
+from proofkit.replicadirs import batches_in, flip, quorum_history, segments, write_quorum
 from raftnode.errors import RaftnodeError
 from raftnode.storage.identity import LOG_DIRECTORY
 

@@ -15,7 +15,7 @@ from kraftquorum_pipeline.errors import OptionError, UnreachableError
 from kraftquorum_pipeline.jobs.export import export
 from kraftquorum_pipeline.jobs.sink import Sink
 from kraftquorum_pipeline.jobs.storage import Target
-from kraftquorum_pipeline.testing import CLUSTER_ID, quorum_history, write_quorum
+from proofkit.replicadirs import CLUSTER_ID, quorum_history, write_quorum
 
 
 @pytest.fixture(scope="module")

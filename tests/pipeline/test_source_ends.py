@@ -18,11 +18,11 @@ from kraftquorum_pipeline.errors import (
 )
 from kraftquorum_pipeline.source.nodes import NodeLog
 from kraftquorum_pipeline.source.options import parse_options
+from proofkit.localquorum import eventually
+from proofkit.memoryservice import MemoryService
 from raftnode.api.errors import refusal
 from raftnode.api.server import ApiServer, make_app
 from raftnode.core.types import Endpoint
-from raftnode.testing.localquorum import eventually
-from raftnode.testing.memoryservice import MemoryService
 
 
 class Node(MemoryService):

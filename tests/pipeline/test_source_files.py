@@ -23,7 +23,7 @@ from kraftquorum_pipeline.source.decode import Collector
 from kraftquorum_pipeline.source.files import FileLog
 from kraftquorum_pipeline.source.options import parse_options
 from kraftquorum_pipeline.source.rows import Shape
-from kraftquorum_pipeline.testing import key_of, quorum_history, write_quorum
+from proofkit.replicadirs import key_of, quorum_history, write_quorum
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, Offset, format_directory_id
 from raftnode.storage.batch import Record, encode_data_batch, iter_records, read_header, stamp

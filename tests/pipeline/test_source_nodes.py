@@ -16,8 +16,8 @@ from kraftquorum_pipeline.datasource import LogReader, LogStreamReader
 from kraftquorum_pipeline.errors import ClusterIdError, UnreachableError
 from kraftquorum_pipeline.source.nodes import NodeLog, _Reader
 from kraftquorum_pipeline.source.options import parse_options
-from raftnode.testing.clientrecord import ClientRecord
-from raftnode.testing.localquorum import CLUSTER_ID, PATIENCE_S, eventually
+from proofkit.clientrecord import ClientRecord
+from proofkit.localquorum import CLUSTER_ID, PATIENCE_S, eventually
 
 
 def log_of(nodes, **options) -> NodeLog:

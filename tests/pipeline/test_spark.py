@@ -21,9 +21,9 @@ import pytest
 from kraftquorum_pipeline.commands.common import raised
 from kraftquorum_pipeline.errors import PipelineExitCode
 from kraftquorum_pipeline.jobs.export import export
+from proofkit.clientrecord import ClientRecord
+from proofkit.localquorum import CLUSTER_ID, eventually
 from raftnode.api.model import Replica, VoterSpec
-from raftnode.testing.clientrecord import ClientRecord
-from raftnode.testing.localquorum import CLUSTER_ID, eventually
 
 PROGRAM = Path(sys.executable).with_name("kraftquorum-pipeline")
 

@@ -22,10 +22,10 @@ from kraftquorum_pipeline.jobs.export import export
 from kraftquorum_pipeline.jobs.restore import look as look_at_store
 from kraftquorum_pipeline.source.nodes import _Reader
 from kraftquorum_pipeline.source.options import parse_options
-from kraftquorum_pipeline.testing import quorum_history, write_quorum
+from proofkit.clientrecord import ClientRecord
+from proofkit.localquorum import eventually
+from proofkit.replicadirs import quorum_history, write_quorum
 from raftnode.api.model import Replica
-from raftnode.testing.clientrecord import ClientRecord
-from raftnode.testing.localquorum import eventually
 
 PROGRAM = Path(sys.executable).with_name("kraftquorum-pipeline")
 

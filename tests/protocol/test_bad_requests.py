@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proofkit.playbook import Message, Playbook, key_of
 from raftnode.core.effects import (
     AppendBatches,
     Effect,
@@ -43,7 +44,6 @@ from raftnode.core.replica import Replica
 from raftnode.core.roles import Leader, role_name
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
-from raftnode.testing.playbook import Message, Playbook, key_of
 
 pytestmark = pytest.mark.rule("P3", "S9", "S16")
 

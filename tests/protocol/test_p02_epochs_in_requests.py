@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import SendResponse
 from raftnode.core.events import RequestReceived
 from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse, Response
 from raftnode.core.types import Epoch
-from raftnode.testing.playbook import Playbook, key_of
 
 
 def fetch(book: Playbook, target: str, **changes: object) -> Response:

@@ -6,6 +6,7 @@ voter has already voted; 3. ... ensure that the candidate's log is at least as l
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import (
     AppendBatches,
     PersistQuorumState,
@@ -22,7 +23,6 @@ from raftnode.core.messages import (
 from raftnode.core.records import LeaderChange
 from raftnode.core.roles import Prospective
 from raftnode.core.types import Epoch, LogPosition, Offset
-from raftnode.testing.playbook import Playbook, key_of
 
 
 def leaderless() -> Playbook:

@@ -6,6 +6,7 @@ KIP-595, EndQuorumEpoch: "the first [preferred successor] ... immediately"; the 
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import SendResponse
 from raftnode.core.events import (
     RequestReceived,
@@ -22,7 +23,6 @@ from raftnode.core.messages import (
 )
 from raftnode.core.roles import Resigned, Unattached
 from raftnode.core.types import Epoch
-from raftnode.testing.playbook import Playbook, key_of
 
 
 def ask(book: Playbook, target: str, source: str, request: Request):

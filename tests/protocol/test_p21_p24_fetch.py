@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from proofkit.playbook import Message, Playbook, key_of
 from raftnode.core.effects import Halt, HaltReason
 from raftnode.core.messages import FetchResponse
 from raftnode.core.types import Offset
-from raftnode.testing.playbook import Message, Playbook, key_of
 
 
 @pytest.mark.rule("P21")

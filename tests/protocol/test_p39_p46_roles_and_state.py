@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import AppendAccepted, PersistQuorumState, Refusal, Refused
 from raftnode.core.records import AddVoter, FormationCompleted, LeaderChange, RaftVersion
 from raftnode.core.state import QuorumState
-from raftnode.testing.playbook import Playbook, key_of
 
 
 @pytest.mark.rule("P39")

@@ -6,8 +6,8 @@ in the log; S18 to S20 put the latch in the place of the configuration.
 
 import pytest
 
+from proofkit.playbook import Playbook
 from raftnode.core.types import VoterSet
-from raftnode.testing.playbook import Playbook
 
 
 @pytest.mark.rule("P51")

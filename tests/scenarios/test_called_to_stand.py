@@ -2,11 +2,11 @@
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import SendRequest, SendResponse
 from raftnode.core.events import RequestReceived, ShutdownRequested, TimePassed
 from raftnode.core.messages import VoteRequest, VoteResponse
 from raftnode.core.types import Epoch, LogPosition, Offset
-from raftnode.testing.playbook import Playbook, key_of
 
 SHORT = LogPosition(Epoch(1), Offset(1))
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
+from proofkit.playbook import Message, Playbook
 from raftnode.core.messages import FetchResponse
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, Offset
-from raftnode.testing.playbook import Message, Playbook
 
 pytestmark = pytest.mark.rule("P22")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from proofkit.playbook import Playbook
 from raftnode.core.effects import AppendAccepted, Refusal, Refused
-from raftnode.testing.playbook import Playbook
 
 
 @pytest.mark.rule("S30")

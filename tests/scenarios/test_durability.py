@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import Confirmed, HighWatermarkAdvanced, Refused
 from raftnode.core.events import LogFlushed, RequestReceived
 from raftnode.core.roles import Leader
 from raftnode.core.types import Offset
-from raftnode.testing.playbook import Playbook, key_of
 
 pytestmark = pytest.mark.rule("P44")
 

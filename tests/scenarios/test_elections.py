@@ -2,6 +2,7 @@
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import AppendBatches, PersistQuorumState, SendResponse
 from raftnode.core.events import RequestReceived, ResponseReceived, ShutdownRequested
 from raftnode.core.messages import (
@@ -12,7 +13,6 @@ from raftnode.core.messages import (
 )
 from raftnode.core.roles import Candidate
 from raftnode.core.types import Epoch, LogPosition, Offset
-from raftnode.testing.playbook import Playbook, key_of
 
 
 def removed_uncommitted() -> Playbook:

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core import election
 from raftnode.core.effects import Refused, VoterChangeCompleted
 from raftnode.core.events import RequestReceived, ResponseReceived
@@ -23,7 +24,6 @@ from raftnode.core.messages import (
 )
 from raftnode.core.roles import Prospective, Unattached
 from raftnode.core.types import Epoch, LogPosition, Offset, ReplicaKey
-from raftnode.testing.playbook import Playbook, key_of
 
 FENCED = ErrorCode.FENCED_LEADER_EPOCH
 SHORT = LogPosition(Epoch(1), Offset(1))

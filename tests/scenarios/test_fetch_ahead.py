@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import AppendBatches, SendRequest, TruncateLog
 from raftnode.core.events import RequestFailed, ResponseReceived
@@ -11,7 +12,6 @@ from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse, Fetch
 from raftnode.core.records import Batch
 from raftnode.core.roles import Fetching, Follower
 from raftnode.core.types import Epoch, LogPosition, Offset
-from raftnode.testing.playbook import Playbook, key_of
 
 pytestmark = pytest.mark.rule("S10", "P20", "P22")
 

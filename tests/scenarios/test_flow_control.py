@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import AppendAccepted, Refusal, Refused, ServeFetch
 from raftnode.core.events import RequestReceived
 from raftnode.core.messages import FetchRequest
 from raftnode.core.roles import Leader
 from raftnode.core.types import Offset
-from raftnode.testing.playbook import Playbook, key_of
 
 LIMIT = CoreConfig(max_uncommitted_bytes=10)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from raftnode.testing.playbook import run_script
-from raftnode.testing.playbook.script import ScriptError
+from proofkit.playbook import run_script
+from proofkit.playbook.script import ScriptError
 
 SCRIPTS = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
 

@@ -6,13 +6,13 @@ of the writes on their way outcomes that nobody knows.
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core import handing_over
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import AppendAccepted, Done, Refusal, Refused
 from raftnode.core.events import RequestAbandoned, TimePassed
 from raftnode.core.roles import Leader
 from raftnode.core.types import Epoch
-from raftnode.testing.playbook import Playbook, key_of
 
 pytestmark = pytest.mark.rule("P17", "P18")
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from proofkit.playbook import Playbook
 from raftnode.core import election
 from raftnode.core.events import ResponseReceived
 from raftnode.core.messages import ErrorCode, FetchResponse
 from raftnode.core.roles import Prospective
 from raftnode.core.types import Epoch
-from raftnode.testing.playbook import Playbook
 
 
 def failed_candidate(book: Playbook, name: str) -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
+from proofkit.playbook import Playbook
 from raftnode.core.effects import TruncateLog
 from raftnode.core.messages import FetchRequest
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, Offset
-from raftnode.testing.playbook import Playbook
 
 pytestmark = pytest.mark.rule("P22", "P42")
 

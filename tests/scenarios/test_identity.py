@@ -5,6 +5,7 @@ import typing
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core import messages
 from raftnode.core.effects import HaltReason, Refusal, Refused, SendResponse
 from raftnode.core.events import ClusterJoined, LatchReceived, RequestReceived
@@ -21,7 +22,6 @@ from raftnode.core.messages import (
 from raftnode.core.records import RAFT_VERSION, Batch, RaftVersion
 from raftnode.core.state import Latch
 from raftnode.core.types import Epoch, LogPosition, Offset, ReplicaKey, Voter, VoterSet
-from raftnode.testing.playbook import Playbook, key_of
 
 
 def asked(book: Playbook, name: str, source: str, request: Request):

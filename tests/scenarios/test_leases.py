@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import Confirmed
 from raftnode.core.events import RequestReceived
 from raftnode.core.messages import EndQuorumEpochRequest, ErrorCode, FetchResponse
 from raftnode.core.raft import RaftCore
 from raftnode.core.roles import Follower, Leader
-from raftnode.testing.playbook import Playbook, key_of
 
 pytestmark = pytest.mark.rule("S33")
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from proofkit.playbook import Playbook
 from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
 from raftnode.core.events import RequestAbandoned
 from raftnode.core.records import AddVoter, RemoveVoter
-from raftnode.testing.playbook import Playbook
 
 
 def controls(book: Playbook, name: str, kind: type) -> int:

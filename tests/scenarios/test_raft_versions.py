@@ -2,6 +2,8 @@
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
+from proofkit.playbook.book import CLUSTER_ID
 from raftnode.core.effects import Done, HaltReason, Refusal, Refused, VoterChangeCompleted
 from raftnode.core.events import LatchReceived, RequestReceived, ResponseReceived
 from raftnode.core.log_index import LogIndex
@@ -9,8 +11,6 @@ from raftnode.core.messages import FetchRequest, FetchResponse
 from raftnode.core.records import RAFT_VERSION, AddVoter, Batch, LeaderChange, RaftVersion
 from raftnode.core.state import Latch
 from raftnode.core.types import Voter, VoterSet
-from raftnode.testing.playbook import Playbook, key_of
-from raftnode.testing.playbook.book import CLUSTER_ID
 
 
 def refusal_of(book: Playbook, request: int) -> Refusal | None:

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core import changing, handing_over
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import (
@@ -34,7 +35,6 @@ from raftnode.core.types import (
     VoterRecordId,
     VoterSet,
 )
-from raftnode.testing.playbook import Playbook, key_of
 
 
 def voters_of(*names: str) -> VoterSet:

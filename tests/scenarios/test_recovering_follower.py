@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from proofkit.playbook import Message, Playbook, Seat
 from raftnode.core.effects import Effect, SendRequest
 from raftnode.core.events import LogFlushed
 from raftnode.core.messages import FetchResponse, VoteRequest
 from raftnode.core.types import Epoch, Offset
-from raftnode.testing.playbook import Message, Playbook, Seat
 
 pytestmark = [
     pytest.mark.rule("P40", "S9"),

@@ -2,8 +2,8 @@
 
 import pytest
 
+from proofkit.playbook import Playbook
 from raftnode.core import election
-from raftnode.testing.playbook import Playbook
 
 
 @pytest.mark.rule("S9")

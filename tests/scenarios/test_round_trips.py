@@ -2,7 +2,7 @@
 
 import pytest
 
-from raftnode.testing.playbook import Playbook
+from proofkit.playbook import Playbook
 
 
 def flush_all(book: Playbook) -> None:

@@ -6,10 +6,10 @@ but its own log end counts for nothing, and nobody else may lead.
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import AppendAccepted, Confirmed, Refusal, Refused
 from raftnode.core.types import Offset
-from raftnode.testing.playbook import Playbook, key_of
 
 STALLED_MS = 3000
 """`leader_timeout_ms` of the default configuration."""

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
+from proofkit.playbook import Playbook
 from raftnode.core.config import CoreConfig
 from raftnode.errors import ConfigurationError
 from raftnode.settings import NodeSettings, load_settings
-from raftnode.testing.playbook import Playbook
 
 pytestmark = [pytest.mark.rule("P57"), pytest.mark.scenario("election-timeout<rpc-timeout")]
 

@@ -12,6 +12,8 @@ seen to fail with its rule taken out by hand:
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
+from proofkit.playbook.message import Message
 from raftnode.core import installing
 from raftnode.core.config import CoreConfig
 from raftnode.core.download import Download
@@ -36,8 +38,6 @@ from raftnode.core.events import (
 from raftnode.core.log_head import LogHead
 from raftnode.core.messages import ErrorCode, FetchSnapshotRequest, FetchSnapshotResponse
 from raftnode.core.types import Epoch, LogPosition, Offset
-from raftnode.testing.playbook import Playbook, key_of
-from raftnode.testing.playbook.message import Message
 
 pytestmark = pytest.mark.rule("P22", "P24", "P25", "P40", "S10", "S11", "S15")
 

@@ -6,11 +6,11 @@ time would be leant on, and a smaller set with a dead voter in it can have no ma
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core import changing
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
 from raftnode.core.roles import Leader, Sounding
-from raftnode.testing.playbook import Playbook, key_of
 
 pytestmark = pytest.mark.rule("S34")
 

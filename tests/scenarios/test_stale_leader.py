@@ -2,8 +2,8 @@
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.roles import Leader
-from raftnode.testing.playbook import Playbook, key_of
 
 
 def data(book: Playbook, name: str) -> list[bytes]:

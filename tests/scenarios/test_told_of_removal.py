@@ -2,11 +2,11 @@
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import ServeFetch
 from raftnode.core.events import ResponseReceived
 from raftnode.core.messages import ErrorCode, FetchResponse
 from raftnode.core.types import NO_OFFSET
-from raftnode.testing.playbook import Playbook, key_of
 
 pytestmark = pytest.mark.rule("P36", "S17")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from raftnode.testing.playbook import Playbook
+from proofkit.playbook import Playbook
 
 pytestmark = [pytest.mark.rule("P8"), pytest.mark.scenario("total-loss-on-failover")]
 

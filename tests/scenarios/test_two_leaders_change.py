@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from proofkit.playbook import Playbook
 from raftnode.core.effects import AppendAccepted, HighWatermarkAdvanced
-from raftnode.testing.playbook import Playbook
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from collections import defaultdict
 
 import pytest
 
+from proofkit.playbook import Playbook, Seat
 from raftnode.core.effects import Effect, PersistQuorumState, VoterChangeCompleted
 from raftnode.core.records import AddVoter, RemoveVoter
-from raftnode.testing.playbook import Playbook, Seat
 
 
 def five_of_three() -> Playbook:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
 from raftnode.core.types import VoterRecordId
-from raftnode.testing.playbook import Playbook, key_of
 
 pytestmark = pytest.mark.rule("P28")
 

@@ -14,6 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from proofkit import simulator
+from proofkit.simulator import progress, run
+from proofkit.simulator.invariants import REQUESTS_AT_ONCE_MAX, InvariantError
+from proofkit.simulator.node import SimNode
+from proofkit.simulator.snapshots import SnapshotPlan
+from proofkit.simulator.world import World
 from raftnode.core.effects import (
     AppendBatches,
     Confirmed,
@@ -41,12 +47,6 @@ from raftnode.core.types import (
     VoterRecordId,
     VoterSet,
 )
-from raftnode.testing import simulator
-from raftnode.testing.simulator import progress, run
-from raftnode.testing.simulator.invariants import REQUESTS_AT_ONCE_MAX, InvariantError
-from raftnode.testing.simulator.node import SimNode
-from raftnode.testing.simulator.snapshots import SnapshotPlan
-from raftnode.testing.simulator.world import World
 
 SHOWN_BY_MUTANTS = frozenset(
     {

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from proofkit.linearizability import check
+from proofkit.mutation import taken_out
+from proofkit.simulator.invariants import Checker, InvariantError
+from proofkit.simulator.machine import Machine
+from proofkit.simulator.run import build, run_seed
 from raftnode.core import leading
-from raftnode.testing.linearizability import check
-from raftnode.testing.mutation import taken_out
-from raftnode.testing.simulator.invariants import Checker, InvariantError
-from raftnode.testing.simulator.machine import Machine
-from raftnode.testing.simulator.run import build, run_seed
 
 SEEDS_MAX = 20
 

@@ -19,6 +19,11 @@ from typing import Any
 
 import pytest
 
+from proofkit.mutation import taken_out
+from proofkit.simulator.disk import SimDisk
+from proofkit.simulator.invariants import InvariantError
+from proofkit.simulator.run import run_seed
+from proofkit.simulator.snapshots import SimSnapshots
 from raftnode.core import (
     changing,
     election,
@@ -35,11 +40,6 @@ from raftnode.core.log_index import LogIndex
 from raftnode.core.peer_memory import PeerMemory
 from raftnode.core.raft import RaftCore
 from raftnode.core.replica import Replica
-from raftnode.testing.mutation import taken_out
-from raftnode.testing.simulator.disk import SimDisk
-from raftnode.testing.simulator.invariants import InvariantError
-from raftnode.testing.simulator.run import run_seed
-from raftnode.testing.simulator.snapshots import SimSnapshots
 
 SEEDS_MAX = 60
 """Within this many seeds each mutant must be found."""

@@ -2,17 +2,17 @@
 
 import pytest
 
+from proofkit.simulator import progress
+from proofkit.simulator.invariants import InvariantError
+from proofkit.simulator.network import NetworkSettings
+from proofkit.simulator.node import SimNode
+from proofkit.simulator.run import build, run_seed
+from proofkit.simulator.world import World
 from raftnode.core import election, leading
 from raftnode.core.events import AddVoterRequested
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Leader, Sounding
 from raftnode.core.types import Voter
-from raftnode.testing.simulator import progress
-from raftnode.testing.simulator.invariants import InvariantError
-from raftnode.testing.simulator.network import NetworkSettings
-from raftnode.testing.simulator.node import SimNode
-from raftnode.testing.simulator.run import build, run_seed
-from raftnode.testing.simulator.world import World
 
 
 def formed(*, spares: int = 0) -> World:

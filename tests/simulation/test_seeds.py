@@ -2,11 +2,11 @@
 
 import pytest
 
-from raftnode.testing.simulator import world
-from raftnode.testing.simulator.faults import SLOW_WEIGHTS
-from raftnode.testing.simulator.invariants import Checker
-from raftnode.testing.simulator.progress import RESUMES_MS_MAX
-from raftnode.testing.simulator.run import build, run_seed
+from proofkit.simulator import world
+from proofkit.simulator.faults import SLOW_WEIGHTS
+from proofkit.simulator.invariants import Checker
+from proofkit.simulator.progress import RESUMES_MS_MAX
+from proofkit.simulator.run import build, run_seed
 
 SEEDS = 300
 CHUNK = 10

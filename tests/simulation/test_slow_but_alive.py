@@ -4,18 +4,18 @@ from collections.abc import Callable
 
 import pytest
 
+from proofkit.mutation import taken_out
+from proofkit.simulator import progress
+from proofkit.simulator.invariants import InvariantError
+from proofkit.simulator.node import Answer, SimNode
+from proofkit.simulator.slowness import FLUSH, KINDS, NEVER_MS, PERSIST, READ, Slowness
+from proofkit.simulator.world import World
 from raftnode.core import leading
 from raftnode.core.effects import Done, PersistQuorumState, ProveDisk, ServeFetch
 from raftnode.core.log_index import VoterSetAt
 from raftnode.core.messages import ErrorCode, FetchResponse, Response
 from raftnode.core.state import QuorumState
 from raftnode.core.types import FIRST_OFFSET, Epoch, ReplicaKey, Voter, VoterSet
-from raftnode.testing.mutation import taken_out
-from raftnode.testing.simulator import progress
-from raftnode.testing.simulator.invariants import InvariantError
-from raftnode.testing.simulator.node import Answer, SimNode
-from raftnode.testing.simulator.slowness import FLUSH, KINDS, NEVER_MS, PERSIST, READ, Slowness
-from raftnode.testing.simulator.world import World
 
 
 def formed(seed: int = 1) -> World:

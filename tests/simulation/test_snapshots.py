@@ -4,12 +4,12 @@ import random
 
 import pytest
 
+from proofkit.mutation import taken_out
+from proofkit.simulator import progress
+from proofkit.simulator.node import SimNode
+from proofkit.simulator.snapshots import SimSnapshots, SnapshotPlan
+from proofkit.simulator.world import World
 from raftnode.core.types import ReplicaKey
-from raftnode.testing.mutation import taken_out
-from raftnode.testing.simulator import progress
-from raftnode.testing.simulator.node import SimNode
-from raftnode.testing.simulator.snapshots import SimSnapshots, SnapshotPlan
-from raftnode.testing.simulator.world import World
 
 pytestmark = pytest.mark.rule("P22", "P25")
 

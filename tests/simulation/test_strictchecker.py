@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from proofkit.mutation import taken_out
+from proofkit.simulator.invariants import InvariantError
+from proofkit.simulator.run import run_seed
 from raftnode.core import election, leading
-from raftnode.testing.mutation import taken_out
-from raftnode.testing.simulator.invariants import InvariantError
-from raftnode.testing.simulator.run import run_seed
 
 SEEDS_MAX = 20
 

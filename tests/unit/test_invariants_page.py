@@ -6,10 +6,10 @@ import ast
 import re
 from pathlib import Path
 
-from raftnode.testing.simulator.faults import SLOW_WEIGHTS, SNAPSHOT_WEIGHTS, WEIGHTS
+from proofkit.simulator.faults import SLOW_WEIGHTS, SNAPSHOT_WEIGHTS, WEIGHTS
 
 PAGE = Path("docs/reference/invariants.md").read_text()
-CHECKERS = sorted(Path("raftnode/raftnode/testing/simulator").glob("*.py"))
+CHECKERS = sorted(Path("proofkit/proofkit/simulator").glob("*.py"))
 
 INVARIANTS = (
     "one leader per epoch",

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,36 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {
     "operator": "kraftquorum_operator",
     "raftnode": "raftnode",
-    "devcluster": "kraftquorum_devcluster",
     "pipeline": "kraftquorum_pipeline",
+    "observability": "kraftquorum_observability",
+    "proofkit": "proofkit",
+    "devcluster": "kraftquorum_devcluster",
+    "demo": "kraftquorum_demo",
 }
+
+PRODUCT = {"kraftquorum_operator", "raftnode", "kraftquorum_pipeline"}
 
 
 def test_no_top_level_folder_is_a_package():
     assert [str(p) for p in ROOT.glob("*/__init__.py")] == []
+
+
+def test_the_wheel_contains_the_product_alone(tmp_path):
+    """No proof kit, no development cluster, no demo: 15,000 lines that nobody runs there."""
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        files = [name for name in archive.namelist() if ".dist-info/" not in name]
+        scripts = next(name for name in archive.namelist() if name.endswith("entry_points.txt"))
+        programs = re.findall(r"^([\w-]+) = (\w+)", archive.read(scripts).decode(), re.MULTILINE)
+    assert {name.partition("/")[0] for name in files} == PRODUCT
+    assert {package for _, package in programs} == PRODUCT
+    assert [name for name in files if "testing" in name or "proof" in name] == []
 
 
 def test_the_operator_folder_does_not_replace_the_standard_library():

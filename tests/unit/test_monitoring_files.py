@@ -8,9 +8,9 @@ import re
 import pytest
 import yaml
 
-from kraftquorum_devcluster.monitoring import generate
-from kraftquorum_devcluster.monitoring.alerts import ALERTS, Alert, kebab
-from kraftquorum_devcluster.monitoring.dashboards import DASHBOARDS, Dashboard
+from kraftquorum_observability import generate
+from kraftquorum_observability.alerts import ALERTS, Alert, kebab
+from kraftquorum_observability.dashboards import DASHBOARDS, Dashboard
 
 
 def test_the_committed_files_are_current() -> None:

@@ -12,7 +12,7 @@ import click
 import pytest
 import typer.main
 
-from kraftquorum_devcluster.monitoring.alerts import ALERTS, kebab
+from kraftquorum_observability.alerts import ALERTS, kebab
 from kraftquorum_operator.cli import app as operator_app
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.crd import crd

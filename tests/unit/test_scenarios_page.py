@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import generate_scenarios
-from raftnode.testing.mutation import function_at, taken_out
-from raftnode.testing.playbook import run_script
+from proofkit.mutation import function_at, taken_out
+from proofkit.playbook import run_script
 
 NAMES = """
 two-adds two-removes add-and-remove

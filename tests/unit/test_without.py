@@ -15,7 +15,7 @@ import asyncio
 import pytest
 
 from raftnode.core.config import CoreConfig
-from raftnode.testing.playbook import Playbook
+from proofkit.playbook import Playbook
 
 HALF = ("core.config:CoreConfig.leader_timeout_ms", "* 3 // 2", "// 2")
 
@@ -107,5 +107,5 @@ def test_what_becomes_of_tests_that_are_run_without(tmp_path: Path):
     }, done.stdout
     assert "6 failed, 18 passed" in done.stdout
     assert "nobody misses" in done.stdout
-    for place in ("testing/playbook/book.py", "Replica.persist"):
+    for place in ("proofkit/playbook/book.py", "Replica.persist"):
         assert f"{place} fails, and no test" in done.stdout

@@ -1,7 +1,7 @@
 """The one file layer: every byte that the node keeps passes through here.
 
 `SystemCalls` is the seam: the operating system below it in production, the
-fault-injecting disk of `raftnode.testing.faultdisk` in tests. `Files` stands on it
+fault-injecting disk of `proofkit.faultdisk` in tests. `Files` stands on it
 and adds what the storage relies on: all bytes or an error, atomic replacement,
 and the rule that nothing is attempted after a failure (an fsync that failed may
 have dropped the dirty pages, so a second one that succeeds proves nothing).

@@ -12,7 +12,7 @@ from kraftquorum_operator.observe.snapshot import LatchVoter
 from kraftquorum_operator.plan.actions import AdoptQuorum, CreateLatch
 from kraftquorum_operator.resources.latch import latch
 from kraftquorum_operator.resources.metadata import Body, Owner
-from kraftquorum_operator.testing.snapshots import CLUSTER, healthy, replica
+from proofkit.operatorworld.snapshots import CLUSTER, healthy, replica
 
 VOTERS = tuple(LatchVoter(replica(n), f"demo-{n}:9093") for n in range(3))
 NOW = Owner("test", "demo", "now")

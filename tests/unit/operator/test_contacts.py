@@ -17,8 +17,8 @@ from kraftquorum_operator.handlers import _Handlers
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.settings import Settings
-from kraftquorum_operator.testing.fleet import NAMESPACE, Fleet, Member
 from kraftquorum_operator.wakeups import Wakeups
+from proofkit.operatorworld.fleet import NAMESPACE, Fleet, Member
 
 
 class Held:

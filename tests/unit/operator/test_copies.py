@@ -14,7 +14,7 @@ from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Done, Wait
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     NOW_MS,
     claim,
     healthy,
@@ -31,7 +31,7 @@ from kraftquorum_operator.testing.snapshots import (
     with_quorum,
     without_node,
 )
-from kraftquorum_operator.testing.world import World
+from proofkit.operatorworld.world import World
 
 pytestmark = pytest.mark.rule("S3")
 

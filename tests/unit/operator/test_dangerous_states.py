@@ -19,9 +19,9 @@ from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.guards import never_rebootstrap
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.failing import failing_status
-from kraftquorum_operator.testing import hands
-from kraftquorum_operator.testing.telling import Telling, condition, stamp
-from kraftquorum_operator.testing.world import World
+from proofkit.operatorworld import hands
+from proofkit.operatorworld.telling import Telling, condition, stamp
+from proofkit.operatorworld.world import World
 
 
 def formed(voters: int = 3, **changes: object) -> Telling:

@@ -19,7 +19,7 @@ from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Done, Wait, describe
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.guards import GUARDS
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     CLUSTER,
     NOW_MS,
     UID,

@@ -15,7 +15,7 @@ from kraftquorum_operator.plan.actions import Done, Wait
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance
 from kraftquorum_operator.report.events import EventLog
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     NOW_MS,
     healthy,
     node,
@@ -28,7 +28,7 @@ from kraftquorum_operator.testing.snapshots import (
     with_quorum,
     without_node,
 )
-from kraftquorum_operator.testing.world import World
+from proofkit.operatorworld.world import World
 
 SPEC = spec(voters=3)
 ROT = "00000000000000000000.log at byte 61 (offset 4): checksum"

@@ -12,7 +12,7 @@ from kraftquorum_operator.failures import Failures, word
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.report.conditions import Stamp, conditions
 from kraftquorum_operator.report.failing import failing_status
-from kraftquorum_operator.testing.snapshots import healthy
+from proofkit.operatorworld.snapshots import healthy
 
 NOW = Stamp("2026-01-01T00:00:09Z", 3)
 FAILURE = ("Forbidden", "the quorum cannot be observed: 403 pods is forbidden")

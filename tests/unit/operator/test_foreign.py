@@ -16,7 +16,7 @@ from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.refusals import Refusals
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.metadata import Owner
-from kraftquorum_operator.testing.snapshots import NOW_MS, UID, blank, healthy, spec
+from proofkit.operatorworld.snapshots import NOW_MS, UID, blank, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
 PLAIN = {"kind": "Service", "metadata": {"name": "demo", "uid": "u"}, "spec": {"ports": []}}

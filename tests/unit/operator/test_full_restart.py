@@ -12,10 +12,10 @@ from kraftquorum_operator.observe.kube import read_pods
 from kraftquorum_operator.plan.actions import SetReplicas
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.formation import RESTART_PATIENCE_MS
-from kraftquorum_operator.testing import hands
-from kraftquorum_operator.testing.telling import Telling
-from kraftquorum_operator.testing.truth import TICK_MS
-from kraftquorum_operator.testing.world import World
+from proofkit.operatorworld import hands
+from proofkit.operatorworld.telling import Telling
+from proofkit.operatorworld.truth import TICK_MS
+from proofkit.operatorworld.world import World
 
 
 def scaled_down() -> Telling:

@@ -21,7 +21,7 @@ from kraftquorum_operator.plan.actions import DeleteClaim, Wait
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import Stamp, conditions
 from kraftquorum_operator.resources.metadata import Owner
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     NOW_MS,
     UID,
     claim,
@@ -32,7 +32,7 @@ from kraftquorum_operator.testing.snapshots import (
     with_pod,
     without_node,
 )
-from kraftquorum_operator.testing.world import World
+from proofkit.operatorworld.world import World
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 HOUR_TICKS = 2 * 3600

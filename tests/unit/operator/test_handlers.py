@@ -21,8 +21,8 @@ from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.settings import Settings
-from kraftquorum_operator.testing.snapshots import NOW_MS, UID, healthy, spec
 from kraftquorum_operator.wakeups import Wakeups
+from proofkit.operatorworld.snapshots import NOW_MS, UID, healthy, spec
 
 
 class Kube:

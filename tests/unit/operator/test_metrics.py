@@ -10,7 +10,7 @@ import pytest
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import Done, Wait
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     blank,
     healthy,
     node,

@@ -25,7 +25,7 @@ from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.metadata import Body, Owner
 from kraftquorum_operator.resources.nodeconfig import defaults_of, managed_defaults, node_config
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     NOW_MS,
     blank,
     claim,

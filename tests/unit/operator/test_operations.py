@@ -9,7 +9,7 @@ import pytest
 from kraftquorum_operator.model.status import Operation
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.report.operations import STEPS, operations
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     blank,
     healthy,
     latch,

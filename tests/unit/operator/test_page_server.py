@@ -31,14 +31,14 @@ from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.operations import STEPS
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.resources.metadata import Owner
-from kraftquorum_operator.testing.snapshots import (
+from kraftquorum_operator.web import CONNECTIONS_MAX, listening
+from proofkit.operatorworld.snapshots import (
     NOW_MS,
     healthy,
     node,
     spec,
     with_node,
 )
-from kraftquorum_operator.web import CONNECTIONS_MAX, listening
 
 NOW_S = 1_790_000_000.0
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}{% raw %}"

@@ -15,7 +15,7 @@ from kraftquorum_operator.plan.actions import Decision, Wait
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
 from kraftquorum_operator.report.status import build_status
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     NOW_MS,
     blank,
     healthy,

@@ -20,7 +20,7 @@ from kraftquorum_operator.refusals import FIRST_MS, LONGEST_MS, Refusals
 from kraftquorum_operator.report.events import EventLog
 from kraftquorum_operator.resources.metadata import Owner
 from kraftquorum_operator.settings import Settings
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     UID,
     healthy,
     node,

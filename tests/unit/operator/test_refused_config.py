@@ -15,9 +15,9 @@ from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
 from kraftquorum_operator.plan.actions import ApplyObjects, Wait
 from kraftquorum_operator.plan.decide import decide
-from kraftquorum_operator.testing.fleet import NAMESPACE, Fleet, FleetKube
-from kraftquorum_operator.testing.patches import merged
-from kraftquorum_operator.testing.snapshots import NOW_MS
+from proofkit.operatorworld.fleet import NAMESPACE, Fleet, FleetKube
+from proofkit.operatorworld.patches import merged
+from proofkit.operatorworld.snapshots import NOW_MS
 
 KEY, SET = "StatefulSet/q0", ("StatefulSet", "q0")
 REFUSED = {"log_retention_byte": 5}

@@ -21,7 +21,7 @@ from kraftquorum_operator.plan.actions import Decision, Wait
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.resources.metadata import Owner
 from kraftquorum_operator.settings import Settings
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     CLUSTER,
     NOW_MS,
     UID,

@@ -13,7 +13,7 @@ from kraftquorum_operator.report.conditions import NEEDS_PERSON, Stamp, camel, c
 from kraftquorum_operator.report.events import EventLog
 from kraftquorum_operator.report.status import build_status, is_same, steady
 from kraftquorum_operator.report.timeline import appended
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     NOW_MS,
     blank,
     claim,

@@ -23,8 +23,8 @@ from kraftquorum_operator.report.conditions import Stamp, conditions
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.report.timeline import timeline
 from kraftquorum_operator.settings import Settings
-from kraftquorum_operator.testing.fleet import NAMESPACE, Fleet, FleetKube
-from kraftquorum_operator.testing.snapshots import NOW_MS, healthy, spec
+from proofkit.operatorworld.fleet import NAMESPACE, Fleet, FleetKube
+from proofkit.operatorworld.snapshots import NOW_MS, healthy, spec
 
 FORBIDDEN = RefusedError(403, "Forbidden", "pods is forbidden")
 AWAY = KubeUnavailableError(500, "InternalError", "etcdserver: request timed out")

@@ -10,7 +10,7 @@ from kraftquorum_operator.observe.snapshot import Pod, Snapshot
 from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.decide import decide
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     NOW_MS,
     blank,
     healthy,

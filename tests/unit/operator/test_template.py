@@ -16,7 +16,7 @@ from kraftquorum_operator.observe.read import outdated_objects
 from kraftquorum_operator.plan.actions import ApplyObjects
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.metadata import Owner
-from kraftquorum_operator.testing.snapshots import UID, healthy, spec
+from proofkit.operatorworld.snapshots import UID, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
 SET = "StatefulSet/demo"

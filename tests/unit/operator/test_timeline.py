@@ -19,7 +19,7 @@ from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
 from kraftquorum_operator.report.failing import failing_status
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.report.timeline import TOLD, appended
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     NOW_MS,
     healthy,
     node,

@@ -15,7 +15,7 @@ from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.plan.guards import Case, node_answers
 from kraftquorum_operator.report.conditions import Stamp, conditions
 from kraftquorum_operator.report.events import EventLog
-from kraftquorum_operator.testing.snapshots import claim, healthy, pod, spec, with_pod
+from proofkit.operatorworld.snapshots import claim, healthy, pod, spec, with_pod
 
 QUOTA = (
     'create Pod demo-3 in StatefulSet demo failed error: pods "demo-3" is forbidden: '

@@ -17,7 +17,7 @@ from kraftquorum_operator.plan.actions import (
     Wait,
 )
 from kraftquorum_operator.plan.decide import decide
-from kraftquorum_operator.testing.snapshots import (
+from proofkit.operatorworld.snapshots import (
     NOW_MS,
     healthy,
     pod,

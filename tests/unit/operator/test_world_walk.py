@@ -1,6 +1,6 @@
 """`decide` drives a model of cluster and quorum through random faults: safe always, done at last.
 
-The rules themselves are asserted in `kraftquorum_operator.testing.world`, against the truth.
+The rules themselves are asserted in `proofkit.operatorworld.world`, against the truth.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.snapshot import Replica, majority
 from kraftquorum_operator.plan.actions import Done, Wait
 from kraftquorum_operator.plan.decide import decide
-from kraftquorum_operator.testing import hands
-from kraftquorum_operator.testing.world import World
+from proofkit.operatorworld import hands
+from proofkit.operatorworld.world import World
 
 CALM_TICKS = 400
 EXAMPLES = int(os.environ.get("KRAFTQUORUM_WALK_EXAMPLES", "60"))

@@ -11,7 +11,7 @@ from kraftquorum_pipeline.audit.engine import LocalEngine
 from kraftquorum_pipeline.audit.findings import Verdict
 from kraftquorum_pipeline.audit.replicas import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
-from kraftquorum_pipeline.testing import copy_quorum, quorum_history, write_quorum
+from proofkit.replicadirs import copy_quorum, quorum_history, write_quorum
 
 
 @pytest.fixture(scope="session")

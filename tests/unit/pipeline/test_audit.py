@@ -13,7 +13,7 @@ from kraftquorum_pipeline.audit.findings import Finding, Verdict
 from kraftquorum_pipeline.audit.replicas import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.audit.states import SnapshotSum
-from kraftquorum_pipeline.testing import (
+from proofkit.replicadirs import (
     FIRST_MS,
     History,
     add_snapshot,
@@ -683,7 +683,7 @@ def trim(paths: list[Path], end: int) -> None:
 
 
 def AddVoter_of(number: int) -> AddVoter:  # noqa: N802 - reads as the record that it makes
-    from kraftquorum_pipeline.testing import voter  # noqa: PLC0415
+    from proofkit.replicadirs import voter  # noqa: PLC0415
 
     return AddVoter(voter(key_of(number)))
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from kraftquorum_pipeline.audit.engine import LocalEngine, Scanned
 from kraftquorum_pipeline.audit.replicas import Piece
 from kraftquorum_pipeline.cli import make_app
-from kraftquorum_pipeline.testing import batches_in, flip, segments
+from proofkit.replicadirs import batches_in, flip, segments
 from raftnode.core.types import Offset
 from raftnode.errors import StorageFailedError
 from raftnode.storage.checkpoints import LOG_START_FILE, write_log_start

@@ -16,13 +16,13 @@ from kraftquorum_pipeline.audit.sound import sound_log
 from kraftquorum_pipeline.errors import CorruptError, OptionError, UnreachableError
 from kraftquorum_pipeline.jobs import restore
 from kraftquorum_pipeline.jobs.restore import Held, Living, Written, compare, state_of
-from kraftquorum_pipeline.testing import batches_in, flip, quorum_history, segments
+from proofkit.memoryservice import MemoryService
+from proofkit.replicadirs import batches_in, flip, quorum_history, segments
 from raftnode.api.server import ApiServer, make_app
 from raftnode.api.service import NewRecord
 from raftnode.core.types import Endpoint
 from raftnode.runtime.applier import READ_BYTES_MAX
 from raftnode.storage.batch import Record, encode_data_batch, stamp
-from raftnode.testing.memoryservice import MemoryService
 
 
 def state(paths: list[Path], end: int | None = None):

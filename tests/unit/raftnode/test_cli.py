@@ -16,6 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
+from proofkit.memoryservice import MemoryService
 from raftnode.api.errors import refusal
 from raftnode.api.server import ApiServer, make_app
 from raftnode.cli import GROUPS, documents_spelling
@@ -25,7 +26,6 @@ from raftnode.commands.storage import random_id
 from raftnode.core.types import Endpoint, NodeId, ReplicaKey, format_directory_id
 from raftnode.errors import ExitCode
 from raftnode.settings import NodeSettings
-from raftnode.testing.memoryservice import MemoryService
 
 OTHER = ReplicaKey(NodeId(2), uuid.UUID(int=2 << 64 | 7))
 OTHER_UUID = format_directory_id(OTHER.directory_id)

@@ -47,7 +47,16 @@ def test_the_map_of_rules_names_every_exception():
     """Tools and helpers of tests fork too: whoever needs another fork has to say so there."""
     sources = [
         path
-        for folder in ("raftnode", "operator", "devcluster", "pipeline", "tools", "tests")
+        for folder in (
+            "raftnode",
+            "operator",
+            "devcluster",
+            "demo",
+            "proofkit",
+            "pipeline",
+            "tools",
+            "tests",
+        )
         for path in (ROOT / folder).rglob("*.py")
     ]
     forking = {

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from yarl import URL
 
+from proofkit.memoryservice import MemoryService
 from raftnode.api.errors import ERRORS
 from raftnode.api.model import ApiError
 from raftnode.api.server import make_app
-from raftnode.testing.memoryservice import MemoryService
 
 NAMES = [
     "records",

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from proofkit.memoryservice import MemoryService
 from raftnode.api.errors import ERRORS, RETRIABLE_STATUSES, not_leader, refusal
 from raftnode.api.http import ApiLimits, Route
 from raftnode.api.model import ApiError
 from raftnode.api.openapi import openapi, route_errors
 from raftnode.api.server import all_routes
-from raftnode.testing.memoryservice import MemoryService
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from yarl import URL
 
+from proofkit.memoryservice import MemoryService
 from raftnode.api import kv_routes
 from raftnode.api.errors import ERRORS, refusal
 from raftnode.api.http import ApiLimits
@@ -23,7 +24,6 @@ from raftnode.api.metrics import HttpMetrics
 from raftnode.api.model import ApiError, QuorumInfo
 from raftnode.api.server import ApiServer, make_app
 from raftnode.core.types import Endpoint, NodeId, ReplicaKey, format_directory_id
-from raftnode.testing.memoryservice import MemoryService
 
 LIMITS = ApiLimits(record_max_bytes=1100, batch_max_bytes=1600)
 OTHER = ReplicaKey(NodeId(2), uuid.UUID(int=2 << 64 | 7))

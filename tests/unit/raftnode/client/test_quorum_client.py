@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from proofkit.loopback import LoopbackNetwork
+from proofkit.memoryservice import MemoryService
 from raftnode.api.errors import refusal
 from raftnode.api.model import FormRequest, JoinRequest, Replica, VoterSpec
 from raftnode.api.server import ApiServer, make_app
@@ -27,8 +29,6 @@ from raftnode.client import (
     UnexpectedAnswerError,
 )
 from raftnode.core.types import Endpoint, NodeId, ReplicaKey, format_directory_id
-from raftnode.testing.loopback import LoopbackNetwork
-from raftnode.testing.memoryservice import MemoryService
 
 Stream = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OTHER = ReplicaKey(NodeId(2), uuid.UUID(int=2 << 64 | 7))

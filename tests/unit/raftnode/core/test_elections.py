@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core import election
 from raftnode.core.effects import Effect, SendRequest, SendResponse
 from raftnode.core.events import (
@@ -22,7 +23,6 @@ from raftnode.core.messages import (
 )
 from raftnode.core.roles import Candidate, Follower, Prospective, Unattached
 from raftnode.core.types import Epoch, LogPosition, Offset, ReplicaKey
-from raftnode.testing.playbook import Playbook, key_of
 
 
 def candidate(*names: str) -> Playbook:

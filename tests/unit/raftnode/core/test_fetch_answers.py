@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import AppendBatches, Effect, Fact, Halt, HaltReason, SendRequest
 from raftnode.core.events import RequestFailed, ResponseReceived
 from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse
@@ -14,7 +15,6 @@ from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Fetching, Follower, Prospective, Unattached
 from raftnode.core.types import Endpoint, Epoch, LogPosition, Offset
-from raftnode.testing.playbook import Playbook, key_of
 
 pytestmark = pytest.mark.rule("P22", "P23")
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import Refusal, Refused, SendResponse
 from raftnode.core.events import RequestFailed, RequestReceived
 from raftnode.core.messages import (
@@ -22,7 +23,6 @@ from raftnode.core.messages import (
 from raftnode.core.roles import Follower, Leader, Unattached
 from raftnode.core.types import Endpoint, Epoch, LogPosition, Offset, Voter, VoterRecordId, VoterSet
 from raftnode.core.voter_change import PendingChange
-from raftnode.testing.playbook import Playbook, key_of
 
 
 @pytest.mark.rule("P23")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core import installing
 from raftnode.core.download import Download
 from raftnode.core.effects import (
@@ -40,7 +41,6 @@ from raftnode.core.messages import (
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Fetching, Follower
 from raftnode.core.types import Endpoint, Epoch, LogPosition, Offset
-from raftnode.testing.playbook import Playbook, key_of
 
 pytestmark = pytest.mark.rule("P22", "P25")
 

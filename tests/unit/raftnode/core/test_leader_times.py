@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core import leading
 from raftnode.core.effects import Refusal, Refused, SendRequest
 from raftnode.core.events import RequestFailed, ResponseReceived
@@ -15,7 +16,6 @@ from raftnode.core.replica import Replica
 from raftnode.core.roles import Leader
 from raftnode.core.types import Endpoint, Epoch, Offset, Voter, VoterSet
 from raftnode.core.voter_change import PendingChange, PendingTarget, PendingUpgrade
-from raftnode.testing.playbook import Playbook, key_of
 
 
 def leads(book: Playbook, name: str = "1") -> tuple[Replica, Leader]:

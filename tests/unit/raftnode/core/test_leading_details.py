@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core import leading
 from raftnode.core.effects import AppendAccepted, Confirmed, SendRequest
 from raftnode.core.events import ResponseReceived
@@ -16,7 +17,6 @@ from raftnode.core.messages import (
 from raftnode.core.progress import Progress
 from raftnode.core.roles import Follower, Leader, Unattached
 from raftnode.core.types import Epoch, Offset, ReplicaKey
-from raftnode.testing.playbook import Playbook, key_of
 
 
 def leader(book: Playbook) -> Leader:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.peer_memory import (
     LINE_MAX,
     PEERS_MAX,
@@ -19,7 +20,6 @@ from raftnode.core.peer_memory import (
     is_believed,
 )
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey
-from raftnode.testing.playbook import Playbook, key_of
 
 pytestmark = pytest.mark.rule("S3")
 

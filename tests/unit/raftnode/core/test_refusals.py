@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core import changing, versioning
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import (
@@ -26,7 +27,6 @@ from raftnode.core.roles import Confirmation
 from raftnode.core.state import Latch
 from raftnode.core.types import Epoch, Offset, Voter, VoterRecordId, VoterSet
 from raftnode.core.voter_change import PendingChange, PendingTarget, PendingUpgrade
-from raftnode.testing.playbook import Playbook, key_of
 
 ASKING: dict[str, Callable[[Playbook, str], int]] = {
     "append": lambda book, name: book.append(name, b"data"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core import election, following
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import Fact, Halt, HaltReason, TruncateLog
@@ -25,7 +26,6 @@ from raftnode.core.types import (
     Voter,
     VoterSet,
 )
-from raftnode.testing.playbook import Playbook, key_of
 
 ONE, TWO = key_of("1"), key_of("2")
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import Confirmed, Effect, Fact, SendResponse, ServeFetch
 from raftnode.core.events import RequestReceived, ShutdownRequested, TimePassed
 from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse
@@ -13,7 +14,6 @@ from raftnode.core.progress import Progress
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Leader
 from raftnode.core.types import Endpoint, Epoch, LogPosition, Offset
-from raftnode.testing.playbook import Playbook, key_of
 
 pytestmark = pytest.mark.rule("P20", "P24")
 

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client import CollectorRegistry
 
+from proofkit.faultdisk import FaultDisk
 from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import SnapshotLost, SnapshotTaken
 from raftnode.core.log_index import LogIndex
@@ -29,7 +30,6 @@ from raftnode.storage.batch import Record, encode_data_batch, iter_records, stam
 from raftnode.storage.files import File, Files
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.snapshots import Snapshots
-from raftnode.testing.faultdisk import FaultDisk
 
 DIRECTORY = Path("/data/__cluster_metadata-0")
 

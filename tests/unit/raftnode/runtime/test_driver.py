@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.faultdisk import Fault, FaultDisk
 from raftnode.api.service import NewRecord
 from raftnode.core.effects import (
     AppendAccepted,
@@ -58,7 +59,6 @@ from raftnode.storage.batch import Record, encode_data_batch
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log, OffsetOutsideError
-from raftnode.testing.faultdisk import Fault, FaultDisk
 
 from .conftest import LONG_S, until
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from proofkit.faultdisk import Fault
 from raftnode.core.events import LogFlushed
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch
 from raftnode.core.types import Offset
 from raftnode.errors import StorageFailedError
 from raftnode.runtime.flusher import Flusher
-from raftnode.testing.faultdisk import Fault
 
 from .conftest import LONG_S
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from aiohttp import web
 
+from proofkit.loopback import LoopbackNetwork
 from raftnode.core.log_index import LogIndex
 from raftnode.core.replica import CoreConfig, Replica
 from raftnode.core.state import QuorumState
@@ -17,7 +18,6 @@ from raftnode.core.types import Endpoint, Epoch, NodeId, ReplicaKey, Voter, Vote
 from raftnode.runtime import greeting
 from raftnode.runtime.greeting import greet_before_leading, greet_voters
 from raftnode.runtime.tasks import Tasks
-from raftnode.testing.loopback import LoopbackNetwork
 from raftnode.transport import AddressBook, Identity, PeerPool, PeerServer, TransportSettings
 from raftnode.wire import Codec
 

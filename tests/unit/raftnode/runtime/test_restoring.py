@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from proofkit.faultdisk import Fault
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError, StorageFailedError
 from raftnode.runtime.restoring import covered_end, restore_state
@@ -13,7 +14,6 @@ from raftnode.storage.aside import DAMAGED_SUFFIX
 from raftnode.storage.files import Files
 from raftnode.storage.snapshot import SnapshotId
 from raftnode.storage.snapshots import Snapshots
-from raftnode.testing.faultdisk import Fault
 
 from .conftest import DIRECTORY, Trimmed, folded, names
 

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
+from proofkit.faultdisk import Fault, FaultDisk
 from raftnode.api.model import FormRequest, RemoveVoterRequest, Replica, ResignRequest, VoterSpec
 from raftnode.api.service import NewRecord
 from raftnode.core.types import Offset
@@ -31,7 +32,6 @@ from raftnode.storage.checkpoints import LOG_START_FILE, write_log_start
 from raftnode.storage.files import Files
 from raftnode.storage.snapshot import SnapshotId
 from raftnode.storage.snapshotreading import SnapshotReader
-from raftnode.testing.faultdisk import Fault, FaultDisk
 
 from .conftest import LONG_MS, LONG_S
 

@@ -8,12 +8,12 @@ import threading
 
 import aiohttp
 
+from proofkit.faultdisk import FaultDisk
 from raftnode.api.model import FormRequest, VoterSpec
 from raftnode.api.service import NewRecord
 from raftnode.runtime.server import Node
 from raftnode.settings import NodeSettings
 from raftnode.storage.files import Files
-from raftnode.testing.faultdisk import FaultDisk
 
 from .conftest import LONG_MS, LONG_S, until
 

@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from proofkit.faultdisk import Fault
 from raftnode.errors import StorageFailedError
 from raftnode.runtime import snapshotting
 from raftnode.runtime.diskroom import make_room
@@ -13,7 +14,6 @@ from raftnode.runtime.restoring import restore_state
 from raftnode.runtime.snapshotting import SnapshotLimits
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
-from raftnode.testing.faultdisk import Fault
 
 from .conftest import DIRECTORY, folded, names
 

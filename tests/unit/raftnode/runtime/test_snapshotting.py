@@ -12,6 +12,7 @@ import uuid
 import pytest
 from structlog.testing import capture_logs
 
+from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.events import SnapshotLost
 from raftnode.core.log_head import LogHead
 from raftnode.core.types import (
@@ -35,7 +36,6 @@ from raftnode.storage.aside import DAMAGED_SUFFIX
 from raftnode.storage.files import Files
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.snapshots import SnapshotDamage, Snapshots
-from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
 from .conftest import DIRECTORY, LONG_S, Rig, Trimmed, folded, names, until
 

@@ -11,6 +11,7 @@ import uuid
 
 import pytest
 
+from proofkit.faultdisk import Fault, FaultDisk
 from raftnode.core.effects import ServeSnapshot, StoreSnapshotPiece
 from raftnode.core.events import SnapshotPieceStored, SnapshotRefused, SnapshotVerified
 from raftnode.core.messages import ErrorCode, FetchSnapshotResponse
@@ -25,7 +26,6 @@ from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.snapshots import SnapshotDamage, Snapshots
-from raftnode.testing.faultdisk import Fault, FaultDisk
 
 from .conftest import DIRECTORY, LONG_MS, Storage, until
 

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from proofkit.faultdisk import FaultDisk
 from raftnode.core.types import NodeId
 from raftnode.errors import StorageLostError
 from raftnode.runtime.watch import watch_storage
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log import LogSettings
-from raftnode.testing.faultdisk import FaultDisk
 
 from .conftest import LONG_S
 

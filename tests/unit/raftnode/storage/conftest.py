@@ -6,6 +6,7 @@ import random
 import uuid
 from pathlib import Path
 
+from proofkit.faultdisk import FaultDisk
 from raftnode.core.records import Batch, RaftVersion
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
@@ -13,7 +14,6 @@ from raftnode.storage.batch import Record, encode_data_batch, stamp
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
-from raftnode.testing.faultdisk import FaultDisk
 
 ROOT = Path("/data")
 LOG = ROOT / "__cluster_metadata-0"

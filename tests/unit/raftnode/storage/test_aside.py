@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageError, StorageFailedError
 from raftnode.runtime.restoring import restore_state
@@ -19,7 +20,6 @@ from raftnode.storage.files import Files
 from raftnode.storage.log import Log
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
 from raftnode.storage.snapshots import SnapshotDamage, Snapshots
-from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
 from .conftest import LOG, batch, control, new_log, reopen
 

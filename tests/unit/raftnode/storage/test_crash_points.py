@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from proofkit.faultdisk import FaultDisk, PowerCutError
 from raftnode.core.records import AddVoter, Batch, LeaderChange
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
@@ -28,7 +29,6 @@ from raftnode.storage.files import Files
 from raftnode.storage.inspection import find_log
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.verification import Verification
-from raftnode.testing.faultdisk import FaultDisk, PowerCutError
 
 ROOT = Path("/data")
 ONE = NodeId(1)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.faultdisk import Fault, PowerCutError
 from raftnode.core.records import Batch, RaftVersion
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
@@ -24,7 +25,6 @@ from raftnode.storage.directory import DataDirectory, LatchConflictError, format
 from raftnode.storage.files import Files
 from raftnode.storage.incarnation import Incarnation, write_incarnation
 from raftnode.storage.log import LogSettings
-from raftnode.testing.faultdisk import Fault, PowerCutError
 
 from .conftest import KEY, LATCH, LOG, ONE, ROOT, blank, open_on, used
 

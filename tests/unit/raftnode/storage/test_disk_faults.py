@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from proofkit import rot, rotten
+from proofkit.faultdisk import FaultDisk
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, Offset
 from raftnode.storage.batch import Record, decode_batches, encode_data_batch, stamp
 from raftnode.storage.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log import LogSettings
-from raftnode.testing import rot, rotten
-from raftnode.testing.faultdisk import FaultDisk
 
 NOT_LOST = {"`STORAGE_CORRUPT`", "`STORAGE_IDENTITY`", "made again", "snapshot set aside"}
 

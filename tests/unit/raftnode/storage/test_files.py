@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.faultdisk import Fault, FaultDisk
 from raftnode.errors import StorageError, StorageFailedError, StorageLockedError
 from raftnode.storage.files import FileOperationError, Files
-from raftnode.testing.faultdisk import Fault, FaultDisk
 
 ROOT = Path("/data")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.faultdisk import Fault, FaultDisk
 from raftnode.core.state import QuorumState
 from raftnode.errors import (
     ConfigurationError,
@@ -15,7 +16,6 @@ from raftnode.errors import (
 from raftnode.storage.directory import format_storage
 from raftnode.storage.files import Files
 from raftnode.storage.identity import random_directory_id
-from raftnode.testing.faultdisk import Fault, FaultDisk
 
 from .conftest import KEY, LATCH, LOG, ONE, ROOT, blank, open_on, used
 

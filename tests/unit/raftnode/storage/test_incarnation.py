@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.faultdisk import FaultDisk
 from raftnode.core.peer_memory import LINE_MAX
 from raftnode.errors import StorageCorruptError
 from raftnode.storage.files import Files
 from raftnode.storage.incarnation import Incarnation, read_incarnation, write_incarnation
 from raftnode.storage.sealed import seal
-from raftnode.testing.faultdisk import FaultDisk
 
 PATH = Path("/data/incarnation")
 NONCE = "0123456789abcdef"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.faultdisk import FaultDisk
 from raftnode.core.records import Batch, RaftVersion
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError
@@ -16,7 +17,6 @@ from raftnode.storage.files import Files
 from raftnode.storage.inspection import find_log
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.verification import Verification
-from raftnode.testing.faultdisk import FaultDisk
 
 DIR = Path("/data/__cluster_metadata-0")
 FEW = LogSettings(segment_bytes=20_000, now_ms=lambda: 5)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import (
     Endpoint,
     Epoch,
@@ -41,7 +42,6 @@ from raftnode.storage.snapshot import (
 )
 from raftnode.storage.snapshots import Snapshots
 from raftnode.storage.verification import Verification
-from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
 from .conftest import KEY, LOG, batch, control, new_log, reopen, segments
 

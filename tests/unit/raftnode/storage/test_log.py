@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.faultdisk import Fault, FaultDisk
 from raftnode.core.records import Batch, RaftVersion
 from raftnode.core.types import Epoch, LogPosition, Offset
 from raftnode.errors import DecodeError, StorageFailedError, StorageLostError
 from raftnode.storage.batch import decode_batches
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
-from raftnode.testing.faultdisk import Fault, FaultDisk
 
 from .conftest import LOG, batch, control, new_log, reopen, segments
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.faultdisk import Fault, FaultDisk
 from raftnode.core.peer_memory import Mark
 from raftnode.core.types import NodeId, ReplicaKey
 from raftnode.errors import ExitCode, StorageCorruptError, StorageFailedError, StorageStaleError
 from raftnode.storage.files import Files
 from raftnode.storage.peer_starts import encode_marks, read_marks, write_marks
 from raftnode.storage.sealed import JsonValue, seal
-from raftnode.testing.faultdisk import Fault, FaultDisk
 
 from .conftest import ROOT, blank, open_on
 

@@ -6,11 +6,11 @@ import errno
 
 import pytest
 
+from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.errors import StorageCorruptError, StorageIdentityError, StorageLockedError
 from raftnode.storage.files import Files
 from raftnode.storage.inspection import find_log
 from raftnode.storage.quarantine import quarantine, read_mark
-from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
 from .conftest import LOG, ROOT, open_on, used
 

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
+from proofkit.faultdisk import FaultDisk
 from raftnode.core.types import LogPosition, Offset
 from raftnode.storage import recent as module
 from raftnode.storage.log import Log, OffsetOutsideError
 from raftnode.storage.recent import RecentBatches
 from raftnode.storage.snapshot import SnapshotId
-from raftnode.testing.faultdisk import FaultDisk
 
 from .conftest import batch, control, new_log, reopen
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from proofkit.faultdisk import FaultDisk
 from raftnode.errors import StorageCorruptError
 from raftnode.storage.batch import decode_batches
-from raftnode.testing.faultdisk import FaultDisk
 
 from .conftest import LOG, batch, control, flushed, new_log, reopen, segments
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import ExitCode, StorageFailedError
 from raftnode.storage.files import FileOperationError, Files
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.snapshot import SnapshotId
-from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
 from .conftest import LOG, SMALL, batch, control, segments
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from proofkit import rotten
+from proofkit.faultdisk import Fault, FaultDisk
 from raftnode.storage.files import OsCalls
 from raftnode.storage.scrub import PIECE_BYTES, ScrubPass, SlowCalls
-from raftnode.testing import rotten
-from raftnode.testing.faultdisk import Fault, FaultDisk
 
 
 def scrub(disk: FaultDisk) -> list[tuple[str, str]]:

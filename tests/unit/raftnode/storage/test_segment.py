@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from proofkit.faultdisk import FaultDisk
 from raftnode.core.records import Batch
 from raftnode.core.types import Offset
 from raftnode.errors import StorageCorruptError
@@ -11,7 +12,6 @@ from raftnode.storage.batch import decode_batches
 from raftnode.storage.files import Files
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.segment import Segment, segment_base_offset, segment_path
-from raftnode.testing.faultdisk import FaultDisk
 
 from .conftest import LOG, batch, new_log
 

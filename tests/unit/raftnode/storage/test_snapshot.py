@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.storage import snapshot
 from raftnode.storage.batch import read_header, stamp
@@ -22,7 +23,6 @@ from raftnode.storage.snapshot import (
     write_snapshot,
 )
 from raftnode.storage.snapshotreading import SnapshotReader
-from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
 from .conftest import KEY, LOG
 

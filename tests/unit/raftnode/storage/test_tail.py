@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from proofkit.faultdisk import FaultDisk
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError
@@ -14,7 +15,6 @@ from raftnode.storage.files import Files
 from raftnode.storage.inspection import find_log
 from raftnode.storage.log import Log, LogSettings
 from raftnode.storage.verification import Verification
-from raftnode.testing.faultdisk import FaultDisk
 
 from .conftest import LOG, ROOT, control, new_log, reopen
 

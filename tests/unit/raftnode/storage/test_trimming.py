@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError, StorageFailedError
 from raftnode.storage.batch import decode_batches
@@ -18,7 +19,6 @@ from raftnode.storage.inspection import LogReader, find_log
 from raftnode.storage.log import Log, OffsetOutsideError
 from raftnode.storage.snapshot import SnapshotHead, SnapshotId, write_snapshot
 from raftnode.storage.verification import Verification
-from raftnode.testing.faultdisk import Fault, FaultDisk, PowerCutError
 
 from .conftest import LOG, batch, control, new_log, reopen, segments
 

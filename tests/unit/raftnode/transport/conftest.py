@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 import pytest
 from aiohttp import web
 
+from proofkit.loopback import LoopbackNetwork
 from raftnode.api.server import ApiServer
 from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse
 from raftnode.core.records import Batch
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
-from raftnode.testing.loopback import LoopbackNetwork
 from raftnode.transport import (
     AddressBook,
     HostsFileResolver,

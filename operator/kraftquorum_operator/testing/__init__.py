@@ -1,4 +1,0 @@
-"""A model of a cluster and a quorum to drive `decide` in, and builders of snapshots.
-
-Importable, as `raftnode.testing` is: tests cannot import their siblings.
-"""

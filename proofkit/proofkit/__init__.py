@@ -1,0 +1,83 @@
+"""The proof kit: what tests, benches and the demo exercise the product with.
+
+The product never imports it, and no wheel or image contains it. Nothing here needs a cluster, and
+only `fuzz` and `kafkacontroller` need more than a node does (atheris; Java and Kafka's jars).
+Without processes, sockets or clocks of their own:
+
+- `simulator`: a quorum's whole life in one thread, from one seed, under all faults;
+- `explorer`: every life of a small quorum;
+- `playbook`: a few replicas scripted by hand, message by message;
+- `linearizability`: whether a history of clients is one that a single map could have had;
+- `mutation`: a rule taken out of a function for a while, to see who notices;
+- `badrequests`: requests between nodes with one thing wrong in them, and the answers;
+- `badchanges`: the same of requests to form or change a quorum, over HTTP;
+- `fuzz`: a target for each decoder of bytes from outside;
+- `operatorworld`: a model of a cluster with a quorum, to drive the operator's decisions in;
+- `replicadirs`: replicas' directories with a known history, and damage done to them;
+- `memoryservice`: a node's service in memory, for tests of what talks to a node.
+
+Disks and processes:
+
+- `faultdisk`: a disk in memory that forgets, fails and lies on demand;
+- `rot`, `rotten`: one flipped bit in every byte of every file;
+- `crash`: crashes at every system call, and what must be found afterwards;
+- `loopback`: addresses that no other run on this machine has;
+- `localquorum`: a quorum of real processes on this machine;
+- `faultynode`: a node of one whose storage calls or event loop hang, take long or fail on demand;
+- `busyclients`: clients that write and read without end, and how long they waited;
+- `clientrecord`: a client's own account of its writes to one;
+- `kafkacontroller`: an Apache Kafka controller, to compare with.
+
+A seed runs a world with its faults, and raises `InvariantError` with the name of what broke;
+`make sim SEED=n` shows the same life with its trace:
+
+>>> from proofkit.simulator.run import run_seed
+>>> outcome = run_seed(3)
+>>> outcome.acknowledged > 0, outcome.faults["crash"] > 0
+(True, True)
+
+A scenario says who hears what. Here a leader that nobody hears takes a write, another is elected,
+and the write gives way: it was never acknowledged, since only a majority commits:
+
+>>> from proofkit.playbook import Playbook
+>>> book = Playbook.formed("1", "2", "3")
+>>> def data(name):
+...     return [batch.data for batch in book[name].disk.log if not batch.control]
+>>> _ = book.append("1", b"committed")
+>>> book.run(100)
+>>> book.isolate("1")
+>>> _ = book.append("1", b"heard by nobody")
+>>> book.elect("2")
+>>> data("1"), data("2")
+([b'committed', b'heard by nobody'], [b'committed'])
+>>> book.heal()
+>>> book.run(5000)
+>>> data("1")
+[b'committed']
+
+A rule is worth what notices its lack. Without the check of the candidate's log (P8) somebody is
+elected who lacks what was committed:
+
+>>> from raftnode.core import election
+>>> from proofkit.mutation import taken_out
+>>> from proofkit.simulator.invariants import InvariantError
+>>> def broken_promise(seed):
+...     try:
+...         run_seed(seed)
+...     except InvariantError as found:
+...         return found.name
+>>> with taken_out(election._judge_vote, "if request.last < replica.log.position:", "if False:"):
+...     next(filter(None, map(broken_promise, range(10, 70))))
+'LeaderCompleteness'
+
+What clients of anything saw of keys is judged by itself; here a get missed a put that had ended:
+
+>>> from proofkit.linearizability import History, check
+>>> history = History()
+>>> put = history.called(b"key", 1.0, is_write=True, value=b"new")
+>>> history.returned(put, 2.0)
+>>> get = history.called(b"key", 3.0, is_write=False)
+>>> history.returned(get, 4.0, value=None)
+>>> check(history.all()).key
+b'key'
+"""

@@ -1,0 +1,34 @@
+"""Requests between nodes with one thing wrong in them.
+
+- `draft`: a good request taken apart, to be spoilt;
+- `rows`: the table: what is wrong, and the answer;
+- `fields`: which wrong values each field of a request can take, so that none is forgotten.
+"""
+
+from __future__ import annotations
+
+from proofkit.badrequests.draft import REQUESTS, Draft
+from proofkit.badrequests.fields import needed, spoilt
+from proofkit.badrequests.rows import wrong_requests
+from proofkit.badrequests.spoil import (
+    CUT_OFF,
+    SILENCE,
+    STRANGER,
+    TAKEN,
+    TO_LEADER,
+    Wrong,
+)
+
+__all__ = [
+    "CUT_OFF",
+    "REQUESTS",
+    "SILENCE",
+    "STRANGER",
+    "TAKEN",
+    "TO_LEADER",
+    "Draft",
+    "Wrong",
+    "needed",
+    "spoilt",
+    "wrong_requests",
+]

@@ -1,0 +1,67 @@
+"""A client's own account of its writes, to count a log against."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from proofkit.localquorum import LocalQuorum
+from raftnode.client.errors import NotDoneError, OutcomeUnknownError
+
+
+@dataclass(slots=True)
+class ClientRecord:
+    """What a client knows of its own writes.
+
+    Attributes:
+        acknowledged: offset and value by key.
+        unknown: values by key whose outcome nobody told.
+    """
+
+    acknowledged: dict[str, tuple[int, bytes]] = field(default_factory=dict[str, tuple[int, bytes]])
+    unknown: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+    async def write(self, quorum: LocalQuorum, first: int, count: int, many: int = 16) -> None:
+        """Put numbered keys, some at a time; each ends acknowledged, unknown or not written."""
+        gate = asyncio.Semaphore(many)
+
+        async def one(number: int) -> None:
+            # Lengths on both sides of what one varint byte and an Arrow view hold.
+            key, value = f"key-{number}", f"{number}:".encode() + b"v" * (number % 300)
+            async with gate:
+                while True:
+                    try:
+                        done = await quorum.client.put(key, value, timeout_ms=15_000)
+                    except OutcomeUnknownError:
+                        self.unknown[key] = value
+                    except NotDoneError:
+                        continue
+                    else:
+                        self.acknowledged[key] = (done.base_offset, value)
+                    return
+
+        await asyncio.gather(*(one(number) for number in range(first, first + count)))
+
+    def check(self, rows: Iterable[tuple[int, bytes | None, bytes | None]]) -> None:
+        """Check rows of data: all that was acknowledged once, at its offset; the rest once at most.
+
+        Args:
+            rows: offset, key and value of every record of the log; those without a key are
+                somebody else's.
+
+        Raises:
+            AssertionError: with what is missing or there twice.
+        """
+        found: dict[str, list[tuple[int, bytes]]] = {}
+        for offset, key, value in rows:
+            if key is not None:
+                found.setdefault(bytes(key).decode(), []).append((offset, bytes(value or b"")))
+        missing = {key for key in self.acknowledged if key not in found}
+        assert missing == set()
+        assert {key: found[key] for key in self.acknowledged} == {
+            key: [place] for key, place in self.acknowledged.items()
+        }
+        for key, value in self.unknown.items():
+            assert [one for _, one in found.get(key, [])] in ([], [value])
+        assert set(found) <= {*self.acknowledged, *self.unknown}

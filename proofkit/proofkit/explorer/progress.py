@@ -1,0 +1,146 @@
+"""Whether a quorum can go on beside a replica whose disk hangs: looked for from every such state.
+
+The search shows that nothing bad is reached. Here a good thing is demanded: from each state in
+which a disk hangs some way must lead to a replica that is well, leads, and has committed all that
+its log holds. The way that is tried lets everything arrive and every timer fire that would fire
+in time, and chooses only who stands for election, in turn. While a leader lives that answers its
+followers, none of them does: they are content, whatever the leader's disk does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from proofkit.explorer.action import Action
+from proofkit.simulator.invariants import InvariantError
+from raftnode.core.messages import VoteRequest
+from raftnode.core.roles import Follower, Leader, role_name
+
+if TYPE_CHECKING:
+    from proofkit.explorer.local import Local
+    from proofkit.explorer.world import State, World
+
+SWEEPS = 3
+"""How often each wait ends before the next replica stands."""
+TURNS = 4
+"""How often each replica stands."""
+
+Key = tuple[tuple[int, ...], tuple[int, ...], object]
+
+
+class ProgressBesideHang:
+    """Looks for a way on, and remembers from where there is one."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._good: set[Key] = set()
+
+    def demand(self, state: State) -> None:
+        """Look for a way on.
+
+        Raises:
+            InvariantError: `Progress`, there is none; or an invariant is broken on it.
+        """
+        way = _Way(self._world, self._good, state)
+        for turn in range(TURNS * len(self._world.keys)):
+            way.go_on(turn % len(self._world.keys))
+            if way.has_arrived:
+                self._good.update(way.passed)
+                return
+        roles = ", ".join(
+            f"{at} {role_name(local.replica.role) if local.core else 'silent'}"
+            for at, local in enumerate(way.locals)
+        )
+        hung = ", ".join(str(at) for at, _ in state.hung)
+        raise InvariantError(
+            "Progress", f"nothing goes on while the disk of {hung} hangs, in the end: {roles}"
+        )
+
+
+class _Way:
+    """One way, as far as it was gone."""
+
+    def __init__(self, world: World, good: set[Key], state: State) -> None:
+        self._world, self._good, self._state = world, good, state
+        self.passed: list[Key] = []
+        self.has_arrived = False
+        """Whether a good state was reached, or one from which there is a way to one."""
+        self._look()
+
+    @property
+    def locals(self) -> list[Local]:
+        """The replicas as they are now."""
+        return [self._world.local(self._state, at) for at in range(len(self._world.keys))]
+
+    def go_on(self, stands: int) -> None:
+        """Let all come that comes by itself; then let one replica stand, if nobody leads."""
+        for _ in range(SWEEPS):
+            self._arrive()
+            for at in range(len(self._world.keys)):
+                for kind in ("unanswered", "fetch", "begin"):
+                    self._take_any(kind, at)
+            self._arrive()
+        leaders = [at for at, local in enumerate(self.locals) if _leads(local)]
+        for at in leaders:
+            if self._state.hangs(at):
+                self._take(Action("write", at, variant="free"))
+                self._arrive()
+                self._take_any("stalled", at)
+                self._arrive()
+        local = self.locals[stands]
+        well = local.core is not None and not self._state.hangs(stands)
+        if well and not leaders and self._world.may_stand(local):
+            self._take(Action("election", stands, variant="free"))
+            self._arrive()
+
+    def _arrive(self) -> None:
+        """Let every message arrive and everything be written, but on the disk that hangs."""
+        while not self.has_arrived:
+            action = next((a for a in self._world.actions(self._state) if a.kind in ARRIVING), None)
+            if action is None:
+                return
+            self._take(self._late(action))
+
+    def _late(self, action: Action) -> Action:
+        """Whoever asks for a vote has waited for its leader, and so have all others (S9)."""
+        if action.kind != "deliver":
+            return action
+        letter, local = self._world.letter(action.detail), self.locals[action.index]
+        asks = letter.response is None and isinstance(letter.request, VoteRequest)
+        follows = local.core is not None and isinstance(local.replica.role, Follower)
+        return replace(action, variant="not fresh") if asks and follows else action
+
+    def _take_any(self, kind: str, at: int) -> None:
+        if self.has_arrived:
+            return
+        for action in self._world.actions(self._state):
+            if (action.kind, action.index) == (kind, at):
+                self._take(action)
+                return
+
+    def _take(self, action: Action) -> None:
+        if not self.has_arrived:
+            self._state = self._world.applied(self._state, action)
+            self._look()
+
+    def _look(self) -> None:
+        key = (self._state.locals, self._state.letters, self._state.hung)
+        self.passed.append(key)
+        self.has_arrived = key in self._good or any(
+            _leads(local) and not self._state.hangs(at) and _has_committed_all(local)
+            for at, local in enumerate(self.locals)
+        )
+
+
+ARRIVING = frozenset({"deliver", "flush", "store", "read"})
+
+
+def _leads(local: Local) -> bool:
+    return local.core is not None and isinstance(local.replica.role, Leader)
+
+
+def _has_committed_all(leader: Local) -> bool:
+    replica = leader.replica
+    assert isinstance(replica.role, Leader)
+    return replica.log.end == replica.high_watermark > replica.role.epoch_start

@@ -1,0 +1,37 @@
+"""One world of the explorer, as numbers; what those stand for is known to `world`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from proofkit.explorer.watch import Leaders
+from raftnode.core.types import Offset
+
+BUDGETS: tuple[str, ...] = (
+    "elections", "resignations", "crashes", "losses", "duplicates", "writes", "changes",
+    "snapshots", "hangs",
+)  # fmt: skip
+
+
+class State(NamedTuple):
+    """One world. Letters are a set, in order of their numbers.
+
+    Attributes:
+        locals: the number of each replica's state.
+        letters: the numbers of the messages on their way.
+        left: what is left of each budget, in the order of `BUDGETS`.
+        leaders: who has led each epoch so far.
+        committed: numbers of the committed batches so far.
+        hung: whose disks hang, each with the end of the flush that is under way.
+    """
+
+    locals: tuple[int, ...]
+    letters: tuple[int, ...]
+    left: tuple[int, ...]
+    leaders: Leaders
+    committed: tuple[int, ...]
+    hung: tuple[tuple[int, Offset], ...] = ()
+
+    def hangs(self, index: int) -> bool:
+        """Whether that replica's disk does."""
+        return any(index == at for at, _ in self.hung)

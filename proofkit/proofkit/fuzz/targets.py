@@ -1,0 +1,8 @@
+"""All targets by name."""
+
+from __future__ import annotations
+
+from proofkit.fuzz import files, wire
+from proofkit.fuzz.target import Target
+
+TARGETS: dict[str, Target] = {target.name: target for target in (*wire.TARGETS, *files.TARGETS)}

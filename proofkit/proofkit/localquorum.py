@@ -1,0 +1,303 @@
+"""A quorum of real `raftnode run` processes on this machine, for tests and benches.
+
+Each node has its own loopback address, so that all use the same ports, and its own
+directory. What lives here: starting, killing, pausing, wiping. What must not: any
+knowledge of what a test wants to see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from proofkit import faultynode
+from proofkit.faultynode import NodeFaults
+from proofkit.loopback import LoopbackNetwork
+from raftnode.api.model import (
+    FormRequest,
+    JoinRequest,
+    NodeInfo,
+    QuorumInfo,
+    Replica,
+    VoterSpec,
+)
+from raftnode.client import QuorumClient
+from raftnode.core.records import RAFT_VERSION
+from raftnode.core.types import Endpoint
+
+T = TypeVar("T")
+
+PEER_PORT = 9093
+API_PORT = 9080
+CLUSTER_ID = "TestTestTestTestTestTe"
+
+PATIENCE_S = 60.0
+"""For what takes a second on a quiet machine: a busy one starts a Python in twenty."""
+
+
+class NotInTimeError(AssertionError):
+    """Something that should have come true did not; the message says what was seen last."""
+
+
+async def eventually(
+    look: Callable[[], Awaitable[T | None]], *, within_s: float = PATIENCE_S, what: str
+) -> T:
+    """Look again and again until there is something to return.
+
+    Raises:
+        NotInTimeError: not within the time given.
+    """
+    deadline = time.monotonic() + within_s
+    seen: object = None
+    while time.monotonic() < deadline:
+        try:
+            found = await look()
+        except Exception as error:  # noqa: BLE001 - whatever it was is reported below
+            seen = error
+        else:
+            if found is not None:
+                return found
+        await asyncio.sleep(0.02)
+    raise NotInTimeError(f"{what}: not within {within_s} s; last: {seen!r}")
+
+
+@dataclass(slots=True)
+class LocalNode:
+    """One process and its directory."""
+
+    node_id: int
+    host: str
+    directory: Path
+    environment: dict[str, str]
+    network: LoopbackNetwork
+    command: tuple[str, ...] = (str(Path(sys.executable).with_name("raftnode")), "run")
+    process: subprocess.Popen[bytes] | None = None
+    logs: list[Path] = field(default_factory=list[Path])
+
+    @property
+    def api(self) -> Endpoint:
+        """Where its API listens."""
+        return Endpoint(self.host, API_PORT)
+
+    @property
+    def peer(self) -> Endpoint:
+        """Where it listens for peers."""
+        return Endpoint(self.host, PEER_PORT)
+
+    @property
+    def termination_message(self) -> Path:
+        """Where it says why it ended."""
+        return self.directory.with_suffix(".termination")
+
+    def make_faulty(self) -> NodeFaults:
+        """Let its next start be one whose storage calls and loop a test can hang or slow down."""
+        faults = NodeFaults(self.directory.with_suffix(".faults"))
+        self.command = faultynode.COMMAND
+        self.environment[faultynode.CONTROL] = str(faults.path)
+        return faults
+
+    def start(self) -> None:
+        """Start the process on whatever the directory holds."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        log = self.directory.with_suffix(f".{len(self.logs)}.log")
+        self.logs.append(log)
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                self.command,
+                env={**os.environ, **self.environment},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory.parent,
+                pass_fds=[self.network.claim.fileno()],
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, e.g. SIGKILL, SIGSTOP, SIGCONT."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """End the process at once."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def stop(self) -> int:
+        """End the process as Kubernetes would; returns its exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(timeout=PATIENCE_S)
+
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
+        """Wait for the process to end by itself; returns its exit code."""
+        assert self.process is not None
+        return self.process.wait(timeout=timeout_s)
+
+    def wipe(self) -> None:
+        """Empty the directory, whether the process runs or not (S4)."""
+        for entry in self.directory.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+
+    def output(self) -> str:
+        """All that its processes have logged."""
+        return "".join(log.read_text(errors="replace") for log in self.logs)
+
+
+class LocalQuorum:
+    """Nodes 0 to n-1 under one directory.
+
+    Args:
+        root: where the directories and logs go.
+        nodes: how many nodes there may be.
+        network: whose addresses 1 to n are theirs; it outlives the quorum.
+        settings: more environment for each node.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        nodes: int,
+        network: LoopbackNetwork,
+        settings: dict[str, str] | None = None,
+    ) -> None:
+        hosts = [network.host(node_id + 1) for node_id in range(nodes)]
+        peers = ",".join(f"{host}:{PEER_PORT}" for host in hosts)
+        self.nodes: list[LocalNode] = []
+        for node_id, host in enumerate(hosts):
+            directory = root / f"node-{node_id}"
+            environment = {
+                "RAFTNODE_NODE_ID": str(node_id),
+                "RAFTNODE_LOG_DIR": str(directory),
+                "RAFTNODE_PEER_LISTEN": f"{host}:{PEER_PORT}",
+                "RAFTNODE_PEER_ADVERTISED": f"{host}:{PEER_PORT}",
+                "RAFTNODE_API_LISTEN": f"{host}:{API_PORT}",
+                "RAFTNODE_API_ADVERTISED": f"{host}:{API_PORT}",
+                "RAFTNODE_BOOTSTRAP_SERVERS": peers,
+                "TERMINATION_LOG": str(directory.with_suffix(".termination")),
+                **(settings or {}),
+            }
+            self.nodes.append(LocalNode(node_id, host, directory, environment, network))
+        self.client = QuorumClient([node.api for node in self.nodes], timeout_ms=10_000)
+
+    async def __aenter__(self) -> Self:
+        await self.client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.client.__aexit__(kind, error, trace)
+        for node in self.nodes:
+            node.kill()
+        if error is not None:
+            for node in self.nodes:
+                error.add_note(f"--- node {node.node_id}:\n" + node.output()[-4000:])
+
+    # -- looking -------------------------------------------------------------------------
+
+    async def info(self, node: LocalNode) -> NodeInfo:
+        """What a node says of itself."""
+        return await self.client.describe_node(node.api)
+
+    async def describe(self) -> QuorumInfo:
+        """What a confirmed leader says."""
+        return await self.client.describe_quorum(confirmed=True)
+
+    async def leader(self) -> LocalNode:
+        """Wait for a leader that a majority confirms."""
+
+        async def look() -> LocalNode:
+            return self.nodes[(await self.describe()).leader.node_id]
+
+        return await eventually(look, what="a confirmed leader")
+
+    async def wait_running(self, nodes: Sequence[LocalNode]) -> list[NodeInfo]:
+        """Wait until the nodes answer."""
+
+        async def look(node: LocalNode) -> NodeInfo:
+            if node.process is not None and node.process.poll() is not None:
+                raise NotInTimeError(f"node {node.node_id} ended: {node.output()[-2000:]}")
+            return await self.info(node)
+
+        return [
+            await eventually(lambda n=node: look(n), what=f"node {node.node_id}") for node in nodes
+        ]
+
+    # -- doing ---------------------------------------------------------------------------
+
+    async def form(self, size: int, *, raft_version: int = RAFT_VERSION) -> QuorumInfo:
+        """Start the first `size` nodes, form a quorum of them, wait until it takes writes."""
+        nodes = self.nodes[:size]
+        for node in nodes:
+            node.start()
+        found = await self.wait_running(nodes)
+        voters = [
+            VoterSpec(
+                node_id=info.node_id,
+                directory_id=info.directory_id,
+                endpoint=info.peer_endpoint,
+            )
+            for info in found
+        ]
+        request = FormRequest(
+            cluster_id=CLUSTER_ID, voters=tuple(voters), raft_version=raft_version
+        )
+        for node in nodes:
+            await self.client.form(node.api, request)
+
+        async def formed() -> QuorumInfo | None:
+            quorum = await self.describe()
+            done = quorum.formation_completed if raft_version else quorum.epoch_committed
+            return quorum if done else None
+
+        return await eventually(formed, what="formation")
+
+    async def observe(self, node: LocalNode) -> Replica:
+        """Let a blank, running node join as an observer and wait until it is caught up."""
+        [info] = await self.wait_running([node])
+        await self.client.join(node.api, JoinRequest(cluster_id=CLUSTER_ID))
+        replica = Replica(node_id=info.node_id, directory_id=info.directory_id)
+
+        async def caught_up() -> Replica | None:
+            for found in (await self.describe()).observers:
+                if found.key == replica.key and found.caught_up:
+                    return replica
+            return None
+
+        return await eventually(caught_up, what=f"{replica.key} to catch up")
+
+    async def lead(self, node: LocalNode) -> None:
+        """Make a voter lead; who leads instead resigns in its favour, again if it wins again."""
+
+        async def look() -> bool | None:
+            described = await self.describe()
+            if described.leader.node_id == node.node_id:
+                return True
+            [target] = [one for one in described.voters if one.node_id == node.node_id]
+            await self.client.resign(preferred=Replica.of(target.key))
+            return None
+
+        await eventually(look, what=f"node {node.node_id} to lead")
+
+    async def put(self, key: str, value: bytes) -> None:
+        """Write until it is acknowledged.
+
+        An election in the middle leaves it unknown whether it was done: then it is written again.
+        """
+        await eventually(lambda: self.client.put(key, value), what=f"{key} to be written")

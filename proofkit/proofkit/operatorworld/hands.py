@@ -1,0 +1,70 @@
+"""What people do to the model of a cluster by hand: legal, and none of the operator's business.
+
+Each is something that `kubectl` lets anybody with the rights do. What must not live here:
+faults of machines and disks, which are in `world.py`.
+"""
+
+from __future__ import annotations
+
+from proofkit.operatorworld.world import World
+
+
+def scale_statefulset(world: World, replicas: int) -> None:
+    """`kubectl scale statefulset`: beneath the operator."""
+    if world.replicas is not None:
+        world.replicas, world.version = replicas, world.version + 1
+
+
+def delete_statefulset(world: World, *, orphan: bool) -> None:
+    """`kubectl delete statefulset`, with its pods or, with `--cascade=orphan`, without them.
+
+    What was recorded on it (S3) goes with it.
+    """
+    if world.replicas is None:
+        return
+    world.replicas, world.version = None, world.version + 1
+    world.records.clear()
+    world.given_up.clear()
+    if not orphan:
+        for runner in world.runners.values():
+            runner.terminating = True
+
+
+def force_delete_pod(world: World, ordinal: int) -> None:
+    """`kubectl delete pod --force --grace-period=0`: its kubelet kills the process at once."""
+    gone = world.runners.pop(ordinal, None)
+    if gone is not None and gone.label:
+        world.count_budget()
+
+
+def evict(world: World, ordinal: int) -> None:
+    """`kubectl drain`: as many as the disruption budget allows."""
+    if world.may_evict(ordinal):
+        world.runners[ordinal].terminating = True
+
+
+def delete_latch(world: World) -> None:
+    """`kubectl delete configmap`."""
+    world.latch = None
+
+
+def recreate_resource(world: World) -> None:
+    """`kubectl delete krq` and `kubectl apply`: claims and the old latch stay."""
+    delete_statefulset(world, orphan=False)
+    world.uid, world.latch, world.remembered_cluster_id = f"{world.uid}'", None, None
+
+
+def unlabel_claim(world: World, ordinal: int) -> None:
+    """Take the label off a claim that says which resource it was made for."""
+    disk = world.disks.get(ordinal)
+    if disk is not None:
+        disk.owner_uid = ""
+
+
+def mislabel(world: World, ordinal: int) -> None:
+    """Put the voter label on a pod or take it off."""
+    runner = world.runners.get(ordinal)
+    if runner is not None:
+        runner.label, runner.version = not runner.label, runner.version + 1
+        if runner.label:
+            world.count_budget()

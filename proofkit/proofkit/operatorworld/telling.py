@@ -1,0 +1,82 @@
+"""What people are shown of the model of a cluster: status and events of each look.
+
+Made by the operator's own code from the model's observation, as the reconciler does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from kraftquorum_operator.model.status import QuorumStatus
+from kraftquorum_operator.observe.last import last_known
+from kraftquorum_operator.plan.actions import Done, Wait, describe
+from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.events import Event, EventLog
+from kraftquorum_operator.report.status import build_status
+from proofkit.operatorworld.world import World
+
+
+@dataclass
+class Telling:
+    """A world whose looks are reported; `status` is the last report."""
+
+    world: World
+    status: QuorumStatus | None = None
+    log: EventLog = field(default_factory=EventLog)
+    events: list[Event] = field(default_factory=list[Event])
+
+    def look(self) -> QuorumStatus:
+        """Observe, decide and report, without acting."""
+        seen, now_ms = self.world.look(), self.world.now_ms
+        seen = replace(seen, last=last_known(self.status))
+        decision = decide(self.world.spec, seen, now_ms)
+        waits = isinstance(decision, Wait | Done)
+        self.status = build_status(
+            self.world.spec,
+            seen,
+            decision,
+            current_action=None if waits else describe(decision),
+            before=self.status.conditions if self.status else (),
+            stamp=Stamp(stamp(now_ms), 1),
+            last=self.status,
+        )
+        self.events += self.log.of(decision, now_ms, 60_000)
+        return self.status
+
+    def run(self, steps: int) -> Iterator[QuorumStatus]:
+        """Look, act and let time pass, so many times."""
+        for _ in range(steps):
+            yield self.look()
+            self.world.step()
+            self.world.tick()
+
+    def settle(self) -> QuorumStatus:
+        """Go on until nothing is left to do."""
+        for status in self.run(200):
+            if status.phase == "Running":
+                return status
+        raise AssertionError(f"not settled: {self.status}")
+
+    def settle_again(self) -> QuorumStatus:
+        """Go on until a fault was noticed and nothing is left to do."""
+        for status in self.run(50):
+            if status.phase != "Running":
+                return self.settle()
+        raise AssertionError("nothing was noticed")
+
+    def recreated(self) -> None:
+        """The resource was deleted and applied again: what was reported of it went with it."""
+        self.status, self.log = None, EventLog()
+
+
+def stamp(now_ms: int) -> str:
+    """The world's time as Kubernetes writes it."""
+    return datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def condition(status: QuorumStatus, name: str) -> str:
+    """The status of a condition."""
+    return next(c.status for c in status.conditions if c.type == name)

@@ -1,0 +1,300 @@
+"""The truth of the modelled cluster: disks, pods, voters and time, seen or not.
+
+Kubernetes' side: a StatefulSet controller, claims that end with their pods, pods with UIDs. The
+quorum's side: voters by (id, UUID), commits by majority, an election that picks the longest log,
+observers that catch up. Time passes in `tick`; the last section is what goes wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.observe.snapshot import (
+    ClaimRecord,
+    Latch,
+    Replica,
+    VoterRecord,
+    majority,
+)
+from proofkit.operatorworld.parts import START_TICKS, Disk, Runner
+
+TICK_MS = 500
+
+
+@dataclass
+class Truth:
+    """The truth. `replicas` is None until the StatefulSet exists."""
+
+    spec: QuorumSpec
+    uid: str = "resource-1"
+    replicas: int | None = None
+    statefulset_uid: str = "sts"
+    version: int = 1
+    now_ms: int = 0
+    disks: dict[int, Disk] = field(default_factory=dict[int, Disk])
+    runners: dict[int, Runner] = field(default_factory=dict[int, Runner])
+    latch: Latch | None = None
+    clusters: set[str] = field(default_factory=set[str])
+    voters: list[Replica] = field(default_factory=list[Replica])
+    committed_voters: list[Replica] = field(default_factory=list[Replica])
+    record: VoterRecord = field(default_factory=lambda: VoterRecord(-1, -1))
+    record_end: int = 0
+    """The voter record is committed once the high watermark is here."""
+    replaces: Replica | None = None
+    leader: Replica | None = None
+    epoch: int = 0
+    high_watermark: int = 0
+    heard_ms: dict[Replica, int] = field(default_factory=dict[Replica, int])
+    records: dict[int, ClaimRecord] = field(default_factory=dict[int, ClaimRecord])
+    given_up: dict[int, list[tuple[int, str, bool]]] = field(
+        default_factory=dict[int, list[tuple[int, str, bool]]]
+    )
+    """By ordinal: when a claim was given up, its UID, and whether it never was a voter's."""
+    copied: set[Replica] = field(default_factory=set[Replica])
+    """Replicas whose volume was put back from a copy: nothing may lean on them (S3)."""
+    rotten: set[Replica] = field(default_factory=set[Replica])
+    """Replicas whose scrub has found damage, while they go on."""
+    revision: int = 1
+    """Of the StatefulSet's template."""
+    bad_revisions: set[int] = field(default_factory=set[int])
+    """Templates whose image cannot be pulled."""
+    budget_counted: int = 0
+    """How many labelled pods the budget's controller has counted last."""
+    budget_mark: str | None = None
+    remembered_cluster_id: str | None = None
+    """What the status told last."""
+    changes: list[str] = field(default_factory=list[str])
+    _serial: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    # --- the truth, asked --------------------------------------------------------------------
+
+    def disk_of(self, replica: Replica) -> Disk | None:
+        """The disk that a replica's storage UUID is on, if it still is."""
+        disk = self.disks.get(replica.node_id)
+        return disk if disk is not None and disk.directory_id == replica.directory_id else None
+
+    def is_alive(self, replica: Replica) -> bool:
+        """Whether a replica runs, on its own storage, as a member of the quorum."""
+        disk, runner = self.disk_of(replica), self.runners.get(replica.node_id)
+        return bool(disk and disk.cluster_id and runner and runner.runs)
+
+    def is_fresh(self, replica: Replica) -> bool:
+        """Whether a replica is alive and has all that is committed."""
+        disk = self.disk_of(replica)
+        return self.is_alive(replica) and disk is not None and disk.log_end >= self.high_watermark
+
+    def has_quorum(self) -> bool:
+        """Whether a majority of the voters in force is alive."""
+        alive = sum(1 for voter in self.voters if self.is_alive(voter))
+        return bool(self.voters) and alive >= majority(len(self.voters))
+
+    @property
+    def distrusted(self) -> set[Replica]:
+        """Replicas that no loss of another may lean on."""
+        return self.copied | self.rotten
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether a voter record is not committed yet."""
+        return bool(self.voters) and self.high_watermark < self.record_end
+
+    # --- time --------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Let half a second pass."""
+        self.now_ms += TICK_MS
+        self._control()
+        for ordinal, runner in self.runners.items():
+            self._run(ordinal, runner)
+        self._elect()
+        self._replicate()
+
+    def _control(self) -> None:
+        """The kubelet, pvc-protection and the StatefulSet controller."""
+        for ordinal in [n for n, runner in self.runners.items() if runner.terminating]:
+            gone = self.runners.pop(ordinal)
+            if gone.label:
+                self.count_budget()
+        for ordinal, disk in list(self.disks.items()):
+            if disk.terminating and ordinal not in self.runners:
+                del self.disks[ordinal]
+        if self.replicas is None:
+            return
+        for ordinal in [n for n in self.runners if n >= self.replicas]:
+            self.runners[ordinal].terminating = True
+        for ordinal in range(self.replicas):
+            disk = self.disks.get(ordinal)
+            if disk is None:
+                self.disks[ordinal] = Disk(self._uid("claim"), self.uid)
+            elif disk.terminating and ordinal not in self.runners:
+                continue
+            if ordinal not in self.runners:
+                self.runners[ordinal] = Runner(self._uid("pod"), revision=self.revision)
+
+    def _labelled(self) -> int:
+        return sum(runner.label for runner in self.runners.values())
+
+    @property
+    def evictions_allowed(self) -> int:
+        """How many voters' pods the disruption budget lets go now."""
+        healthy = sum(runner.label and runner.runs for runner in self.runners.values())
+        return max(0, healthy - majority(max(len(self.voters), self.spec.voters)))
+
+    def may_evict(self, ordinal: int) -> bool:
+        """Whether the API server grants the eviction of a pod: always, if no budget counts it."""
+        runner = self.runners.get(ordinal)
+        return runner is not None and (not runner.label or self.evictions_allowed > 0)
+
+    def count_budget(self) -> None:
+        """The disruption controller; it does not notice a pod that leaves the selector."""
+        self.budget_counted = self._labelled()
+
+    def _run(self, ordinal: int, runner: Runner) -> None:
+        runner.unready_ticks = 0 if runner.runs else runner.unready_ticks + 1
+        if runner.held_ticks > 0:
+            runner.held_ticks -= 1
+            return
+        if runner.terminating or runner.starts_in == 0:
+            return
+        if runner.revision in self.bad_revisions:
+            return
+        runner.starts_in -= 1
+        disk = self.disks[ordinal]
+        if runner.starts_in > 0:
+            return
+        if disk.corrupt:
+            runner.exit_code, runner.starts_in = 12, START_TICKS
+            runner.restarts += 1
+            return
+        disk.directory_id = disk.directory_id or self._uid(f"dir{ordinal}-")
+        disk.incarnation += 1
+        runner.version += 1
+
+    def _elect(self) -> None:
+        if not self.voters:
+            self._form()
+        if self.leader is not None and self.is_alive(self.leader) and self.has_quorum():
+            return
+        self.leader = None
+        if not self.has_quorum():
+            return
+        alive = [voter for voter in self.voters if self.is_alive(voter)]
+        ends = {voter: disk.log_end for voter in alive if (disk := self.disk_of(voter))}
+        self.leader = max(alive, key=lambda voter: (ends[voter], voter))
+        self.epoch += 1
+        assert ends[self.leader] >= self.high_watermark, "a committed record is lost"
+        self.heard_ms.clear()
+        self._append(self.leader, 1)
+
+    def _form(self) -> None:
+        """The latched set elects its first leader once a majority has the latch."""
+        bases = {disk.base for disk in self.disks.values() if disk.base}
+        if not bases:
+            return
+        assert len(bases) == 1, "two voter sets were formed"
+        base = list(bases.pop())
+        if sum(1 for voter in base if self.is_alive(voter)) >= majority(len(base)):
+            self.voters, self.committed_voters = list(base), list(base)
+            self.record, self.record_end = VoterRecord(0, 1), 1
+
+    def _append(self, leader: Replica, records: int) -> None:
+        disk = self.disk_of(leader)
+        assert disk is not None
+        disk.log_end += records
+
+    def _replicate(self) -> None:
+        if self.leader is None:
+            return
+        self._append(self.leader, 1)
+        led = self.disk_of(self.leader)
+        assert led is not None
+        for ordinal, disk in self.disks.items():
+            if disk.directory_id and self.is_alive(Replica(ordinal, disk.directory_id)):
+                replica = Replica(ordinal, disk.directory_id)
+                disk.log_end = max(disk.log_end, led.log_end - (replica not in self.heard_ms))
+                self.heard_ms[replica] = self.now_ms
+        ends = sorted(
+            (d.log_end if (d := self.disk_of(v)) and self.is_alive(v) else 0 for v in self.voters),
+            reverse=True,
+        )
+        self.high_watermark = max(self.high_watermark, ends[majority(len(ends)) - 1])
+        if self.high_watermark >= self.record_end:
+            self.committed_voters = list(self.voters)
+            if self.replaces is not None and self.replaces in self.voters:
+                self._change([v for v in self.voters if v != self.replaces])
+            self.replaces = None
+
+    def _change(self, voters: list[Replica]) -> None:
+        assert self.leader is not None
+        assert abs(len(voters) - len(self.voters)) == 1, "more than one voter changed"
+        self.voters = sorted(voters)
+        self._append(self.leader, 1)
+        disk = self.disk_of(self.leader)
+        assert disk is not None
+        self.record, self.record_end = VoterRecord(disk.log_end - 1, self.epoch), disk.log_end
+        if self.leader not in self.voters:
+            self.leader = None
+
+    def _uid(self, kind: str) -> str:
+        return f"{kind}{next(self._serial)}"
+
+    # --- what goes wrong ---------------------------------------------------------------------
+
+    def crash(self, ordinal: int, ticks: int = 0) -> None:
+        """The process ends, and cannot start for so long."""
+        runner = self.runners.get(ordinal)
+        if runner is not None:
+            runner.starts_in, runner.held_ticks = START_TICKS, ticks
+            runner.version += 1
+
+    def delete_pod(self, ordinal: int) -> None:
+        """Somebody deletes the pod."""
+        if ordinal in self.runners:
+            self.runners[ordinal].terminating = True
+
+    def wipe(self, ordinal: int) -> None:
+        """The volume is emptied under the running process."""
+        disk = self.disks.get(ordinal)
+        if disk is not None:
+            self.disks[ordinal] = replace(
+                Disk(disk.claim_uid, disk.owner_uid),
+                terminating=disk.terminating,
+                record=disk.record,
+            )
+            self.crash(ordinal)
+
+    def put_back(self, ordinal: int, copy: Disk) -> None:
+        """Somebody copies an earlier content onto the volume (S3); the process starts on it."""
+        disk = self.disks[ordinal]
+        self.disks[ordinal] = replace(
+            copy, claim_uid=disk.claim_uid, owner_uid=disk.owner_uid, record=disk.record
+        )
+        self.copied.add(Replica(ordinal, copy.directory_id or ""))
+        self.crash(ordinal)
+
+    def corrupt(self, ordinal: int) -> None:
+        """The log is damaged, so that the node refuses to start."""
+        disk = self.disks.get(ordinal)
+        if disk is not None:
+            disk.corrupt = True
+            self.crash(ordinal)
+
+    def rot(self, ordinal: int) -> None:
+        """The scrub finds damage; the process goes on."""
+        disk = self.disks.get(ordinal)
+        if disk is not None and disk.directory_id is not None:
+            self.rotten.add(Replica(ordinal, disk.directory_id))
+
+    def retemplate(self, *, bad: bool = False) -> None:
+        """Somebody changes the pods' template, perhaps to one that cannot start."""
+        self.revision, self.version = self.revision + 1, self.version + 1
+        if bad:
+            self.bad_revisions.add(self.revision)
+
+    def delete_claim(self, ordinal: int) -> None:
+        """Somebody deletes the claim."""
+        disk = self.disks.get(ordinal)
+        if disk is not None:
+            disk.terminating = True

@@ -1,0 +1,344 @@
+"""A model of a cluster with a quorum on it: enough of both to drive `decide` to the end.
+
+`Truth` is what there is. Here is what the operator sees of it, and what it does: `act` carries an
+action out and asserts, against the truth and not the observation, that it breaks no rule of
+safety.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraftquorum_operator.observe.snapshot import (
+    Budget,
+    Claim,
+    GivenUp,
+    Latch,
+    LatchVoter,
+    Node,
+    PendingChange,
+    Pod,
+    Progress,
+    Quorum,
+    Replica,
+    Snapshot,
+    StatefulSet,
+    majority,
+)
+from kraftquorum_operator.plan import actions
+from kraftquorum_operator.plan.actions import Decision, Done, Wait
+from kraftquorum_operator.plan.decide import decide
+from proofkit.operatorworld.parts import Runner
+from proofkit.operatorworld.truth import TICK_MS, Truth
+
+
+@dataclass
+class World(Truth):
+    """The truth, with the operator's eyes and hands on it."""
+
+    # --- what the operator sees --------------------------------------------------------------
+
+    def look(self) -> Snapshot:
+        """An observation, true at this time."""
+        return Snapshot(
+            namespace="test",
+            name="demo",
+            uid=self.uid,
+            statefulset=None
+            if self.replicas is None
+            else StatefulSet(
+                self.statefulset_uid,
+                str(self.version),
+                self.replicas,
+                revision=str(self.revision),
+                owner_uid=self.uid,
+                records=tuple(sorted(self.records.items(), key=lambda item: item[0])),
+                given_up=tuple(
+                    (n, tuple(GivenUp(uid, self.now_ms - at, unused) for at, uid, unused in notes))
+                    for n, notes in sorted(self.given_up.items())
+                ),
+            ),
+            pods=tuple(self._pod(n) for n in sorted(self.runners)),
+            claims=tuple(self._claim(n) for n in sorted(self.disks)),
+            nodes=tuple(node for n in sorted(self.runners) if (node := self._node(n))),
+            quorum=self._quorum(),
+            latch=self.latch,
+            budget=Budget("pdb", self.budget_counted, self.budget_mark, self.evictions_allowed),
+            remembered_cluster_id=self.remembered_cluster_id,
+        )
+
+    def _pod(self, ordinal: int) -> Pod:
+        runner = self.runners[ordinal]
+        return Pod(
+            name=f"demo-{ordinal}",
+            uid=runner.uid,
+            ordinal=ordinal,
+            phase="Running" if runner.runs else "Pending",
+            ready=runner.runs,
+            terminating=runner.terminating,
+            address=f"10.0.0.{ordinal}",
+            voter_label=runner.label,
+            revision=str(runner.revision),
+            running=runner.runs,
+            version=f"{runner.uid}.{runner.version}",
+            restarts=runner.restarts,
+            exit_code=runner.exit_code,
+            age_ms=60_000,
+            unready_ms=runner.unready_ticks * TICK_MS,
+        )
+
+    def _claim(self, ordinal: int) -> Claim:
+        disk = self.disks[ordinal]
+        return Claim(
+            name=f"data-demo-{ordinal}",
+            uid=disk.claim_uid,
+            ordinal=ordinal,
+            terminating=disk.terminating,
+            owner_uid=disk.owner_uid,
+            volume=disk.claim_uid,
+            record=disk.record,
+        )
+
+    def _node(self, ordinal: int) -> Node | None:
+        disk, runner = self.disks.get(ordinal), self.runners[ordinal]
+        if disk is None or disk.directory_id is None or not runner.runs:
+            return None
+        replica = Replica(ordinal, disk.directory_id)
+        return Node(
+            replica=replica,
+            incarnation=disk.incarnation,
+            cluster_id=disk.cluster_id,
+            role="leader" if replica == self.leader else "follower",
+            epoch=self.epoch,
+            log_end_offset=disk.log_end,
+            durable_end_offset=disk.log_end,
+            high_watermark=min(disk.log_end, self.high_watermark),
+            voters=tuple(self.voters) if disk.log_end else disk.base,
+            caught_up=self.is_fresh(replica),
+            peer_endpoint=f"demo-{ordinal}:9093",
+            damage=("a segment is rotten",) if replica in self.rotten else (),
+        )
+
+    def _progress(self, replica: Replica) -> Progress:
+        heard = self.heard_ms.get(replica)
+        return Progress(
+            replica=replica,
+            caught_up=self.is_fresh(replica) and (heard is not None or replica == self.leader),
+            silent_since_ms=None if replica == self.leader else (heard or 0),
+        )
+
+    def _quorum(self) -> Quorum | None:
+        if self.leader is None or not self.is_alive(self.leader) or not self.has_quorum():
+            return None
+        observers = [
+            Replica(n, disk.directory_id)
+            for n, disk in sorted(self.disks.items())
+            if disk.directory_id and self.is_alive(Replica(n, disk.directory_id))
+        ]
+        cluster_id = self.disks[self.leader.node_id].cluster_id
+        assert cluster_id is not None
+        return Quorum(
+            cluster_id=cluster_id,
+            leader=self.leader,
+            epoch=self.epoch,
+            high_watermark=self.high_watermark,
+            voters=tuple(self._progress(voter) for voter in self.voters),
+            committed=tuple(self.committed_voters),
+            record=self.record,
+            record_committed=not self.is_changing,
+            observers=tuple(self._progress(o) for o in observers if o not in self.voters),
+            pending=PendingChange("remove", self.replaces, appended=False, waiting_for="commit")
+            if self.replaces
+            else None,
+            formation_completed=self.high_watermark > 0,
+            epoch_committed=self.high_watermark > 0,
+            confirmed=True,
+        )
+
+    # --- what the operator does --------------------------------------------------------------
+
+    def step(self) -> Decision:
+        """Observe, decide and act once."""
+        seen = self.look()
+        decision = decide(self.spec, seen, self.now_ms)
+        if seen.latch is not None:
+            self.remembered_cluster_id = seen.latch.cluster_id
+        if not isinstance(decision, Wait | Done):
+            self.act(decision, late=False)
+        return decision
+
+    def act(self, action: actions.Action, *, late: bool) -> None:
+        """Carry an action out, with its preconditions, and check it against the truth.
+
+        Args:
+            action: what was decided.
+            late: decided on an older observation, by an operator that was stopped since.
+        """
+        self.changes.append(("late " if late else "") + actions.describe(action))
+        match action:
+            case actions.CreateStatefulSet(replicas):
+                if self.replicas is None:
+                    self.replicas, self.statefulset_uid = replicas, self._uid("sts")
+            case actions.SetReplicas():
+                self._set_replicas(action)
+            case actions.CreateLatch(voters):
+                self._create_latch(self._uid("cluster"), voters, adopted=False)
+            case actions.AdoptQuorum(cluster_id, voters):
+                self._create_latch(cluster_id, voters, adopted=True)
+            case actions.SendLatch() | actions.JoinNode():
+                self._enter(action)
+            case actions.AddVoter() | actions.RemoveVoter():
+                self._change_voters(action, late=late)
+            case actions.MoveLeadership(leader, preferred):
+                if self.leader == leader and self.is_fresh(preferred):
+                    self.leader, self.epoch = preferred, self.epoch + 1
+                    self._append(preferred, 1)
+            case actions.SetVoterLabel(pod, uid, label):
+                runner = self.runners.get(_ordinal(pod))
+                if runner is not None and runner.uid == uid:
+                    runner.label = label
+                    runner.version += 1
+                    if label:
+                        self.count_budget()
+            case actions.RecountBudget(_, mark):
+                if mark != self.budget_mark:
+                    self.budget_mark = mark
+                    self.count_budget()
+            case actions.DeleteClaim() | actions.DeletePod():
+                self._delete(action, late=late)
+            case actions.EvictPod(pod, uid):
+                ordinal = _ordinal(pod)
+                runner = self.runners.get(ordinal)
+                if runner is not None and runner.uid == uid and self.may_evict(ordinal):
+                    self._check_loss(ordinal, late=late)
+                    self._check_roll(ordinal, runner, late=late)
+                    runner.terminating = True
+            case actions.SetClaimOwner(claim, uid):
+                disk = self.disks.get(_ordinal(claim))
+                if disk is not None and disk.claim_uid == uid:
+                    disk.owner_uid = self.uid
+            case actions.RecordClaims():
+                self._record(action)
+            case actions.ApplyObjects() | actions.DeleteStatefulSet() | actions.DeleteLatch():
+                raise AssertionError(f"nothing asked for {action}")
+
+    def _set_replicas(self, action: actions.SetReplicas) -> None:
+        if (action.uid, action.resource_version) != (self.statefulset_uid, str(self.version)):
+            return
+        highest = max((v.node_id for v in (*self.voters, *self.committed_voters)), default=-1)
+        assert action.replicas > highest, "S25: a voter would lose its pod"
+        self.replicas, self.version = action.replicas, self.version + 1
+
+    def _create_latch(
+        self, cluster_id: str, voters: tuple[LatchVoter, ...], *, adopted: bool
+    ) -> None:
+        if self.latch is not None:
+            return  # create-once: the first one counts
+        if not adopted:
+            assert not self.clusters, "S18: a second quorum over an earlier one"
+            self.clusters.add(cluster_id)
+        self.latch = Latch(cluster_id, voters, adopted)
+
+    def _enter(self, action: actions.SendLatch | actions.JoinNode) -> None:
+        """A node takes a latch or a cluster id once, blank, and a latch only if listed."""
+        disk, runner = self.disk_of(action.replica), self.runners.get(action.replica.node_id)
+        if disk is None or runner is None or not runner.runs or disk.cluster_id is not None:
+            return
+        if isinstance(action, actions.SendLatch):
+            if action.latch.lists(action.replica):
+                disk.cluster_id = action.latch.cluster_id
+                disk.base = tuple(voter.replica for voter in action.latch.voters)
+        else:
+            disk.cluster_id = action.cluster_id
+
+    def _change_voters(self, action: actions.AddVoter | actions.RemoveVoter, *, late: bool) -> None:
+        if self.leader is None or action.expected != self.record:
+            assert late, "S11: a change was asked of another set than the one in force"
+            return
+        if self.is_changing or self.replaces:
+            assert late, "P31: two voter changes at a time"
+            return
+        if isinstance(action, actions.AddVoter):
+            if not self.is_fresh(action.replica):
+                return  # the leader waits for an observer to catch up, then gives up
+            alive = sum(1 for voter in self.voters if self.is_alive(voter)) + 1
+            assert late or alive >= majority(len(self.voters) + 1), "an add that cannot commit"
+            self._change([*self.voters, action.replica])
+            self.replaces = action.replaces
+            return
+        assert late or self.budget_counted <= self._labelled(), "S22: a stale budget"
+        survivors = [voter for voter in self.voters if voter != action.replica]
+        fresh = sum(
+            1 for voter in survivors if self.is_fresh(voter) and voter not in self.distrusted
+        )
+        assert late or fresh >= majority(len(survivors)), "S23: survivors are no majority"
+        self._change(survivors)
+
+    def _delete(self, action: actions.DeleteClaim | actions.DeletePod, *, late: bool) -> None:
+        if isinstance(action, actions.DeletePod):
+            runner = self.runners.get(_ordinal(action.pod))
+            if runner is None or runner.uid != action.uid:
+                return
+            if action.version not in {None, f"{runner.uid}.{runner.version}"}:
+                return  # conflict: it has started, or ended, since
+            assert action.version is None or not runner.runs, "a pod that runs"
+            self._check_loss(_ordinal(action.pod), late=late)
+            self._check_roll(_ordinal(action.pod), runner, late=late)
+            runner.terminating = True
+            return
+        ordinal = _ordinal(action.claim)
+        disk = self.disks.get(ordinal)
+        if disk is None or disk.claim_uid != action.uid:
+            return
+        replica = Replica(ordinal, disk.directory_id or "")
+        if replica not in self.distrusted:
+            fresh = replica in self.voters and self.is_fresh(replica)
+            assert late or not fresh, "a well disk"
+            returns = replica in self.voters and not disk.corrupt
+            assert late or not returns, "a voter's disk that may return"
+        if action.gives_up is not None:
+            noted = (self.now_ms, disk.claim_uid, disk.record is None)
+            self.given_up.setdefault(ordinal, []).append(noted)
+        disk.terminating = True
+
+    def _record(self, action: actions.RecordClaims) -> None:
+        for _, ordinal, record in action.claims:
+            disk = self.disks.get(ordinal)
+            if disk is None or disk.claim_uid != record.claim_uid:
+                return  # conflict: the rest of the action is not done
+            disk.record = record
+            if action.statefulset_uid == self.statefulset_uid:
+                self.records[ordinal] = record
+            assert Replica(ordinal, record.directory_id) not in self.copied, "S3: a copy recorded"
+
+    def _check_loss(self, ordinal: int, *, late: bool) -> None:
+        """Ending a pod must leave a majority, if its replica counts now."""
+        disk = self.disks.get(ordinal)
+        replica = Replica(ordinal, disk.directory_id or "") if disk else None
+        if late or replica is None or replica not in self.voters or not self.is_alive(replica):
+            return
+        runner = self.runners[ordinal]
+        if runner.revision != self.revision and len(self.voters) < 3:
+            return  # one or two voters cannot be rolled without a pause
+        others = sum(
+            1
+            for voter in self.voters
+            if voter != replica and voter not in self.distrusted and self.is_fresh(voter)
+        )
+        assert others >= majority(len(self.voters)), "no majority left"
+
+    def _check_roll(self, ordinal: int, runner: Runner, *, late: bool) -> None:
+        """A healthy pod is restarted for its template alone, while all others are well."""
+        disk = self.disks.get(ordinal)
+        replica = Replica(ordinal, disk.directory_id or "") if disk else None
+        outdated = runner.revision != self.revision and disk is not None and not disk.terminating
+        if late or not outdated or replica in self.distrusted or replica not in self.voters:
+            return
+        if self.is_fresh(replica):
+            assert replica != self.leader or len(self.voters) == 1, "the leader was not moved"
+            late_ones = [voter for voter in self.voters if not self.is_fresh(voter)]
+            assert not late_ones, "two voters away for a new template"
+
+
+def _ordinal(name: str) -> int:
+    return int(name.rpartition("-")[2])

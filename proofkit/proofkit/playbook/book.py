@@ -1,0 +1,390 @@
+"""What a script can make happen at the table: time, elections, faults, clients."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from proofkit.playbook.message import key_of, name_of
+from proofkit.playbook.seat import Seat
+from proofkit.playbook.table import Answer, Table
+from proofkit.simulator.disk import SimDisk
+from raftnode.core.config import CoreConfig
+from raftnode.core.effects import SendResponse
+from raftnode.core.events import (
+    AddVoterRequested,
+    AppendRequested,
+    ClusterJoined,
+    ConfirmRequested,
+    DiskSpaceChanged,
+    Event,
+    LatchReceived,
+    ReassignmentRequested,
+    RemoveVoterRequested,
+    RequestAbandoned,
+    RequestReceived,
+    ResignRequested,
+    Target,
+    TimePassed,
+    UpgradeRequested,
+)
+from raftnode.core.messages import VoteRequest, VoteResponse
+from raftnode.core.records import RAFT_VERSION
+from raftnode.core.roles import Follower, Leader, Resigned, Sounding, Unattached
+from raftnode.core.state import Latch
+from raftnode.core.types import (
+    Epoch,
+    LogPosition,
+    NodeId,
+    Offset,
+    ReplicaKey,
+    Voter,
+    VoterRecordId,
+    VoterSet,
+)
+
+CLUSTER_ID = "playbook"
+
+
+class Heard(dict[tuple[str, ReplicaKey], Sounding]):
+    """Soundings of a leader that everybody has just answered, whatever it asks (S34)."""
+
+    def get(self, *_: object) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A round of the first token, which every other one is newer than."""
+        return Sounding(0, sys.maxsize)
+
+
+@dataclass(slots=True)
+class Playbook(Table):
+    """A table at which nothing happens by itself."""
+
+    disks_work: bool = True
+    """Whether `settle` and `run` let disks store and read snapshots."""
+    sounded: bool = True
+    """Whether a leader that is asked for a change of voters has an answer of all of them (S34).
+
+    Then it is appended at once, unless something else is in its way.
+    """
+
+    # -- setting the table ---------------------------------------------------------------
+
+    @classmethod
+    def formed(
+        cls,
+        *names: str,
+        leader: str = "1",
+        config: CoreConfig | None = None,
+        raft_version: int = RAFT_VERSION,
+    ) -> Playbook:
+        """A quorum of `names`, formed and quiet, led by `leader` in epoch 1."""
+        book = cls(config or CoreConfig())
+        book.latch(*names, raft_version=raft_version)
+        book.impatient(leader)
+        book.settle()
+        assert book.seats[leader].replica.log.formation_completed or not raft_version
+        return book
+
+    def latch(self, *names: str, raft_version: int = RAFT_VERSION) -> None:
+        """Seat blank replicas and give each the latch that lists them all (S18)."""
+        voters = VoterSet.of(Voter(key_of(name)) for name in names)
+        latch = Latch(CLUSTER_ID, voters, raft_version)
+        for name in names:
+            if name not in self.seats:
+                self.blank(name)
+            self.give(name, LatchReceived(self.number(), latch))
+
+    def observer(self, name: str) -> Seat:
+        """Seat a replica that knows the cluster and nothing else (S5)."""
+        seat = self.blank(name)
+        self.give(name, ClusterJoined(self.number(), CLUSTER_ID))
+        return seat
+
+    # -- time and elections --------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Deliver and flush until nothing more happens by itself."""
+        for _ in range(10_000):
+            moved = self.deliver() + (self.work_storage() if self.disks_work else 0)
+            flushed = [seat.flush(self.now_ms) for seat in self.seats.values() if seat.flushes]
+            if not moved and not any(flushed):
+                return
+        raise AssertionError("the replicas never come to rest: a busy loop")
+
+    def run(self, duration_ms: int) -> None:
+        """Let time pass; each replica wakes at its deadlines and everything is delivered."""
+        end = self.now_ms + duration_ms
+        self.settle()
+        for _ in range(100_000):
+            due = [(at, name) for name, at in self._deadlines().items() if at <= end]
+            if not due:
+                break
+            at, name = min(due)
+            self.now_ms = max(self.now_ms, at)
+            self.give(name, TimePassed())
+            self.settle()
+        else:
+            raise AssertionError("time stands still: somebody always wants to be woken at once")
+        self.now_ms = end
+
+    def _deadlines(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, seat in self.seats.items():
+            awake = seat.core and not seat.halted and seat.stuck is None
+            deadline = seat.core.next_deadline_ms() if seat.core and awake else None
+            if deadline is not None:
+                found[name] = deadline
+        return found
+
+    def wait(self, duration_ms: int, *names: str) -> None:
+        """Let time pass without any delivery; only `names` (default: all) look at the clock."""
+        self.now_ms += duration_ms
+        for name in names or tuple(self.seats):
+            self.give(name, TimePassed())
+
+    def stand(self, name: str) -> None:
+        """Let time pass until the replica asks for votes; only it looks at the clock."""
+        for _ in range(20):
+            deadline = self._deadlines().get(name)
+            assert deadline is not None, f"{name} will never stand"
+            self.now_ms = max(self.now_ms, deadline)
+            self.give(name, TimePassed())
+            if self.seats[name].role in {"prospective", "candidate", "leader"}:
+                return
+        raise AssertionError(f"{name} does not stand: it is {self.seats[name].role}")
+
+    def elect(self, name: str) -> None:
+        """Make `name` leader: by the present leader's hand, or because that is not heard.
+
+        Without a leader in reach everybody misses it just long enough, and `name` stands first.
+        """
+        handing = [leader for leader in self.leaders if leader not in self.isolated]
+        if handing and name not in self.isolated:
+            self.run(self.config.fetch_max_wait_ms * 2)
+            self.transfer(handing[0], name)
+            self.settle()
+            assert self.leaders == [name], self.describe()
+            return
+        for seat in self.seats.values():
+            role = seat.core.replica.role if seat.core else None
+            if isinstance(role, Follower) and role.heard_at_ms is not None:
+                self.now_ms = max(self.now_ms, role.heard_at_ms + self.config.fetch_timeout_ms)
+        self.impatient(name)
+        self.settle()
+        assert self.seats[name].role == "leader", self.describe()
+
+    def impatient(self, name: str) -> None:
+        """Let the replica's election time be now."""
+        role = self.seats[name].replica.role
+        assert isinstance(role, Unattached | Follower | Resigned), role
+        role.election_at_ms = self.now_ms
+        self.give(name, TimePassed())
+
+    def vote(
+        self, source: str, target: str, epoch: int, end: int = 99, *, pre: bool = False
+    ) -> VoteResponse:
+        """What `target` answers to `source`, whose log is as long as can be."""
+        last = LogPosition(Epoch(epoch), Offset(end))
+        request = VoteRequest(Epoch(epoch), key_of(source), key_of(target), last, pre)
+        effects = self.give(target, RequestReceived(self.number(), key_of(source), request))
+        answers = [effect.response for effect in effects if isinstance(effect, SendResponse)]
+        [answer] = [answer for answer in answers if isinstance(answer, VoteResponse)]
+        return answer
+
+    # -- faults --------------------------------------------------------------------------
+
+    def crash(self, name: str, *, keep_unflushed: bool = False) -> None:
+        """Kill a process; requests that it was asked fail for those who asked."""
+        self.seats[name].stop(keep_unflushed=keep_unflushed)
+        self.fail_questions(name)
+
+    def restart(self, name: str) -> None:
+        """Start a process again on its disk."""
+        self.seats[name].start(self.now_ms)
+        if self.seats[name].core is None:
+            return
+        self.greet(name)
+        self.give(name, TimePassed())
+
+    def close_gates(self) -> None:
+        """From now on every message passes a gate, and every start greets the voters (S3)."""
+        self.gated = True
+        for name in self.seats:
+            self.greet(name)
+
+    def greet(self, name: str) -> None:
+        """Exchange hellos with every voter that can be reached."""
+        seat = self.seats[name]
+        for other in self.seats.values():
+            if not self.gated or seat.core is None or other.core is None or other is seat:
+                continue
+            known = other.key in seat.replica.log.voters and not self.is_cut(name, other.name)
+            if known and self.passes(seat, other):
+                self.passes(other, seat)
+
+    def put_back(self, name: str, disk: SimDisk) -> None:
+        """A process that is down finds its disk as it once was (S3)."""
+        assert self.seats[name].core is None, f"{name} is up"
+        self.seats[name].disk = disk
+
+    def snapshot(self, name: str, *, trim_to: int | None = None) -> None:
+        """Let a replica take a snapshot, and trim its log behind it."""
+        self.seats[name].snapshot(self.now_ms, trim_to=trim_to)
+
+    def wipe(self, name: str) -> str:
+        """Lose the disk for good: the node comes back as another replica, whose name is given."""
+        if self.seats[name].core is not None:
+            self.crash(name)
+        reborn = name + "'"
+        self.observer(reborn)
+        return reborn
+
+    def hang(self, name: str) -> None:
+        """Let a replica's disk make nothing durable any more, and say nothing either."""
+        self.seats[name].hangs = True
+
+    def go_on(self, name: str) -> None:
+        """Let a disk that hung work again."""
+        self.seats[name].go_on()
+        self.give(name, TimePassed())
+
+    def isolate(self, *names: str) -> None:
+        """Cut replicas off from all others; requests fail."""
+        self.isolated.update(names)
+
+    def heal(self) -> None:
+        """Mend the network."""
+        self.isolated.clear()
+
+    # -- clients and administrators ----------------------------------------------------------
+
+    def ask(self, name: str, make: Callable[[int], Event]) -> int:
+        """Ask a replica something; `answers` of the returned id holds what it said."""
+        request_id = self.number()
+        self.answers[request_id] = []
+        self.give(name, make(request_id))
+        return request_id
+
+    def append(self, name: str, data: bytes) -> int:
+        """Append one record."""
+        return self.ask(name, lambda request_id: AppendRequested(request_id, data, 1))
+
+    def add(
+        self,
+        name: str,
+        voter: str,
+        *,
+        expected: VoterRecordId | None = None,
+        replaces: str | None = None,
+        within_ms: int = 5000,
+    ) -> int:
+        """Ask for AddVoter with the voter record that the replica has now."""
+        record = expected or self.seats[name].replica.log.voter_record
+        self._sound(name)
+        old = key_of(replaces) if replaces else None
+        return self.ask(
+            name,
+            lambda request_id: AddVoterRequested(
+                request_id, Voter(key_of(voter)), record, self.now_ms + within_ms, old
+            ),
+        )
+
+    def remove(
+        self,
+        name: str,
+        voter: str,
+        *,
+        expected: VoterRecordId | None = None,
+        within_ms: int = 5000,
+    ) -> int:
+        """Ask for RemoveVoter with the voter record that the replica has now."""
+        record = expected or self.seats[name].replica.log.voter_record
+        self._sound(name)
+        return self.ask(
+            name,
+            lambda request_id: RemoveVoterRequested(
+                request_id, key_of(voter), record, self.now_ms + within_ms
+            ),
+        )
+
+    def reassign(
+        self,
+        name: str,
+        *targets: str,
+        expected: VoterRecordId | None = None,
+        within_ms: int = 5000,
+    ) -> int:
+        """Ask for other voters, by names or by bare node ids such as `#4`; none: take it back."""
+        record = expected or self.seats[name].replica.log.assignment_record
+
+        def target(text: str) -> Target:
+            if text.startswith("#"):
+                return Target(NodeId(int(text[1:])))
+            key = key_of(text)
+            return Target(key.node_id, key.directory_id)
+
+        wanted = tuple(target(text) for text in targets)
+        self._sound(name)
+        return self.ask(
+            name,
+            lambda request_id: ReassignmentRequested(
+                request_id, wanted, record if wanted else expected, self.now_ms + within_ms
+            ),
+        )
+
+    def _sound(self, name: str) -> None:
+        role = self.seats[name].replica.role
+        if self.sounded and isinstance(role, Leader):
+            role.soundings = Heard()
+
+    def upgrade(self, name: str, version: int, *, within_ms: int = 5000) -> int:
+        """Ask for a raft.version to be finalised."""
+        return self.ask(
+            name,
+            lambda request_id: UpgradeRequested(request_id, version, self.now_ms + within_ms),
+        )
+
+    def abandon(self, name: str, request_id: int) -> None:
+        """Wait for an answer no longer (S24)."""
+        self.give(name, RequestAbandoned(request_id))
+
+    def confirm(self, name: str, *, for_read: bool = True) -> int:
+        """Ask whether the replica still leads."""
+        return self.ask(name, lambda request_id: ConfirmRequested(request_id, for_read))
+
+    def transfer(self, name: str, preferred: str | None = None) -> int:
+        """Ask a leader to hand over."""
+        key = key_of(preferred) if preferred else None
+        return self.ask(name, lambda request_id: ResignRequested(request_id, key))
+
+    def disk_space(self, name: str, *, low: bool, full: bool = False) -> None:
+        """Fill a disk, or free it."""
+        self.give(name, DiskSpaceChanged(low, full))
+
+    def answer(self, request_id: int) -> Answer | None:
+        """The last answer to a request; None: it waits."""
+        return self.answers[request_id][-1] if self.answers[request_id] else None
+
+    def voters(self, name: str) -> str:
+        """The voter set in force in a replica's log, by names."""
+        return "{" + ",".join(name_of(key) for key in self.seats[name].replica.log.voters) + "}"
+
+    def describe(self) -> list[str]:
+        """One line for each seat."""
+        return [describe_seat(self, seat) for seat in self.seats.values()]
+
+
+def describe_seat(book: Playbook, seat: Seat) -> str:
+    """Role, epoch, log and voters of one seat in one line."""
+    if seat.core is None:
+        return f"{seat.name} down"
+    replica, log = seat.replica, seat.replica.log
+    leader = name_of(replica.leader) if replica.leader else "-"
+    stopped = " HALTED" if seat.halted else ""
+    trimmed = f"{log.start}.." if log.start else ""
+    return (
+        f"{seat.name} {seat.role}{stopped} epoch={replica.epoch} leader={leader} "
+        f"log={trimmed}{log.end}@{log.last_epoch} durable={log.durable_end} "
+        f"committed={replica.high_watermark} voters={book.voters(seat.name)}"
+    )

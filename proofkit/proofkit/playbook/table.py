@@ -1,0 +1,272 @@
+"""The replicas at the table, and what becomes of the messages between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from proofkit.playbook.message import Message, key_of, named
+from proofkit.playbook.seat import Seat
+from proofkit.simulator.disk import SimDisk
+from raftnode.core.config import CoreConfig
+from raftnode.core.effects import (
+    AppendAccepted,
+    Confirmed,
+    Done,
+    Effect,
+    Refused,
+    SendRequest,
+    SendResponse,
+    ServeFetch,
+    ServeSnapshot,
+    StoreSnapshotPiece,
+    VerifySnapshot,
+    VoterChangeCompleted,
+)
+from raftnode.core.events import (
+    Event,
+    RequestFailed,
+    RequestReceived,
+    ResponseReceived,
+    SnapshotPieceStored,
+    SnapshotRefused,
+    SnapshotVerified,
+)
+from raftnode.core.messages import Response
+
+Answer = AppendAccepted | Refused | VoterChangeCompleted | Confirmed | Done
+
+
+@dataclass(slots=True)
+class Table:
+    """A few replicas; messages wait in `pending` until they are delivered or dropped."""
+
+    config: CoreConfig = field(default_factory=CoreConfig)
+    now_ms: int = 1000
+    seats: dict[str, Seat] = field(default_factory=dict[str, Seat])
+    pending: list[Message] = field(default_factory=list[Message])
+    isolated: set[str] = field(default_factory=set[str])
+    answers: dict[int, list[Answer]] = field(default_factory=dict[int, list[Answer]])
+    watch: Callable[[Seat, Effect], None] | None = None
+    """Called with every effect."""
+    on_delivery: Callable[[Message], None] | None = None
+    gated: bool = False
+    """Whether every message passes the gate behind its sender's hello (S3)."""
+    piece_bytes: int = 1000
+    """How much of a snapshot goes into one answer."""
+    storage: list[tuple[str, int, StoreSnapshotPiece | VerifySnapshot]] = field(
+        default_factory=list[tuple[str, int, StoreSnapshotPiece | VerifySnapshot]]
+    )
+    """What the disks are still to do for a snapshot that is being fetched."""
+    on_refusal: Callable[[str], None] | None = None
+    """Called with what a gate said."""
+    _numbers: int = 0
+    _questions: dict[int, Message] = field(default_factory=dict[int, Message])
+
+    # -- seats ---------------------------------------------------------------------------
+
+    def blank(self, name: str) -> Seat:
+        """Seat a replica with an empty disk."""
+        seat = Seat(name, SimDisk(key_of(name)), self._carry_out, self.config)
+        self.seats[name] = seat
+        seat.start(self.now_ms)
+        return seat
+
+    def __getitem__(self, name: str) -> Seat:
+        return self.seats[name]
+
+    @property
+    def leaders(self) -> list[str]:
+        """Who believes that it leads."""
+        return [name for name, seat in self.seats.items() if seat.role == "leader"]
+
+    def number(self) -> int:
+        """A request id that was never used."""
+        self._numbers += 1
+        return self._numbers
+
+    # -- messages ------------------------------------------------------------------------
+
+    def give(self, name: str, event: Event) -> list[Effect]:
+        """Hand one event to one replica."""
+        return self.seats[name].take(event, self.now_ms)
+
+    def deliver(
+        self, kind: str = "", source: str = "", target: str = "", *, limit: int = 1_000_000
+    ) -> int:
+        """Deliver what waits now and matches, in order; what that causes waits in turn."""
+        chosen = self._matching(kind, source, target)[:limit]
+        for message in chosen:
+            self.pending.remove(message)
+            self._deliver(message)
+        return len(chosen)
+
+    def drop(self, kind: str = "", source: str = "", target: str = "") -> int:
+        """Lose what waits now and matches; nobody is told."""
+        chosen = self._matching(kind, source, target)
+        for message in chosen:
+            self.pending.remove(message)
+        return len(chosen)
+
+    def repeat(self, kind: str = "", source: str = "", target: str = "") -> None:
+        """Make a second copy of what waits now and matches."""
+        for message in self._matching(kind, source, target):
+            self.pending.append(message)
+
+    def _matching(self, kind: str, source: str, target: str) -> list[Message]:
+        return [
+            message
+            for message in self.pending
+            if kind in {"", message.kind}
+            and source in {"", message.source}
+            and target in {"", message.target}
+        ]
+
+    def fail_questions(self, target: str) -> None:
+        """Fail all requests that a replica was handed and has not answered."""
+        for number, message in list(self._questions.items()):
+            if message.target == target:
+                del self._questions[number]
+                self._fail(message)
+
+    def _deliver(self, message: Message) -> None:
+        if self.on_delivery:
+            self.on_delivery(message)
+        if message.response is not None:
+            self._deliver_answer(message, message.response)
+            return
+        target = self._find(message)
+        if target is None:
+            self._fail(message)
+            return
+        if not self.passes(self.seats[message.source], target):
+            self._fail(message)
+            return
+        request_id = self.number()
+        self._questions[request_id] = Message(
+            request_id, message.source, target.name, message.request, answers=message.answers
+        )
+        source = self.seats[message.source].key
+        if target.gate is not None:
+            target.gate.note_epoch(source, message.request.epoch)
+        target.take(RequestReceived(request_id, source, message.request), self.now_ms)
+
+    def _deliver_answer(self, message: Message, response: Response) -> None:
+        assert message.target is not None
+        asker = self.seats[message.target]
+        if self._life(asker) == message.answers and not self.is_cut(message.source, asker.name):
+            speaker = self.seats[message.source]
+            if not self.passes(speaker, asker):
+                target = key_of(message.source)
+                asker.take(RequestFailed(target, message.request), self.now_ms)
+                return
+            source = speaker.key
+            if asker.gate is not None:
+                asker.gate.note_epoch(source, response.epoch)
+            asker.take(ResponseReceived(source, message.request, response), self.now_ms)
+
+    def work_storage(self, *, damaged: bool = False) -> int:
+        """Let the disks do what they are to do for snapshots; `damaged`: what they read is."""
+        waiting, self.storage = self.storage, []
+        for name, life, effect in waiting:
+            seat = self.seats[name]
+            if seat.lives == life and seat.core is not None:
+                seat.take(self._stored(seat, effect, damaged=damaged), self.now_ms)
+        return len(waiting)
+
+    def _stored(
+        self, seat: Seat, effect: StoreSnapshotPiece | VerifySnapshot, *, damaged: bool
+    ) -> Event:
+        if isinstance(effect, StoreSnapshotPiece):
+            end = seat.disk.store_piece(effect.snapshot, effect.position, effect.data)
+            if end is None:
+                return SnapshotRefused(effect.snapshot, "it does not follow")
+            return SnapshotPieceStored(effect.snapshot, end)
+        made = (one for other in self.seats.values() for one in other.disk.snapshots)
+        whole = next((o for o in made if seat.disk.incoming == (effect.snapshot, o.content)), None)
+        if whole is None or damaged:
+            return SnapshotRefused(effect.snapshot, "damaged")
+        seat.loaded = whole
+        return SnapshotVerified(whole.head)
+
+    def passes(self, speaker: Seat, listener: Seat) -> bool:
+        """Whether the listener takes what the speaker says; one that is refused ends (S3)."""
+        if not self.gated or speaker.gate is None or listener.gate is None:
+            return True
+        reason = listener.gate.admit(speaker.key, speaker.gate.start)
+        if reason is None:
+            return True
+        if self.on_refusal:
+            self.on_refusal(f"{listener.name} refuses {speaker.name}: {reason}")
+        if speaker.gate.believes(listener.key):
+            speaker.disk.stale = True
+            speaker.stop()
+        return False
+
+    def _find(self, message: Message) -> Seat | None:
+        if message.target is None:
+            others = [
+                seat
+                for seat in self.seats.values()
+                if seat.core and seat.name != message.source and not self._cut_from(message, seat)
+            ]
+            return others[0] if others else None
+        seat = self.seats.get(message.target)
+        if seat is None or seat.core is None or self._cut_from(message, seat):
+            return None
+        return seat
+
+    def _cut_from(self, message: Message, seat: Seat) -> bool:
+        return self.is_cut(message.source, seat.name)
+
+    def is_cut(self, one: str, other: str) -> bool:
+        """Whether nothing passes between two replicas."""
+        return one != other and bool({one, other} & self.isolated)
+
+    def _fail(self, message: Message) -> None:
+        asker = self.seats[message.source]
+        if self._life(asker) == message.answers:
+            target = key_of(message.target) if message.target else None
+            asker.take(RequestFailed(target, message.request), self.now_ms)
+
+    @staticmethod
+    def _life(seat: Seat) -> tuple[str, int]:
+        return seat.name, seat.disk.incarnation if seat.core else -1
+
+    def _carry_out(self, seat: Seat, effect: Effect) -> None:
+        if self.watch:
+            self.watch(seat, effect)
+        match effect:
+            case SendRequest(target, request):
+                name = named(target) if target else None
+                if target and not name:
+                    return  # to somebody whom no script can name: lost
+                message = Message(self.number(), seat.name, name, request, answers=self._life(seat))
+                self.pending.append(message)
+            case SendResponse(request_id, response):
+                self._answer(request_id, response)
+            case ServeFetch():
+                self._answer(effect.request_id, seat.read(effect))
+            case ServeSnapshot():
+                self._answer(effect.request_id, seat.serve_piece(effect, self.piece_bytes))
+            case StoreSnapshotPiece() | VerifySnapshot():
+                self.storage.append((seat.name, seat.lives, effect))
+            case AppendAccepted() | Refused() | VoterChangeCompleted() | Confirmed() | Done():
+                self.answers.setdefault(effect.request_id, []).append(effect)
+            case _:
+                pass
+
+    def _answer(self, request_id: int, response: Response) -> None:
+        question = self._questions.pop(request_id, None)
+        if question is not None:
+            assert question.target is not None
+            self.pending.append(
+                Message(
+                    self.number(),
+                    question.target,
+                    question.source,
+                    question.request,
+                    response,
+                    question.answers,
+                )
+            )

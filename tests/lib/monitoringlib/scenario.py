@@ -1,0 +1,147 @@
+"""A quorum's hard day with Prometheus watching: the demo's script, with rests between its steps.
+
+Applied, written to, scaled up, scaled down with the leader killed in the middle, a follower's and
+the leader's disk destroyed, and the leader's disk hung for a while, all while clients write. What
+the demo proves about data it proves here, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from kraftquorum_demo.beside import beside
+from kraftquorum_demo.history import Fault
+from kraftquorum_demo.plan import Plan
+from kraftquorum_demo.scene import Scene
+from kraftquorum_demo.stage import NAMESPACE, Places, Stage, locked
+from kraftquorum_demo.steps import Play
+from kraftquorum_demo.view import PlainView
+from kraftquorum_demo.watching import Watcher
+from kraftquorum_demo.writers import Writers
+from kraftquorum_devcluster.apiclient import ApiClient
+from kraftquorum_devcluster.files import remove_tree
+from kraftquorum_observability.generate import ROOT
+from monitoringlib.discovery import keep_current
+from monitoringlib.programs import ensure
+from monitoringlib.prometheus import Prometheus, configuration
+
+PLAN = Plan(zones=60, linger_s=12.0, writes_per_s=60.0)
+"""The rests are long enough for rates over some seconds to fall to what is normal again."""
+
+
+@dataclass(slots=True)
+class Course:
+    """How it went, in Unix seconds.
+
+    Attributes:
+        namespace, quorum: of whom the series are.
+        steps: title, begin and end of each step.
+        faults: what was done to the quorum, and when.
+    """
+
+    namespace: str
+    quorum: str
+    began_s: float
+    ended_s: float = 0.0
+    steps: list[tuple[str, float, float]] = field(default_factory=list[tuple[str, float, float]])
+    faults: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+
+    def step(self, words: str) -> tuple[float, float]:
+        """Begin and end of the step whose title has these words."""
+        return next((begin, end) for title, begin, end in self.steps if words in title)
+
+
+Judge = Callable[[Prometheus, Course], Awaitable[None]]
+
+
+def run(out: Path, judge: Judge, console: Console) -> None:
+    """Play it, and let somebody ask Prometheus before all ends.
+
+    Args:
+        out: folder for everything that it leaves.
+        judge: asks.
+        console: told of what happens.
+
+    Raises:
+        DemoError, DevClusterError: It did not go as it should.
+    """
+    program = ensure("prometheus")
+    places = Places(
+        out=out.absolute(),
+        manifest=ROOT / "examples" / "quorum.yaml",
+        crds=ROOT / "crds" / "kraftquorums.yaml",
+    )
+    with locked(places.out):
+        stage = Stage(places)
+        stage.prepare()
+        remove_tree(places.out / "prometheus")
+        try:
+            stage.build()
+            stage.start_cluster()
+            prometheus = Prometheus(program, places.out / "prometheus", places.owner, stage.host)
+            asyncio.run(_watched(stage, prometheus, judge, console))
+        finally:
+            stage.stop()
+
+
+async def _watched(stage: Stage, prometheus: Prometheus, judge: Judge, console: Console) -> None:
+    scene, clock = Scene(), time.monotonic
+    view = PlainView(console, scene, lambda: clock() - began_s)
+    began_s = clock()
+    course = Course(NAMESPACE, stage.name, time.time())
+    async with AsyncExitStack() as stack:
+        await stage.apply_crds(PLAN.start_s)
+        stack.push_async_callback(stage.operator.stop)
+        await stage.operator.start(PLAN.start_s)
+        target = stage.operator.metrics_url.removeprefix("http://").partition("/")[0]
+        pods = stage.places.out / "prometheus" / "pods.json"
+        stack.push_async_callback(prometheus.stop)
+        await prometheus.start(configuration(pods, target))
+        api = ApiClient(stage.cluster.server_url, stage.cluster.token, stage.cluster.ca_file)
+        api.open()
+        stack.push_async_callback(api.close)
+        watching = await stack.enter_async_context(stage.client())
+        writing = await stack.enter_async_context(stage.client())
+        watcher = Watcher(watching, api, stage.resource_path, scene, clock, view.say)
+        writers = Writers(writing, scene.record, PLAN, clock)
+        play = Play(
+            stage=stage,
+            plan=PLAN,
+            scene=scene,
+            view=view,
+            watcher=watcher,
+            writers=writers,
+            clock=clock,
+        )
+
+        async def script() -> None:
+            try:
+                await play.run()
+            finally:
+                offset_s = time.time() - clock()
+                _note(course, scene, offset_s)
+            await judge(prometheus, course)
+
+        await beside(
+            script(),
+            stage.operator.watch(),
+            watcher.run(),
+            writers.write_on(),
+            keep_current(api, pods),
+        )
+
+
+def _note(course: Course, scene: Scene, offset_s: float) -> None:
+    course.ended_s = time.time()
+    for act in scene.history.acts:
+        end_s = act.span.until_s if act.span.until_s is not None else act.span.from_s
+        course.steps.append((act.title, act.span.from_s + offset_s, end_s + offset_s))
+    faults: list[Fault] = scene.history.faults
+    course.faults = [(fault.title, fault.at_s + offset_s) for fault in faults]

@@ -1,0 +1,41 @@
+"""What the guide shows is what the test runs, and pods come with the labels it asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from monitoringlib import prometheus
+from monitoringlib.discovery import targets
+
+POD = {
+    "metadata": {
+        "name": "demo-1",
+        "namespace": "data",
+        "labels": {"app.kubernetes.io/instance": "demo", "apps.kubernetes.io/pod-index": "1"},
+    },
+    "spec": {"containers": [{"ports": [{"name": "api", "containerPort": 9080}]}]},
+    "status": {"podIP": "127.0.0.9"},
+}
+
+
+def test_the_guide_shows_a_configuration_for_both_jobs(tmp_path) -> None:
+    config = prometheus.configuration(tmp_path / "pods.json", "127.0.0.1:9180")
+    operator, nodes = config["scrape_configs"]
+    assert operator["honor_labels"]
+    assert operator["static_configs"] == [{"targets": ["127.0.0.1:9180"]}]
+    assert nodes["file_sd_configs"][0]["files"] == [str(tmp_path / "pods.json")]
+    given = {one["target_label"] for one in nodes["relabel_configs"] if "target_label" in one}
+    assert given == {"namespace", "quorum", "node_id"}
+
+
+def test_a_guide_without_one_is_told() -> None:
+    with pytest.raises(AssertionError, match="shows no configuration"):
+        prometheus.guide_config("# nothing\n```yaml\nmonitoring: {}\n```\n")
+
+
+def test_a_pod_is_a_target_for_each_port_once_it_has_an_address() -> None:
+    [found] = targets([POD])
+    assert found["targets"] == ["127.0.0.9:9080"]
+    assert found["labels"]["__meta_kubernetes_pod_label_apps_kubernetes_io_pod_index"] == "1"
+    assert found["labels"]["__meta_kubernetes_pod_container_port_name"] == "api"
+    assert targets([{**POD, "status": {}}]) == []

@@ -1,7 +1,6 @@
-"""The `raftnode` program: puts the commands together and imports only what is asked for.
+"""The `raftnode` program: its command tree. Only the commands that are asked for are imported.
 
-What lives here: the command tree. What must not: what a command does; see
-`raftnode.commands`.
+The commands themselves are in `raftnode.commands`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def make_app(only: str | None = None) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        help="A node of a Raft quorum, and the tools to format, ask and change one.",
+        help="A node of a Raft quorum, with tools to format, query and change a quorum.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(version_option(PROGRAM))
@@ -61,7 +60,7 @@ def main() -> None:
 
 
 def documents_spelling(arguments: Sequence[str]) -> list[str]:
-    """Take the documents' older spelling too (P61).
+    """Accept the older spelling of Kafka's tool too (P61).
 
     `metadata-quorum --describe [status|replication]`, `--add-voter` and
     `--remove-voter` become the commands of the same names.

@@ -44,7 +44,7 @@ async def test_leader_hands_over_while_it_still_answers(quorum: LocalQuorum):
     code, said = await hand_over(old)
 
     assert code == 0, said
-    assert "handed leadership over to" in said
+    assert "transferred leadership to" in said
 
     async def successor() -> Replica | None:
         return (await quorum.info(old)).leader
@@ -74,7 +74,7 @@ async def test_follower_has_nothing_to_hand_over_and_disturbs_nobody(quorum: Loc
     for _ in range(2):
         code, said = await hand_over(follower)
         assert code == 0, said
-        assert "nothing to hand over" in said
+        assert "no leadership to transfer" in said
     assert (await quorum.describe()).epoch == before.epoch
 
 

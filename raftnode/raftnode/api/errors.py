@@ -40,102 +40,130 @@ class ErrorKind:
 ERRORS: dict[str, ErrorKind] = {
     # What is wrong with the request itself.
     "INVALID_REQUEST": ErrorKind(
-        400, "The request is malformed; the message names the field and what is allowed."
+        400, "The request is malformed. The message names the field and what is allowed."
     ),
-    "NOT_FOUND": ErrorKind(404, "There is no such path."),
+    "NOT_FOUND": ErrorKind(404, "The path does not exist."),
     "KEY_NOT_FOUND": ErrorKind(404, "The key has no value at the offset that was read."),
-    "METHOD_NOT_ALLOWED": ErrorKind(405, "The path exists but not with this method."),
-    "BODY_TIMEOUT": ErrorKind(408, "The body did not arrive in time; nothing was done."),
-    "UNSUPPORTED_MEDIA_TYPE": ErrorKind(415, "The body's Content-Type is not one of those named."),
+    "METHOD_NOT_ALLOWED": ErrorKind(405, "The path exists, but does not accept this method."),
+    "BODY_TIMEOUT": ErrorKind(408, "The body did not arrive in time; the node did nothing."),
+    "UNSUPPORTED_MEDIA_TYPE": ErrorKind(
+        415,
+        "The body has a Content-Type that the path does not accept. The message lists the "
+        "accepted ones.",
+    ),
     "BODY_TOO_LARGE": ErrorKind(413, "The body is larger than the node accepts."),
     "RECORD_TOO_LARGE": ErrorKind(413, "A record is larger than `record_max_bytes`."),
     "BATCH_TOO_LARGE": ErrorKind(
         413, "The records together are larger than `max_batch_bytes`; send fewer at a time."
     ),
     "OFFSET_OUT_OF_RANGE": ErrorKind(
-        416, "The offset is below the log start: those records are only in a snapshot."
+        416, "The offset is below the log start. Only a snapshot holds those records."
     ),
     # Who is asked, and when.
     "NOT_LEADER": ErrorKind(
-        421, "This node does not lead; `leader` and `leader_api` say who does, if known."
+        421,
+        "This node is not the leader; `leader` and `leader_api` name the leader, if it is known.",
     ),
     "NODE_BLANK": ErrorKind(
-        421, "This node has no cluster id yet and waits for form or join; another may serve."
+        421, "This node has no cluster id yet and waits for form or join; ask another node."
     ),
     "HANDING_OVER": ErrorKind(
-        503, "The leader takes no more writes: another one leads in a moment, which takes them."
+        503,
+        "The leader is transferring leadership and accepts no more writes; ask again, "
+        "the new leader accepts them.",
     ),
     "FORMATION_INCOMPLETE": ErrorKind(
-        503, "Not all voters hold the first voter records yet; client writes wait for that."
+        503,
+        "Not all voters have the first voter records yet; the leader accepts writes once they do.",
     ),
     "QUEUE_FULL": ErrorKind(429, "The leader's append queue is full (`append_queue_bytes`)."),
     "TOO_MUCH_UNCOMMITTED": ErrorKind(
         429,
-        "So much is appended and not yet committed (`max_uncommitted_bytes`) that the leader takes "
-        "no more until the voters have caught up.",
+        "Too many bytes are appended and not yet committed (`max_uncommitted_bytes`). "
+        "The leader accepts more once the voters have caught up.",
     ),
     "STORAGE_FULL": ErrorKind(
-        507, "The leader's disk is full and no other voter could take over (S30)."
+        507, "The leader's disk is full and no other voter can take leadership."
     ),
-    "SHUTTING_DOWN": ErrorKind(503, "The node is stopping and took nothing on."),
+    "SHUTTING_DOWN": ErrorKind(503, "The node is stopping; it did not start the request."),
     "NOT_COMMITTED": ErrorKind(
-        503, "The write was given up or truncated before its commit: it is certainly not done."
+        503,
+        "The leader gave up the write, or a new leader truncated it, before its commit. "
+        "It is certainly not done.",
     ),
     "NOT_CONFIRMED": ErrorKind(
-        503, "No majority answered in time, so this may be a stale leader; nothing was read."
+        503, "No majority answered in time, so this node may be a stale leader. It read nothing."
     ),
     "NOT_ALIVE": ErrorKind(
-        503, "The node's disk or event loop makes no progress; it ends unless that passes."
+        503,
+        "A call to the node's disk, or its event loop, makes no progress. The node exits "
+        "unless it recovers.",
     ),
-    "NOT_READY": ErrorKind(503, "The node is alive but not attached to a leader and caught up."),
+    "NOT_READY": ErrorKind(
+        503, "The node is alive, but it is not attached to a leader and caught up."
+    ),
     # Voter changes (P28 to P31, S11).
     "STALE_VOTER_RECORD": ErrorKind(
-        409, "The voter set is not that of `expected` any more; read it again and decide again."
+        409, "The voter set is no longer the one in `expected`. Read it again, then decide again."
     ),
-    "VOTER_ALREADY_ADDED": ErrorKind(409, "The replica is in the committed voter set."),
+    "VOTER_ALREADY_ADDED": ErrorKind(409, "The replica is in the committed voter set already."),
     "VOTER_ALREADY_REMOVED": ErrorKind(409, "The replica is not in the committed voter set."),
-    "NOT_AN_OBSERVER": ErrorKind(409, "The replica to add does not fetch from the leader."),
-    "LAST_VOTER": ErrorKind(409, "Removing it would leave no voter."),
-    "TOO_MANY_CHANGES": ErrorKind(429, "Too many voter changes wait already."),
+    "NOT_AN_OBSERVER": ErrorKind(
+        409, "The replica to add is not an observer: it does not fetch from the leader."
+    ),
+    "LAST_VOTER": ErrorKind(409, "The replica is the last voter; a quorum keeps at least one."),
+    "TOO_MANY_CHANGES": ErrorKind(429, "Too many voter changes are waiting; ask again later."),
     "WAITING": ErrorKind(
         503,
-        "The deadline passed while the change waited for a guard (the message names it); its "
-        "record was not appended and never will be.",
+        "The deadline passed while the change waited for a guard, which the message "
+        "names. The leader did not append its record and never will.",
     ),
     # Reassignment (P33 to P35, S15).
     "REASSIGNMENT_PENDING": ErrorKind(
-        409, "The leader is reassigning the voters; replace that target or take it back first."
+        409,
+        "The leader is reassigning the voters. Replace the target or cancel the "
+        "reassignment first.",
     ),
     "AMBIGUOUS_VOTER": ErrorKind(
-        409, "A target's id is that of two replicas, or stands in the target twice."
+        409, "A node id in the target belongs to two replicas, or the target lists it twice."
     ),
     # raft.version (P54, P56).
     "UNSUPPORTED_VERSION": ErrorKind(
         409,
-        "The quorum's raft.version does not allow it, or a version is asked for that this program "
-        "does not know.",
+        "The quorum's raft.version does not allow the change, or this program does not "
+        "know the raft.version asked for.",
     ),
-    "VERSION_NOT_LOWERED": ErrorKind(409, "The quorum is at a higher raft.version for good."),
+    "VERSION_NOT_LOWERED": ErrorKind(
+        409, "The quorum is at a higher raft.version, which is never lowered."
+    ),
     "NOT_CONFIGURED": ErrorKind(
-        409, "At raft.version 1: the id is not among those that the quorum was formed with."
+        409, "At raft.version 1, the node id is not one of those that the quorum was formed with."
     ),
     "LAST_OF_ITS_ID": ErrorKind(
-        409, "At raft.version 1: the replica is the only voter of its id, which must keep one."
+        409,
+        "At raft.version 1, the replica is the only voter with its node id, and each "
+        "node id keeps one.",
     ),
     # Formation (S18, S19, S5).
     "ALREADY_FORMED": ErrorKind(
-        409, "The node has a cluster id or a latch that is not the one that was sent."
+        409, "The node has another cluster id or another latch than the request."
     ),
-    "NOT_LISTED": ErrorKind(409, "The voters to form with do not list this replica."),
-    "CLUSTER_ID_MISMATCH": ErrorKind(409, "The node belongs to another cluster id."),
+    "NOT_LISTED": ErrorKind(409, "The voters in the request do not list this replica."),
+    "CLUSTER_ID_MISMATCH": ErrorKind(409, "The node belongs to another cluster."),
     # What cannot be known.
     "TIMED_OUT": ErrorKind(
-        504, "The deadline passed after the write was appended; it may still commit.", "unknown"
+        504,
+        "The deadline passed after the leader appended the write; it may still commit.",
+        "unknown",
     ),
     "LEADERSHIP_LOST": ErrorKind(
-        504, "Leadership was lost after the write was appended; it may still commit.", "unknown"
+        504,
+        "The leader lost leadership after it appended the write; the write may still commit.",
+        "unknown",
     ),
-    "INTERNAL": ErrorKind(500, "A fault of the node; its log has the details.", "unknown"),
+    "INTERNAL": ErrorKind(
+        500, "The node failed on the request; its log has the details.", "unknown"
+    ),
 }
 
 
@@ -168,7 +196,7 @@ def not_leader(leader: ReplicaKey | None, leader_api: Endpoint | None) -> Reques
     where = f" at {leader_api}" if leader_api else ""
     return refusal(
         "NOT_LEADER",
-        f"this node does not lead{whom}{where}",
+        f"this node is not the leader{whom}{where}",
         leader=leader,
         leader_api=leader_api,
     )

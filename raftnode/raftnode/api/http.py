@@ -71,7 +71,7 @@ def read_query(request: web.Request, model: type[ModelT]) -> ModelT:
     query = request.rel_url.query
     doubled = sorted({name for name in query if len(query.getall(name)) > 1})
     if doubled:
-        raise refusal("INVALID_REQUEST", f"query parameter given twice: {doubled[0]}")
+        raise refusal("INVALID_REQUEST", f"query: {doubled[0]} is given twice; give it once")
     try:
         return model.model_validate(dict(query))
     except ValidationError as error:
@@ -113,7 +113,9 @@ async def read_body(
     Raises:
         RequestError: `error` when it is larger, BODY_TIMEOUT when it does not arrive.
     """
-    too_large = refusal(error, f"the body has more than the {max_bytes} bytes allowed")
+    too_large = refusal(
+        error, f"the body is larger than {max_bytes} bytes, the most that the node accepts"
+    )
     if (request.content_length or 0) > max_bytes:
         raise too_large
     body = bytearray()
@@ -128,7 +130,7 @@ async def read_body(
             "BODY_TIMEOUT", f"the body did not arrive within {_BODY_TIMEOUT_S:g} s"
         ) from None
     except web.RequestPayloadError:
-        raise refusal("INVALID_REQUEST", "the body ended early or is wrongly encoded") from None
+        raise refusal("INVALID_REQUEST", "the body ended early, or its encoding is wrong") from None
     return bytes(body)
 
 

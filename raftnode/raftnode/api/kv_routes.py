@@ -75,7 +75,7 @@ def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
             "/v1/kv",
             list_keys,
             "listKeys",
-            "List entries in byte order of their keys, a page at a time.",
+            "List entries in byte order of their keys, one page at a time.",
             query=ListKeysQuery,
             response=KeyList,
             errors=_READ_ERRORS,
@@ -97,9 +97,10 @@ def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
             "/v1/kv/{key}",
             put,
             "putKey",
-            "Write a value and wait until it is committed: a record with this key and value.",
+            "Write a value and wait until it is committed. The write is a record with "
+            "this key and value.",
             query=TimeoutQuery,
-            binary_body="The value; empty is a value too. Any Content-Type.",
+            binary_body="The value; it may be empty. Any Content-Type.",
             response=Appended,
             errors=WRITE_ERRORS,
             headers=write_headers,
@@ -109,8 +110,8 @@ def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
             "/v1/kv/{key}",
             delete,
             "deleteKey",
-            "Delete a key: a record with this key and a null value, also when there is no such "
-            "key.",
+            "Delete a key: a record with this key and a null value, even if the key does "
+            "not exist.",
             query=TimeoutQuery,
             response=Appended,
             errors=WRITE_ERRORS,

@@ -83,7 +83,7 @@ def log_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
             "/v1/log",
             read,
             "readLog",
-            "Read committed records in order, from any node; waits for new ones if asked to.",
+            "Read committed records in order, from any node; wait for new ones on request.",
             query=ReadLogQuery,
             response=ReadResult,
             errors=("OFFSET_OUT_OF_RANGE", "NODE_BLANK"),

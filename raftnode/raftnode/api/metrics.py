@@ -102,115 +102,131 @@ class NodeMetrics:
         )
         self.current_leader = gauge("current_leader", "Node id of the known leader; -1: unknown.")
         self.current_epoch = gauge("current_epoch", "The epoch; -1: none yet.")
-        self.current_vote = gauge("current_vote", "Node id voted for in this epoch; -1: none.")
+        self.current_vote = gauge(
+            "current_vote", "Node id of the replica voted for in this epoch; -1: none."
+        )
         self.current_vote_directory = Info(
             "raftnode_current_vote_directory",
-            "Directory id voted for in this epoch; empty: none.",
+            "Directory id of the replica voted for in this epoch; empty: none.",
             registry=registry,
         )
-        self.log_start_offset = gauge("log_start_offset", "The first record's offset.")
-        self.log_end_offset = gauge("log_end_offset", "One past the last record.")
-        self.log_end_epoch = gauge("log_end_epoch", "The last record's epoch; -1: no record.")
-        self.durable_end_offset = gauge("durable_end_offset", "One past the last fsynced record.")
-        self.high_watermark = gauge("high_watermark", "One past the last committed record.")
+        self.log_start_offset = gauge("log_start_offset", "Offset of the first record.")
+        self.log_end_offset = gauge("log_end_offset", "Offset of the next record.")
+        self.log_end_epoch = gauge("log_end_epoch", "Epoch of the last record; -1: no record.")
+        self.durable_end_offset = gauge(
+            "durable_end_offset", "Offset below which the log is on disk (fsynced)."
+        )
+        self.high_watermark = gauge(
+            "high_watermark", "High watermark: the offset below which the log is committed."
+        )
         self.unknown_voter_connections = gauge(
             "unknown_voter_connections", "Voters without a known endpoint."
         )
-        self.voters = gauge("voters", "Voters in the set in force, (id, UUID) each counted.")
+        self.voters = gauge(
+            "voters",
+            "Voters in the voter set in force; each replica (node id and directory id) counts.",
+        )
         self.possible_voters = gauge(
-            "possible_voters", "Leader: observers with a UUID, which could be added."
+            "possible_voters", "Leader: observers with a directory id, which can become voters."
         )
         self.observers = gauge("observers", "Leader: observers.")
-        self.pending_add_voter = gauge("pending_add_voter", "Leader: AddVoters that wait.")
-        self.pending_remove_voter = gauge("pending_remove_voter", "Leader: RemoveVoters that wait.")
+        self.pending_add_voter = gauge("pending_add_voter", "Leader: AddVoter changes that wait.")
+        self.pending_remove_voter = gauge(
+            "pending_remove_voter", "Leader: RemoveVoter changes that wait."
+        )
         self.uncommitted_voter_change = gauge(
-            "uncommitted_voter_change", "1 while a voter record is appended but not committed."
+            "uncommitted_voter_change", "1 while a voter record is appended and not committed."
         )
         self.append_queue_bytes = gauge(
             "append_queue_bytes", "Leader: bytes waiting to be written."
         )
         self.uncommitted_bytes = gauge(
             "uncommitted_bytes",
-            "Leader: bytes of its clients' batches that are appended and not committed.",
+            "Leader: bytes of client batches that are appended and not committed.",
         )
         self.appends_pending = gauge(
             "appends_pending",
-            "Leader: writes without an outcome: they wait to be written or to be committed.",
+            "Leader: writes without an outcome, which wait to be written or to be committed.",
         )
         self.caught_up = gauge(
-            "caught_up", "1 while attached to a leader and caught up: what readiness means."
+            "caught_up",
+            "1 while the node is attached to a leader and caught up, which is what "
+            "readiness means.",
         )
-        self.event_queue = gauge("event_queue", "Events that wait for the core.")
+        self.event_queue = gauge("event_queue", "Events that wait for the Raft core.")
         self.voter_record_offset = gauge(
-            "voter_record_offset", "Offset of the record that the voter set in force comes from."
+            "voter_record_offset", "Offset of the record that holds the voter set in force."
         )
-        self.log_size_bytes = gauge("log_size_bytes", "Bytes of the log's segments.")
+        self.log_size_bytes = gauge("log_size_bytes", "Bytes in the log's segments.")
         self.log_segments = gauge("log_segments", "Segments of the log.")
         self.disk_free_bytes = gauge(
-            "disk_free_bytes", "Free bytes on the disk of the log, as this process may use them."
+            "disk_free_bytes", "Free bytes on the log's disk that this process may use."
         )
-        self.disk_size_bytes = gauge("disk_size_bytes", "Size of the disk of the log in bytes.")
+        self.disk_size_bytes = gauge("disk_size_bytes", "Size of the log's disk in bytes.")
         self.disk_reserve_bytes = gauge(
             "disk_reserve_bytes",
-            "Free bytes below which a leader hands over and writes are refused (S30).",
+            "Free bytes below which a leader transfers leadership and writes are refused.",
         )
         self.poll_idle_ratio = gauge(
-            "poll_idle_ratio", "Share of the last second that the event loop waited; 0 to 1."
+            "poll_idle_ratio", "Share of the last second for which the event loop was idle; 0 to 1."
         )
-        self.incarnation = gauge("incarnation", "How many times this storage was started.")
+        self.incarnation = gauge(
+            "incarnation", "Number of times that a node has started on this storage."
+        )
         self.storage_operation_in_flight_seconds = gauge(
             "storage_operation_in_flight_seconds",
-            "How long the oldest call to the disk that has not returned has taken; 0: none waits. "
-            "A sync that hangs is in no histogram of those that ended.",
+            "Seconds since the start of the oldest disk call that has not returned; 0: "
+            "no call waits. The histogram of fsyncs has only calls that returned.",
         )
         self.stall_timeout_seconds = gauge(
             "stall_timeout_seconds",
-            "Seconds after which the watchdog ends a node whose disk or event loop makes no "
-            "progress (stall_timeout_ms); 0: never.",
+            "Seconds after which the watchdog stops a node whose disk or event loop "
+            "makes no progress (stall_timeout_ms); 0: never.",
         )
         self.disk_low = gauge(
-            "disk_low", "1 while less than the reserve is free: a leader hands over (S30)."
+            "disk_low", "1 while less than the reserve is free: a leader transfers leadership."
         )
         self.storage_damaged = gauge(
             "storage_damaged", "Damaged places that the last scrub found; 0: none."
         )
         self.scrub_progress_ratio = gauge(
-            "scrub_progress_ratio", "How much of the log and its snapshots this pass has read."
+            "scrub_progress_ratio", "Share of the log and its snapshots that this pass has read."
         )
         self.scrub_last_pass_timestamp_seconds = gauge(
             "scrub_last_pass_timestamp_seconds",
-            "When the last pass ended, Unix time; 0: none has since the start.",
+            "Unix time at which the last pass ended; 0: none since start-up.",
         )
         self.scrub_last_pass_seconds = gauge(
             "scrub_last_pass_seconds", "Seconds that the last pass took."
         )
         self.snapshot_end_offset = gauge(
             "snapshot_end_offset",
-            "One past the last record that the newest snapshot covers; 0: none.",
+            "Offset after the last record that the newest snapshot covers; 0: no snapshot.",
         )
-        self.snapshot_size_bytes = gauge("snapshot_size_bytes", "Bytes of the newest snapshot.")
+        self.snapshot_size_bytes = gauge("snapshot_size_bytes", "Bytes in the newest snapshot.")
         self.snapshot_made_timestamp_seconds = gauge(
             "snapshot_made_timestamp_seconds",
-            "When the newest snapshot was made, Unix time; 0: none.",
+            "Unix time at which the newest snapshot was made; 0: none.",
         )
         self.snapshot_room_missing_bytes = gauge(
             "snapshot_room_missing_bytes",
-            "Bytes that a snapshot which is due lacks on the disk; 0: none is kept waiting.",
+            "Free bytes that a due snapshot lacks on the disk; 0: no snapshot waits for space.",
         )
         self.snapshots_damaged = Counter(
             "raftnode_snapshots_damaged",
-            "Damaged snapshots that were set aside since the start.",
+            "Damaged snapshots set aside since start-up.",
             registry=registry,
         )
         self._snapshot_pieces = Counter(
             "raftnode_snapshot_piece_bytes",
-            "Bytes of snapshots sent to replicas that are behind the log, or fetched.",
+            "Bytes of snapshots sent to replicas that are behind the log, or fetched "
+            "from a leader.",
             ("direction",),
             registry=registry,
         )
         self.snapshot_seconds = Histogram(
             "raftnode_snapshot_seconds",
-            "Seconds that making a snapshot took, while writes went on.",
+            "Seconds to make a snapshot, while writes go on.",
             registry=registry,
             buckets=_SNAPSHOT_BUCKETS_S,
         )
@@ -222,19 +238,19 @@ class NodeMetrics:
         )
         self.commit_latency_seconds = Histogram(
             "raftnode_commit_latency_seconds",
-            "Leader: seconds from a batch's append to the high watermark passing it.",
+            "Leader: seconds from the append of a batch until the high watermark passes it.",
             registry=registry,
             buckets=_FAST_BUCKETS_S,
         )
         self.fsync_seconds = Histogram(
             "raftnode_fsync_seconds",
-            "Seconds that an fdatasync of the log took.",
+            "Seconds for an fdatasync of the log.",
             registry=registry,
             buckets=_FAST_BUCKETS_S,
         )
         self.loop_lag_seconds = Histogram(
             "raftnode_loop_lag_seconds",
-            "Seconds by which the event loop was late for a timer, every half second.",
+            "Seconds by which the event loop was late for a timer that fires every half second.",
             registry=registry,
             buckets=_FAST_BUCKETS_S,
         )
@@ -246,7 +262,7 @@ class NodeMetrics:
         )
         self._peer_request_failures = Counter(
             "raftnode_peer_request_failures",
-            "Requests to a peer that got no response, by why.",
+            "Requests to a peer that got no response, by reason.",
             ("peer_id", "reason"),
             registry=registry,
         )
@@ -259,17 +275,17 @@ class NodeMetrics:
         )
         self.scrub_corrupt_batches = Counter(
             "raftnode_scrub_corrupt_batches",
-            "Damaged batches, snapshots and files that the scrub has found, each once.",
+            "Damaged batches, snapshots and files that the scrub has found, each counted once.",
             registry=registry,
         )
         self.fetched_records = Counter(
-            "raftnode_fetched_records", "Records fetched from a leader.", registry=registry
+            "raftnode_fetched_records", "Records fetched from the leader.", registry=registry
         )
         self.appended_records = Counter(
             "raftnode_appended_records", "Leader: records appended.", registry=registry
         )
         self.elections = Counter(
-            "raftnode_elections", "Times that this replica stood for election.", registry=registry
+            "raftnode_elections", "Elections that this replica started.", registry=registry
         )
 
     def snapshot_piece(self, direction: str, size: int) -> None:

@@ -27,7 +27,9 @@ from raftnode.core.types import (
 def _directory_id(text: str) -> str:
     directory_id = parse_directory_id(text)
     if not directory_id.int:
-        raise ValueError("a directory id of zeros stands for none")
+        raise ValueError(
+            "a directory id of zeros is reserved for none; give the replica's directory id"
+        )
     return format_directory_id(directory_id)
 
 
@@ -263,7 +265,7 @@ class FormRequest(ApiModel):
     def _ids_differ(cls, voters: tuple[VoterSpec, ...]) -> tuple[VoterSpec, ...]:
         ids = [voter.node_id for voter in voters]
         if twice := sorted({node_id for node_id in ids if ids.count(node_id) > 1}):
-            msg = f"node ids {twice} are listed twice; a quorum begins with one replica of each"
+            msg = f"node ids {twice} are listed twice; list one replica of each node id"
             raise ValueError(msg)
         return voters
 

@@ -79,7 +79,7 @@ def _parameters(route: Route) -> list[Json]:
                 "name": "key",
                 "in": "path",
                 "required": True,
-                "description": "The key in UTF-8, percent-encoded; slashes may stand as they are.",
+                "description": "The key in UTF-8, percent-encoded; slashes need no encoding.",
                 "schema": {"type": "string", "minLength": 1, "maxLength": KEY_MAX_BYTES},
             }
         )

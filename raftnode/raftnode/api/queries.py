@@ -18,7 +18,7 @@ class TimeoutQuery(ApiModel):
     """Parameters of a request that waits."""
 
     timeout_ms: Annotated[
-        TimeoutMs, Field(description="How long to wait before giving up; milliseconds.")
+        TimeoutMs, Field(description="Longest wait for an answer, in milliseconds.")
     ] = 10_000
 
 
@@ -32,14 +32,14 @@ class ReadLogQuery(ApiModel):
         default=1 << 20,
         ge=1,
         le=16 << 20,
-        description="How many bytes of records to bring, of which one answer has 1 MiB at most; at "
-        "least one record comes in any case.",
+        description="Number of bytes of records to return. One answer has at most 1 MiB, and at "
+        "least one record however large it is.",
     )
     max_wait_ms: int = Field(
         default=0,
         ge=0,
         le=60_000,
-        description="How long to wait for a record when there is none; milliseconds.",
+        description="Longest wait for a record if there is none yet, in milliseconds.",
     )
 
 
@@ -49,13 +49,14 @@ class StateQuery(ApiModel):
     known: str = Field(
         default="",
         max_length=4096,
-        description="The state that the caller knows; the answer comes once it is another one.",
+        description="The state that the caller knows. The node answers once its state is "
+        "another one.",
     )
     max_wait_ms: int = Field(
         default=0,
         ge=0,
         le=60_000,
-        description="How long to wait while it is that one; milliseconds.",
+        description="Longest wait for another state, in milliseconds.",
     )
 
 
@@ -64,7 +65,8 @@ class QuorumQuery(TimeoutQuery):
 
     confirmed: bool = Field(
         default=False,
-        description="Answer only after a majority confirmed that this node still leads (S11).",
+        description="Answer only after a majority has confirmed that this node is still the "
+        "leader.",
     )
 
 
@@ -73,9 +75,9 @@ class ReadKeyQuery(TimeoutQuery):
 
     consistency: Consistency = Field(
         default="linearizable",
-        description="`linearizable`: the leader, confirmed by a majority (or by its lease, where "
-        "`read_lease_clock_drift_percent` is set). `local`: what the "
-        "asked node has applied, perhaps old.",
+        description="`linearizable`: the leader answers, confirmed by a majority, or by its "
+        "lease if `read_lease_clock_drift_percent` is set. `local`: this node answers from "
+        "what it has applied, which may be old.",
     )
 
 
@@ -83,9 +85,13 @@ class ListKeysQuery(ReadKeyQuery):
     """Parameters of `GET /v1/kv`."""
 
     prefix: str = Field(
-        default="", max_length=KEY_MAX_BYTES, description="Only keys that begin with it."
+        default="", max_length=KEY_MAX_BYTES, description="Only keys that begin with this prefix."
     )
     after: str | None = Field(
-        default=None, max_length=KEY_MAX_BYTES, description="Only keys after it; from `next`."
+        default=None,
+        max_length=KEY_MAX_BYTES,
+        description="Only keys after this one; use `next` of the page before.",
     )
-    limit: int = Field(default=100, ge=1, le=1000, description="How many entries at most.")
+    limit: int = Field(
+        default=100, ge=1, le=1000, description="Largest number of entries in an answer."
+    )

@@ -83,7 +83,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "/v1/quorum",
             describe,
             "describeQuorum",
-            "Describe the quorum as its leader sees it (DescribeQuorum, P26).",
+            "Describe the quorum as the leader sees it (DescribeQuorum).",
             query=QuorumQuery,
             response=QuorumInfo,
             errors=("NOT_LEADER", "NOT_CONFIRMED", "NODE_BLANK"),
@@ -93,7 +93,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "/v1/quorum/voters",
             add_voter,
             "addVoter",
-            "Add an observer to the voters and wait for the commit (AddVoter, P28).",
+            "Make an observer a voter and wait for the commit (AddVoter).",
             json_body=AddVoterRequest,
             response=VoterChanged,
             errors=(
@@ -110,7 +110,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "/v1/quorum/voters/remove",
             remove_voter,
             "removeVoter",
-            "Remove a voter and wait for the commit (RemoveVoter, P30).",
+            "Remove a voter and wait for the commit (RemoveVoter).",
             json_body=RemoveVoterRequest,
             response=VoterChanged,
             errors=(
@@ -127,8 +127,8 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "/v1/quorum/reassignment",
             reassign,
             "reassign",
-            "Ask for other voters; answers once the target is committed, and the leader goes "
-            "towards it step by step (P33, P34).",
+            "Set the voters that the quorum is to have. The answer comes once the target "
+            "is committed; the leader then changes the voters step by step.",
             json_body=ReassignRequest,
             response=ReassignmentAccepted,
             errors=(
@@ -143,7 +143,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "/v1/quorum/reassignment/cancel",
             cancel_reassignment,
             "cancelReassignment",
-            "Take a reassignment back: the voters stay as they are now (P35).",
+            "Cancel a reassignment. The voters stay as they are now.",
             json_body=CancelReassignmentRequest,
             response=ReassignmentAccepted,
             errors=(*_CHANGE_ERRORS, "UNSUPPORTED_VERSION"),
@@ -153,7 +153,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "/v1/quorum/raft-version",
             upgrade,
             "upgrade",
-            "Finalise a raft.version and wait for the commit; it is never lowered (P54, P56).",
+            "Raise raft.version and wait for the commit; it is never lowered.",
             json_body=UpgradeRequest,
             response=RaftVersionInfo,
             errors=(
@@ -172,7 +172,8 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "/v1/quorum/resign",
             resign,
             "resign",
-            "Hand leadership over; answers once this node has stopped leading.",
+            "Transfer leadership to another voter. The answer comes once this node is no "
+            "longer the leader.",
             json_body=ResignRequest,
             response=NodeInfo,
             errors=("NOT_LEADER", "NODE_BLANK"),
@@ -182,7 +183,8 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "/v1/form",
             form,
             "form",
-            "Give a blank node the voters that the quorum is formed with, once (S18).",
+            "Form a quorum on a blank node, with the voters that the request lists. A "
+            "node does so once.",
             json_body=FormRequest,
             response=NodeInfo,
             errors=("ALREADY_FORMED", "NOT_LISTED"),
@@ -192,7 +194,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "/v1/join",
             join,
             "join",
-            "Give a blank node the cluster id of the quorum that it is to observe (S5).",
+            "Join a blank node to a quorum as an observer: give it the cluster id.",
             json_body=JoinRequest,
             response=NodeInfo,
             errors=("CLUSTER_ID_MISMATCH", "ALREADY_FORMED"),

@@ -79,7 +79,7 @@ class Asker:
         keepalive: bool = False,
     ) -> None:
         if not endpoints:
-            raise ValueError("a client needs at least one endpoint")
+            raise ValueError("no endpoint given; a client needs at least one host:port")
         self._endpoints = tuple(dict.fromkeys(endpoints))
         self._patience = patience
         self._hosts_file = hosts_file
@@ -181,7 +181,7 @@ class Asker:
     ) -> Answer | None:
         """Ask one node; None when another may be asked."""
         if self._session is None:
-            raise RuntimeError("use the client as an async context manager")
+            raise RuntimeError("the client is not open; use it as an async context manager")
         try:
             return await exchange(
                 self._session,
@@ -191,7 +191,7 @@ class Asker:
                 connect_timeout_s=min(timeout_s, self._patience.connect_ms / 1000),
             )
         except NotSentError as error:
-            said[endpoint] = f"not reached: {error}"
+            said[endpoint] = f"cannot connect: {error}"
         except CutError as error:
             if call.write:
                 self._forget(endpoint)

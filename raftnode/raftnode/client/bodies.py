@@ -37,7 +37,8 @@ def decode(answer: Answer, model: type[ModelT]) -> ModelT:
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         raise UnexpectedAnswerError(
-            f"{answer.endpoint} answered no {model.__name__}: {fault['loc']}: {fault['msg']}"
+            f"{answer.endpoint} did not answer with a valid {model.__name__}: {fault['loc']}: "
+            f"{fault['msg']}"
         ) from None
 
 

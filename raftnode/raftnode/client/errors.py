@@ -49,7 +49,7 @@ class UnavailableError(NotDoneError):
 
     def __init__(self, what: str, attempts: dict[Endpoint, str]) -> None:
         said = "; ".join(f"{endpoint}: {reason}" for endpoint, reason in attempts.items())
-        super().__init__(f"{what}: nobody could serve it in time ({said or 'nobody was asked'})")
+        super().__init__(f"{what}: no node could serve it in time ({said or 'none was asked'})")
         self.attempts = attempts
 
 

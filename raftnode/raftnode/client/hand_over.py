@@ -44,7 +44,7 @@ async def hand_over(client: QuorumClient, node: Endpoint, *, timeout_ms: int) ->
         late = time.monotonic() >= deadline_s
         if late and asked:
             again = info.role == "leader"
-            return f"{_name(info)} " + ("was elected again" if again else "leads no more")
+            return f"{_name(info)} " + ("was elected again" if again else "is no longer the leader")
         if info.role == "leader":
             try:
                 await client.resign_node(node, timeout_ms=left_ms)
@@ -61,11 +61,11 @@ def _done(info: NodeInfo, *, asked: bool) -> str | None:
     own = _name(info)
     if info.role == "leader":
         alone = all(_name(voter) == own for voter in info.voters)
-        return f"{own} is the only voter: nobody can take over" if alone else None
+        return f"{own} is the only voter: no other voter can take leadership" if alone else None
     if not asked:
-        return f"{own} does not lead ({info.role}): nothing to hand over"
+        return f"{own} is not the leader ({info.role}): no leadership to transfer"
     if info.leader is not None:
-        return f"{own} handed leadership over to {info.leader.key}"
+        return f"{own} transferred leadership to {info.leader.key}"
     return None
 
 

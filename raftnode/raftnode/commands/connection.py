@@ -1,4 +1,4 @@
-"""Flags and error codes of all commands that ask a running quorum."""
+"""Options and exit codes of all commands that query a running quorum."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BootstrapServer = Annotated[
         "--bootstrap-server",
         envvar="RAFTNODE_BOOTSTRAP_SERVER",
         metavar="HOST:PORT,…",
-        help="API endpoints of nodes to begin with; any of them leads to the leader.",
+        help="API endpoints of nodes to ask first; each of them knows the way to the leader.",
     ),
 ]
 HostsFile = Annotated[
@@ -37,12 +37,12 @@ HostsFile = Annotated[
     typer.Option(
         "--hosts-file",
         envvar="KRAFTQUORUM_HOSTS_FILE",
-        help="Names in the form of /etc/hosts, asked before DNS.",
+        help="A file in the format of /etc/hosts, in which names are looked up before DNS.",
     ),
 ]
 TimeoutMs = Annotated[
     int,
-    typer.Option("--timeout-ms", min=1, max=600_000, help="How long the command may take in all."),
+    typer.Option("--timeout-ms", min=1, max=600_000, help="Longest time for the whole command."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
@@ -56,13 +56,13 @@ def ask(
     timeout_ms: int,
     work: Callable[[QuorumClient], Awaitable[ResultT]],
 ) -> ResultT:
-    """Do something with a client; on failure say why and exit with its code."""
+    """Run work with a client; on failure, print the reason and exit with its code."""
     try:
         endpoints = [Endpoint.parse(part.strip()) for part in servers.split(",") if part.strip()]
     except ValueError as error:
         raise usage(f"--bootstrap-server: {error}") from None
     if not endpoints:
-        raise usage("--bootstrap-server: expected at least one host:port")
+        raise usage("--bootstrap-server: no endpoint given; expected at least one host:port")
 
     async def run() -> ResultT:
         async with QuorumClient(endpoints, timeout_ms=timeout_ms, hosts_file=hosts_file) as client:

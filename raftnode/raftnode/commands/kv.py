@@ -27,7 +27,7 @@ app = typer.Typer(no_args_is_help=True, help="Read and write the key-value store
 Key = Annotated[str, typer.Argument(help="The key; may contain slashes.")]
 ConsistencyOption = Annotated[
     Literal["linearizable", "local"],
-    typer.Option(help="`local`: what the asked node has applied, perhaps old."),
+    typer.Option(help="`local`: what the node that answers has applied, which may be old."),
 ]
 
 
@@ -41,7 +41,7 @@ def get(
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     as_json: AsJson = False,
 ) -> None:
-    """Print a key's value, byte by byte."""
+    """Print a key's value as it is, byte by byte."""
     found = ask(
         bootstrap_server,
         hosts_file,
@@ -60,10 +60,12 @@ def get(
 @app.command()
 def put(
     key: Key,
-    value: Annotated[str | None, typer.Argument(help="The value; none: read it elsewhere.")] = None,
+    value: Annotated[
+        str | None, typer.Argument(help="The value. Default: read it from --file or stdin.")
+    ] = None,
     *,
     file: Annotated[
-        Path | None, typer.Option("--file", help="Read the value from a file; default: stdin.")
+        Path | None, typer.Option("--file", help="A file to read the value from. Default: stdin.")
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_SERVER,
     hosts_file: HostsFile = None,
@@ -85,14 +87,14 @@ def delete(
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a key and wait for the commit; no error when there is no such key."""
+    """Delete a key and wait for the commit; it is no error if the key does not exist."""
     done = ask(bootstrap_server, hosts_file, timeout_ms, lambda client: client.delete(key))
     _show_committed(done, as_json=as_json)
 
 
 @app.command("list")
 def list_keys(
-    prefix: Annotated[str, typer.Argument(help="Only keys that begin with it.")] = "",
+    prefix: Annotated[str, typer.Argument(help="Only keys that begin with this prefix.")] = "",
     *,
     consistency: ConsistencyOption = "linearizable",
     bootstrap_server: BootstrapServer = DEFAULT_SERVER,
@@ -100,7 +102,7 @@ def list_keys(
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     as_json: AsJson = False,
 ) -> None:
-    """Print keys in byte order, one a line: offset, size in bytes, key."""
+    """Print keys in byte order, one per line: offset, size in bytes, key."""
 
     def show(entry: ListingEntry) -> None:
         if as_json:
@@ -131,7 +133,7 @@ def _show_committed(done: Appended, *, as_json: bool) -> None:
 
 def _read_value(value: str | None, file: Path | None) -> bytes:
     if value is not None and file is not None:
-        raise usage("give the value or --file, not both")
+        raise usage("both a value and --file are given; give one of the two")
     if value is not None:
         return value.encode()
     if file is None:

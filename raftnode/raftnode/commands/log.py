@@ -1,4 +1,4 @@
-"""`raftnode log`: append raw records, read the committed log, look into its files."""
+"""`raftnode log`: append raw records, read the committed log, inspect its files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from raftnode.commands.output import as_text, base64_text, print_json
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Append to the log, read what is committed, and look into its files.",
+    help="Append to the log, read committed records, and inspect the log's files.",
 )
 
 
@@ -32,7 +32,10 @@ app = typer.Typer(
 def append(
     values: Annotated[
         list[str] | None,
-        typer.Argument(metavar="VALUE…", help="Records to append together; none: read stdin."),
+        typer.Argument(
+            metavar="VALUE…",
+            help="Records to append together. Default: read one record from stdin.",
+        ),
     ] = None,
     *,
     bootstrap_server: BootstrapServer = DEFAULT_SERVER,
@@ -55,19 +58,19 @@ def append(
 @app.command()
 def read(
     *,
-    offset: Annotated[int, typer.Option(min=0, help="The first record's offset.")] = 0,
+    offset: Annotated[int, typer.Option(min=0, help="Offset of the first record.")] = 0,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="How many records at most; default: all.")
+        int | None, typer.Option(min=1, help="Largest number of records. Default: all.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new records as they are committed.")
+        bool, typer.Option("--follow", "-f", help="Keep reading new records as they are committed.")
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_SERVER,
     hosts_file: HostsFile = None,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     as_json: AsJson = False,
 ) -> None:
-    """Print committed records, one a line: offset, epoch, key or kind, value or fields."""
+    """Print committed records, one per line: offset, epoch, key or kind, value or fields."""
     show = _json_line if as_json else _text_line
 
     async def work(client: QuorumClient) -> None:

@@ -1,6 +1,6 @@
-"""`raftnode log dump`, `verify` and `stats`: the log's files themselves, without a node.
+"""`raftnode log dump`, `verify` and `stats`: commands for the log's files, without a node.
 
-They change nothing, take no lock, and work on a copy and beside a running node.
+They change nothing and take no lock. They work on a copy, and also while the node runs.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ LogPath = Annotated[
     Path,
     typer.Argument(
         metavar="PATH",
-        help="A data directory, the log's directory in it, a segment or a snapshot file.",
+        help="A data directory, its log directory, a segment or a snapshot file.",
         show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object a line for scripts.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object per line, for scripts.")
+]
 
 _LINES = 512
 
@@ -51,14 +53,16 @@ _LINES = 512
 def dump(
     path: LogPath,
     *,
-    offset: Annotated[int, typer.Option(min=0, help="The first record's offset.")] = 0,
+    offset: Annotated[int, typer.Option(min=0, help="Offset of the first record.")] = 0,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="How many batches at most; default: all.")
+        int | None, typer.Option(min=1, help="Largest number of batches. Default: all.")
     ] = None,
-    batches_only: Annotated[bool, typer.Option("--batches", help="Leave the records out.")] = False,
+    batches_only: Annotated[
+        bool, typer.Option("--batches", help="Do not print the records.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print batches and records as they stand in the files, committed or not, one a line.
+    """Print the batches and records in the files, committed or not, one per line.
 
     A batch: `batch`, offsets, epoch, file, byte, size, time, checksum. A record: offset,
     epoch, time, key or kind of control record, value or fields. Ends at damage with
@@ -89,7 +93,7 @@ def dump(
 
 
 def _print_lines(lines: Iterator[str]) -> None:
-    """Print in pieces; what was made before an error is printed too."""
+    """Print in pieces, also those that were ready before an error."""
     held: list[str] = []
     try:
         for line in lines:
@@ -195,24 +199,26 @@ def _time(timestamp_ms: int) -> str:
 
 
 _ADVICE = {
-    "damage": "records are damaged: keep a copy of the directory, then replace this replica "
-    "(an empty disk, the rest comes from the others)",
-    "derived": "no record is affected: stop the node, delete the files named, start it again",
+    "damage": "records are damaged: keep a copy of the directory, then replace this replica (start "
+    "it with an empty disk; it fetches the log from the other voters)",
+    "derived": (
+        "no record is affected: stop the node, delete the files named above, start the node again"
+    ),
 }
 
 
 def verify(
     path: LogPath,
     *,
-    deep: Annotated[bool, typer.Option("--deep", help="Decode every record too.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Also decode every record.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check every batch and every index entry, and whether the checkpoints agree with them.
 
-    Prints what is wrong, one finding a line with file, byte and offset, then a summary.
-    Ends with STORAGE_CORRUPT if records or checkpoints are damaged, with DERIVED_DAMAGED
-    if only files are that the next start makes again. An unfinished batch at the end of a
-    log is no fault.
+    Prints one finding per line, with file, byte and offset, then a summary. Exits with
+    STORAGE_CORRUPT if records or checkpoints are damaged, and with DERIVED_DAMAGED if only files
+    are damaged that the next start rebuilds. An unfinished batch at the end of a log is no
+    fault.
     """
     with reporting():
         files = Files()
@@ -260,7 +266,7 @@ def _show_finding(finding: Finding, *, as_json: bool) -> None:
 
 @dataclass(slots=True)
 class _Totals:
-    """What `stats` counts."""
+    """The counts that `stats` prints."""
 
     batches: int = 0
     records: int = 0
@@ -293,7 +299,7 @@ class _Totals:
 
 
 def stats(path: LogPath, *, as_json: AsJson = False) -> None:
-    """Print how much the log holds: records, bytes, epochs, the time it spans, rates."""
+    """Print the log's size: records, bytes, epochs, the time it covers, rates."""
     with reporting():
         files = Files()
         log = find_log(files, path)

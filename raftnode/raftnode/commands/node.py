@@ -1,4 +1,4 @@
-"""`raftnode node`: what is asked of one node, whoever leads."""
+"""`raftnode node`: requests to one node, leader or not."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from raftnode.commands.connection import HostsFile, TimeoutMs, ask
 from raftnode.commands.output import usage
 from raftnode.core.types import Endpoint
 
-app = typer.Typer(no_args_is_help=True, help="Speak to one node.")
+app = typer.Typer(no_args_is_help=True, help="Query one node.")
 
 HAND_OVER_TIMEOUT_MS = 4000
 _REACHED_BY = {"0.0.0.0": "127.0.0.1", "::": "localhost"}
-"""A node on every address answers on loopback, of whichever families the machine has."""
+"""A node that listens on every address answers on the loopback of each address family."""
 
 
 @app.command()
@@ -27,13 +27,13 @@ def hand_over(
             "--api",
             envvar="RAFTNODE_API_LISTEN",
             metavar="HOST:PORT",
-            help="The node's API; by default where this container's node listens.",
+            help="The node's API. Default: where this container's node listens.",
         ),
     ] = "localhost:9080",
     hosts_file: HostsFile = None,
     timeout_ms: TimeoutMs = HAND_OVER_TIMEOUT_MS,
 ) -> None:
-    """Make this node give leadership up if it leads, and wait until another one leads.
+    """Make this node transfer leadership if it is the leader, and wait for the new leader.
 
     For a pod's preStop hook: nothing to do is success, the voters stay as they are, and it
     may be run again at any time. Stopping the node does the same, but this is done while it

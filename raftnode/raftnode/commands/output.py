@@ -1,4 +1,4 @@
-"""How every command speaks: results on stdout, one line on stderr and an exit code on failure."""
+"""Output of every command: results on stdout; on failure one line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from raftnode.errors import ExitCode, RaftnodeError
 
 
 class CommandExitCode(enum.IntEnum):
-    """Why a command that asked a quorum failed; besides `raftnode.errors.ExitCode`."""
+    """Exit codes of commands that query a quorum, besides `raftnode.errors.ExitCode`."""
 
     REFUSED = 3
     UNAVAILABLE = 4
@@ -25,41 +25,46 @@ class CommandExitCode(enum.IntEnum):
 
 
 EXIT_CODE_MEANINGS: dict[ExitCode | CommandExitCode, str] = {
-    ExitCode.OK: "Done; for `run`: stopped on request.",
-    ExitCode.UNEXPECTED: "A fault of the program; stderr has the details.",
-    ExitCode.USAGE: "Wrong flags or settings; the message names them.",
-    CommandExitCode.REFUSED: "A node refused the request; it was certainly not done.",
-    CommandExitCode.UNAVAILABLE: "No node could serve the request in time; certainly not done.",
-    CommandExitCode.OUTCOME_UNKNOWN: "A write was sent and it is unknown whether it was done; "
-    "look before repeating it.",
+    ExitCode.OK: "Success; for `run`: stopped on request.",
+    ExitCode.UNEXPECTED: "The program failed; stderr has the details.",
+    ExitCode.USAGE: "Wrong options or settings; the message names them.",
+    CommandExitCode.REFUSED: "A node refused the request and certainly did not do it.",
+    CommandExitCode.UNAVAILABLE: (
+        "No node could serve the request in time; it was certainly not done."
+    ),
+    CommandExitCode.OUTCOME_UNKNOWN: (
+        "A write was sent, and it is unknown whether it was done. Check before you repeat it."
+    ),
     CommandExitCode.NOT_FOUND: "The key has no value.",
-    CommandExitCode.DERIVED_DAMAGED: "`log verify`: the records are whole, but an index or another "
-    "file that a start makes again from them is missing or damaged. Delete it and start the node.",
-    ExitCode.STORAGE_FAILED: "A write or an fsync failed. Replace the disk and the replica.",
-    ExitCode.STORAGE_LOST: "The data directory is gone or is another one than was opened.",
-    ExitCode.STORAGE_CORRUPT: "Damage that a crash cannot explain. The log's files are kept beside "
-    "it, under a name that ends in `.quarantined`, and this storage is never opened again. Replace "
-    "the replica.",
-    ExitCode.STORAGE_IDENTITY: "The storage UUID is not the same in its places. Replace the "
-    "replica.",
+    CommandExitCode.DERIVED_DAMAGED: "`log verify`: the records are whole, but an index or "
+    "another file that a start rebuilds from them is missing or damaged. Delete that file "
+    "and start the node.",
+    ExitCode.STORAGE_FAILED: "A write or an fsync failed. Replace the disk, then the replica.",
+    ExitCode.STORAGE_LOST: "The data directory is gone, or it is not the one that the node opened.",
+    ExitCode.STORAGE_CORRUPT: "Corruption that a crash cannot explain. The node keeps the log's "
+    "files beside it, under a name that ends in `.quarantined`, and never opens this storage "
+    "again. Replace the replica.",
+    ExitCode.STORAGE_IDENTITY: (
+        "The directory id is not the same in all its places. Replace the replica."
+    ),
     ExitCode.STORAGE_LOCKED: "Another process uses the data directory.",
-    ExitCode.PROTOCOL_HALT: "Going on would break a promise to a client. Keep the disk for a "
-    "person to look at.",
-    ExitCode.STORAGE_FULL: "The disk is full. More room heals it, and nothing acknowledged is "
-    "lost; replacing the disk by one of the same size does not.",
-    ExitCode.STORAGE_STALE: "The storage was put back from an old copy: it has forgotten votes, "
-    "starts or acknowledgements that a peer has seen. It is never opened again. Give it an empty "
-    "disk and replace the replica.",
-    ExitCode.STORAGE_STALLED: "The disk has not answered a call for `stall_timeout_ms`. Nothing is "
-    "known to be damaged: start it again; where that repeats, replace the disk and the replica.",
-    ExitCode.LOOP_STALLED: "The event loop has not turned for `stall_timeout_ms`: a fault of the "
-    "program, or a machine without processor time. Start it again.",
+    ExitCode.PROTOCOL_HALT: "To continue would break a promise to a client. Keep the disk for a "
+    "person to inspect.",
+    ExitCode.STORAGE_FULL: "The disk is full. No acknowledged write is lost. Enlarge the disk; "
+    "a new disk of the same size does not help.",
+    ExitCode.STORAGE_STALE: "The storage was restored from an old copy: it lacks votes, starts or "
+    "acknowledgements that a peer has seen. The node never opens it again. Give the node "
+    "an empty disk and replace the replica.",
+    ExitCode.STORAGE_STALLED: "A disk call took longer than `stall_timeout_ms`. No damage is "
+    "known. Start the node again; if it repeats, replace the disk and the replica.",
+    ExitCode.LOOP_STALLED: "The event loop did not run for `stall_timeout_ms`: a fault of the "
+    "program, or a machine without processor time. Start the node again.",
 }
-"""What each exit code tells; the reference page is made from it."""
+"""The meaning of each exit code; the reference page is generated from it."""
 
 
 def fail(message: str, code: int) -> typer.Exit:
-    """Say why on one line; raise what this returns."""
+    """Print the reason on one line; raise what this returns."""
     typer.echo(f"raftnode: {' '.join(message.split())}", err=True)
     return typer.Exit(int(code))
 
@@ -74,7 +79,7 @@ def reporting() -> Generator[None]:
 
 
 def usage(message: str) -> typer.Exit:
-    """Say what is wrong with the command line; raise what this returns."""
+    """Print what is wrong with the command line; raise what this returns."""
     return fail(message, ExitCode.USAGE)
 
 
@@ -100,7 +105,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> None
 
 
 def as_text(value: bytes) -> str:
-    """Show bytes on one line; what is not printable is escaped."""
+    """Show bytes on one line, with unprintable ones escaped."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -114,7 +119,7 @@ def base64_text(value: bytes | None) -> str | None:
 
 
 def print_bytes(value: bytes) -> None:
-    """Print raw bytes; with a newline only for a person at a terminal."""
+    """Print raw bytes, with a newline only if stdout is a terminal."""
     sys.stdout.buffer.write(value)
     if sys.stdout.isatty():
         sys.stdout.buffer.write(b"\n")

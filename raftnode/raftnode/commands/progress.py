@@ -1,4 +1,4 @@
-"""A progress bar on long work: on stderr, and only for a person at a terminal."""
+"""A progress bar for long work: on stderr, and only if that is a terminal."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rich.progress import (
 )
 
 LEAST_BYTES = 64 << 20
-"""Less is read before a bar could be drawn."""
+"""Reads of fewer bytes end before a bar would be drawn."""
 
 
 @contextmanager
 def reading(what: str, total_bytes: int) -> Generator[Callable[[int], None]]:
-    """Show how much has been read; call what this gives with each further count of bytes."""
+    """Show how much has been read; call the yielded function with each further count of bytes."""
     if not sys.stderr.isatty() or total_bytes < LEAST_BYTES:
         yield lambda _count: None
         return

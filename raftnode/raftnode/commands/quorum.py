@@ -1,4 +1,4 @@
-"""`raftnode metadata-quorum`: the documents' tool for describing and changing voters (P60, P61)."""
+"""`raftnode metadata-quorum`: describe and change the voters, as KIP-853 has it (P60, P61)."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ ReplicaUuid = Annotated[
         "--replicaUuid",
         "--controller-directory-id",
         "-d",
-        help="The replica's storage UUID: 22 characters as Kafka prints them, or 36.",
+        help="The replica's directory id: 22 characters as Kafka prints it, or 36.",
     ),
 ]
 Expected = Annotated[
     str | None,
     typer.Option(
         metavar="OFFSET:EPOCH",
-        help="Change only if the voters still come from this record. Default: the record that a "
-        "majority confirms when the command starts.",
+        help="Change the voters only if they still come from this record. Default: the record "
+        "that a majority confirms when the command starts.",
     ),
 ]
 
@@ -70,17 +70,17 @@ def describe(
     *,
     status: Annotated[bool, typer.Option("--status", help="Print a summary.")] = False,
     replication: Annotated[
-        bool, typer.Option("--replication", help="Print a line per replica.")
+        bool, typer.Option("--replication", help="Print one line per replica.")
     ] = False,
     confirmed: Annotated[
-        bool, typer.Option("--confirmed", help="Let a majority confirm the leader first.")
+        bool, typer.Option("--confirmed", help="Ask the leader to let a majority confirm it first.")
     ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_SERVER,
     hosts_file: HostsFile = None,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     as_json: AsJson = False,
 ) -> None:
-    """Describe the quorum as its leader sees it: --status or --replication."""
+    """Describe the quorum as the leader sees it: --status or --replication."""
     if status == replication and not as_json:
         raise usage("describe: give one of --status and --replication")
     info = ask(
@@ -105,12 +105,16 @@ def add_voter(
     replica_uuid: ReplicaUuid,
     endpoint: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where it listens for peers; default: as it said."),
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where the replica listens for peers. Default: the address that it reported.",
+        ),
     ] = None,
     replaces: Annotated[
         str | None,
         typer.Option(
-            metavar="ID-UUID", help="Remove this voter in the same go, once the add is committed."
+            metavar="ID-UUID",
+            help="Also remove this voter, once the leader has committed the addition.",
         ),
     ] = None,
     expected: Expected = None,
@@ -119,7 +123,7 @@ def add_voter(
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     as_json: AsJson = False,
 ) -> None:
-    """Add an observer to the voters and wait until that is committed."""
+    """Make an observer a voter and wait for the commit."""
     replica = _replica(replica_id, replica_uuid)
     try:
         old = Replica.of(ReplicaKey.parse(replaces)) if replaces else None
@@ -147,7 +151,7 @@ def remove_voter(
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a voter and wait until that is committed."""
+    """Remove a voter and wait for the commit."""
     replica = _replica(replica_id, replica_uuid)
     given = _expected(expected)
 
@@ -165,11 +169,13 @@ def reassign(
         str | None,
         typer.Option(
             metavar="ID[-UUID],…",
-            help="The voters that are to be. Without a UUID: the only replica of that id.",
+            help="The voters that the quorum is to have. An id without directory id names the "
+            "only replica of that id.",
         ),
     ] = None,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Leave the voters as they are now.")
+        bool,
+        typer.Option("--cancel", help="Cancel the reassignment; the voters stay as they are now."),
     ] = False,
     expected: Expected = None,
     bootstrap_server: BootstrapServer = DEFAULT_SERVER,
@@ -177,10 +183,10 @@ def reassign(
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     as_json: AsJson = False,
 ) -> None:
-    """Set the voters that are to be; the leader adds and removes one at a time.
+    """Set the target voters; the leader adds and removes one voter at a time.
 
-    Answers once the target is committed. Watch `describe --status` until it tells no
-    TargetVoters any more. A new target replaces one that is not reached.
+    The command returns once the target is committed. The voters are changed once `describe
+    --status` shows no TargetVoters. A new target replaces one that is not reached.
     """
     if (targets is None) != cancel:
         raise usage("reassign: give one of --targets and --cancel")
@@ -192,7 +198,7 @@ def reassign(
             return await client.cancel_reassignment()
         before = given or (await client.describe_quorum(confirmed=True)).assignment_record
         if before is None:
-            raise usage("reassign: the node is older than reassignment")
+            raise usage("reassign: the node runs a version without reassignment; upgrade it first")
         return await client.reassign(specs, before)
 
     accepted = ask(bootstrap_server, hosts_file, timeout_ms, work)
@@ -200,9 +206,9 @@ def reassign(
         print_json(accepted.model_dump(mode="json"))
     elif accepted.target_voters:
         voters = ", ".join(str(one.key) for one in accepted.target_voters)
-        typer.echo(f"committed; the voters are to be: {voters}")
+        typer.echo(f"committed; target voters: {voters}")
     else:
-        typer.echo("committed; nothing is left to be done")
+        typer.echo("committed; the voters need no further change")
 
 
 @app.command()
@@ -212,8 +218,8 @@ def transfer(
         str | None,
         typer.Option(
             metavar="ID[-UUID]",
-            help="The voter that is to lead; refused unless it is caught up. Default: the leader "
-            "chooses.",
+            help="The voter that is to lead. The leader refuses a voter that is not caught "
+            "up. Default: the leader chooses.",
         ),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_SERVER,
@@ -221,7 +227,7 @@ def transfer(
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     as_json: AsJson = False,
 ) -> None:
-    """Make the leader hand leadership over; its successor starts an election at once."""
+    """Make the leader transfer leadership; the new leader starts its election at once."""
     wanted = _targets(to, "--to") if to is not None else ()
     if len(wanted) > 1:
         raise usage(f"--to: {to!r}; expected one ID or ID-UUID")
@@ -234,17 +240,19 @@ def transfer(
     if as_json:
         print_json(left.model_dump(mode="json"))
     else:
-        typer.echo(f"{left.node_id}-{left.directory_id} handed leadership over")
+        typer.echo(f"{left.node_id}-{left.directory_id} transferred leadership")
 
 
 async def _voter(client: QuorumClient, wanted: TargetSpec) -> Replica:
-    """The voter that an id names; the leader judges whether it can take over."""
+    """Find the voter that an id names; the leader decides whether it can take leadership."""
     if wanted.directory_id is not None:
         return Replica(node_id=wanted.node_id, directory_id=wanted.directory_id)
     info = await client.describe_quorum()
     found = [one for one in info.voters if one.node_id == wanted.node_id]
     if len(found) != 1:
-        raise usage(f"--to: {wanted.node_id} is {len(found)} of the voters; give its UUID too")
+        raise usage(
+            f"--to: {wanted.node_id} is the id of {len(found)} voters; name a voter by ID-UUID"
+        )
     return Replica(node_id=found[0].node_id, directory_id=found[0].directory_id)
 
 
@@ -254,7 +262,10 @@ def upgrade(
     raft_version: Annotated[
         int,
         typer.Option(
-            "--raft-version", min=0, max=2, help="1: fixed ids; 2: any replicas may be voters."
+            "--raft-version",
+            min=0,
+            max=2,
+            help="1: only the node ids of the formation vote; 2: any replica can become a voter.",
         ),
     ],
     bootstrap_server: BootstrapServer = DEFAULT_SERVER,
@@ -262,18 +273,18 @@ def upgrade(
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     as_json: AsJson = False,
 ) -> None:
-    """Finalise a raft.version, once every replica's program knows it; it is never lowered."""
+    """Raise raft.version once every replica's program knows it; it is never lowered."""
     final = ask(
         bootstrap_server, hosts_file, timeout_ms, lambda client: client.upgrade(raft_version)
     )
     if as_json:
         print_json(final.model_dump(mode="json"))
     else:
-        typer.echo(f"raft.version {final.raft_version} is final")
+        typer.echo(f"raft.version is now {final.raft_version}, and is never lowered")
 
 
 def status_fields(info: QuorumInfo) -> list[tuple[str, object]]:
-    """The fields of `describe --status`, named as the documents name them (P60)."""
+    """The fields of `describe --status`, with the names of KIP-595 and KIP-853 (P60)."""
     followers = [one for one in info.voters if one.key != info.leader.key]
     lag_times = [
         -1 if one.last_caught_up_age_ms is None else one.last_caught_up_age_ms for one in followers

@@ -1,4 +1,4 @@
-"""`raftnode run`: the node itself, with a flag for every setting."""
+"""`raftnode run`: run the node, with an option for every setting."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from raftnode.commands.output import reporting
 from raftnode.errors import ExitCode
 from raftnode.settings import NodeSettings, load_settings
 
-HELP = """Run the node until SIGTERM, or until its disk or its duty ends it.
+HELP = """Run the node until SIGTERM, or until a fault stops it.
 
-Settings come from flags, RAFTNODE_… in the environment, and the properties file, in this
-order. The exit code says why it ended, and so does the termination message.
+Settings come from options, then RAFTNODE_… in the environment, then the properties file. The
+exit code and the termination message give the reason of the exit.
 """
 
 
 def make_command() -> Callable[..., None]:
-    """Make the command, whose flags are the settings."""
+    """Make the command, whose options are the settings."""
 
     def run(*, config: Path | None = None, **flags: str | None) -> None:
         with reporting():

@@ -1,4 +1,4 @@
-"""`raftnode snapshot`: the snapshot files themselves, without a node."""
+"""`raftnode snapshot`: commands for snapshot files, without a node."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from raftnode.storage.snapshot import (
 )
 from raftnode.storage.snapshotreading import SnapshotReader
 
-app = typer.Typer(no_args_is_help=True, help="Look into snapshot files, check them, make one.")
+app = typer.Typer(no_args_is_help=True, help="Inspect, verify and make snapshot files.")
 app.command("dump")(logfiles.dump)
 
 SnapshotPath = Annotated[
     Path,
     typer.Argument(
         metavar="PATH",
-        help="A snapshot file, or the data directory or log's directory that holds some.",
+        help="A snapshot file, or a data directory or log directory that holds snapshots.",
         show_default=False,
     ),
 ]
@@ -45,10 +45,10 @@ SnapshotPath = Annotated[
 
 @app.command()
 def verify(path: SnapshotPath, *, as_json: logfiles.AsJson = False) -> None:
-    """Read snapshots from the first byte to the last and say of each what it is.
+    """Read snapshots from the first byte to the last and print the result for each.
 
-    Kafka's are checked for checksums, header and footer. Ends with STORAGE_CORRUPT if any
-    is damaged.
+    Of Kafka's snapshots it checks checksums, header and footer. It exits with STORAGE_CORRUPT if
+    any snapshot is damaged.
     """
     damaged = 0
     with reporting():
@@ -72,23 +72,23 @@ def verify(path: SnapshotPath, *, as_json: logfiles.AsJson = False) -> None:
 @app.command()
 def create(
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A data directory or the log's directory in it.")
+        Path, typer.Argument(metavar="PATH", help="A data directory or its log directory.")
     ],
     *,
     output: Annotated[
-        Path, typer.Option(help="An existing directory for the file; not the log's own.")
+        Path, typer.Option(help="An existing directory for the file, other than the log directory.")
     ],
     end_offset: Annotated[
         int,
         typer.Option(
             min=1,
-            help="Cover what is below this offset. What is committed a log alone does not say: "
-            "take the high watermark that a leader told.",
+            help="Cover the records below this offset. A log alone does not say what is "
+            "committed: use the high watermark that a leader reported.",
         ),
     ],
     as_json: logfiles.AsJson = False,
 ) -> None:
-    """Make a snapshot from the files of a log, of a copy or beside a running node."""
+    """Make a snapshot from the files of a log: of a copy, or while the node runs."""
     with reporting():
         files = Files()
         found = _create(files, path, output, Offset(end_offset))
@@ -101,8 +101,8 @@ def _create(files: Files, path: Path, output: Path, end: Offset) -> SnapshotFile
     if there is None or not there.is_directory:
         raise ConfigurationError(f"--output: {output} is not an existing directory")
     if there.identity == _identity(files, log.directory):
-        # A node would start from it, though nobody knows that all of it is committed.
-        raise ConfigurationError(f"--output: {output} is the log's own directory")
+        # A node would start from it, though it may hold records that are not committed.
+        raise ConfigurationError(f"--output: {output} is the log directory; give another directory")
     store, index, last_ms = _begin(files, log, end)
     with reading("reading", log.size) as on_bytes:
         for _, batch in LogReader(files, log, on_bytes).batches(store.next_offset):
@@ -116,14 +116,19 @@ def _create(files: Files, path: Path, output: Path, end: Offset) -> SnapshotFile
             )
             for record in iter_records(batch.data):
                 if record.offset >= end:
-                    raise ConfigurationError(f"--end-offset: {end} is in the middle of a batch")
+                    raise ConfigurationError(
+                        f"--end-offset: {end} is in the middle of a batch; give the first "
+                        "offset of a batch"
+                    )
                 if record.is_control:
                     store.skip(record.offset, record.offset)
                 else:
                     store.apply(record.offset, record.key, record.value, epoch=record.epoch)
                 last_ms = record.timestamp_ms
     if store.next_offset < end:
-        raise ConfigurationError(f"--end-offset: the log ends at offset {store.next_offset}")
+        raise ConfigurationError(
+            f"--end-offset: {end} is too high, the log ends at offset {store.next_offset}"
+        )
     found = index.head_at(end)
     head = SnapshotHead(
         found.voters,
@@ -145,7 +150,7 @@ def _create(files: Files, path: Path, output: Path, end: Offset) -> SnapshotFile
 
 
 def _begin(files: Files, log: LogFiles, end: Offset) -> tuple[KeyValueStore, LogIndex, int]:
-    """What stands before the log: nothing, or the newest snapshot that a trimmed one has."""
+    """Return the state before the log: empty, or that of the newest snapshot of a trimmed log."""
     start = log.pieces[0].base_offset
     if not start:
         return KeyValueStore(), LogIndex(VoterSet()), -1
@@ -161,7 +166,8 @@ def _begin(files: Files, log: LogFiles, end: Offset) -> tuple[KeyValueStore, Log
             index.install(found.log_head)
             return store, index, found.head.last_timestamp_ms
     raise ConfigurationError(
-        f"{log.directory} begins at offset {start}, and no snapshot there reaches from it to {end}"
+        f"{log.directory} begins at offset {start}, and no snapshot there ends between "
+        f"{start} and {end}"
     )
 
 
@@ -176,7 +182,7 @@ def _snapshots(files: Files, path: Path) -> list[Path]:
         raise ConfigurationError(f"{path} does not exist")
     if not there.is_directory:
         if SnapshotId.of(path.name) is None:
-            raise ConfigurationError(f"{path} does not have the name of a snapshot")
+            raise ConfigurationError(f"{path} does not have the name of a snapshot file")
         return [path]
     inner = path / LOG_DIRECTORY
     directory = path if files.stat(inner) is None else inner

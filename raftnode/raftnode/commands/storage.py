@@ -1,4 +1,4 @@
-"""`raftnode storage`: make and look at a data directory; the node must not be running."""
+"""`raftnode storage`: format and inspect a data directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from raftnode.storage.files import Files
 from raftnode.storage.identity import random_directory_id, read_identity
 from raftnode.storage.quarantine import read_mark
 
-app = typer.Typer(no_args_is_help=True, help="Make and look at a data directory.")
+app = typer.Typer(no_args_is_help=True, help="Format and inspect a data directory.")
 
 LogDir = Annotated[Path, typer.Option("--log-dir", help="The data directory.")]
 
@@ -40,11 +40,11 @@ def format_directory(
     cluster_id: Annotated[
         str | None,
         typer.Option(
-            help="The cluster to belong to. Default: random with --standalone, else none."
+            help="The cluster id. Default: a random one with --standalone, otherwise none."
         ),
     ] = None,
     directory_id: Annotated[
-        str | None, typer.Option(help="The storage UUID. Default: a random one.")
+        str | None, typer.Option(help="The directory id. Default: a random one.")
     ] = None,
     standalone: Annotated[
         bool, typer.Option("--standalone", help="Form a quorum of this node alone.")
@@ -53,7 +53,8 @@ def format_directory(
         str | None,
         typer.Option(
             metavar="ID-UUID@HOST:PORT,…",
-            help="Form a quorum of these; the same list and --cluster-id on every one of them.",
+            help="Form a quorum of these voters. Give the same list and --cluster-id on each "
+            "of them.",
         ),
     ] = None,
     raft_version: Annotated[
@@ -61,33 +62,38 @@ def format_directory(
         typer.Option(
             min=0,
             max=2,
-            help="What a new quorum begins at: 0 static voters, 1 fixed ids, 2 any voters; the "
-            "same on every voter.",
+            help="raft.version of the new quorum: 0 static voters, 1 fixed ids, 2 any voters. "
+            "Give the same on each voter.",
         ),
     ] = RAFT_VERSION,
 ) -> None:
-    """Format an empty directory, once; a formatted one is never changed.
+    """Format an empty directory; a formatted directory is never changed.
 
-    Without --standalone and --initial-voters the node waits for form or join, or, with
-    --cluster-id, observes that cluster.
+    Without --standalone and --initial-voters, the node waits for form or join. With
+    --cluster-id, it observes that cluster.
     """
     with reporting():
         given = _directory_id(directory_id)
         latch: Latch | None = None
         if standalone and initial_voters:
-            raise usage("give --standalone or --initial-voters, not both")
+            raise usage("both --standalone and --initial-voters are given; give one of the two")
         if standalone:
             given = given or random_directory_id()
             own = Voter(ReplicaKey(NodeId(node_id), given))
             latch = Latch(cluster_id or random_id(), VoterSet.of([own]), raft_version)
         elif initial_voters:
             if cluster_id is None:
-                raise usage("--initial-voters needs --cluster-id, the same on every voter")
+                raise usage(
+                    "--initial-voters is given without --cluster-id; give the same "
+                    "--cluster-id on each voter"
+                )
             voters = parse_voters(initial_voters)
             given = _listed(voters, NodeId(node_id), given)
             latch = Latch(cluster_id, voters, raft_version)
         if latch is None and raft_version != RAFT_VERSION:
-            raise usage("--raft-version is of a new quorum: give --standalone or --initial-voters")
+            raise usage(
+                "--raft-version is for a new quorum; give --standalone or --initial-voters too"
+            )
         if log_dir.parent.is_dir() and not log_dir.exists():
             Files().mkdir(log_dir)  # durably: what is formatted must not vanish with its name
         key = format_storage(log_dir, NodeId(node_id), directory_id=given, latch=latch)
@@ -113,14 +119,14 @@ def info(
     log_dir: LogDir,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
-    """Print who a data directory is; changes nothing, also while the node runs."""
+    """Print the identity of a data directory. It changes nothing and works while the node runs."""
     with reporting():
         if not log_dir.is_dir():
             raise ConfigurationError(f"--log-dir: {log_dir} is not a directory")
         files = Files()
         reason = read_mark(files, log_dir)
         if reason is not None:
-            raise StorageCorruptError(f"{reason}; this storage was set aside")
+            raise StorageCorruptError(f"{reason}; the node never opens this storage again")
         found = read_identity(files, log_dir)
         latch = formation.read_latch(files, log_dir / formation.FILE_NAME)
         state = found.stored.state
@@ -167,7 +173,7 @@ def parse_voters(text: str) -> VoterSet:
             raise ConfigurationError(f"--initial-voters: {error}") from None
     found = VoterSet.of(voters)
     if len({key.node_id for key in found}) != len(voters):
-        raise ConfigurationError("--initial-voters: a node id is listed twice")
+        raise ConfigurationError("--initial-voters: a node id is listed twice; list each node once")
     return found
 
 
@@ -179,10 +185,10 @@ def _directory_id(text: str | None) -> uuid.UUID | None:
 
 
 def _listed(voters: VoterSet, node_id: NodeId, given: uuid.UUID | None) -> uuid.UUID:
-    """Find this node's own storage UUID in the list of initial voters."""
+    """Find this node's directory id in the list of initial voters."""
     own = voters.with_id(node_id)
     if given is None and len(own) == 1:
         return own[0].directory_id
     if given is None or ReplicaKey(node_id, given) not in voters:
-        raise ConfigurationError(f"--initial-voters: does not list this node, {node_id}")
+        raise ConfigurationError(f"--initial-voters: this node's id, {node_id}, is not listed")
     return given

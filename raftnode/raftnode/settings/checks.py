@@ -25,41 +25,43 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
     yield (
         settings.election_timeout_ms >= 2 * settings.retry_backoff_ms,
         (
-            f"election_timeout_ms ({settings.election_timeout_ms}) is shorter than a request's "
-            "round trip with one retry: at least twice retry_backoff_ms "
-            f"({settings.retry_backoff_ms})"
+            f"election_timeout_ms ({settings.election_timeout_ms}) is too short for a "
+            "request's round trip with one retry: set it to at least twice "
+            f"retry_backoff_ms ({settings.retry_backoff_ms})"
         ),
     )
     yield (
         2 * settings.election_timeout_ms >= settings.request_timeout_ms,
         (
-            f"election_timeout_ms ({settings.election_timeout_ms}) is shorter than requests may "
-            f"take: at least half of request_timeout_ms ({settings.request_timeout_ms}), or no "
-            "vote may come in time and elections never end"
+            f"election_timeout_ms ({settings.election_timeout_ms}) is too short for a "
+            "vote's request, so an election might never end: set it to at least half of "
+            f"request_timeout_ms ({settings.request_timeout_ms})"
         ),
     )
     yield (
         settings.election_timeout_ms <= settings.fetch_timeout_ms,
         (
-            f"election_timeout_ms ({settings.election_timeout_ms}) exceeds fetch_timeout_ms "
-            f"({settings.fetch_timeout_ms}): an election that outlasts the followers' patience "
-            "makes them stand as well"
+            f"election_timeout_ms ({settings.election_timeout_ms}) exceeds "
+            f"fetch_timeout_ms ({settings.fetch_timeout_ms}), so followers would start "
+            "elections of their own before one ends: lower election_timeout_ms or raise "
+            "fetch_timeout_ms"
         ),
     )
     yield (
         settings.fetch_timeout_ms >= 2 * settings.fetch_max_wait_ms,
         (
             f"fetch_timeout_ms ({settings.fetch_timeout_ms}) must be at least twice "
-            f"fetch_max_wait_ms ({settings.fetch_max_wait_ms}): an idle leader answers only "
-            "that often"
+            f"fetch_max_wait_ms ({settings.fetch_max_wait_ms}), because an idle leader "
+            "answers a Fetch only after fetch_max_wait_ms"
         ),
     )
     yield (
         settings.fetch_max_wait_ms < settings.election_timeout_ms,
         (
             f"fetch_max_wait_ms ({settings.fetch_max_wait_ms}) must be less than "
-            f"election_timeout_ms ({settings.election_timeout_ms}): an idle Fetch waits so long, "
-            "and a replica whose catch-up round takes an election time-out is never caught up"
+            f"election_timeout_ms ({settings.election_timeout_ms}): an idle Fetch takes "
+            "that long, and a replica is caught up only if a round takes less than an "
+            "election time-out"
         ),
     )
     leader_timeout_ms = settings.fetch_timeout_ms * 3 // 2
@@ -67,17 +69,17 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
     yield (
         settings.stall_timeout_ms == 0 or settings.stall_timeout_ms >= stall_min_ms,
         (
-            f"stall_timeout_ms ({settings.stall_timeout_ms}) is too short: a disk that works may "
-            "pause for seconds, and a leader must have time to hand over first "
-            f"({leader_timeout_ms} ms, 1.5 times fetch_timeout_ms). Set at least {stall_min_ms}, "
-            "or 0: never end the node for a stall"
+            f"stall_timeout_ms ({settings.stall_timeout_ms}) is too short: a working disk "
+            "may pause for seconds, and a leader needs time to transfer leadership first "
+            f"({leader_timeout_ms} ms, 1.5 times fetch_timeout_ms). Set at least "
+            f"{stall_min_ms}, or 0 to never stop the node for a stall"
         ),
     )
     yield (
         settings.retry_backoff_ms <= settings.retry_backoff_max_ms,
         (
             f"retry_backoff_ms ({settings.retry_backoff_ms}) exceeds retry_backoff_max_ms "
-            f"({settings.retry_backoff_max_ms})"
+            f"({settings.retry_backoff_max_ms}): lower the first or raise the second"
         ),
     )
     for name in ("peer", "api"):
@@ -85,8 +87,8 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
         yield (
             advertised is None or advertised.host not in WILDCARDS,
             (
-                f"{name}_advertised ({advertised}) is an address to listen on, not one to connect "
-                "to; name the host that others reach this node by"
+                f"{name}_advertised ({advertised}) is an address to listen on, not one to "
+                "connect to; give a host at which others reach this node"
             ),
         )
     peer, api = settings.peer_listen, settings.api_listen
@@ -94,7 +96,7 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
         peer.port != api.port
         or peer.port == 0
         or (peer.host != api.host and not {peer.host, api.host} & WILDCARDS),
-        f"peer_listen and api_listen are the same address ({peer})",
+        f"peer_listen and api_listen are the same address ({peer}); give each its own port",
     )
     for small, large in (
         ("record_max_bytes", "max_batch_bytes"),
@@ -104,5 +106,8 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
     ):
         yield (
             getattr(settings, small) <= getattr(settings, large),
-            f"{small} ({getattr(settings, small)}) exceeds {large} ({getattr(settings, large)})",
+            (
+                f"{small} ({getattr(settings, small)}) exceeds {large} "
+                f"({getattr(settings, large)}): lower the first or raise the second"
+            ),
         )

@@ -63,19 +63,20 @@ class NodeSettings(BaseSettings):
     node_id: int = Field(
         ge=0,
         le=2**31 - 1,
-        description="The node's id. Must be the one that the directory was formatted with: an id "
-        "names a node, the storage UUID its disk.",
+        description="The node's id. It must be the one that the directory was formatted with: "
+        "an id names a node, the directory id its storage.",
     )
     log_dir: Path = Field(
-        description="The data directory: log, vote, identity. Must exist; an empty one is given "
-        "a fresh storage UUID and waits for form or join.",
+        description="The data directory: log, vote, identity. It must exist. An empty one gets "
+        "a new directory id, and the node waits for form or join.",
     )
 
     # Where it is.
     peer_listen: ListenSetting = Field(
         default=Endpoint("::", 9093),
-        description="Where peers connect to. Port 0: a free one, which is then advertised. "
-        "`[::]`: every address of this machine, IPv4 and IPv6; `0.0.0.0`: every IPv4 address.",
+        description="The address on which the node listens for peers. Port 0: any free port, which "
+        "the node then advertises. `[::]`: every address of this machine, IPv4 and IPv6; "
+        "`0.0.0.0`: every IPv4 address.",
     )
     peer_advertised: EndpointSetting | None = Field(
         default=None,
@@ -84,31 +85,35 @@ class NodeSettings(BaseSettings):
     )
     api_listen: ListenSetting = Field(
         default=Endpoint("::", 9080),
-        description="Where clients, probes and Prometheus connect to. Port 0: a free one.",
+        description="The address on which the node listens for clients, probes and Prometheus. "
+        "Port 0: any free port.",
     )
     api_advertised: EndpointSetting | None = Field(
         default=None,
-        description="The address that clients connect to when this node leads. None: as for "
-        "`peer_advertised`.",
+        description="The address that clients connect to when this node is the leader. None: as "
+        "for `peer_advertised`.",
     )
     bootstrap_servers: EndpointsSetting = Field(
         default=(),
-        description="Peer endpoints to find the quorum by, comma separated; advice, never "
-        "identity. Empty: only those that the log and the latch name.",
+        description="Peer addresses at which to look for the quorum, comma separated. The node "
+        "uses them to connect, never to identify a peer. Empty: only the addresses in the "
+        "log and the latch.",
     )
     quorum_voters: VotersSetting = Field(
         default=(),
         description="The voters as `id@host:port`, comma separated, no id twice. As in Kafka with "
-        "voters in its log, only the addresses are used, after those of `bootstrap_servers`: who "
-        "votes stands in the log, and before that in the latch or in `storage format`.",
+        "voters in its log, the node uses only the addresses, after those of "
+        "`bootstrap_servers`. The log names the voters; before the log exists, the latch "
+        "or `storage format` does.",
     )
     hosts_file: Path | None = Field(
         default=None,
         validation_alias=AliasChoices(
             "hosts_file", "RAFTNODE_HOSTS_FILE", "KRAFTQUORUM_HOSTS_FILE"
         ),
-        description="Names in the form of /etc/hosts, asked before DNS and read again when "
-        "changed. Also taken from KRAFTQUORUM_HOSTS_FILE. None: DNS only.",
+        description="A file in the format of /etc/hosts. The node looks names up in it before DNS "
+        "and reads it again when it changes. KRAFTQUORUM_HOSTS_FILE sets it too. None: "
+        "DNS only.",
     )
 
     # The protocol's times.
@@ -116,50 +121,53 @@ class NodeSettings(BaseSettings):
         default=2000,
         ge=50,
         le=_DAY_MS,
-        description="Milliseconds without a good Fetch after which a voter stands for election; a "
-        "leader without a majority's Fetches resigns after 1.5 times this. Kafka's default.",
+        description="Milliseconds without a successful Fetch after which a voter starts an "
+        "election. A leader that a majority does not fetch from resigns after 1.5 times "
+        "this. Kafka's default.",
     )
     election_timeout_ms: int = Field(
         default=1000,
         ge=50,
         le=_DAY_MS,
-        description="Milliseconds that one round of asking for votes may take. Must leave room "
-        "for a vote's round trip with its fsync, else elections never end: at least half of "
+        description="Milliseconds that one round of vote requests may take. It must leave room "
+        "for a vote's round trip with its fsync, or elections never end: at least half of "
         "`request_timeout_ms`, at most `fetch_timeout_ms`. Kafka's default.",
     )
     election_backoff_max_ms: int = Field(
         default=1000,
         ge=1,
         le=_DAY_MS,
-        description="The longest random wait after a lost election, milliseconds. Kafka's default.",
+        description="The longest random wait after a lost election, in milliseconds. Kafka's "
+        "default.",
     )
     fetch_max_wait_ms: int = Field(
         default=500,
         ge=0,
         le=_DAY_MS,
-        description="Milliseconds that the leader holds a Fetch that has nothing to bring. 0: "
-        "answer at once, and keep followers busy asking. Kafka's default.",
+        description="Milliseconds for which the leader holds a Fetch when it has no new "
+        "records. 0: it answers at once, and followers fetch without pause. Kafka's default.",
     )
     request_timeout_ms: int = Field(
         default=2000,
         ge=10,
         le=_DAY_MS,
-        description="Milliseconds until a request to a peer counts as failed, a Fetch's wait not "
-        "counted; one for a vote ends with its round, after `election_timeout_ms`. At most twice "
-        "that. Kafka's default.",
+        description="Milliseconds until a request to a peer counts as failed; the wait of a Fetch "
+        "does not count. A vote request ends with its round, after "
+        "`election_timeout_ms`. At most twice `election_timeout_ms`. Kafka's default.",
     )
     retry_backoff_ms: int = Field(
         default=20,
         ge=1,
         le=_DAY_MS,
-        description="The first wait after a failed request to a peer, milliseconds; doubles. "
-        "Kafka's default.",
+        description="The first wait after a failed request to a peer, in milliseconds; it doubles "
+        "with each failure. Kafka's default.",
     )
     retry_backoff_max_ms: int = Field(
         default=1000,
         ge=1,
         le=_DAY_MS,
-        description="The longest such wait, milliseconds. Kafka's client default.",
+        description="The longest wait after a failed request to a peer, in milliseconds. "
+        "Default of Kafka's clients.",
     )
 
     # Sizes and batching.
@@ -167,82 +175,86 @@ class NodeSettings(BaseSettings):
         default=0,
         ge=0,
         le=1000,
-        description="Milliseconds that the leader waits for more records before it writes a "
-        "batch. 0: never; batches fill by themselves while the last one is fsynced. Kafka waits "
-        "25, which costs each lone write that long.",
+        description="Milliseconds for which the leader waits for more records before it writes a "
+        "batch. 0: no wait; a batch fills while the one before it is fsynced. Kafka "
+        "waits 25, which delays each lone write by that.",
     )
     max_batch_bytes: int = Field(
         default=1 << 20,
         ge=1024,
         le=8 << 20,
-        description="The largest batch that the leader writes, bytes of keys and values; also "
-        "the largest append. With all overhead it must fit into a frame between peers, 16 MiB.",
+        description="The largest batch that the leader writes, in bytes of keys and values; "
+        "also the largest append. With its overhead it must fit into a frame between peers, "
+        "16 MiB.",
     )
     append_queue_bytes: int = Field(
         default=64 << 20,
         ge=1024,
         le=4 << 30,
-        description="How many bytes may wait to be written; one more is refused with QUEUE_FULL, "
-        "which tells clients sooner than a time-out.",
+        description="Bytes that may wait to be written. The leader refuses more with "
+        "QUEUE_FULL, so that clients learn of it sooner than by a time-out.",
     )
     max_uncommitted_bytes: int = Field(
         default=64 << 20,
         ge=1024,
         le=4 << 30,
-        description="How many bytes of batches the leader appends ahead of what is committed. "
-        "Beyond them writes are refused with TOO_MUCH_UNCOMMITTED until the voters have caught up; "
-        "voter changes and whatever else keeps the quorum going never are. A batch always fits "
-        "when nothing waits.",
+        description="Bytes of batches that the leader may have appended and not yet committed. It "
+        "refuses writes beyond them with TOO_MUCH_UNCOMMITTED until the voters have "
+        "caught up. It never refuses voter changes and other records that the quorum "
+        "itself needs. If nothing is uncommitted, any batch is accepted.",
     )
     record_max_bytes: int = Field(
         default=1 << 20,
         ge=1,
         le=8 << 20,
-        description="The largest record, bytes of key and value; larger ones are refused with "
-        "RECORD_TOO_LARGE.",
+        description="The largest record, in bytes of key and value. The leader refuses a larger "
+        "one with RECORD_TOO_LARGE.",
     )
     segment_bytes: int = Field(
         default=64 << 20,
         ge=4096,
         le=2**31 - 1,
-        description="Size at which a new segment file is begun, bytes. Recovery after a crash "
-        "reads the last segment whole, so smaller ones start faster.",
+        description="Size in bytes at which the node starts a new segment file. Recovery after a "
+        "crash reads the whole last segment, so a node with smaller segments starts "
+        "faster.",
     )
     segment_ms: int = Field(
         default=604_800_000,
         ge=1,
         le=36_500 * 86_400_000,
-        description="How much later than the first batch of a segment, by their timestamps, a "
-        "batch may be to be written there, milliseconds; one that is later begins a new segment. "
-        "Kafka's default, 7 days: a quiet log too is made of files that grow old.",
+        description="Milliseconds by which the timestamp of a batch may be later than that of the "
+        "first batch in its segment; a later one starts a new segment. Kafka's default, "
+        "7 days: the segments of a quiet log grow old too.",
     )
 
     fetches_in_flight_max: int = Field(
         default=1,
         ge=1,
         le=5,
-        description="How many Fetches a follower has under way. 1: the next leaves once what the "
-        "last one brought is durable. More: it leaves at once, and one more acknowledges what "
-        "became durable meanwhile. It helps few clients on a slow network; elsewhere it costs "
-        "messages.",
+        description="Number of Fetches that a follower may have in flight. 1: the next one leaves "
+        "once the records of the last one are durable. More: it leaves at once, and a "
+        "further one acknowledges what became durable meanwhile. That helps a few "
+        "clients on a slow network; elsewhere it only costs messages.",
     )
     read_lease_clock_drift_percent: int = Field(
         default=0,
         ge=0,
         le=50,
-        description="Lets the leader answer linearizable reads alone for a while after a round, "
-        "on the assumption that no voter's clock runs faster than another's by more than so many "
-        "percent, and that none stands still (a virtual machine that is suspended). An answer may "
-        "be stale where that is wrong. Counted are only voters that have it set too; each then "
-        "grants no vote for `fetch_timeout_ms` after it heard from its leader or started, so "
-        "some elections begin later. 0: each read takes a round, and nothing rests on a clock.",
+        description="Percent by which a voter's clock may run faster than another's. If set, the "
+        "leader answers linearizable reads alone for a while after a round. That assumes "
+        "that no clock is faster by more, and that none stops, as in a suspended virtual "
+        "machine; if the assumption is wrong, an answer may be stale. Only voters that "
+        "have it set too count. Each of them grants no vote for `fetch_timeout_ms` after "
+        "it heard from its leader or started, so some elections start later. 0: each "
+        "read takes a round, and no read depends on a clock.",
     )
     log_preallocate: bool = Field(
         default=False,
-        description="Whether the whole `segment_bytes` are reserved on the disk when a segment is "
-        "begun, for its records to come; what is left over is given back. Only where that leaves "
-        "twice `disk_reserve_bytes` free, and until room runs short. False, as in Kafka: no sync "
-        "was faster with it, and the reserve refuses writes before a disk is full anyway.",
+        description="Whether a new segment reserves all its `segment_bytes` on the disk; the node "
+        "gives back what is left over. It reserves only if twice `disk_reserve_bytes` "
+        "stays free, and until space runs short. False, as in Kafka: reserving made no "
+        "fsync faster, and the leader refuses writes before the disk is full in either "
+        "case.",
     )
 
     # Snapshots.
@@ -250,35 +262,37 @@ class NodeSettings(BaseSettings):
         default=20 << 20,
         ge=1,
         le=1 << 40,
-        description="Bytes of the log applied since the last snapshot after which the next one is "
-        "made; half the size of the last snapshot if that is more, so that a large state is not "
-        "written over and over. Kafka's default, 20 MiB.",
+        description="Bytes of log applied since the last snapshot after which the node makes the "
+        "next one. If half the size of the last snapshot is more, that counts instead, "
+        "so that a large state is not written over and over. Kafka's default, 20 MiB.",
     )
     max_snapshot_interval_ms: int = Field(
         default=3_600_000,
         ge=0,
         le=36_500 * _DAY_MS,
-        description="Milliseconds after which a snapshot is made of anything that is new. 0: by "
-        "bytes only. Kafka's default, an hour.",
+        description="Milliseconds after which the node makes a snapshot if there is anything "
+        "new. 0: by bytes only. Kafka's default, an hour.",
     )
     snapshots_retained: int = Field(
         default=2,
         ge=1,
         le=1000,
-        description="How many snapshots are kept. 2: a start still has one if the newest turns "
-        "out damaged.",
+        description="Number of snapshots that the node keeps. With 2, a node can still start from "
+        "one if the newest is damaged.",
     )
 
     log_retention_bytes: int = Field(
         default=-1,
         ge=-1,
         le=1 << 40,
-        description="How much of the log's end is kept though snapshots cover it, bytes, in whole "
-        "segments: what slow followers and readers of the log still find. Behind it the log is "
-        "removed once `snapshots_retained` snapshots cover it; a replica that needs more gets a "
-        "snapshot. 0: no more than that. 104857600: Kafka's default. -1: the log is never trimmed, "
-        "and every record stays to be read, on new replicas too. Records without a key "
-        "(`POST /v1/log`) are in no snapshot: anything but -1 lets go of them.",
+        description="Bytes at the log's end, in whole segments, that the node keeps even if "
+        "snapshots cover them: slow followers and readers of the log can still fetch "
+        "them. The node removes older segments once `snapshots_retained` snapshots cover "
+        "them; a replica that needs them fetches a snapshot. 0: no more than the "
+        "snapshots need. 104857600: Kafka's default. -1: the log is never trimmed, and "
+        "every record stays readable, on new replicas too. A snapshot does not hold "
+        "records without a key (`POST /v1/log`): with any value but -1 they are lost "
+        "when the log is trimmed.",
     )
 
     # The disk.
@@ -286,61 +300,65 @@ class NodeSettings(BaseSettings):
         default=500,
         ge=10,
         le=60_000,
-        description="Milliseconds between looks at whether the directory under the open files is "
-        "still the same one: the longest that a node acknowledges into a disk that is gone.",
+        description="Milliseconds between two checks that the data directory is still the one that "
+        "the node opened. A node acknowledges writes to a lost disk for at most that "
+        "long.",
     )
 
     disk_reserve_bytes: int = Field(
         default=64 << 20,
         ge=0,
         le=1 << 40,
-        description="Free bytes on the disk below which a leader hands leadership over and, where "
-        "it cannot, refuses writes with STORAGE_FULL; twice as much ends that. Below a quarter a "
-        "follower takes no more records, until half is free. Room for the votes, epochs and voter "
-        "changes that must still be written. 0: never.",
+        description="Free bytes on the disk below which a leader transfers leadership; if no voter "
+        "can take it, the leader refuses writes with STORAGE_FULL. This ends once twice "
+        "as much is free. Below a quarter, a follower accepts no more records until half "
+        "is free. The reserve is room for votes, epochs and voter changes, which a node "
+        "must still write. 0: no reserve.",
     )
 
     scrub_bytes_per_second: int = Field(
         default=8 << 20,
         ge=0,
         le=1 << 40,
-        description="How fast the log and its snapshots are read again to find rot, bytes a second "
-        "on average. 8 MiB: a log of 10 GB in twenty minutes, a few hundredths of a disk's time. "
-        "0: never.",
+        description="Bytes a second at which the scrub reads the log and its snapshots to find "
+        "corruption, on average. 8 MiB: a log of 10 GB in twenty minutes, for a few "
+        "hundredths of a disk's time. 0: never.",
     )
     scrub_interval_ms: int = Field(
         default=_DAY_MS,
         ge=100,
         le=36_500 * _DAY_MS,
-        description="Milliseconds from the begin of one such reading to the next; the first begins "
-        "a minute after the start. A day: rot is found long before a second disk has the same.",
+        description="Milliseconds from the start of one scrub to the start of the next; the first "
+        "starts a minute after start-up. With a day, corruption is found long before a "
+        "second disk has the same.",
     )
 
     stall_timeout_ms: int = Field(
         default=30_000,
         ge=0,
         le=_DAY_MS,
-        description="Milliseconds for which one call to the disk may not return, or the event loop "
-        "not turn, until the node ends with STORAGE_STALLED or LOOP_STALLED. After a third of it "
-        "`GET /healthz/live` fails and says why. Only time counts in which the process ran. Far "
-        "more than any sync of a disk that works, and less than the liveness probe's patience "
-        "after that third. 0: never. Else at least 5000, and more than 1.5 times "
-        "`fetch_timeout_ms` (30000 is always enough): a disk that works may pause for seconds, and "
-        "a leader hands over first.",
+        description="Milliseconds for which one disk call may take, or the event loop may not run, "
+        "before the node exits with STORAGE_STALLED or LOOP_STALLED. After a third of "
+        "it, `GET /healthz/live` fails and gives the reason. Only time in which the "
+        "process ran counts. It is far more than any fsync of a working disk, and less "
+        "than the patience of the liveness probe after that third. 0: never. Otherwise "
+        "at least 5000, and more than 1.5 times `fetch_timeout_ms` (30000 is always "
+        "enough): a working disk may pause for seconds, and a leader transfers "
+        "leadership first.",
     )
 
     damage_told_ms: int = Field(
         default=3000,
         ge=0,
         le=600_000,
-        description="Milliseconds for which a node whose storage is damaged answers its health "
-        "endpoints before it ends with STORAGE_CORRUPT: alive, not ready, and why. 0: it ends at "
-        "once.",
+        description="Milliseconds for which a node with damaged storage answers its health "
+        "endpoints (alive, not ready, and the reason) before it exits with STORAGE_CORRUPT. "
+        "0: it exits at once.",
     )
 
     # The process.
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least severe level that is logged."
+        default="info", description="The lowest level that is logged."
     )
     log_format: Literal["json", "console"] = Field(
         default="json", description="`json` for machines, `console` for people."
@@ -349,7 +367,7 @@ class NodeSettings(BaseSettings):
         default=5000,
         ge=0,
         le=600_000,
-        description="Milliseconds that requests and the hand-over of leadership may take after "
+        description="Milliseconds that open requests and a leadership transfer may take after "
         "SIGTERM. 0: stop at once. Keep it below the pod's terminationGracePeriodSeconds.",
     )
     termination_log: Path | None = Field(
@@ -357,8 +375,9 @@ class NodeSettings(BaseSettings):
         validation_alias=AliasChoices(
             "termination_log", "RAFTNODE_TERMINATION_LOG", "TERMINATION_LOG"
         ),
-        description="File for the reason of the end, as JSON, which Kubernetes shows. Also taken "
-        "from TERMINATION_LOG. None: /dev/termination-log if it can be written to.",
+        description="File for the reason of the exit, as JSON, which Kubernetes shows. "
+        "TERMINATION_LOG sets it too. None: /dev/termination-log if the node can write "
+        "to it.",
     )
 
     def model_post_init(self, context: Any, /) -> None:

@@ -102,7 +102,9 @@ def read_properties(file: Path) -> dict[str, object]:
         if field is None:
             raise ConfigurationError(f"{file}:{number}: unknown setting {name!r}{_hint(name)}")
         if field in values:
-            raise ConfigurationError(f"{file}:{number}: {field} is set twice")
+            raise ConfigurationError(
+                f"{file}:{number}: {field} is set twice; remove one of the two"
+            )
         values[field] = value.strip()
     return values
 

@@ -46,10 +46,10 @@ def each_once(voters: Iterable[VoterAddress]) -> tuple[VoterAddress, ...]:
     found = tuple(voters)
     for voter in found:
         if voter.node_id in ids:
-            msg = f"node id {voter.node_id} is listed twice; each voter has an id of its own"
+            msg = f"node id {voter.node_id} is listed twice; give each voter its own id"
             raise ValueError(msg)
         if voter.endpoint in endpoints:
-            msg = f"{voter.endpoint} is listed twice; each voter has an address of its own"
+            msg = f"{voter.endpoint} is listed twice; give each voter its own address"
             raise ValueError(msg)
         ids.add(voter.node_id)
         endpoints.add(voter.endpoint)

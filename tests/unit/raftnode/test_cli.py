@@ -167,7 +167,7 @@ def test_unknown_outcome_and_nobody_there_have_their_own_exit_codes(node: Node):
     [
         (["kv", "get", "a", "--bootstrap-server", "nowhere"], "not an endpoint: 'nowhere'"),
         (["kv", "get", "a", "--bootstrap-server", ","], "at least one host:port"),
-        (["kv", "put", "a", "b", "--file", "c"], "not both"),
+        (["kv", "put", "a", "b", "--file", "c"], "both a value and --file"),
         (["kv", "put", "a", "--file", "/no/such"], "--file: "),
         (["metadata-quorum", "describe"], "give one of --status and --replication"),
         (["metadata-quorum", "add-voter", "-i", "1", "-d", "x"], "--replica-uuid: not a dir"),
@@ -212,11 +212,14 @@ def test_initial_voters_must_list_this_node_and_name_the_cluster(tmp_path: Path)
     one, two = random_id(), random_id()
     voters = f"1-{one}@a:9093,2-{two}@b:9093"
     for extra, says in (
-        (["--initial-voters", voters], "needs --cluster-id"),
-        (["--initial-voters", f"2-{two}@b:1", "--cluster-id", "c"], "does not list this node"),
+        (["--initial-voters", voters], "without --cluster-id"),
+        (
+            ["--initial-voters", f"2-{two}@b:1", "--cluster-id", "c"],
+            "this node's id, 1, is not listed",
+        ),
         (["--initial-voters", "2", "--cluster-id", "c"], "not a voter: '2'"),
         (["--initial-voters", f"{voters},2-{two}@c:1", "--cluster-id", "c"], "listed twice"),
-        (["--initial-voters", voters, "--standalone"], "not both"),
+        (["--initial-voters", voters, "--standalone"], "both --standalone and --initial-voters"),
         (["--directory-id", "x"], "--directory-id: not a directory id"),
     ):
         result = run(*base, *extra)
@@ -302,9 +305,13 @@ def test_leadership_is_transferred_by_name(node: Node):
     before = node.service.describe_node().epoch
     for to in ((), ("--to", str(own.node_id)), ("--to", str(own))):
         done = ask(node, "metadata-quorum", "transfer", *to)
-        assert done.stdout == f"{own} handed leadership over\n"
+        assert done.stdout == f"{own} transferred leadership\n"
     assert node.service.describe_node().epoch == before + 3
-    for wrong, says in (("7", "7 is 0 of the voters"), ("1,2", "expected one"), ("x", "ID-UUID")):
+    for wrong, says in (
+        ("7", "7 is the id of 0 voters"),
+        ("1,2", "expected one"),
+        ("x", "ID-UUID"),
+    ):
         refused = ask(node, "metadata-quorum", "transfer", "--to", wrong)
         assert refused.exit_code == ExitCode.USAGE
         assert says in refused.stderr
@@ -321,7 +328,7 @@ def test_voters_are_reassigned_and_versions_raised(node: Node):
         accepted = ask(node, "metadata-quorum", "reassign", "--targets", "1", *form)
         assert accepted.exit_code == 0, accepted.stderr
         assert format_directory_id(own.directory_id) in accepted.stdout
-    assert "nothing is left" in ask(node, "metadata-quorum", "reassign", "--cancel").stdout
-    assert "is final" in ask(node, "metadata-quorum", "upgrade", "--raft-version", "2").stdout
+    assert "no further change" in ask(node, "metadata-quorum", "reassign", "--cancel").stdout
+    assert "is now 2" in ask(node, "metadata-quorum", "upgrade", "--raft-version", "2").stdout
     lower = ask(node, "metadata-quorum", "upgrade", "--raft-version", "0", "--json")
     assert "VERSION_NOT_LOWERED" in lower.stderr

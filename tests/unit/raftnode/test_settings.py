@@ -114,11 +114,14 @@ def test_environment_lists_and_other_names(monkeypatch: pytest.MonkeyPatch):
         ({"wat": 1}, "wat: Extra inputs are not permitted"),
         (
             {"election_timeout_ms": 100, "retry_backoff_ms": 80, "request_timeout_ms": 200},
-            "election_timeout_ms (100) is shorter than a request's round trip",
+            "election_timeout_ms (100) is too short for a request's round trip",
         ),
         (
             {"election_timeout_ms": 999},
-            "election_timeout_ms (999) is shorter than requests may take: at least half of request",
+            (
+                "election_timeout_ms (999) is too short for a vote's request, so an election might "
+                "never end: set it to at least half of request"
+            ),
         ),
         ({"election_timeout_ms": 2001}, "(2001) exceeds fetch_timeout_ms (2000)"),
         ({"quorum_voters": "1@a:1,2@b:1,1@c:1"}, "quorum_voters: node id 1 is listed twice"),
@@ -142,10 +145,10 @@ def test_environment_lists_and_other_names(monkeypatch: pytest.MonkeyPatch):
             "fetch_max_wait_ms (1000) must be less than election_timeout",
         ),
         ({"stall_timeout_ms": 4999}, "stall_timeout_ms (4999) is too short"),
-        ({"stall_timeout_ms": 1}, "Set at least 5000, or 0: never end the node for a stall"),
+        ({"stall_timeout_ms": 1}, "Set at least 5000, or 0 to never stop the node for a stall"),
         (
             {"fetch_timeout_ms": 10_000, "stall_timeout_ms": 15_000},
-            "a leader must have time to hand over first (15000 ms, 1.5 times fetch_timeout_ms)",
+            "a leader needs time to transfer leadership first (15000 ms, 1.5 times fetch_timeout_ms)",
         ),
         (
             {"fetch_timeout_ms": 60_000, "stall_timeout_ms": 29_999},

@@ -92,7 +92,7 @@ def test_damage_is_named(data: Path, tmp_path: Path) -> None:
     [
         (65, "out", "the log ends at offset 64"),
         (45, "out", "in the middle of a batch"),
-        (44, "data/__cluster_metadata-0", "the log's own directory"),
+        (44, "data/__cluster_metadata-0", "is the log directory"),
         (44, "nowhere", "is not an existing directory"),
     ],
 )

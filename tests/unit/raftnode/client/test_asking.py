@@ -97,7 +97,7 @@ def test_the_node_is_given_less_time_than_there_is_and_what_it_takes(left_ms: in
 
 
 def test_a_client_has_somebody_to_ask():
-    with pytest.raises(ValueError, match="at least one endpoint"):
+    with pytest.raises(ValueError, match="at least one host:port"):
         asker()
 
 
@@ -105,5 +105,5 @@ async def test_nobody_is_asked_before_it_is_opened_nor_after_the_deadline():
     asking = asker(A)
     with pytest.raises(RuntimeError, match="context manager"):
         await asking.ask(READ, 100, leader=True)
-    with pytest.raises(UnavailableError, match="nobody was asked"):
+    with pytest.raises(UnavailableError, match="none was asked"):
         await asking.ask(READ, 0, leader=True)

@@ -45,7 +45,7 @@ def test_a_key_is_one_segment_of_the_path_whatever_is_in_it(key: str, path: str)
 
 @pytest.mark.parametrize("body", [b"", b"OK", {"offset": "x", "epoch": 1}, {"offset": 1}])
 def test_a_strange_answer_is_no_answer_to_a_read_and_leaves_a_write_unknown(body: object):
-    with pytest.raises(UnexpectedAnswerError, match="a:1 answered no VoterRecord"):
+    with pytest.raises(UnexpectedAnswerError, match="a:1 did not answer with a valid VoterRecord"):
         decode(answer(body), VoterRecord)
     with pytest.raises(OutcomeUnknownError) as caught:
         decode_write(answer(body), VoterRecord)

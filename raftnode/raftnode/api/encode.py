@@ -1,4 +1,4 @@
-"""From the node's records to the API's JSON. Pure."""
+"""Convert the node's records to the API's JSON. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from raftnode.core.types import ReplicaKey, format_directory_id
 
 
 def read_result(read: CommittedRecords) -> ReadResult:
-    """Write a stretch of the log as `GET /v1/log` shows it."""
+    """Convert a part of the log to the form of `GET /v1/log`."""
     return ReadResult(
         records=tuple(record_out(record) for record in read.records),
         next_offset=read.next_offset,
@@ -30,7 +30,7 @@ def read_result(read: CommittedRecords) -> ReadResult:
 
 
 def record_out(record: CommittedRecord) -> RecordOut:
-    """Write one record as the API shows it."""
+    """Convert a record to the API's form."""
     control = record.control
     return RecordOut(
         offset=record.offset,
@@ -44,7 +44,7 @@ def record_out(record: CommittedRecord) -> RecordOut:
 
 
 def control_fields(control: ControlRecord) -> dict[str, object]:
-    """Write a control record's fields; its kind is the class's name."""
+    """Return a control record's fields; its kind is the class's name."""
     match control:
         case LeaderChange():
             return {
@@ -71,7 +71,7 @@ def control_fields(control: ControlRecord) -> dict[str, object]:
 
 
 def base64_text(value: bytes | None) -> str | None:
-    """Write bytes as the API shows them; None stays None (an absent key, a delete)."""
+    """Convert bytes to base64; None stays None (an absent key, a delete)."""
     return None if value is None else base64.b64encode(value).decode()
 
 

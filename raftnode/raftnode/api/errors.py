@@ -1,12 +1,12 @@
 """The stable names of the API's errors: one table for the server, the node and the docs.
 
-What lives here: name, HTTP status, what it says about a write. What must not: the
-conditions that lead to an error; whoever meets one raises `refusal(...)`.
+The table has the name, the HTTP status and the outcome of a write. The code that finds an error
+raises `refusal(...)`.
 
-Two rules hold for the whole table and clients may build on them. A status of 421, 429
-or 503 with outcome `not_done` means "ask again, perhaps elsewhere"; any other status
-with `not_done` means that the same request will be refused again. An outcome of
-`unknown` is never to be retried blindly: the write may have been done or still may be.
+Clients may rely on two rules, which hold for the whole table. With outcome `not_done`, a status
+of 421, 429 or 503 means that the client should ask again, perhaps another node; with any other
+status the node would refuse the same request again. With outcome `unknown`, a client must not
+retry blindly: the write may have been done or still may be.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from raftnode.errors import RequestError
 Outcome = Literal["not_done", "unknown"]
 
 RETRIABLE_STATUSES = frozenset({421, 429, 503})
-"""With outcome `not_done`: the same request may succeed later or at another node."""
+"""With outcome `not_done`, the same request may succeed later or at another node."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
-    """One row of the table."""
+    """A row of the table."""
 
     status: int
     meaning: str
@@ -38,7 +38,7 @@ class ErrorKind:
 
 
 ERRORS: dict[str, ErrorKind] = {
-    # What is wrong with the request itself.
+    # Faults of the request.
     "INVALID_REQUEST": ErrorKind(
         400, "The request is malformed. The message names the field and what is allowed."
     ),
@@ -59,7 +59,7 @@ ERRORS: dict[str, ErrorKind] = {
     "OFFSET_OUT_OF_RANGE": ErrorKind(
         416, "The offset is below the log start. Only a snapshot holds those records."
     ),
-    # Who is asked, and when.
+    # The wrong node, or the wrong time.
     "NOT_LEADER": ErrorKind(
         421,
         "This node is not the leader; `leader` and `leader_api` name the leader, if it is known.",
@@ -150,7 +150,7 @@ ERRORS: dict[str, ErrorKind] = {
     ),
     "NOT_LISTED": ErrorKind(409, "The voters in the request do not list this replica."),
     "CLUSTER_ID_MISMATCH": ErrorKind(409, "The node belongs to another cluster."),
-    # What cannot be known.
+    # Unknown outcomes and faults of the node.
     "TIMED_OUT": ErrorKind(
         504,
         "The deadline passed after the leader appended the write; it may still commit.",
@@ -174,7 +174,7 @@ def refusal(
     leader: ReplicaKey | None = None,
     leader_api: Endpoint | None = None,
 ) -> RequestError:
-    """Make the error of a name in the table, with the table's status and outcome.
+    """Make the error with a name of the table, and the table's status and outcome.
 
     Raises:
         KeyError: the name is not in the table; a fault of the caller.
@@ -191,7 +191,7 @@ def refusal(
 
 
 def not_leader(leader: ReplicaKey | None, leader_api: Endpoint | None) -> RequestError:
-    """Make the refusal of a node that does not lead, with whom to ask instead."""
+    """Make the refusal of a node that is not the leader; it names the leader, if known."""
     whom = f"; the leader is {leader}" if leader else "; it knows of no leader now"
     where = f" at {leader_api}" if leader_api else ""
     return refusal(

@@ -1,7 +1,7 @@
-"""Between HTTP and the API's models: reading requests strictly, writing answers.
+"""Read requests strictly into the API's models, and write answers.
 
-What lives here: everything that knows aiohttp and no route. Each fault of a request
-becomes a `RequestError` that names the field and what is allowed.
+This module has all code that depends on aiohttp and on no route. Each fault of a request becomes
+a `RequestError`, which names the field and what is allowed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN_FAULTS_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class ApiLimits:
-    """Sizes that the server checks before the node is asked; bytes."""
+    """Sizes in bytes, which the server checks before it calls the node."""
 
     record_max_bytes: int = 1 << 20
     """Key and value of one record."""
@@ -43,22 +43,22 @@ class ApiLimits:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One operation: what the server serves and what the reference says of it."""
+    """One operation of the API, with its texts for the reference."""
 
     method: str
     path: str
-    """As in OpenAPI: `/v1/kv/{key}`."""
+    """In OpenAPI's form: `/v1/kv/{key}`."""
     handler: Handler
     operation_id: str
     summary: str
     query: type[ApiModel] | None = None
     json_body: type[ApiModel] | None = None
     binary_body: str | None = None
-    """What raw bytes as a body mean; None: not accepted."""
+    """The meaning of a body of raw bytes; None: not accepted."""
     response: type[ApiModel] | str = TEXT
     """The model of the answer, or its content type."""
     errors: tuple[str, ...] = ()
-    """Names besides those that any request may meet."""
+    """Error names besides those of every request."""
     headers: tuple[str, ...] = ()
 
 
@@ -135,7 +135,7 @@ async def read_body(
 
 
 def describe_faults(error: ValidationError) -> str:
-    """Say where each fault is and what is allowed there, in one line."""
+    """Describe each fault on one line: its place and what is allowed there."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     texts: list[str] = []
     for fault in faults[:_SHOWN_FAULTS_MAX]:
@@ -150,7 +150,7 @@ def describe_faults(error: ValidationError) -> str:
 def json_response(
     model: ApiModel, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Answer with a model."""
+    """Make a response from a model."""
     return web.Response(
         body=model.model_dump_json().encode(),
         status=status,
@@ -161,7 +161,7 @@ def json_response(
 
 
 def error_response(error: RequestError, headers: Mapping[str, str] | None = None) -> web.Response:
-    """Answer with an error; the one place where ApiError is made."""
+    """Make a response from an error; only this function makes an ApiError."""
     body = ApiError(
         error=error.error,
         message=str(error),

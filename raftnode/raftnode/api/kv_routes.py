@@ -17,7 +17,7 @@ from raftnode.api.service import NewRecord, NodeService
 from raftnode.statemachine.kv import KeyValueReader
 
 _PAGE_MAX_BYTES = 1 << 20
-"""A listing ends before its values exceed this; at least one entry comes in any case."""
+"""A page of a listing ends before its values exceed this; it has at least one entry."""
 
 _READ_ERRORS = ("NOT_LEADER", "NOT_CONFIRMED", "NODE_BLANK")
 
@@ -121,10 +121,10 @@ def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
 
 
 def read_key(request: web.Request) -> bytes:
-    """Take the key from the path: all after `/v1/kv/`, percent-decoded.
+    """Take the key from the path: everything after `/v1/kv/`, percent-decoded.
 
-    From the raw path, since aiohttp's match leaves some escapes as they are. What comes before
-    the key may be escaped, too: `/v%31/kv/` is the same path.
+    It uses the raw path, since aiohttp's match leaves some escapes as they are. The part before
+    the key may have escapes too: `/v%31/kv/` is the same path.
 
     Raises:
         RequestError: INVALID_REQUEST when it is empty, too long or not UTF-8.
@@ -142,7 +142,7 @@ def read_key(request: web.Request) -> bytes:
 
 
 def list_page(kv: KeyValueReader, query: ListKeysQuery) -> KeyList:
-    """Cut one page out of the store, by count and by bytes."""
+    """Return one page of the store, limited by count and by bytes."""
     entries: list[KeyValue] = []
     size_bytes = 0
     after = query.after.encode() if query.after is not None else None

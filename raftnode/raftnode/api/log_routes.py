@@ -36,7 +36,7 @@ WRITE_ERRORS = (
     "TIMED_OUT",
     "LEADERSHIP_LOST",
 )
-"""What any client write may meet."""
+"""The errors of any client write."""
 
 
 def log_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
@@ -92,7 +92,7 @@ def log_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
 
 
 def check_sizes(records: list[NewRecord], limits: ApiLimits) -> None:
-    """Refuse what the leader would never take.
+    """Refuse records that the leader would never accept.
 
     Raises:
         RequestError: RECORD_TOO_LARGE or BATCH_TOO_LARGE, with the sizes.

@@ -1,4 +1,4 @@
-"""Content types and headers of the API: what the server and the client both name."""
+"""Content types and headers of the API, for the server and the client."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ BINARY = "application/octet-stream"
 TEXT = "text/plain"
 
 HEADER_OFFSET = "Raft-Offset"
-"""The offset of the record that wrote the value, or that this write made."""
+"""Offset of the record that wrote the value, or of this write's record."""
 HEADER_EPOCH = "Raft-Epoch"
 """That record's epoch."""
 HEADER_NEXT_OFFSET = "Raft-Next-Offset"
-"""One past the last record that the answering node had applied when it looked."""
+"""Offset after the last record that the answering node had applied."""

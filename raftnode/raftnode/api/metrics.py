@@ -1,10 +1,9 @@
-"""The node's metrics: names, the documents' names beside them, and who sets them.
+"""The node's metrics, with the names that the KIPs give them.
 
-What lives here: the metric objects of one registry. What must not: the measuring, which
-is the runtime's (`NodeMetrics`) and the server's (`HttpMetrics`). The reference page is
-made from the registry and `DOCUMENT_NAMES`. Where the documents ask for a maximum and an
-average over a window, there is a histogram; where for a rate, a counter: Prometheus
-makes the window.
+The module has the metric objects of one registry. The runtime sets `NodeMetrics`, the server
+`HttpMetrics`. The reference page is generated from the registry and `DOCUMENT_NAMES`. A maximum
+and an average over a window in a KIP are a histogram here, a rate is a counter: Prometheus
+computes the window.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ DOCUMENT_NAMES: dict[str, str] = {
     "raftnode_pending_remove_voter": "pending-remove-voter",
     "raftnode_uncommitted_voter_change": "uncommitted-voter-change (Kafka 4.1)",
 }
-"""P58 and P59: our name, without the suffix that Prometheus adds, to the documents'."""
+"""Our names, without the suffix that Prometheus adds, to the names in the KIPs (P58, P59)."""
 
 LABELS: dict[str, tuple[str, ...]] = {
     "raftnode_http_request_seconds": ("method", "path", "status"),
@@ -58,7 +57,7 @@ LABELS: dict[str, tuple[str, ...]] = {
 """The labels of the metrics that have any. All are bounded: see docs/reference/metrics.md."""
 
 PEERS_MAX = 64
-"""Peers with series of their own; requests of others are counted as `other`."""
+"""Number of peers with series of their own; requests of other peers count as `other`."""
 
 _FAST_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 _SNAPSHOT_BUCKETS_S = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800)
@@ -66,7 +65,7 @@ _ELECTION_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
 
 class HttpMetrics:
-    """What the server measures of its requests."""
+    """Metrics of the server's requests."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
@@ -83,7 +82,7 @@ class HttpMetrics:
 
 
 class NodeMetrics:
-    """What the runtime measures of the replica (P58, P59)."""
+    """Metrics of the replica, which the runtime sets (P58, P59)."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def gauge(name: str, text: str) -> Gauge:
@@ -289,7 +288,7 @@ class NodeMetrics:
         )
 
     def snapshot_piece(self, direction: str, size: int) -> None:
-        """Count the bytes of a piece: `sent` or `fetched`."""
+        """Count the bytes of a part of a snapshot: `sent` or `fetched`."""
         self._snapshot_pieces.labels(direction).inc(size)
 
     def disk_usage(self, free_bytes: int, size_bytes: int) -> None:
@@ -307,7 +306,7 @@ class NodeMetrics:
         self._peer_request_failures.labels(peer, reason).inc()
 
     def _peer(self, node_id: int) -> str:
-        """The label of a peer; whoever comes later than so many others has none of its own."""
+        """Return the label of a peer; a peer beyond `PEERS_MAX` has none of its own."""
         if node_id not in self._peers:
             if len(self._peers) >= PEERS_MAX:
                 return "other"

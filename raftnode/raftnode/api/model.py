@@ -1,7 +1,7 @@
-"""The JSON of the HTTP API: one place for the server, the client and the reference page.
+"""The JSON models of the HTTP API, for the server, the client and the reference page.
 
-Identities travel as text: a replica is `node_id` plus `directory_id` in Kafka's
-22 characters. Times are milliseconds; ages are measured on the answering node.
+A replica is `node_id` and `directory_id`, the latter in Kafka's 22 characters. Times are in
+milliseconds; the answering node measures ages.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ NodeIdNumber = Annotated[int, Field(ge=0, le=2**31 - 1)]
 ClusterIdText = Annotated[
     str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 ]
-"""No character that `meta.properties` or a file name would read otherwise."""
+"""Without characters that have a meaning in `meta.properties` or in a file name."""
 Base64Text = Annotated[str, AfterValidator(_base64)]
 TimeoutMs = Annotated[int, Field(ge=1, le=600_000)]
 RaftVersionNumber = Annotated[int, Field(ge=0, le=2)]
@@ -87,76 +87,78 @@ Role = Literal[
 
 
 class ApiModel(BaseModel):
-    """Unknown fields in a request are an error; in an answer they are skipped by the client."""
+    """An unknown field in a request is an error; the client skips those in an answer."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Replica(ApiModel):
-    """One replica: a node id with the UUID of its storage."""
+    """A replica: a node id and a directory id, the UUID of its storage."""
 
     node_id: NodeIdNumber
     directory_id: DirectoryIdText
 
     @classmethod
     def of(cls, key: ReplicaKey) -> Replica:
-        """Write a replica's key as the API shows it."""
+        """Return a replica's key as the API shows it."""
         return cls(node_id=key.node_id, directory_id=format_directory_id(key.directory_id))
 
     @property
     def key(self) -> ReplicaKey:
-        """The key that this names."""
+        """Return the replica key."""
         return ReplicaKey(NodeId(self.node_id), parse_directory_id(self.directory_id))
 
 
 class VoterSpec(Replica):
-    """A replica to form a quorum with or to add, and where it listens for its peers."""
+    """A replica to form a quorum with or to add, and the address on which it listens for peers."""
 
     endpoint: EndpointText | None = None
 
     @property
     def voter(self) -> Voter:
-        """The voter that this names."""
+        """Return the voter."""
         return Voter(self.key, Endpoint.parse(self.endpoint) if self.endpoint else None)
 
 
 class VoterRecord(ApiModel):
-    """The record that the voter set in force comes from: what a change is compared with (S11)."""
+    """The record that holds the voter set in force. A voter change is compared with it."""
 
     offset: int
     epoch: int
 
 
 class StorageInfo(ApiModel):
-    """What a node knows of its disk."""
+    """The node's disk."""
 
     free_bytes: int | None = None
-    """None: not looked yet, or a node of an earlier version."""
+    """None: not checked yet, or a node of an earlier version."""
     size_bytes: int | None = None
     low: bool = False
-    """Less than `disk_reserve_bytes` is free: a leader hands over, or refuses writes (S30)."""
+    """Less than `disk_reserve_bytes` is free: a leader transfers leadership, or refuses writes."""
     damage: tuple[str, ...] = ()
-    """What was found damaged: by the last scrub, or a snapshot since the start. Replace it."""
+    """The damage that the last scrub found, or a damaged snapshot since start-up. Replace the
+    replica."""
     scrubbed_ms: int | None = None
-    """When the last scrub ended, Unix time; None: none has since the start."""
+    """Unix time at which the last scrub ended; None: none since start-up."""
     snapshot_room_missing_bytes: int = 0
-    """More than is free that a snapshot which is due needs; until then the log is not trimmed."""
+    """Bytes that a due snapshot needs beyond the free ones. The log is not trimmed until they
+    are free."""
 
 
 class NodeInfo(ApiModel):
-    """`GET /v1/node`: what this node knows of itself, with no other node asked."""
+    """`GET /v1/node`: this node's own state; it asks no other node."""
 
     node_id: int
     directory_id: DirectoryIdText
     incarnation: int
-    """How many times this storage was started (S3)."""
+    """Number of times that a node has started on this storage."""
     cluster_id: str | None
     """None: blank, waiting for `form` or `join`."""
     role: Role
     epoch: int
     leader: Replica | None
     leader_api: EndpointText | None = None
-    """Where the leader answers this API, as far as known."""
+    """The leader's address for this API, if known."""
     peer_endpoint: EndpointText
     api_endpoint: EndpointText
     log_start_offset: int
@@ -164,37 +166,38 @@ class NodeInfo(ApiModel):
     durable_end_offset: int
     high_watermark: int
     voters: tuple[Replica, ...]
-    """The set in force in this replica's own log; the leader's is in `/v1/quorum`."""
+    """The voter set in force in this replica's own log. The leader's is in `/v1/quorum`."""
     caught_up: bool
-    """Attached to a leader and at most a fetch time-out behind: what readiness means."""
+    """Attached to a leader and at most a fetch time-out behind, which is what readiness means."""
     version: str
     storage: StorageInfo = StorageInfo()
 
 
 class NodeState(ApiModel):
-    """`GET /v1/node/state`: what to notice at once, without what counts up all the time."""
+    """`GET /v1/node/state`: what a watcher must notice at once, without counters."""
 
     state: str
-    """Opaque: another text once the node's role, epoch, leader or readiness, the voters that a
-    leader finds caught up, or what it found of its disk has changed."""
+    """Opaque. It changes with the node's role, epoch, leader and readiness, with the voters that
+    a leader finds caught up, and with the state of the disk."""
 
 
 class ReplicaProgress(Replica):
-    """What the leader knows of one voter or observer."""
+    """A voter or an observer, as the leader sees it."""
 
     endpoint: EndpointText | None
     acknowledged_offset: int
-    """-1: not heard from since this leader was elected."""
+    """-1: no Fetch since the election of this leader."""
     lag: int
     last_fetch_age_ms: int | None
     last_caught_up_age_ms: int | None
     caught_up: bool
-    """Fresh, and its last catch-up round was shorter than an election time-out (S13)."""
+    """It fetched lately, and its last catch-up round was shorter than an election time-out."""
     fenced: bool
-    """Fetched below what it had acknowledged (S3); not counted."""
+    """It fetched below what it had acknowledged, so it does not count for a majority."""
     incarnation: int
     higher_epoch: int | None = None
-    """An observer's epoch, being above the leader's: AddVoter first raises the quorum's epoch."""
+    """Epoch of an observer if it is above the leader's. AddVoter then raises the quorum's epoch
+    first."""
 
 
 class PendingChange(ApiModel):
@@ -203,62 +206,63 @@ class PendingChange(ApiModel):
     kind: Literal["add", "remove"]
     replica: Replica
     appended_offset: int | None
-    """None: not yet in the log, so it may still be given up."""
+    """None: not yet in the log, so the leader may still give it up."""
     waiting_for: str
 
 
 class ReassignmentInfo(ApiModel):
-    """A reassignment under way: the leader goes towards `target_voters` step by step (P34)."""
+    """A reassignment in progress: the leader changes the voters to `target_voters` step by step."""
 
     record: VoterRecord
-    """The record that the target comes from."""
+    """The record that holds the target."""
     committed: bool
-    """Whether the target is for good, until it is reached, replaced or taken back."""
+    """Whether the target is committed. It then holds until it is reached, replaced or cancelled."""
     waiting_for: str
-    """What the next step waits for; empty: nothing."""
+    """The condition that the next step waits for; empty: none."""
 
 
 class QuorumInfo(ApiModel):
-    """`GET /v1/quorum`: DescribeQuorum, answered by the leader (P26, S11)."""
+    """`GET /v1/quorum`: DescribeQuorum; the leader answers it."""
 
     cluster_id: str
     leader: Replica
     epoch: int
     high_watermark: int
     log_start_offset: int = 0
-    """Of the leader's log: what is below was trimmed, and stands in its snapshot."""
+    """First offset of the leader's log. The records below it are trimmed; a snapshot covers
+    them."""
     log_end_offset: int
     voters: tuple[ReplicaProgress, ...]
-    """The set in force: as appended, perhaps not yet committed."""
+    """The voter set in force: the last one appended, committed or not."""
     committed_voters: tuple[Replica, ...]
     voter_record: VoterRecord
     voter_record_committed: bool
     observers: tuple[ReplicaProgress, ...]
     pending_change: PendingChange | None
     target_voters: tuple[ReplicaProgress, ...] = ()
-    """What a reassignment is to lead to; empty: there is none (P34)."""
+    """The target of a reassignment; empty: no reassignment."""
     reassignment: ReassignmentInfo | None = None
     assignment_record: VoterRecord | None = None
-    """The newest record of who votes or is to vote: a reassignment's `expected`."""
+    """The newest record of voters or of a target: the `expected` of a reassignment."""
     raft_version: int = 2
-    """The version in force: 0 static voters, 1 fixed ids, 2 any voters (P54)."""
+    """The raft.version in force: 0 static voters, 1 fixed ids, 2 any voters."""
     raft_version_committed: bool = True
-    """Whether it is final: never lowered again."""
+    """Whether raft.version is final: it is never lowered."""
     formation_completed: bool
-    """Client writes are accepted from here on (P52)."""
+    """Whether the quorum is formed; from then on the leader accepts client writes."""
     epoch_committed: bool
-    """The leader's own LeaderChange is committed: voter changes are possible (P28)."""
+    """Whether the leader has committed the LeaderChange of its epoch. Voter changes need it."""
     confirmed: bool
-    """A majority answered after the request was received, so this was no stale leader."""
+    """A majority answered after the node received the request, so this was no stale leader."""
 
 
 class FormRequest(ApiModel):
-    """`POST /v1/form`: the latch, as read back from the API server (S18). Once, on a blank node."""
+    """`POST /v1/form`: the latch, as read back from Kubernetes. Once, on a blank node."""
 
     cluster_id: ClusterIdText
     voters: tuple[VoterSpec, ...] = Field(min_length=1, max_length=9)
     raft_version: RaftVersionNumber = 2
-    """What the quorum begins at; 0: static voters, 1: fixed ids, 2: any voters (P54)."""
+    """raft.version of the new quorum: 0 static voters, 1 fixed ids, 2 any voters."""
 
     @field_validator("voters")
     @classmethod
@@ -271,23 +275,24 @@ class FormRequest(ApiModel):
 
 
 class JoinRequest(ApiModel):
-    """`POST /v1/join`: the cluster id for a blank node that is to observe (S5)."""
+    """`POST /v1/join`: the cluster id for a blank node, which becomes an observer."""
 
     cluster_id: ClusterIdText
 
 
 class AddVoterRequest(ApiModel):
-    """`POST /v1/quorum/voters`: AddVoter with compare-and-set and a deadline (S11)."""
+    """`POST /v1/quorum/voters`: AddVoter with compare-and-set and a deadline."""
 
     voter: VoterSpec
     expected: VoterRecord
     replaces: Replica | None = None
-    """Once the add commits the leader appends this one's RemoveVoterRecord itself (S23)."""
+    """A voter to remove: the leader appends its RemoveVoterRecord once the addition is
+    committed."""
     timeout_ms: TimeoutMs = 10_000
 
 
 class RemoveVoterRequest(ApiModel):
-    """`POST /v1/quorum/voters/remove`: RemoveVoter with compare-and-set and a deadline (S11)."""
+    """`POST /v1/quorum/voters/remove`: RemoveVoter with compare-and-set and a deadline."""
 
     voter: Replica
     expected: VoterRecord
@@ -295,7 +300,7 @@ class RemoveVoterRequest(ApiModel):
 
 
 class VoterChanged(ApiModel):
-    """A voter change is committed; the record that made it."""
+    """A committed voter change, with its record."""
 
     voter_record: VoterRecord
     voters: tuple[Replica, ...]
@@ -306,13 +311,13 @@ class TargetSpec(ApiModel):
 
     node_id: NodeIdNumber
     directory_id: DirectoryIdText | None = None
-    """None: the only replica of that id that votes or fetches; it is pinned at once (S15)."""
+    """None: the only replica of that id that votes or fetches. The leader resolves it at once."""
     endpoint: EndpointText | None = None
-    """Where it listens for its peers; None: as it said."""
+    """The address on which the replica listens for peers; None: the one that it reported."""
 
     @property
     def target(self) -> Target:
-        """The target that this names."""
+        """Return the target."""
         return Target(
             NodeId(self.node_id),
             parse_directory_id(self.directory_id) if self.directory_id else None,
@@ -321,67 +326,67 @@ class TargetSpec(ApiModel):
 
 
 class ReassignRequest(ApiModel):
-    """`POST /v1/quorum/reassignment`: the voters that are to be (P33), by compare-and-set (S11)."""
+    """`POST /v1/quorum/reassignment`: set the target voters, by compare-and-set."""
 
     targets: tuple[TargetSpec, ...] = Field(min_length=1, max_length=9)
     expected: VoterRecord
-    """`assignment_record` of the quorum as it was when the target was decided on."""
+    """`assignment_record` of the quorum at the time of the decision."""
     timeout_ms: TimeoutMs = 10_000
 
 
 class CancelReassignmentRequest(ApiModel):
-    """`POST /v1/quorum/reassignment/cancel`: leave the voters as they are now (P35)."""
+    """`POST /v1/quorum/reassignment/cancel`: cancel it; the voters stay as they are now."""
 
     expected: VoterRecord | None = None
-    """None: whatever the target is."""
+    """None: cancel any target."""
     timeout_ms: TimeoutMs = 10_000
 
 
 class ReassignmentAccepted(ApiModel):
-    """The target is committed; the leader goes on in the background. Watch `target_voters`."""
+    """The target is committed, and the leader changes the voters. Watch `target_voters`."""
 
     target_voters: tuple[Replica, ...]
-    """With their UUIDs; empty: reached already, or taken back."""
+    """With their directory ids; empty: reached already, or cancelled."""
 
 
 class UpgradeRequest(ApiModel):
-    """`POST /v1/quorum/raft-version`: finalise a version, once all replicas know it (P56)."""
+    """`POST /v1/quorum/raft-version`: raise raft.version once all replicas know the new one."""
 
     raft_version: RaftVersionNumber
     timeout_ms: TimeoutMs = 10_000
 
 
 class RaftVersionInfo(ApiModel):
-    """The raft.version that is final now."""
+    """The raft.version in force now."""
 
     raft_version: int
 
 
 class ResignRequest(ApiModel):
-    """`POST /v1/quorum/resign`: hand leadership over, to `preferred` if it can take it."""
+    """`POST /v1/quorum/resign`: transfer leadership, to `preferred` if it can take it."""
 
     preferred: Replica | None = None
 
 
 class NewRecordIn(ApiModel):
-    """One record to append: raw bytes, without a key."""
+    """A record to append: raw bytes, without a key."""
 
     value: Base64Text
 
     @property
     def data(self) -> bytes:
-        """The bytes to append."""
+        """Return the bytes to append."""
         return base64.b64decode(self.value)
 
 
 class AppendRequest(ApiModel):
-    """`POST /v1/log`: records that are appended together, in this order, or not at all."""
+    """`POST /v1/log`: records to append together, in this order, or not at all."""
 
     records: tuple[NewRecordIn, ...] = Field(min_length=1, max_length=10_000)
 
 
 class Appended(ApiModel):
-    """A write is committed: fsynced on a majority."""
+    """A committed write: fsynced on a majority."""
 
     base_offset: int
     last_offset: int
@@ -389,7 +394,7 @@ class Appended(ApiModel):
 
 
 class RecordOut(ApiModel):
-    """One committed record of `GET /v1/log`; key and value are base64."""
+    """A committed record of `GET /v1/log`; key and value are base64."""
 
     offset: int
     epoch: int
@@ -402,7 +407,7 @@ class RecordOut(ApiModel):
 
 
 class ReadResult(ApiModel):
-    """`GET /v1/log`: committed records from an offset on, and where to read next."""
+    """`GET /v1/log`: committed records from an offset on, and the offset to read next."""
 
     records: tuple[RecordOut, ...]
     next_offset: int
@@ -411,23 +416,23 @@ class ReadResult(ApiModel):
 
 
 class KeyValue(ApiModel):
-    """One entry of the key-value store; key as text, value base64."""
+    """An entry of the key-value store: the key as text, the value in base64."""
 
     key: str
     value: str
     offset: int
-    """The offset that wrote it: its version."""
+    """Offset of the record that wrote it: its version."""
 
 
 class KeyList(ApiModel):
-    """`GET /v1/kv?prefix=…`: entries in key order, `next` to go on from."""
+    """`GET /v1/kv?prefix=…`: entries in key order; continue after `next`."""
 
     entries: tuple[KeyValue, ...]
     next: str | None
 
 
 class HealthInfo(ApiModel):
-    """`GET /healthz/live` and `GET /healthz/ready` when all is well."""
+    """`GET /healthz/live` and `GET /healthz/ready` if the node is alive or ready."""
 
     status: Literal["alive", "ready"]
     reason: str
@@ -439,9 +444,9 @@ class ApiError(ApiModel):
     error: str
     """A stable name, e.g. `NOT_LEADER`, `STALE_VOTER_RECORD`, `WAITING`."""
     message: str
-    """What was wrong, where, and what to do."""
+    """What was wrong, with which value, and what to do."""
     leader: Replica | None = None
     leader_api: EndpointText | None = None
     outcome: Literal["not_done", "unknown"]
-    """`unknown`: the request may have been carried out or still may be. Without a default: an
-    error in the same shape from something between, which does not say so, promises nothing."""
+    """`unknown`: the request may have been done, or still may be. The field has no default: an
+    error of this shape from a proxy, which lacks the field, promises nothing."""

@@ -1,4 +1,4 @@
-"""`/v1/node`, `/healthz`, `/metrics`: the node by itself, no other node asked."""
+"""`/v1/node`, `/healthz`, `/metrics`: the node's own state, without other nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from raftnode.api.queries import StateQuery
 from raftnode.api.service import NodeService
 
 STATE_STEP_S = 0.1
-"""Between two comparisons of the state with the one that a waiting caller knows."""
+"""Interval between two comparisons of the state with the one that a waiting caller knows."""
 
 
 def node_routes(service: NodeService, registry: CollectorRegistry) -> tuple[Route, ...]:

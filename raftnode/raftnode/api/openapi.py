@@ -1,4 +1,4 @@
-"""`/openapi.json`: made from the route table and the models, so that it cannot be stale."""
+"""`/openapi.json`, generated from the route table and the models, so that it is never stale."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def openapi(routes: Sequence[Route], *, version: str) -> Json:
 
 
 def route_errors(route: Route) -> tuple[str, ...]:
-    """Name every error that a route may answer, those of any request included."""
+    """List every error that a route may answer, with those of every request."""
     common: tuple[str, ...] = _INTERNAL
     if route.query is not None or "{" in route.path:
         common = ("INVALID_REQUEST", *common)

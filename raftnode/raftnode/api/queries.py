@@ -1,4 +1,4 @@
-"""Query parameters of the API: checked like bodies, shown in the reference like them."""
+"""Query parameters of the API; they are checked and documented like bodies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from raftnode.api.model import ApiModel, TimeoutMs
 
 KEY_MAX_BYTES = 1024
-"""The longest key in UTF-8: a key is a name, and every scan and log line carries it."""
+"""The longest key in UTF-8. Every listing and log line contains keys, so they must be short."""
 
 Consistency = Literal["linearizable", "local"]
 

@@ -1,4 +1,4 @@
-"""`/v1/quorum`, `/v1/form`, `/v1/join`: who the voters are and how they change."""
+"""`/v1/quorum`, `/v1/form`, `/v1/join`: the voters and their changes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The HTTP server: puts the routes together, turns every failure into an ApiError.
+"""The HTTP server: serves all routes and turns every failure into an ApiError.
 
-What lives here: the application, its middleware and its listener. What must not: what
-a route means; each concern has a `*_routes.py` of its own.
+The module has the application, its middleware and its listener. The routes are in the
+`*_routes.py` modules.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 _lines = LineBudget()
 
 _LINGERING_S = 1.0
-"""How long to read on from a client whose body was refused, so that it sees the answer."""
+"""Time to keep reading from a client whose body was refused, so that it gets the answer."""
 
 _STATUS_NAMES = {
     404: "NOT_FOUND",
@@ -46,7 +46,7 @@ _STATUS_NAMES = {
 
 
 class RequestObserver(Protocol):
-    """Told of every request; `raftnode.api.metrics.HttpMetrics` is one."""
+    """Is called for every request; `raftnode.api.metrics.HttpMetrics` implements it."""
 
     def observe(self, *, method: str, path: str, status: int, seconds: float) -> None:
         """Note one answered request; `path` is the route's, not the client's."""
@@ -56,7 +56,7 @@ class RequestObserver(Protocol):
 def all_routes(
     service: NodeService, limits: ApiLimits, registry: CollectorRegistry
 ) -> tuple[Route, ...]:
-    """Make the whole route table, `/openapi.json` aside."""
+    """Make the whole route table, except `/openapi.json`."""
     return (
         *log_routes(service, limits),
         *kv_routes(service, limits),
@@ -77,10 +77,10 @@ def make_app(
 
     Args:
         service: the node.
-        registry: what `/metrics` exposes.
+        registry: the metrics of `/metrics`.
         version: of the program, for `/openapi.json`.
-        limits: sizes to check before the node is asked; None: the defaults.
-        observer: told of every request; None: nobody is.
+        limits: sizes to check before the node is called; None: the defaults.
+        observer: is called for every request; None: no observer.
     """
     routes = all_routes(service, limits or ApiLimits(), registry)
     document = openapi(routes, version=version)
@@ -98,18 +98,18 @@ def make_app(
 
 
 class _TurnedAway(asyncio.Protocol):
-    """A connection too many."""
+    """A connection beyond the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it without a word: one that waits would still hold a file descriptor."""
+        """Close it at once: while it waits, it holds a file descriptor."""
         if isinstance(transport, asyncio.Transport):
             transport.abort()
 
 
 def _every_address(port: int) -> socket.socket:
-    """A socket on all addresses of both families; of IPv4 alone on a machine without IPv6.
+    """Open a socket on all addresses of both families, or of IPv4 on a machine without IPv6.
 
-    asyncio would make one of IPv6 alone.
+    asyncio would open one for IPv6 only.
 
     Raises:
         OSError: the port is taken.
@@ -129,11 +129,11 @@ class ApiServer:
     """An application on a listener.
 
     Args:
-        app: what is served.
-        shutdown_grace_ms: how long requests may take after `stop`.
-        connections_max: clients beyond so many are turned away: without a limit they
-            would use up the file descriptors, and then the disk could not be written to.
-        on_connection: called with each connection that was made.
+        app: the application to serve.
+        shutdown_grace_ms: longest time for open requests after `stop`.
+        connections_max: largest number of connections; the server closes further ones. Without a
+        limit they would use up the file descriptors that the disk needs.
+        on_connection: called with each new connection.
     """
 
     def __init__(
@@ -157,9 +157,9 @@ class ApiServer:
         )
 
     async def start(self, listen: Endpoint) -> Endpoint:
-        """Listen; port 0 takes a free one.
+        """Listen; port 0 takes any free port.
 
-        Call `stop` afterwards, also when this raises.
+        Call `stop` afterwards, also if this raises.
 
         Returns:
             The address that it listens on.
@@ -193,7 +193,7 @@ class ApiServer:
         return Endpoint(host, port)
 
     async def stop(self) -> None:
-        """Close the listener, let requests end for the grace period, cut the rest."""
+        """Close the listener, let requests end within the grace period, close the rest."""
         if self._listener is not None:
             self._listener.close()
         await self._runner.cleanup()

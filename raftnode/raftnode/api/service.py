@@ -1,15 +1,15 @@
-"""What the HTTP server asks of the node: implemented by the runtime, called by the server.
+"""The interface between the HTTP server and the node; the runtime implements it.
 
-Everything here speaks of identities, offsets and bytes, nothing of HTTP. Every method
-may raise `RequestError`, best made by `raftnode.api.errors.refusal`.
+It has identities, offsets and bytes, and nothing of HTTP. Every method may raise `RequestError`,
+which `raftnode.api.errors.refusal` makes.
 
-The implementer's duties:
+An implementation must:
 
-- one outcome per write: return only when the write is committed; raise with outcome
-  `not_done` only when it is certain that it is not done and never will be; raise with
-  `unknown` otherwise;
+- give each write one outcome: return only once the write is committed; raise with outcome
+  `not_done` only if the write is certainly not done and never will be; otherwise raise with
+  `unknown`;
 - keep the deadline: `timeout_ms` counts from the call, and the server adds no other;
-- when the caller is cancelled, forget the waiter, not the write.
+- on cancellation of the caller, forget the waiter, not the write.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from raftnode.statemachine.kv import KeyValueReader
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to append. No key: a raw append. A key without a value: a delete."""
+    """A record to append. Without a key it is a raw append; a key without a value is a delete."""
 
     key: bytes | None
     value: bytes | None
 
     @property
     def size_bytes(self) -> int:
-        """What counts against the limits: key and value, without what encoding adds."""
+        """The size that counts against the limits: key and value, without the encoding."""
         return len(self.key or b"") + len(self.value or b"")
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedRecord:
-    """A record below the high watermark; `control` is set instead of key and value, or not."""
+    """A record below the high watermark; `control` replaces key and value in control records."""
 
     offset: Offset
     epoch: Epoch
@@ -67,18 +67,18 @@ class CommittedRecord:
 
 @dataclass(frozen=True, slots=True)
 class CommittedRecords:
-    """A stretch of the committed log."""
+    """A part of the committed log."""
 
     records: tuple[CommittedRecord, ...]
     next_offset: Offset
-    """Where to read next; the offset asked for when nothing was there in time."""
+    """The offset to read next; the requested one if there was no record in time."""
     high_watermark: Offset
     log_start_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the node is ready, and why not."""
+    """Whether the node is ready, and the reason if it is not."""
 
     ready: bool
     reason: str
@@ -90,7 +90,7 @@ class NodeService(Protocol):
 
     @property
     def turns(self) -> Turns:
-        """What large answers are made in: reading their records, and writing them out."""
+        """The turns in which large answers are read and written."""
         ...
 
     @property
@@ -99,19 +99,19 @@ class NodeService(Protocol):
         ...
 
     def state(self) -> str:
-        """What `NodeState` says: another text once something has changed."""
+        """The text of `NodeState`, which differs once something has changed."""
         ...
 
     def describe_node(self) -> NodeInfo:
-        """What this node knows of itself; asks nobody."""
+        """This node's own state; asks no other node."""
         ...
 
     def stall(self) -> str | None:
-        """Liveness: what makes no progress, and for how long; None: nothing of the kind."""
+        """Liveness: what makes no progress, and for how long; None: no stall."""
         ...
 
     def health(self) -> Health:
-        """Readiness: attached to a leader and caught up. Cheap; asked every second."""
+        """Readiness: attached to a leader and caught up. Cheap: it is called every second."""
         ...
 
     async def describe_quorum(self, *, confirmed: bool, timeout_ms: int) -> QuorumInfo:
@@ -137,8 +137,8 @@ class NodeService(Protocol):
     async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
         """Read committed records from `offset` on, on any node.
 
-        Brings at least one record if there is one, however large. Waits up to
-        `max_wait_ms` for the high watermark to pass `offset`, then answers empty.
+        Returns at least one record if there is one, however large. Waits up to `max_wait_ms` for
+        the high watermark to pass `offset`, then returns none.
 
         Raises:
             RequestError: OFFSET_OUT_OF_RANGE below the log start; NODE_BLANK.
@@ -146,10 +146,10 @@ class NodeService(Protocol):
         ...
 
     async def read_barrier(self, *, timeout_ms: int) -> Offset:
-        """Make the following look into `kv` linearizable.
+        """Make the next read of `kv` linearizable.
 
-        Returns the high watermark at a time after the call, once a majority confirmed
-        that this node still leads, or its lease says so, and `kv` is applied up to it.
+        Returns the high watermark at a time after the call. By then a majority, or the lease,
+        has confirmed that this node is still the leader, and `kv` is applied up to that offset.
 
         Raises:
             RequestError: NOT_LEADER, NOT_CONFIRMED, NODE_BLANK.
@@ -177,7 +177,7 @@ class NodeService(Protocol):
     async def reassign(
         self, request: ReassignRequest | CancelReassignmentRequest
     ) -> ReassignmentAccepted:
-        """Set or take back a reassignment's target, until committed; the same one is joined.
+        """Set or cancel a reassignment's target, until committed; the same one is joined.
 
         Raises:
             RequestError: NOT_LEADER, STALE_VOTER_RECORD, UNSUPPORTED_VERSION, NOT_AN_OBSERVER,
@@ -186,7 +186,7 @@ class NodeService(Protocol):
         ...
 
     async def upgrade(self, request: UpgradeRequest) -> RaftVersionInfo:
-        """Finalise a raft.version, until committed; an identical pending request is joined.
+        """Raise raft.version, until committed; an identical pending request is joined.
 
         Raises:
             RequestError: NOT_LEADER, UNSUPPORTED_VERSION, VERSION_NOT_LOWERED,
@@ -195,7 +195,7 @@ class NodeService(Protocol):
         ...
 
     async def resign(self, request: ResignRequest) -> None:
-        """Hand leadership over; returns once this node has stopped leading.
+        """Transfer leadership; returns once this node is no longer the leader.
 
         Raises:
             RequestError: NOT_LEADER.
@@ -203,7 +203,7 @@ class NodeService(Protocol):
         ...
 
     async def form(self, request: FormRequest) -> None:
-        """Accept the latch, durably; the same one again is accepted and changes nothing (S18).
+        """Store the latch durably; the same latch again changes nothing and is no error (S18).
 
         Raises:
             RequestError: ALREADY_FORMED, NOT_LISTED.
@@ -211,7 +211,7 @@ class NodeService(Protocol):
         ...
 
     async def join(self, request: JoinRequest) -> None:
-        """Accept the cluster id of a quorum to observe, durably; again is no error (S5).
+        """Store the cluster id of a quorum to observe, durably; the same id again is no error.
 
         Raises:
             RequestError: CLUSTER_ID_MISMATCH, ALREADY_FORMED.

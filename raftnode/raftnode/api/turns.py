@@ -1,8 +1,8 @@
-"""Large answers are made one at a time, with pauses: a node's first work is its quorum's.
+"""Make large answers one at a time, with pauses, so that the quorum's own work goes first.
 
-Reading, decoding and writing a megabyte of records takes the loop ten milliseconds. A few
-dozen clients that ask at once would have it do nothing else for a second, and the peers would
-take the node for dead.
+Reading, decoding and writing a megabyte of records occupies the event loop for ten milliseconds.
+A few dozen concurrent clients would occupy it for a second, and the peers would consider the
+node dead.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 REST_AFTER_S = 0.002
-"""Answers that took less together need no pause: small ones follow each other at once."""
+"""Answers that together took less need no pause."""
 
 
 class Turns:
-    """Who has a turn has the loop to itself until it awaits; the next one waits for its own.
+    """A caller with a turn has the event loop to itself until it awaits; the next caller waits.
 
-    A node has one of these, for reading records and for making answers of them: two would
-    follow each other without a pause.
+    A node has one instance, for reading records and for making answers of them. Two instances
+    would follow each other without a pause.
     """
 
     def __init__(self) -> None:
@@ -30,10 +30,10 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
-        """Wait for a turn; what is done in it must not await.
+        """Wait for a turn; the work in it must not await.
 
-        The pause, as long as the work before it took, comes before the next turn: whoever is
-        alone waits only for that after its own reading.
+        A pause, as long as the work took, precedes the next turn. A lone caller waits only for
+        the pause after its own reading.
         """
         async with self._lock:
             await asyncio.sleep(max(self._rests_until_s - time.monotonic(), 0))

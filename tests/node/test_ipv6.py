@@ -59,7 +59,7 @@ async def listening(node: LocalNode) -> Endpoint:
             if not line.startswith("{"):
                 continue
             told = json.loads(line)
-            if told.get("event") == "listening" and told["what"] == "api_listen":
+            if told.get("event") == "listener_started" and told["what"] == "api_listen":
                 return Endpoint.parse(told["endpoint"])
         assert node.process is not None
         assert node.process.poll() is None, node.output()

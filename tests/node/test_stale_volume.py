@@ -146,7 +146,7 @@ async def test_restarts_of_a_healthy_quorum_stop_nobody(quorum):
     for node in quorum.nodes[:3]:
         assert node.process is not None
         assert node.process.poll() is None
-        assert "peer_is_stale" not in node.output()
+        assert "stale_peer_refused" not in node.output()
 
 
 @pytest.mark.rule("S3")
@@ -252,12 +252,12 @@ async def test_an_observer_takes_nothing_of_a_leader_that_it_alone_knows_as_a_co
     await asyncio.sleep(5)
 
     async def told() -> bool | None:
-        heard = "told_to_be_stale_by_a_stranger" in victim.output()
-        return (heard and "peer_is_stale" in witness.output()) or None
+        heard = "stale_claim_ignored" in victim.output()
+        return (heard and "stale_peer_refused" in witness.output()) or None
 
     await eventually(told, what="the witness and the copy to tell each other apart")
     assert (await quorum.info(witness)).durable_end_offset < led_to
-    assert "peer_is_stale" not in voter.output()
+    assert "stale_peer_refused" not in voter.output()
     witness.stop()
     witness.wipe()
     witness.start()

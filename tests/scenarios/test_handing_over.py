@@ -79,7 +79,7 @@ def test_writes_that_come_meanwhile_are_refused_as_not_done():
     answer = book.answer(book.append("1", b"too late"))
     assert isinstance(answer, Refused)
     assert (answer.refusal, answer.outcome) == (Refusal.HANDING_OVER, "not_done")
-    assert answer.message == f"leadership is being handed over to {key_of('2')}"
+    assert answer.message == f"the leader is transferring leadership to {key_of('2')}"
     book.settle()
     assert book.leaders == ["2"]
 

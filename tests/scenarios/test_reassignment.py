@@ -502,7 +502,7 @@ def test_leader_that_nobody_can_succeed_stays(monkeypatch: pytest.MonkeyPatch):
     book.reassign("1", "2")
     book.run(1000)
     assert book["1"].role == "leader"
-    assert "to hand leadership over to" in book["1"].replica.role.step_waits_for
+    assert "to transfer leadership to" in book["1"].replica.role.step_waits_for
     monkeypatch.undo()
     book.run(4000)
     assert (book.leaders, book.voters("2")) == (["2"], "{2}")
@@ -625,7 +625,7 @@ def test_leader_that_is_elected_again_does_not_hand_over_in_circles():
     book.reassign("1", "2")
     book.run(2 * book.config.fetch_timeout_ms - 100)
     assert book.leaders == ["1"]
-    assert "its turn" in book["1"].replica.role.step_waits_for
+    assert "the pause before the next attempt" in book["1"].replica.role.step_waits_for
     book.run(3000)
     assert (book.leaders, book.voters("2")) == (["2"], "{2}")
 
@@ -638,13 +638,13 @@ def test_leadership_is_handed_to_the_one_that_is_named_and_again_only_after_a_wh
     replica, role = book["1"].replica, book["1"].replica.role
     last = replica.now_ms - 2 * book.config.fetch_timeout_ms
     replica.handed_over_at_ms = last + 1
-    assert _hand_over(replica, role) == "its turn to hand leadership over again"
+    assert _hand_over(replica, role) == "the pause before the next attempt to transfer leadership"
     assert (replica.handed_over_at_ms, replica.role) == (last + 1, role)
     replica.handed_over_at_ms = last
     best = key_of("3")  # both have the same
-    assert _hand_over(replica, role) == f"{best} to take leadership over"
+    assert _hand_over(replica, role) == f"{best} to take leadership"
     assert replica.handed_over_at_ms == replica.now_ms
-    assert _hand_over(replica, role) == f"{best} to hold the whole log, to take leadership over"
+    assert _hand_over(replica, role) == f"{best} to have the whole log, before it takes leadership"
     replica.now_ms += book.config.election_timeout_ms - 1
     handing_over.advance(replica, role)
     assert replica.role is role

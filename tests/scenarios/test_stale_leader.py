@@ -67,7 +67,7 @@ def test_an_observer_takes_no_log_of_a_leader_that_it_knows_as_a_copy():
     book.append("1", b"kept 3")
     book.run(1_000)
     assert data(book, "4") == [b"lost 0", b"lost 1"]
-    assert "4 refuses 1: it knows epoch 1, it had been in epoch 2" in refusals
+    assert "4 refuses 1: it is in epoch 1, but it had been in epoch 2" in refusals
     assert not book["1"].disk.stale
 
 

@@ -226,7 +226,7 @@ class World:
 
     def record(self, node: SimNode, fact: Fact) -> None:
         """Keep a fact in the trace."""
-        if fact.name == "called_to_stand":
+        if fact.name == "election_call_received":
             self.faults.counts["called"] += 1
         if self.trace is not None:
             fields = " ".join(f"{name}={value}" for name, value in fact.fields)

@@ -66,11 +66,17 @@ def _refusal(replica: Replica, role: Leader, change: PendingChange) -> tuple[Ref
             f"{change.key} is not an observer: it has not fetched from this leader",
         )
     if change.kind == "add" and role.progress[change.key].fenced:
-        return Refusal.NOT_AN_OBSERVER, f"{change.key} is fenced: it lost what it acknowledged"
+        return (
+            Refusal.NOT_AN_OBSERVER,
+            f"{change.key} is fenced: it lost records that it had acknowledged",
+        )
     if change.kind == "remove" and len(log.voters) == 1:
         return Refusal.LAST_VOTER, f"{change.key} is the last voter and cannot be removed"
     if len(role.changes) >= replica.config.pending_changes_max:
-        return Refusal.TOO_MANY_CHANGES, f"{len(role.changes)} voter changes wait already"
+        return (
+            Refusal.TOO_MANY_CHANGES,
+            f"{len(role.changes)} voter changes are waiting already; ask again later",
+        )
     return None
 
 
@@ -89,7 +95,10 @@ def _crosses_target(replica: Replica, change: PendingChange) -> tuple[Refusal, s
         return None
     return (
         Refusal.REASSIGNMENT_PENDING,
-        f"the voters are being reassigned to {target}; replace that target or take it back",
+        (
+            f"the leader is reassigning the voters to {target}; replace that target or cancel it "
+            "first"
+        ),
     )
 
 
@@ -112,9 +121,10 @@ def _without_effect(replica: Replica, change: PendingChange) -> tuple[Refusal, s
 def _stale(replica: Replica, change: PendingChange) -> str:
     now = replica.log.voter_record
     return (
-        f"the voters changed since they were read: expected the record at offset "
-        f"{change.expected.offset} of epoch {change.expected.epoch}, the set in force comes from "
-        f"offset {now.offset} of epoch {now.epoch}; describe the quorum and decide again"
+        "the voters changed since they were read: expected the record at offset "
+        f"{change.expected.offset} of epoch {change.expected.epoch}, but the voter set in "
+        f"force comes from offset {now.offset} of epoch {now.epoch}; describe the quorum "
+        "and decide again"
     )
 
 
@@ -152,7 +162,7 @@ def advance(replica: Replica, role: Leader) -> None:
             # The record that it was compared with was not committed then: its own twin.
             _drop(replica, role, change, *ruled_out)
         elif replica.now_ms >= change.deadline_ms:
-            message = f"not begun in time; it waited for: {change.waiting_for}"
+            message = f"not started in time; it waited for: {change.waiting_for}"
             _drop(replica, role, change, Refusal.WAITING, message)
         else:
             change.waiting_for = what_holds_back(replica, role, change) or ""

@@ -88,7 +88,7 @@ def _be_called(replica: Replica, candidate: ReplicaKey) -> None:
     if replica.may_stand or not replica.log.voters:
         return
     if not replica.is_called:
-        replica.fact("called_to_stand", candidate=str(candidate))
+        replica.fact("election_call_received", candidate=str(candidate))
         match replica.role:
             case Unattached() | Follower() | Resigned() as role:
                 role.election_at_ms = max(role.election_at_ms, replica.first_election_deadline())

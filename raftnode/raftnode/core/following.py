@@ -220,8 +220,9 @@ def _correct_token(
 def _halt_fenced(replica: Replica, source: ReplicaKey) -> None:
     replica.halt(
         HaltReason.FENCED_STORAGE,
-        f"the leader {source} saw this replica acknowledge more than it has now: its storage "
-        "went back in time, so its votes and acknowledgements cannot be relied on; replace it",
+        f"the leader {source} saw this replica acknowledge more than it has now. Its storage "
+        "was restored from an old copy, so its votes and acknowledgements are not "
+        "reliable; replace this replica",
     )
 
 
@@ -251,7 +252,7 @@ def handle_fetch_snapshot_response(
         if role is not None and not installing.take_piece(
             replica, role.fetching, request, response
         ):
-            replica.fact("piece_does_not_fit", position=request.position)
+            replica.fact("snapshot_piece_rejected", position=request.position)
             _try_later(replica, role.fetching)
     else:
         _try_later(replica, fetching)
@@ -338,7 +339,7 @@ def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> N
         # Whoever has less than that is refused by the voters of the new set (P8), so it can do
         # nothing by standing; S7 is about removals that are not committed.
         replica.removed_below = max(replica.removed_below, response.high_watermark)
-        replica.fact("told_of_removal", below=response.high_watermark)
+        replica.fact("removal_learned", below=response.high_watermark)
     if LogPosition(request.last_fetched_epoch, request.fetch_offset) != replica.log.position:
         return  # the log has moved since it was asked for
     if response.snapshot is not None:
@@ -368,7 +369,7 @@ def _fitting(replica: Replica, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
     end, epoch, fitting = replica.log.end, Epoch(max(replica.log.last_epoch, 0)), 0
     for batch in batches:
         if batch.base_offset != end or not epoch <= batch.epoch <= replica.epoch:
-            replica.fact("batch_does_not_fit", base_offset=batch.base_offset, log_end=end)
+            replica.fact("batch_rejected", base_offset=batch.base_offset, log_end=end)
             break
         end, epoch, fitting = batch.end_offset, batch.epoch, fitting + 1
     return batches[:fitting]

@@ -55,14 +55,16 @@ def offered(replica: Replica, fetching: Fetching, snapshot: LogPosition) -> bool
     """The leader says that this log must begin with a snapshot; False: that cannot be right."""
     download = replica.download
     if not _is_ahead(replica, snapshot) or snapshot.epoch > replica.epoch:
-        replica.fact("snapshot_not_wanted", end=snapshot.end_offset, log_end=replica.log.end)
+        replica.fact("snapshot_offer_rejected", end=snapshot.end_offset, log_end=replica.log.end)
         return False
     if download is None or not (download.snapshot == snapshot or download.has_begun):
         # One that has begun goes on, newer ones or not: its leader keeps it as long as it is
         # read (and else says that it is gone). A slow disk would never come to the end of any.
         give_up(replica)
         replica.download = Download(snapshot)
-        replica.fact("snapshot_fetch_begun", end=snapshot.end_offset, snapshot_epoch=snapshot.epoch)
+        replica.fact(
+            "snapshot_fetch_started", end=snapshot.end_offset, snapshot_epoch=snapshot.epoch
+        )
     elif download.busy:
         _wait_for_storage(replica, fetching)
     return True
@@ -96,7 +98,7 @@ def take_piece(
         return False
     if download.size not in {None, response.size}:
         # The other leader's file is of another program: its bytes do not go on these.
-        replica.fact("snapshot_fetch_begun_again", end=request.snapshot.end_offset)
+        replica.fact("snapshot_fetch_restarted", end=request.snapshot.end_offset)
         give_up(replica)
         replica.download = Download(request.snapshot)
         return True
@@ -136,8 +138,8 @@ def verified(replica: Replica, event: SnapshotVerified) -> None:
     if head.raft_version > RAFT_VERSION:
         replica.halt(
             HaltReason.UNSUPPORTED_RAFT_VERSION,
-            f"the leader's snapshot is at raft.version {head.raft_version}, this program knows "
-            f"{RAFT_VERSION}: run a newer one",
+            f"the leader's snapshot is at raft.version {head.raft_version}, but this program "
+            f"knows versions up to {RAFT_VERSION}: run a newer one",
         )
         return
     before = replica.log.voter_record

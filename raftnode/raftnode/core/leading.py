@@ -346,14 +346,15 @@ def handle_append(replica: Replica, event: AppendRequested) -> None:
         replica.refuse(
             event.request_id,
             Refusal.FORMATION_INCOMPLETE,
-            "the quorum is being formed: writes begin once every voter holds the voter records",
+            "the quorum is being formed: the leader accepts writes once every voter has the "
+            "voter records",
         )
         return
     if replica.disk_low:
         replica.refuse(event.request_id, Refusal.STORAGE_FULL, "the leader's disk is full")
         return
     if role.hand_over is not None:
-        message = f"leadership is being handed over to {role.hand_over.successor}"
+        message = f"the leader is transferring leadership to {role.hand_over.successor}"
         replica.refuse(event.request_id, Refusal.HANDING_OVER, message)
         return
     size = len(event.data)
@@ -361,7 +362,7 @@ def handle_append(replica: Replica, event: AppendRequested) -> None:
         replica.refuse(
             event.request_id,
             Refusal.TOO_MUCH_UNCOMMITTED,
-            f"{role.uncommitted.size} bytes are appended and wait for a majority: ask again later",
+            f"{role.uncommitted.size} bytes are appended and not yet committed: ask again later",
         )
         return
     base = replica.log.end

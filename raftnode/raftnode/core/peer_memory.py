@@ -183,12 +183,14 @@ def is_believed(replica: Replica, teller: ReplicaKey) -> bool:
 def _broken_line(mark: Mark, start: Start) -> str | None:
     later = start.incarnation - mark.incarnation
     if later < 0:
-        return f"this is its start {start.incarnation}, start {mark.incarnation} was seen here"
+        return (
+            f"its start number is {start.incarnation}, but start {mark.incarnation} was seen here"
+        )
     if mark.nonce is None or later >= max(len(start.line), 1):
         return None
     if start.line and start.line[later] == mark.nonce:
         return None
-    return f"the start {mark.incarnation} that was seen here is none of its own"
+    return f"start {mark.incarnation}, which was seen here, is not one of its starts"
 
 
 def _forgotten(peer: _Peer, start: Start) -> str | None:
@@ -196,9 +198,9 @@ def _forgotten(peer: _Peer, start: Start) -> str | None:
         return None
     if start.log_end < peer.acknowledged:
         return (
-            f"its log ends at {start.log_end}, it had acknowledged up to {peer.acknowledged}, "
-            "which is committed"
+            f"its log ends at {start.log_end}, but it had acknowledged up to "
+            f"{peer.acknowledged}, which is committed"
         )
     if start.epoch < peer.epoch:
-        return f"it knows epoch {start.epoch}, it had been in epoch {peer.epoch}"
+        return f"it is in epoch {start.epoch}, but it had been in epoch {peer.epoch}"
     return None

@@ -277,7 +277,7 @@ class RaftCore:
     def _is_absurd(self, epoch: Epoch, source: ReplicaKey) -> bool:
         if epoch <= self.replica.epoch + EPOCH_JUMP_MAX:
             return False
-        self.replica.fact("epoch_is_absurd", claimed=epoch, source=str(source))
+        self.replica.fact("epoch_rejected", claimed=epoch, source=str(source))
         return True
 
     def _response(self, event: ResponseReceived) -> None:
@@ -300,7 +300,7 @@ class RaftCore:
                 if higher and not replica.stopping:
                     replica.become_unattached(response.epoch)
             case _:
-                replica.fact("response_of_another_kind", source=str(source))
+                replica.fact("response_mismatched", source=str(source))
 
     def _failure(self, event: RequestFailed) -> None:
         match event.request:
@@ -353,7 +353,7 @@ class RaftCore:
             replica.refuse(
                 event.request_id,
                 Refusal.NOT_LISTED,
-                f"{replica.key} is not among the voters {event.latch.voters}",
+                f"{replica.key} is not one of the voters {event.latch.voters}",
             )
             return
         replica.cluster_id = cluster_id
@@ -389,7 +389,9 @@ class RaftCore:
             leading.resign(replica, role)
             return
         if leading.others_can_lead_instead(replica, role):
-            replica.fact("disk_stalled_leadership_handed_over", durable_end=replica.log.durable_end)
+            replica.fact(
+                "leadership_resigned", reason="disk_stalled", durable_end=replica.log.durable_end
+            )
             leading.resign(replica, role)
             return
         leading.after_progress(replica, role)
@@ -406,7 +408,7 @@ class RaftCore:
             and replica.now_ms >= role.hand_over_at_ms
             and changing.caught_up_voters(replica, role, replica.log.voters)
         ):
-            replica.fact("disk_low_leadership_handed_over")
+            replica.fact("leadership_resigned", reason="disk_low")
             leading.resign(replica, role)
             return
         leading.tell_voters(replica, role)

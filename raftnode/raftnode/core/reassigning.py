@@ -54,7 +54,7 @@ def _take_in(
     log, pending = replica.log, role.target
     if pending is not None:
         if set(pending.target) != set(target):
-            return Refusal.TOO_MANY_CHANGES, f"another target waits already: {pending.target}"
+            return Refusal.TOO_MANY_CHANGES, f"another target is waiting already: {pending.target}"
         pending.deadline_ms = max(pending.deadline_ms, event.deadline_ms)
         pending.request_ids.add(event.request_id)
         return None
@@ -86,14 +86,17 @@ def _pinned(replica: Replica, role: Leader, targets: tuple[Target, ...]) -> Vote
         }
         if len(keys) > 1:
             told = ", ".join(sorted(map(str, keys)))
-            message = f"{target.node_id} is one of {told}: name its directory id"
+            message = f"{target.node_id} is one of {told}: give its directory id"
             return Refused(0, Refusal.AMBIGUOUS_VOTER, message)
         if not keys:
-            message = f"{target.node_id}: no such voter, and no such replica fetches from here"
+            message = (
+                f"{target.node_id}: no voter has this id, and no replica of this id "
+                "fetches from the leader"
+            )
             return Refused(0, Refusal.NOT_AN_OBSERVER, message)
         voters.append(_voter(replica, role, keys.pop(), target))
     if len({voter.key.node_id for voter in voters}) < len(voters):
-        return Refused(0, Refusal.AMBIGUOUS_VOTER, "a node id is in the target twice")
+        return Refused(0, Refusal.AMBIGUOUS_VOTER, "a node id is in the target twice; list it once")
     return VoterSet.of(voters)
 
 
@@ -109,7 +112,7 @@ def _stale(replica: Replica, pending: PendingTarget) -> tuple[Refusal, str] | No
     if taken_back or pending.expected == now:
         return None
     message = (
-        f"the voters or their target changed since they were read: the newest record is at "
+        "the voters or their target changed since they were read: the newest record is at "
         f"offset {now.offset} of epoch {now.epoch}; describe the quorum and decide again"
     )
     return Refusal.STALE_VOTER_RECORD, message
@@ -161,7 +164,7 @@ def _advance_target(replica: Replica, role: Leader, pending: PendingTarget) -> N
 def _give_up(replica: Replica, pending: PendingTarget) -> None:
     for request_id in sorted(pending.request_ids):
         if pending.appended is None:
-            message = f"not begun in time; it waited for: {pending.waiting_for}"
+            message = f"not started in time; it waited for: {pending.waiting_for}"
             replica.refuse(request_id, Refusal.WAITING, message)
         else:
             message = f"the record at offset {pending.appended} is not committed yet"
@@ -183,7 +186,7 @@ def _step(replica: Replica, role: Leader) -> str | None:
     """Make the next step, or say what it waits for."""
     log = replica.log
     if role.changes:
-        return "the voter change under way to be committed"
+        return "the voter change in progress to be committed"
     if (reason := _not_settled(replica, role)) is not None:
         return reason
     if not replica.is_voter:
@@ -233,14 +236,15 @@ def _first_that_may(replica: Replica, role: Leader, changes: list[PendingChange]
 def _hand_over(replica: Replica, role: Leader) -> str | None:
     """P34: only the leader is left to be removed; its successor removes it."""
     if role.hand_over is not None:
-        return f"{role.hand_over.successor} to hold the whole log, to take leadership over"
+        return f"{role.hand_over.successor} to have the whole log, before it takes leadership"
     stay = changing.caught_up_voters(replica, role, replica.log.target_voters)
     if not stay:
-        return "a caught-up voter of the target to hand leadership over to"
+        return "a caught-up voter of the target, to transfer leadership to"
     last, again = replica.handed_over_at_ms, 2 * replica.config.fetch_timeout_ms
     if last is not None and replica.now_ms - last < again:
-        return "its turn to hand leadership over again"  # each attempt writes a record
+        # Each attempt writes a record.
+        return "the pause before the next attempt to transfer leadership"
     replica.handed_over_at_ms = replica.now_ms
     successor = handing_over.begin(replica, role, stay)
-    replica.fact("reassignment_hands_over", preferred=str(successor))
-    return f"{successor} to take leadership over"
+    replica.fact("leadership_transfer_started", preferred=str(successor))
+    return f"{successor} to take leadership"

@@ -244,8 +244,8 @@ class Replica:
         if self.log.raft_version > RAFT_VERSION:
             self.halt(
                 HaltReason.UNSUPPORTED_RAFT_VERSION,
-                f"the log is at raft.version {self.log.raft_version}, this program knows "
-                f"{RAFT_VERSION}: run a newer one",
+                f"the log is at raft.version {self.log.raft_version}, but this program knows "
+                f"versions up to {RAFT_VERSION}: run a newer one",
             )
 
     def append_control(self, *records: ControlRecord) -> Batch:
@@ -331,8 +331,9 @@ class Replica:
                         Refused(
                             request_id,
                             Refusal.LEADERSHIP_LOST,
-                            f"leadership was lost with the record at offset {change.appended} "
-                            "not yet committed: describe the quorum to see what became of it",
+                            "leadership was lost with the record at offset "
+                            f"{change.appended} not yet committed: describe the quorum to "
+                            "see the result",
                             "unknown",
                         )
                     )

@@ -36,7 +36,7 @@ def handle_upgrade(replica: Replica, event: UpgradeRequested) -> None:
         return
     pending = role.upgrade
     if pending is not None and pending.version != event.version:
-        message = f"an upgrade to raft.version {pending.version} waits already"
+        message = f"an upgrade to raft.version {pending.version} is waiting already"
         replica.refuse(event.request_id, Refusal.TOO_MANY_CHANGES, message)
         return
     if pending is None:
@@ -90,7 +90,7 @@ def obstacle(replica: Replica, role: Leader, version: int) -> str | None:
     present = changing.caught_up_voters(replica, role, log.voters)
     missing = [str(key) for key in others if key not in present]
     if missing:
-        return f"all voters to be caught up: {', '.join(missing)} not"
+        return f"all voters to catch up: {', '.join(missing)} not"
     fetching = [
         key
         for key, progress in role.progress.items()
@@ -116,7 +116,7 @@ def _append(replica: Replica, role: Leader, pending: PendingUpgrade) -> None:
 def _give_up(replica: Replica, pending: PendingUpgrade) -> None:
     for request_id in sorted(pending.request_ids):
         if pending.appended is None:
-            message = f"not begun in time; it waited for: {pending.waiting_for}"
+            message = f"not started in time; it waited for: {pending.waiting_for}"
             replica.refuse(request_id, Refusal.WAITING, message)
         else:
             message = f"the record at offset {pending.appended} is not committed yet"

@@ -98,7 +98,11 @@ class Appends:
         size = sum(record.size_bytes + RECORD_OVERHEAD_BYTES for record in records)
         # One write always fits into an empty queue, whatever its overhead.
         if self._queue and self.queued_bytes + size > self._queue_bytes_max:
-            raise refusal("QUEUE_FULL", f"{self.queued_bytes} bytes wait to be written")
+            raise refusal(
+                "QUEUE_FULL",
+                f"{self.queued_bytes} bytes are waiting to be written "
+                "(append_queue_bytes is the limit)",
+            )
         write = _Write(records, size, asyncio.get_running_loop().create_future())
         self._queue.append(write)
         self.queued_bytes += size
@@ -112,7 +116,7 @@ class Appends:
             if write.future.done():  # in the very turn in which the time ran out
                 return write.future.result()
             if self._withdraw(write):
-                raise refusal("NOT_COMMITTED", f"not begun within {timeout_ms} ms") from None
+                raise refusal("NOT_COMMITTED", f"not started within {timeout_ms} ms") from None
             raise refusal("TIMED_OUT", f"not committed within {timeout_ms} ms") from None
         except asyncio.CancelledError:
             self._withdraw(write)
@@ -158,7 +162,10 @@ class Appends:
         except ValueError as error:
             # Nothing of it has left: the next batch must not wait for it.
             for write in writes:
-                _fail(write, refusal("INVALID_REQUEST", f"the records make no batch: {error}"))
+                _fail(
+                    write,
+                    refusal("INVALID_REQUEST", f"cannot make a batch of the records: {error}"),
+                )
             asyncio.get_running_loop().call_soon(self.pump)
             return
         request_id = self._next_id()
@@ -222,7 +229,8 @@ class Appends:
                     write,
                     refusal(
                         "LEADERSHIP_LOST",
-                        f"appended at offset {write.base}, leadership lost before its commit",
+                        f"appended at offset {write.base}; this node lost leadership before "
+                        "the commit",
                     ),
                 )
         # The core refuses what waits; a flush that hangs would never ask it.
@@ -233,7 +241,7 @@ class Appends:
         self.leadership_lost()
         for batch in self._asked.values():
             for write in batch.writes:
-                _fail(write, refusal("LEADERSHIP_LOST", "the node stopped while appending"))
+                _fail(write, refusal("LEADERSHIP_LOST", "the node stopped during the append"))
         self._asked.clear()
         while self._queue:
             _fail(self._queue.popleft(), error)

@@ -36,9 +36,9 @@ READ_BYTES_MAX = 1 << 20
 def _trimmed(offset: Offset, start: Offset) -> RequestError:
     return refusal(
         "OFFSET_OUT_OF_RANGE",
-        f"offset {offset} is below the log start {start}: those records were trimmed behind a "
-        f"snapshot. Read on from offset {start}; what the records below it made of the keys is "
-        "in the key-value store (GET /v1/kv)",
+        f"offset {offset} is below the log start {start}: those records were trimmed, a "
+        f"snapshot covers them. Read on from offset {start}; the key-value store (GET "
+        "/v1/kv) holds the newest value of each key",
     )
 
 

@@ -402,7 +402,7 @@ async def _listen(listener: ApiServer, endpoint: Endpoint, name: str) -> Endpoin
         bound = await listener.start(endpoint)
     except OSError as error:
         raise ConfigurationError(f"{name}: cannot listen on {endpoint}: {error}") from error
-    _log.info("listening", what=name, endpoint=str(bound))
+    _log.info("listener_started", what=name, endpoint=str(bound))
     return bound
 
 
@@ -427,9 +427,11 @@ async def _refresh(
         stall = watchdog.stall
         if stall is not None and not stalled:
             limit_s = watchdog.limit_s
-            _log.warning("stalled", what=stall.what, seconds=stall.seconds, ends_after_s=limit_s)
+            _log.warning(
+                "stall_detected", what=stall.what, seconds=stall.seconds, ends_after_s=limit_s
+            )
         elif stalled and stall is None:
-            _log.info("stall_over")
+            _log.info("stall_ended")
         stalled = stall is not None
         metrics.event_queue.set(driver.backlog)
         metrics.log_size_bytes.set(log.size_bytes)

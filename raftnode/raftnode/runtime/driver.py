@@ -197,8 +197,8 @@ class Driver:
                 if end < committed:
                     # The core has forgotten at its start what was committed; a snapshot has not.
                     raise ProtocolHaltError(
-                        f"the log is to be cut to offset {end}, but records up to "
-                        f"{committed} were committed here"
+                        f"a truncation to offset {end} was requested, but this replica has "
+                        f"committed records up to {committed}"
                     )
                 await self._on_disk(lambda: parts.log.truncate(end))
                 parts.flusher.flush_if_needed()

@@ -67,7 +67,7 @@ class Gatekeeper:
             reason = self._memory.why_stale(peer.key, peer.start)
         if reason is None:
             return None
-        self._lines.say(_log.warning, "peer_is_stale", peer=str(peer.key), reason=reason)
+        self._lines.say(_log.warning, "stale_peer_refused", peer=str(peer.key), reason=reason)
         own = self._replica
         return Refusal(RefusalReason.STALE_STORAGE, reason, own.key, own.cluster_id)
 
@@ -84,16 +84,16 @@ class Gatekeeper:
         if teller is None or not same_cluster or not is_believed(own, teller):
             self._lines.say(
                 _log.warning,
-                "told_to_be_stale_by_a_stranger",
+                "stale_claim_ignored",
                 peer=str(teller),
                 reason=refusal.detail,
             )
             return
         self._told = True
         self._on_stale(
-            f"replica {teller} has seen more of this storage than it holds now: {refusal.detail}. "
-            "It was put back from an old copy, so its votes and acknowledgements cannot be "
-            "relied on; give this replica an empty disk"
+            f"replica {teller} has seen more of this storage than it holds now: "
+            f"{refusal.detail}. The storage was restored from an old copy, so its votes "
+            "and acknowledgements are not reliable; give this replica an empty disk"
         )
 
     # -- what the peers show ---------------------------------------------------------------

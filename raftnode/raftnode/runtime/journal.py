@@ -46,7 +46,7 @@ class _Lines(logging.Handler):
             if isinstance(said, dict):
                 said = cast("dict[str, object]", said).get("event")
             event = said if isinstance(said, str) else type(said).__name__
-            text = f"{event} (the rest cannot be told: {type(error).__name__})"
+            text = f"{event} (its fields cannot be written: {type(error).__name__})"
             plain = logging.LogRecord(
                 record.name, record.levelno, record.pathname, record.lineno, text, None, None
             )

@@ -55,23 +55,25 @@ class LeaderCollector(Collector):
         """Make all series anew."""
         tolerance = GaugeMetricFamily(
             "raftnode_fault_tolerance",
-            "Leader: how many more voters may fail: caught-up voters minus the majority of the "
-            "set; below 0 nothing commits.",
+            "Leader: number of further voters that may fail: caught-up voters minus the "
+            "majority of the voter set. Below 0, nothing commits.",
         )
         caught_up = _family(
             "caught_up",
-            "Leader: 1 if the replica is fresh and its catch-up rounds are short (S13).",
+            "Leader: 1 if the replica fetched lately and its catch-up rounds are short.",
         )
         lag = _family(
-            "lag_records", "Leader: records between its log end and what is durable there."
+            "lag_records",
+            "Leader: records between the leader's log end and what the replica has on disk.",
         )
         lag_seconds = _family(
             "lag_seconds",
-            "Leader: seconds since the replica last had everything, or since this epoch began.",
+            "Leader: seconds since the replica last had the whole log, or since the start of "
+            "this epoch.",
         )
         age = _family(
             "fetch_age_seconds",
-            "Leader: seconds since the replica last fetched, or since this epoch began.",
+            "Leader: seconds since the replica last fetched, or since the start of this epoch.",
         )
         view = self._view()
         if view is not None:

@@ -38,8 +38,8 @@ def recover(
     head = loaded.log_head if loaded else None
     if log.start_offset and head is None:
         raise StorageCorruptError(
-            f"the log begins at offset {log.start_offset}, and no snapshot says who voted before: "
-            "this replica must be replaced"
+            f"the log begins at offset {log.start_offset}, and no snapshot holds the earlier "
+            "voters; this replica must be replaced"
         )
     index = LogIndex.restore(
         latch.voters if latch else VoterSet(),
@@ -54,20 +54,20 @@ def recover(
     if index.last_epoch > state.epoch:
         # S2: every epoch in the log was durable in quorum-state first.
         raise StorageIdentityError(
-            f"quorum-state knows epoch {state.epoch}, the log has epoch {index.last_epoch}: "
-            "votes were forgotten; this replica must be replaced"
+            f"quorum-state has epoch {state.epoch}, but the log has epoch {index.last_epoch}: "
+            "votes were lost; this replica must be replaced"
         )
     if index.raft_version > RAFT_VERSION:
         raise ProtocolHaltError(
-            f"the log is at raft.version {index.raft_version}, this program knows {RAFT_VERSION}: "
-            "run a newer one"
+            f"the log is at raft.version {index.raft_version}, but this program knows "
+            f"versions up to {RAFT_VERSION}: run a newer one"
         )
     if log.rebuilt:
-        _log.warning("log_files_made_again", files=list(log.rebuilt), log_end=log.end_offset)
+        _log.warning("log_files_rebuilt", files=list(log.rebuilt), log_end=log.end_offset)
     if log.trimmed_from is not None:
         _log.warning("log_trim_finished", trimmed_from=log.trimmed_from, log_start=log.start_offset)
     if log.torn_tail is not None:
-        _log.warning("torn_tail_cut_off", damage=str(log.torn_tail), log_end=log.end_offset)
+        _log.warning("torn_tail_truncated", damage=str(log.torn_tail), log_end=log.end_offset)
     return RaftCore(
         directory.key,
         log=index,

@@ -36,7 +36,7 @@ async def tell_damage(settings: NodeSettings, why: str, stop: asyncio.Event) -> 
     try:
         await listener.start(settings.api_listen)
     except OSError as problem:
-        _log.warning("damage_not_told", problem=str(problem))
+        _log.warning("damage_not_reported", problem=str(problem))
         return
     try:
         async with asyncio.timeout(settings.damage_told_ms / 1000):
@@ -50,7 +50,7 @@ async def tell_damage(settings: NodeSettings, why: str, stop: asyncio.Event) -> 
 def _make_app(why: str) -> web.Application:
     registry = CollectorRegistry()
     NodeMetrics(registry).storage_damaged.set(1)
-    reason = f"the storage is damaged, this replica must be replaced: {why}"
+    reason = f"the storage is damaged, and this replica must be replaced: {why}"
 
     async def live(_request: web.Request) -> web.StreamResponse:
         return json_response(HealthInfo(status="alive", reason=reason))

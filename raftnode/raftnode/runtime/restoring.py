@@ -68,8 +68,8 @@ def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, Snapsh
         if unreadable is not None:
             raise unreadable
         raise StorageCorruptError(
-            f"{snapshots.directory}: the log begins at offset {log.start_offset} and no whole "
-            "snapshot reaches there; this replica must be replaced"
+            f"{snapshots.directory}: the log begins at offset {log.start_offset} and no "
+            "undamaged snapshot reaches that offset; this replica must be replaced"
         )
     _set_aside(snapshots, damaged, log)
     return KeyValueStore(), None

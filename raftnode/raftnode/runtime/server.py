@@ -128,7 +128,7 @@ class Node:
     def _fail(self, error: BaseException) -> None:
         """The first failure counts, even while stopping; nobody is answered after it."""
         if self._given_up and not isinstance(error, StorageError):
-            _log.warning("failed_while_being_taken_apart", problem=repr(error))
+            _log.warning("shutdown_step_failed", problem=repr(error))
             return
         if self._error is None:
             self._error = error

@@ -164,7 +164,9 @@ class Service:
             return Health(ready=True, reason=f"caught up with leader {replica.leader}{damage}")
         if replica.has_stalled_disk:
             durable, end = replica.log.durable_end, replica.log.end
-            disk = f"the own disk has stalled: durable up to offset {durable}, written up to {end}"
+            disk = (
+                f"this node's disk has stalled: durable up to offset {durable}, written up to {end}"
+            )
             return Health(ready=False, reason=disk)
         role = description.role_of(replica)
         whom = f"not caught up with leader {replica.leader}" if replica.leader else "no leader"
@@ -307,7 +309,9 @@ class Service:
         offset = await self._confirm(timeout_ms, for_read=True)
         left_ms = timeout_ms - (time.monotonic() - started) * 1000
         if not await self._applier.wait_applied(offset, timeout_ms=max(left_ms, 0)):
-            raise refusal("NOT_CONFIRMED", f"the store is not applied up to {offset} in time")
+            raise refusal(
+                "NOT_CONFIRMED", f"the store was not applied up to offset {offset} in time"
+            )
         return offset
 
     # -- inside ----------------------------------------------------------------------------
@@ -334,7 +338,10 @@ class Service:
 
     def _refuse_blank(self) -> None:
         if isinstance(self._core.replica.role, Blank):
-            raise refusal("NODE_BLANK", "this node has no cluster id yet; form or join it first")
+            raise refusal(
+                "NODE_BLANK",
+                "this node has no cluster id yet; form a quorum on it or join it to one first",
+            )
 
 
 def _record_id(record: VoterRecord) -> VoterRecordId:

@@ -98,7 +98,7 @@ class SnapshotRoom:
     def taken(self) -> None:
         """A snapshot was taken."""
         if self._disk.snapshot_room_missing_bytes:
-            _log.info("snapshot_room_again")
+            _log.info("snapshot_resumed")
         self._show(0)
         self._retry_s, self._again_at = RETRY_S, -1.0
 

@@ -171,7 +171,9 @@ class SnapshotTransfer:
             if effect.position == 0:
                 self._forget()
                 if not self._room_for(effect.size):
-                    return SnapshotRefused(snapshot, f"no room for its {effect.size} bytes")
+                    return SnapshotRefused(
+                        snapshot, f"not enough free space for its {effect.size} bytes"
+                    )
             try:
                 end = self._snapshots.incoming.store(which, effect.position, effect.data)
             except ValueError as error:
@@ -196,7 +198,7 @@ class SnapshotTransfer:
         def pause() -> None:
             self._pause()
             if self._wanted != snapshot:
-                raise ValueError("not wanted any more")
+                raise ValueError("no longer needed")
 
         try:
             reader = self._snapshots.incoming.reader(SnapshotId.at(snapshot))
@@ -206,13 +208,15 @@ class SnapshotTransfer:
             )
             store = KeyValueStore.restore(snapshot.end_offset, entries)
         except StoppedError:
-            return SnapshotRefused(snapshot, "the node stops")
+            return SnapshotRefused(snapshot, "the node is stopping")
         except (SnapshotDamagedError, ValueError) as error:
             return SnapshotRefused(snapshot, str(error))
         found = reader.found
         head = found.log_head if found is not None else None
         if found is None or head is None:
-            return SnapshotRefused(snapshot, "it does not say which record its voters come from")
+            return SnapshotRefused(
+                snapshot, "it does not name the record that its voters come from"
+            )
         self._loaded = _Loaded(store, found)
         return SnapshotVerified(head)
 
@@ -236,7 +240,7 @@ class SnapshotTransfer:
         self._beside(self._writing, lambda: self._let_go(before), lambda _: None)
         self._on_installed(loaded.found)
         _log.info(
-            "snapshot_in_place",
+            "snapshot_file_installed",
             snapshot=str(loaded.found.snapshot_id),
             entries=loaded.found.records,
             bytes=loaded.found.size,

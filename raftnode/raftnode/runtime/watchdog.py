@@ -81,7 +81,7 @@ class Stalls:
                 what = f"{operation} has not returned"
                 return Stall(what, seconds, ExitCode.STORAGE_STALLED)
         if self._loop_s:
-            return Stall("the event loop has not turned", self._loop_s, ExitCode.LOOP_STALLED)
+            return Stall("the event loop has not run", self._loop_s, ExitCode.LOOP_STALLED)
         return None
 
 

@@ -20,7 +20,7 @@ class OffsetGapError(ProtocolHaltError):
 
     def __init__(self, expected: Offset, offered: Offset) -> None:
         super().__init__(
-            f"the state machine must apply offset {expected} next but was offered {offered}"
+            f"the state machine must apply offset {expected} next, but got offset {offered}"
         )
         self.expected = expected
         self.offered = offered

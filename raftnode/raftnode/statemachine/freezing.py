@@ -86,7 +86,7 @@ class FreezableMap(Generic[K, V]):
             RuntimeError: it is frozen, or not merged since the last time.
         """
         if self._frozen or self._overlay:
-            raise RuntimeError("frozen or not merged yet")
+            raise RuntimeError("frozen, or not merged yet")
         self._frozen = True
         return MappingProxyType(self._base)
 

@@ -94,7 +94,7 @@ class KeyValueStore:
         store, keys = cls(), list[bytes]()
         for key, entry in entries:
             if store._entries.put(key, _packed(entry)) is not None:
-                raise ValueError(f"key {key!r} stands there twice")
+                raise ValueError(f"key {key!r} occurs twice")
             store._digest += _entry_digest(key, entry)
             store._size_bytes += len(key) + len(entry.value)
             keys.append(key)

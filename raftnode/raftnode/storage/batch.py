@@ -176,7 +176,7 @@ def read_header(data: Buffer, position: int = 0) -> BatchHeader:
         DecodeError: it is not the header of a batch that this node writes.
     """
     if len(data) - position < HEADER_BYTES:
-        raise DecodeError(f"batch at byte {position}: header cut short")
+        raise DecodeError(f"batch at byte {position}: the header is cut short")
     base, length, epoch, magic, crc, attributes, delta, base_ms, max_ms, _, _, _, count = (
         _HEADER.unpack_from(data, position)
     )
@@ -216,7 +216,9 @@ def check_crc(header: BatchHeader, data: Buffer, position: int = 0) -> None:
     """
     end = position + header.size
     if end > len(data):
-        raise DecodeError(f"batch at byte {position}: {len(data) - position} of {header.size} left")
+        raise DecodeError(
+            f"batch at byte {position}: {len(data) - position} of {header.size} bytes are there"
+        )
     crc = crc32c.crc32c(memoryview(data)[position + CRC_FROM : end])
     if crc != header.crc:
         raise DecodeError(
@@ -248,8 +250,8 @@ def decode_batches(data: Buffer, *, allow_partial_tail: bool = False) -> tuple[B
         check_crc(header, data, position)
         if batches and header.base_offset != batches[-1].end_offset:
             raise DecodeError(
-                f"batch at byte {position}: base offset {header.base_offset} "
-                f"instead of {batches[-1].end_offset}"
+                f"batch at byte {position}: base offset {header.base_offset}, expected "
+                f"{batches[-1].end_offset}"
             )
         if batches and header.epoch < batches[-1].epoch:
             raise DecodeError(
@@ -313,7 +315,7 @@ def _read_record(header: BatchHeader, reader: Reader, delta: int) -> LogRecord:
     timestamp_ms = header.base_timestamp_ms + reader.varint(64)
     offset_delta = reader.varint()
     if offset_delta != delta:
-        raise reader.error(f"offset delta {offset_delta} instead of {delta}")
+        raise reader.error(f"offset delta {offset_delta}, expected {delta}")
     key = reader.nullable_bytes()
     value = reader.nullable_bytes()
     count = reader.varint()
@@ -321,7 +323,7 @@ def _read_record(header: BatchHeader, reader: Reader, delta: int) -> LogRecord:
         raise reader.error(f"{count} headers")
     headers = tuple(_read_record_header(reader) for _ in range(count)) if count else ()
     if reader.position != end:
-        raise reader.error(f"record ends here instead of at byte {end}")
+        raise reader.error(f"record ends here, expected at byte {end}")
     control = decode_control_record(key, value) if header.is_control else None
     return LogRecord(
         Offset(header.base_offset + delta),

@@ -85,14 +85,14 @@ def _decode(data: bytes) -> ControlPlaces:
     if not intact or integer(fields, "version", 1) != _VERSION:
         raise ValueError("damaged, or of another version")
     if not isinstance(batches, list) or not isinstance(points, list):
-        raise ValueError("no recovery points or no places")  # noqa: TRY004
+        raise ValueError("no recovery point or no places")  # noqa: TRY004
     places: list[ControlPlace] = []
     for pair in batches:
         match pair:
             case [int(offset), int(position)]:
                 places.append(ControlPlace(Offset(offset), position))
             case _:
-                raise ValueError(f"{pair!r} is no place")
+                raise ValueError(f"{pair!r} is not a place")
     if any(one.offset >= two.offset for one, two in pairwise(places)):
         raise ValueError("the places are not in order")
     known = frozenset(Offset(point) for point in points if isinstance(point, int))

@@ -156,8 +156,8 @@ class DataDirectory:
     def _start(self, node_id: NodeId) -> None:
         if self._meta.node_id != node_id:
             raise ConfigurationError(
-                f"node.id: {self._root} belongs to node {self._meta.node_id}, "
-                f"this node is configured as {node_id}"
+                f"node.id: {self._root} belongs to node {self._meta.node_id}, but this node "
+                f"is configured as {node_id}; use the id of the directory"
             )
         stale_mark.check_not_stale(self._files, self._root / stale_mark.FILE_NAME)
         for name in self._files.listdir(self._root):
@@ -169,8 +169,8 @@ class DataDirectory:
                 self._write_meta(replace(self._meta, cluster_id=self._latch.cluster_id))
             elif self._meta.cluster_id != self._latch.cluster_id:
                 raise StorageIdentityError(
-                    f"{self._root}: cluster id is {self._meta.cluster_id} in "
-                    f"{meta_properties.FILE_NAME}, {self._latch.cluster_id} in "
+                    f"{self._root}: the cluster id is {self._meta.cluster_id} in "
+                    f"{meta_properties.FILE_NAME}, but {self._latch.cluster_id} in "
                     f"{formation.FILE_NAME}; this replica must be replaced"
                 )
         self.peer_marks = peer_starts.read_marks(self._files, self._root / peer_starts.FILE_NAME)
@@ -180,8 +180,8 @@ class DataDirectory:
             # without them would be another one under the same UUID, and who lost one file may
             # have lost more.
             raise StorageIdentityError(
-                f"{self._root / formation.FILE_NAME} is missing: this storage was formed with it; "
-                "this replica must be replaced"
+                f"{self._root / formation.FILE_NAME} is missing, but this storage was formed "
+                "with it; this replica must be replaced"
             )
         self._write_incarnation(replace(before.next(), latched=self._latch is not None))
 
@@ -325,7 +325,7 @@ class DataDirectory:
         if self._latch == latch:
             return
         if self._latch is not None:
-            raise LatchConflictError(f"{self._root} was formed in another way", self._latch)
+            raise LatchConflictError(f"{self._root} was formed with another latch", self._latch)
         if not len(latch.voters):
             raise ConfigurationError("a formation without voters")
         check_cluster_id(latch.cluster_id)
@@ -457,7 +457,8 @@ def format_storage(
         names = files.listdir(path)
         if read_unfinished_format(files, path) is None and not is_empty(names):
             raise ConfigurationError(
-                f"log.dir: {path} is not empty ({', '.join(names[:5])}); nothing was changed"
+                f"log.dir: {path} is not empty ({', '.join(names[:5])}); nothing was changed. "
+                "Give an empty directory"
             )
         write_format(files, path, Format(key, latch))
     finally:

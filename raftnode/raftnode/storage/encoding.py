@@ -77,7 +77,7 @@ class Reader:
     def take(self, length: int) -> bytes:
         """The next bytes."""
         if length < 0 or length > self.end - self.position:
-            raise self.error(f"{length} bytes wanted, {self.end - self.position} left")
+            raise self.error(f"{length} bytes expected, {self.end - self.position} left")
         start = self.position
         self.position = end = start + length
         return bytes(self._data[start:end])
@@ -131,7 +131,7 @@ class Reader:
         """A string that is not null."""
         length = self.uvarint()
         if length == 0:
-            raise self.error("null where a string must be")
+            raise self.error("null instead of a string")
         try:
             return self.take(length - 1).decode()
         except UnicodeDecodeError:
@@ -141,7 +141,7 @@ class Reader:
         """Number of elements of an array that is not null."""
         length = self.uvarint()
         if length == 0:
-            raise self.error("null where an array must be")
+            raise self.error("null instead of an array")
         return length - 1
 
     def uuid(self) -> uuid.UUID:

@@ -337,7 +337,9 @@ class Files:
         except OSError as error:
             file.close()
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise StorageLockedError(f"{path.parent} is in use by another process") from error
+                raise StorageLockedError(
+                    f"{path.parent} is in use by another process; stop that process first"
+                ) from error
             raise self.failed("flock", path, error.errno or errno.EIO) from error
         return file
 

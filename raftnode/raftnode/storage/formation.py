@@ -51,10 +51,12 @@ def decode_latch(data: bytes) -> Latch:
         raise ValueError("not a latch of version 1 or 2")
     raft_version = integer(fields, "raftVersion", 0) if version > 1 else RAFT_VERSION
     if raft_version > RAFT_VERSION:
-        raise ValueError(f"raft.version {raft_version}, this program knows {RAFT_VERSION}")
+        raise ValueError(
+            f"raft.version {raft_version}, but this program knows versions up to {RAFT_VERSION}"
+        )
     members = VoterSet.of(_decode_voter(voter) for voter in voters)
     if len(members) != len(voters):
-        raise ValueError("a voter stands in it twice")
+        raise ValueError("a voter is listed twice")
     return Latch(text(fields, "clusterId"), members, raft_version)
 
 

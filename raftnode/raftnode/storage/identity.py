@@ -159,7 +159,7 @@ def read_unfinished_format(files: Files, root: Path) -> Format | None:
         foreign.append(quorum_state.FILE_NAME)
     if foreign:
         raise StorageIdentityError(
-            f"{root} says that its format was never finished, yet it holds "
+            f"{root} says that its format was never finished, but it holds "
             f"{', '.join(foreign)}; {_REPLACE}"
         )
     return wanted
@@ -181,7 +181,8 @@ def read_identity(files: Files, root: Path) -> Identity:
     names = files.listdir(root)
     if not set(names) & (_ROOT_FILES | {LOG_DIRECTORY}):
         raise ConfigurationError(
-            f"{root} is neither empty nor a data directory; it holds {', '.join(names[:5])}"
+            f"{root} is neither empty nor a data directory; it holds {', '.join(names[:5])}. "
+            "Give an empty directory or a data directory"
         )
     meta = meta_properties.read_meta_properties(files, root / meta_properties.FILE_NAME)
     stored = quorum_state.read_quorum_state(files, log_directory / quorum_state.FILE_NAME)
@@ -197,7 +198,7 @@ def read_identity(files: Files, root: Path) -> Identity:
             for place, value in found.items()
         )
         raise StorageIdentityError(
-            f"{root}: the storage UUID is not the same in its three places ({places}); {_REPLACE}"
+            f"{root}: the directory id is not the same in its three places ({places}); {_REPLACE}"
         )
     if not stored.intact:
         raise StorageCorruptError(

@@ -54,7 +54,8 @@ class IncomingSnapshot:
                 self._file.truncate(0)
             if self._file is None or (self._id, self._size) != (snapshot_id, position):
                 raise ValueError(
-                    f"byte {position} of {snapshot_id} after {self._size} of {self._id}"
+                    f"byte {position} of {snapshot_id} does not follow byte {self._size} of "
+                    f"{self._id}"
                 )
             self._file.pwrite(data, position)
             self._size += len(data)
@@ -72,7 +73,7 @@ class IncomingSnapshot:
             if not error.is_full:
                 raise
             self.drop()
-            raise ValueError(f"no room for it: {error}") from error
+            raise ValueError(f"not enough free space: {error}") from error
 
     def reader(self, snapshot_id: SnapshotId) -> SnapshotReader:
         """Make the file durable and read it from its first byte to its last.
@@ -82,7 +83,7 @@ class IncomingSnapshot:
             StorageError: the disk failed.
         """
         if self._file is None or self._id != snapshot_id:
-            raise ValueError(f"there is {self._id}, not {snapshot_id}")
+            raise ValueError(f"{snapshot_id} is not here, but {self._id}")
         with self._or_nothing(), self._files.apart():
             self._file.fsync()
         return SnapshotReader(self._files, self._path(snapshot_id), snapshot_id=snapshot_id)
@@ -90,7 +91,7 @@ class IncomingSnapshot:
     def adopt(self, snapshot_id: SnapshotId) -> None:
         """Give the file, which was read whole, the name of a snapshot, durably."""
         if self._file is None or self._id != snapshot_id:
-            raise ValueError(f"there is {self._id}, not {snapshot_id}")
+            raise ValueError(f"{snapshot_id} is not here, but {self._id}")
         path, target = self._path(snapshot_id), self._directory / snapshot_id.file_name
         self._files.run("rename", path, self._files.calls.rename, str(path), str(target))
         self._files.fsync_dir(self._directory)

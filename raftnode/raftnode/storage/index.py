@@ -225,7 +225,9 @@ def decode_times(data: bytes, *, torn: bool = False) -> tuple[array[int], array[
 def _words(data: bytes, entry_bytes: int, *, torn: bool) -> array[int]:
     left_over = len(data) % entry_bytes
     if left_over and not torn:
-        raise DecodeError(f"{len(data)} bytes are no whole number of entries of {entry_bytes}")
+        raise DecodeError(
+            f"{len(data)} bytes are not a whole number of entries of {entry_bytes} bytes"
+        )
     words = array("i")
     words.frombytes(data[: len(data) - left_over])
     if _SWAP:

@@ -62,7 +62,7 @@ def read_index_ends(files: Files, segment: Path, base_offset: Offset) -> Segment
         if there is None:
             return None
         if there.size % entry_bytes:
-            raise DecodeError(f"{path}: {there.size} bytes are no whole number of entries")
+            raise DecodeError(f"{path}: {there.size} bytes are not a whole number of entries")
         start = max(there.size - entry_bytes, 0)
         ends.append(files.read_bytes(path, entry_bytes, start) or b"")
     return SegmentIndex.decode(base_offset, *ends)

@@ -80,7 +80,7 @@ def find_log(files: Files, path: Path) -> LogFiles:
     """
     there = files.stat(path)
     if there is None:
-        raise ConfigurationError(f"{path} does not exist; name a data directory or a segment")
+        raise ConfigurationError(f"{path} does not exist; give a data directory or a segment")
     if not there.is_directory:
         if path.suffix not in {SUFFIX, SNAPSHOT_SUFFIX}:
             raise ConfigurationError(
@@ -181,16 +181,16 @@ class PieceReader:
     def _check(self, header: BatchHeader) -> None:
         """Check that a header may follow what was read."""
         if header.base_offset != self.end_offset:
-            raise DecodeError(f"base offset {header.base_offset} instead of {self.end_offset}")
+            raise DecodeError(f"base offset {header.base_offset}, expected {self.end_offset}")
         if header.epoch < self.epoch:
             raise DecodeError(f"epoch {header.epoch} after {self.epoch}")
         if self.epochs is not None and header.base_offset < self.durable:
             known = self.epochs.epoch_at(header.base_offset)
             if header.epoch != known:
-                raise DecodeError(f"epoch {header.epoch}, but {known} by {EPOCHS_FILE}")
+                raise DecodeError(f"epoch {header.epoch}, but {known} according to {EPOCHS_FILE}")
         if self.position + header.size > self.piece.size:
             left = self.piece.size - self.position
-            raise DecodeError(f"{left} of {header.size} bytes there")
+            raise DecodeError(f"{left} of {header.size} bytes are there")
 
 
 @dataclass(slots=True)

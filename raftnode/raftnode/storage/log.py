@@ -326,7 +326,9 @@ class Log:
             if end_offset >= self._end_offset:
                 return self._end_offset
             if end_offset < self.start_offset:
-                raise ValueError(f"truncation to {end_offset}, before {self.start_offset}")
+                raise ValueError(
+                    f"truncation to offset {end_offset}, below the log start {self.start_offset}"
+                )
             place = self._segment_at(end_offset)
             end, position = self._segments[place].boundary(end_offset)
             kept, dropped = self._segments[: place + 1], self._segments[place + 1 :]

@@ -39,10 +39,10 @@ def decode_marks(data: bytes) -> dict[ReplicaKey, Mark]:
     if intact is not True:
         raise ValueError("its checksum is wrong")
     if integer(fields, "version", 1) != 1 or not isinstance(peers, list):
-        raise ValueError("not starts of peers of version 1")
+        raise ValueError("not a list of peers' starts of version 1")
     marks = dict(_decode_peer(peer) for peer in peers)
     if len(marks) != len(peers):
-        raise ValueError("a replica stands in it twice")
+        raise ValueError("a replica is listed twice")
     return marks
 
 

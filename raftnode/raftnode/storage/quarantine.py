@@ -62,7 +62,7 @@ def quarantine(files: Files, root: Path, reason: str) -> StorageCorruptError:
             fresh.replace(root / MARK_FILE, seal({"reason": reason}))
         where = f"the log's files are kept in {_move(fresh, root)}"
     except StorageError as error:
-        where = f"its files could not be set aside: {error}"
+        where = f"the log's files could not be moved: {error}"
     return StorageCorruptError(f"{reason}; {where}")
 
 

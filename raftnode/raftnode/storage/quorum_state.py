@@ -94,7 +94,7 @@ def check_successor(before: QuorumState, after: QuorumState) -> None:
             leader becomes another one.
     """
     if after.epoch < before.epoch:
-        raise ProtocolHaltError(f"epoch would fall from {before.epoch} to {after.epoch}")
+        raise ProtocolHaltError(f"epoch would go back from {before.epoch} to {after.epoch}")
     if after.epoch > before.epoch:
         return
     if before.voted not in (None, after.voted):

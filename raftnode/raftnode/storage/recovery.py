@@ -106,8 +106,8 @@ def _finish_trim(
     """
     if reach < start:
         raise StorageCorruptError(
-            f"{directory / LOG_START_FILE} says that the log begins at {start}, but older segments "
-            f"are there and the snapshots reach up to {reach} only"
+            f"{directory / LOG_START_FILE} says that the log begins at {start}, but older "
+            f"segments exist and the snapshots reach only up to {reach}"
         )
     for base in bases:
         if base < start:
@@ -119,7 +119,7 @@ def _begin(files: Files, directory: Path, bases: list[Offset], start: Offset) ->
     path = segment_path(directory, FIRST_OFFSET)
     there = files.stat(path)
     if start or len(bases) > 1 or (bases and (there is None or there.size)):
-        raise StorageCorruptError(f"{directory / RECOVERY_POINT_FILE} is missing beside a log")
+        raise StorageCorruptError(f"{directory / RECOVERY_POINT_FILE} is missing, but a log exists")
     Segment.create(files, directory, FIRST_OFFSET).close()
     write_control_places(files, directory / controlindex.FILE_NAME, (), [FIRST_OFFSET])
     write_recovery_point(files, directory / RECOVERY_POINT_FILE, FIRST_OFFSET)
@@ -200,7 +200,7 @@ class _Recovery:
             if self._segments and self._segments[-1].end_offset != base:
                 path, end = self._segments[-1].file.path, self._segments[-1].end_offset
                 raise StorageCorruptError(
-                    f"{path} ends at offset {end}, the next segment is {base}"
+                    f"{path} ends at offset {end}, but the next segment begins at {base}"
                 )
             segment = Segment.open(self._files, self._directory, base, self._cache)
             self._segments.append(segment)
@@ -234,10 +234,12 @@ class _Recovery:
             epoch = self._epochs.epoch_at(Offset(damage.offset - 1))
             if not is_torn(segment.file, damage.position, damage.offset, epoch):
                 raise StorageCorruptError(
-                    f"{damage}; whole batches stand behind it, so this is no torn tail"
+                    f"{damage}; whole batches follow it, so it is not a torn tail"
                 )
         if self._stored_epochs is None and (found.epochs or self._bases[0]):
-            raise StorageCorruptError(f"{self._directory / EPOCHS_FILE} is missing beside a log")
+            raise StorageCorruptError(
+                f"{self._directory / EPOCHS_FILE} is missing, but a log exists"
+            )
         # The file is written before an epoch's first batch: it must cover the log exactly.
         here = (e for e in self._epochs.entries if start <= e.start_offset < segment.end_offset)
         if tuple(here) != found.epochs:
@@ -277,7 +279,7 @@ class _Recovery:
 
     def _disagree(self) -> StorageCorruptError:
         path = self._directory / EPOCHS_FILE
-        return StorageCorruptError(f"{path} and the batches of the log disagree on the epochs")
+        return StorageCorruptError(f"{path} and the batches of the log have different epochs")
 
     def _make_durable(self, last: Segment) -> None:
         """Cut the torn tail, write again what may not have reached the disk, and sync.

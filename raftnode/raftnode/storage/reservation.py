@@ -47,7 +47,7 @@ class Reservation:
         free, wanted = segment.file.free_bytes(), missing + self._free_bytes_kept
         # Asked first: a file system takes all that is free before it says that it is too little.
         if free < wanted:
-            self._no_room(f"{free} bytes are free and {wanted} would have to be")
+            self._no_room(f"{free} bytes are free, {wanted} are needed")
             return
         refused = segment.reserve(self._segment_bytes)
         if refused is None:

@@ -57,7 +57,7 @@ class SlowCalls(OsCalls):
     def open(self, path: str, flags: int, mode: int) -> int:
         """As `os.open`."""
         if flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
-            raise OSError(errno.EROFS, "a pass writes nothing", path)
+            raise OSError(errno.EROFS, "a scrub writes nothing", path)
         fd = self._below.open(path, flags, mode)
         if Path(path) == self._in_use():
             self._cached.add(fd)

@@ -41,7 +41,7 @@ def unseal(data: bytes) -> tuple[Fields, bool | None]:
     try:
         fields = json.loads(data.decode(), object_pairs_hook=_without_repeats)
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError("nested too deeply") from None
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004  (bytes, not a caller's mistake)
     typed = cast("Fields", fields)
@@ -52,7 +52,7 @@ def unseal(data: bytes) -> tuple[Fields, bool | None]:
 def _without_repeats(pairs: list[tuple[str, JsonValue]]) -> Fields:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise ValueError("a name stands in it twice")
+        raise ValueError("a name occurs twice")
     return fields
 
 

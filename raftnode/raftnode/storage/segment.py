@@ -228,11 +228,11 @@ class Segment:
 
     def _check_place(self, header: BatchHeader, last_epoch: Epoch, file_size: int) -> None:
         if header.base_offset != self.end_offset:
-            raise DecodeError(f"base offset {header.base_offset} instead of {self.end_offset}")
+            raise DecodeError(f"base offset {header.base_offset}, expected {self.end_offset}")
         if header.epoch < last_epoch or header.epoch == NO_EPOCH:
             raise DecodeError(f"epoch {header.epoch} after {last_epoch}")
         if self.size + header.size > file_size:
-            raise DecodeError(f"{file_size - self.size} of {header.size} bytes there")
+            raise DecodeError(f"{file_size - self.size} of {header.size} bytes are there")
 
     def keep_index(self, *, sealed: bool) -> None:
         """Make the index files say what the segment holds, durably, after a scan."""
@@ -371,10 +371,10 @@ class Segment:
 
     def _check_read(self, header: BatchHeader, expected: Offset, epochs: EpochIndex) -> None:
         if header.base_offset != expected:
-            raise DecodeError(f"base offset {header.base_offset} instead of {expected}")
+            raise DecodeError(f"base offset {header.base_offset}, expected {expected}")
         epoch = epochs.epoch_at(expected)
         if header.epoch != epoch:
-            raise DecodeError(f"epoch {header.epoch} instead of {epoch}")
+            raise DecodeError(f"epoch {header.epoch}, expected {epoch}")
 
     def batch_at(self, position: int, offset: Offset) -> Batch:
         """The batch that begins at a position with an offset, checked.
@@ -394,7 +394,7 @@ class Segment:
         try:
             header = read_header(self.file.pread(HEADER_BYTES, position))
             if header.base_offset != offset:
-                raise DecodeError(f"base offset {header.base_offset} instead of {offset}")  # noqa: TRY301
+                raise DecodeError(f"base offset {header.base_offset}, expected {offset}")  # noqa: TRY301
         except DecodeError as error:
             raise self.corrupt(position, offset, str(error)) from error
         return header

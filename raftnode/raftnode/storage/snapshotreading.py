@@ -97,7 +97,7 @@ class SnapshotReader:
         """
         snapshot_id = self.snapshot_id or SnapshotId.of(self.path.name)
         if snapshot_id is None:
-            raise self._damaged("its name is not that of a snapshot")
+            raise self._damaged("it does not have the name of a snapshot")
         there = self.files.stat(self.path)
         if there is None:
             raise self._damaged("it does not exist")
@@ -129,7 +129,7 @@ class SnapshotReader:
         snapshot_id = self.snapshot_id or SnapshotId.of(self.path.name)
         there = self.files.stat(self.path)
         if there is None or snapshot_id is None:
-            raise self._damaged("it does not exist, or its name is not that of a snapshot")
+            raise self._damaged("it does not exist, or does not have the name of a snapshot")
         reader = PieceReader(
             Piece(self.path, FIRST_OFFSET, there.size), NO_EPOCH, on_bytes=self.on_bytes
         )
@@ -164,7 +164,7 @@ def _check_footer(last: bytes, checksum: int) -> None:
             reader.int16()
             found = reader.tagged_fields().get(TAG_CHECKSUM)
             if found is not None and found != CHECKSUM.pack(checksum):
-                raise DecodeError("the footer's checksum is of another content")
+                raise DecodeError("the footer has the checksum of other content")
             return
     raise DecodeError("no footer")
 
@@ -213,7 +213,7 @@ class _Content:
             place = tags.get(TAG)
             wanted = PLACE.pack(self.snapshot_id.end_offset, self.snapshot_id.epoch)
             if place != wanted and (place is not None or self.own):
-                raise DecodeError("it was written under another name")
+                raise DecodeError("the header has the name of another snapshot")
             if self.own:
                 self.voter_record = self._record_id(tags.get(TAG_VOTER_RECORD))
                 self.target_record = self._record_id(tags.get(TAG_TARGET_RECORD))
@@ -223,9 +223,9 @@ class _Content:
             tags = reader.tagged_fields()
             checksum, count = tags.get(TAG_CHECKSUM), tags.get(TAG)
             if count != COUNT.pack(self.data) and (count is not None or self.own):
-                raise DecodeError(f"{self.data} records, the footer says {count!r}")
+                raise DecodeError(f"{self.data} records, but the footer says {count!r}")
             if checksum is not None and checksum != CHECKSUM.pack(self.checksum):
-                raise DecodeError("the footer's checksum is of another content")
+                raise DecodeError("the footer has the checksum of other content")
         elif record.control is not None:
             self.control = [*(self.control or ()), record.control]
         elif self.own:
@@ -250,12 +250,12 @@ class _Content:
     def _state(self, record: LogRecord) -> StateRecord:
         origin = dict(record.headers).get(ORIGIN)
         if record.key is None or record.value is None or origin is None:
-            raise DecodeError(f"record {record.offset} is no entry of a state")
+            raise DecodeError(f"record {record.offset} is not an entry of a state")
         if len(origin) != PLACE.size:
             raise DecodeError(f"record {record.offset}: origin of {len(origin)} bytes")
         offset, epoch = PLACE.unpack(origin)
         if not (0 <= offset < self.snapshot_id.end_offset and epoch <= self.snapshot_id.epoch):
-            raise DecodeError(f"record {record.offset} is of offset {offset}, epoch {epoch}")
+            raise DecodeError(f"record {record.offset} has offset {offset}, epoch {epoch}")
         return StateRecord(record.key, record.value, Offset(offset), Epoch(epoch))
 
     def finish(self, size: int) -> SnapshotFile:

@@ -369,7 +369,7 @@ class Snapshots:
             raise
         if len(data) < count:
             raise SnapshotDamagedError(
-                f"snapshot {snapshot_id}: {len(data)} instead of {count} bytes at {position}"
+                f"snapshot {snapshot_id}: {len(data)} of {count} bytes at byte {position}"
             )
         return data
 

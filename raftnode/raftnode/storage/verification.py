@@ -110,7 +110,10 @@ class Verification:
                 break  # truncated away likewise
             if before is not None and before.end_offset != piece.base_offset:
                 if before.damage is None:
-                    reason = f"ends at offset {before.end_offset}, next is {piece.base_offset}"
+                    reason = (
+                        f"ends at offset {before.end_offset}, but the next segment begins "
+                        f"at {piece.base_offset}"
+                    )
                     yield Finding("damage", before.piece.path, before.position, None, reason)
                 self._broken = True
             epoch = epoch_before if before is None else before.epoch
@@ -170,11 +173,11 @@ class Verification:
             return  # Kafka's own
         directory = self.log.directory
         if start > max(checkpoints.start, read_log_start(self.files, directory / LOG_START_FILE)):
-            reason = f"the log begins at {start}, the checkpoint says {checkpoints.start}"
+            reason = f"the log begins at {start}, but the checkpoint says {checkpoints.start}"
             yield Finding("damage", directory / LOG_START_FILE, None, start, reason)
         ends = [one.end_offset for one in list_snapshots(self.files, directory)]
         if start and max(ends, default=Offset(0)) < start:
-            reason = f"the log begins at {start}, and no snapshot reaches there"
+            reason = f"the log begins at {start}, and no snapshot reaches that offset"
             yield Finding("damage", self.log.pieces[0].path, None, start, reason)
 
     def _compare(self, checkpoints: _Checkpoints, last: PieceReader) -> Iterator[Finding]:
@@ -186,7 +189,7 @@ class Verification:
             start = self.log.pieces[0].base_offset
             stored = [entry for entry in checkpoints.epochs if start <= entry.start_offset < end]
             if stored != self._epochs:
-                reason = "does not have the epochs of the log"
+                reason = "does not list the epochs of the log"
                 yield Finding("damage", directory / EPOCHS_FILE, None, None, reason)
         if checkpoints.places is not None and self.log.recovery_point is not None:
             limit = self.log.recovery_point
@@ -194,7 +197,7 @@ class Verification:
             stored_places = [p for p in checkpoints.places if start <= p.offset < limit]
             if stored_places != [place for place in self._control if place.offset < limit]:
                 path = directory / controlindex.FILE_NAME
-                reason = "does not have the control batches of the log"
+                reason = "does not list the control batches of the log"
                 yield Finding("damage", path, None, None, reason)
 
 
@@ -240,8 +243,8 @@ class _Checkpoints:
             made.places = None if stored is None else stored.places
             if stored is None:
                 reason = (
-                    "missing, damaged or another recovery point's; the next start reads the "
-                    "whole log to make it"
+                    "missing, damaged or of another recovery point; the next start rebuilds "
+                    "it by reading the whole log"
                 )
                 made.findings.append(Finding("derived", path, None, None, reason))
         return made
@@ -312,7 +315,7 @@ class _IndexChecks:
 
     def _missing(self, path: Path, header: BatchHeader) -> None:
         self._complete_to = Offset(-1)  # told once
-        self._problem(path, None, header.last_offset, "has no entry where one is due")
+        self._problem(path, None, header.last_offset, "lacks an entry")
 
     def _see_offset(self, header: BatchHeader) -> None:
         entry = self._index.entry(self._offset_number)
@@ -321,7 +324,7 @@ class _IndexChecks:
                 self._offset_path,
                 self._offset_number * OFFSET_ENTRY_BYTES,
                 entry.last_offset,
-                f"leads to a batch that ends at {header.last_offset}",
+                f"points to a batch that ends at {header.last_offset}",
             )
         self._offset_number += 1
         self._next_position = self._position()
@@ -360,12 +363,12 @@ class _IndexChecks:
         if self._offset_number < len(self._index):
             entry = self._index.entry(self._offset_number)
             if not last or entry.position < reader.position:
-                reason = f"leads to byte {entry.position}, where no batch begins"
+                reason = f"points to byte {entry.position}, where no batch begins"
                 position = self._offset_number * OFFSET_ENTRY_BYTES
                 yield Finding("derived", self._offset_path, position, entry.last_offset, reason)
         if self._time_number < self._index.time_entries:
             entry = self._index.time_entry(self._time_number)
             if not last or entry.last_offset < reader.end_offset:
-                reason = "names an offset at which no batch ends"
+                reason = "has an offset at which no batch ends"
                 position = self._time_number * TIME_ENTRY_BYTES
                 yield Finding("derived", self._time_path, position, entry.last_offset, reason)

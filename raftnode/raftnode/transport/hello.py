@@ -126,18 +126,21 @@ def refusal_of(
     key = theirs.identity.key
     if max(theirs.version_min, VERSION_MIN) > min(theirs.version_max, VERSION_MAX):
         detail = (
-            f"versions {theirs.version_min} to {theirs.version_max} there, "
-            f"{VERSION_MIN} to {VERSION_MAX} here"
+            f"the peer has versions {theirs.version_min} to {theirs.version_max}, this node "
+            f"{VERSION_MIN} to {VERSION_MAX}"
         )
         return Refusal(RefusalReason.UNSUPPORTED_VERSION, detail, own.key)
     if key == own.key:
-        return Refusal(RefusalReason.OWN_KEY, f"both ends are {key}", own.key)
+        return Refusal(RefusalReason.OWN_KEY, f"both ends are replica {key}", own.key)
     clusters = {own.cluster_id, theirs.identity.cluster_id} - {None}
     if len(clusters) == 2:
-        detail = f"cluster {theirs.identity.cluster_id} there, {own.cluster_id} here"
+        detail = (
+            f"the peer belongs to cluster {theirs.identity.cluster_id}, this node to "
+            f"{own.cluster_id}"
+        )
         return Refusal(RefusalReason.WRONG_CLUSTER, detail, own.key)
     if wanted is not None and wanted != found:
-        detail = f"{wanted} is wanted, {found} listens here"
+        detail = f"{found} listens here, not {wanted}"
         return Refusal(RefusalReason.WRONG_REPLICA, detail, own.key)
     return None
 
@@ -180,7 +183,7 @@ def decode_hello(data: bytes) -> Hello | Refusal:
         DecodeError: neither a hello nor a refusal.
     """
     if len(data) > HELLO_BYTES_MAX:
-        raise DecodeError(f"a hello of {len(data)} bytes; allowed are {HELLO_BYTES_MAX}")
+        raise DecodeError(f"a hello of {len(data)} bytes; the limit is {HELLO_BYTES_MAX}")
     try:
         message = _decoder.decode(data)
         key = _key(message.replica)
@@ -210,7 +213,7 @@ def decode_hello(data: bytes) -> Hello | Refusal:
 def _check_start(message: _Message) -> None:
     line = message.starts
     if len(line) > LINE_MAX or not all(_NONCE.fullmatch(nonce) for nonce in line):
-        raise DecodeError(f"starts are not at most {LINE_MAX} nonces")
+        raise DecodeError(f"starts are not a list of at most {LINE_MAX} nonces")
     if not len(line) <= message.incarnation <= INCARNATION_MAX:
         raise DecodeError(f"incarnation {message.incarnation} with {len(line)} starts")
     if not 0 <= message.start_end < 2**63 or not -1 <= message.start_epoch < 2**31:

@@ -130,7 +130,7 @@ class Link:
     def send(self, call: Call) -> None:
         """Take a call; never blocks, and calls nothing back before it returns."""
         if len(self._waiting) + len(self._sent) >= self._around.settings.outstanding_max:
-            detail = f"{len(self._sent)} requests unanswered, {len(self._waiting)} waiting"
+            detail = f"{len(self._sent)} requests are unanswered, {len(self._waiting)} wait"
             self._loop.call_soon(call.failed, Failure(FailureReason.OVERLOADED, detail))
             return
         call.timer = self._loop.call_at(call.deadline, self._expire, call)
@@ -300,7 +300,7 @@ class Link:
             return f"{error}"
         envelope, own = frame.envelope, self._around.identity()
         if not envelope.is_response:
-            return "a request where responses are expected"
+            return "a request on a connection for responses"
         if not self._around.gate.is_current(connection.dialled.peer):
             return f"a later start of {envelope.source} was seen"
         if envelope.source != connection.dialled.peer.key or envelope.target != own.key:

@@ -70,7 +70,7 @@ class Lobby:
                 self.leave(gone)
         while len(self._waiting) >= self._places:
             chosen = who_goes((one, Rank.STRANGER, address_of(one)) for one in self._waiting)
-            assert chosen is not None, "a lobby has places"  # noqa: S101
+            assert chosen is not None, "a lobby needs at least one place"  # noqa: S101
             self._send_away(chosen[0])
         loop = asyncio.get_running_loop()
         self._waiting[connection] = loop.call_later(self._wait_s, self._send_away, connection)

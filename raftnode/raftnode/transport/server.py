@@ -139,7 +139,9 @@ class PeerServer:
                 # From here on it has time: the gate may have to wait for the disk.
                 self.lobby.leave(request.protocol)
                 if not self._seats.take(socket, theirs.identity.key, request.protocol):
-                    await _close(socket, WSCloseCode.TRY_AGAIN_LATER, "no room for a stranger")
+                    await _close(
+                        socket, WSCloseCode.TRY_AGAIN_LATER, "no room for another unknown peer"
+                    )
                     return None
                 refusal = await self._gate.admit(theirs.identity)
         except (DecodeError, TypeError, TimeoutError) as error:
@@ -190,7 +192,9 @@ class PeerServer:
                 else:
                     problem = f"a message of type {message.type.name}"
                 if problem is not None:
-                    self._lines.say(_log.info, "peer_cut_off", peer=str(peer.key), reason=problem)
+                    self._lines.say(
+                        _log.info, "peer_connection_closed", peer=str(peer.key), reason=problem
+                    )
                     await _close(socket, WSCloseCode.POLICY_VIOLATION, problem)
                     break
         finally:
@@ -254,22 +258,22 @@ class _Connection:
             return f"{error}"
         envelope = frame.envelope
         if not isinstance(frame, RequestFrame):
-            return "a response where requests are expected"
+            return "a response on a connection for requests"
         if envelope.source != self._peer.key:
             return f"a frame from {envelope.source} on the connection of {self._peer.key}"
         own = self._identity()
         if envelope.target not in (None, own.key):
-            reason = f"for {envelope.target}; this is {own.key}"
+            reason = f"addressed to {envelope.target}; this is {own.key}"
             return self._refuse(envelope, ErrorCode.INVALID_VOTER_KEY, reason)
         clusters = {envelope.cluster_id, self._peer.cluster_id, own.cluster_id} - {None}
         if len(clusters) > 1:
             reason = f"cluster {envelope.cluster_id}; this is {own.cluster_id}"
             return self._refuse(envelope, ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
         if envelope.cluster_id is None and self._peer.cluster_id is not None:
-            return self._refuse(envelope, ErrorCode.INVALID_REQUEST, "no cluster id (S5)")
+            return self._refuse(envelope, ErrorCode.INVALID_REQUEST, "no cluster id")
         correlation_id = envelope.correlation_id
         if correlation_id in self._open:
-            return f"correlation id {correlation_id} a second time"
+            return f"correlation id {correlation_id} was used before"
         self._open[correlation_id] = envelope
         if len(self._open) > self._settings.outstanding_max:
             self._open.popitem(last=False)
@@ -284,9 +288,9 @@ class _Connection:
         except DecodeError as error:
             return f"{error}"
         if not isinstance(refusal, Refusal) or refusal.replica != self._peer.key:
-            return "a hello where requests are expected"
+            return "a hello on a connection for requests"
         self._gate.refused(refusal)
-        return f"it refuses this replica: {refusal.reason}: {refusal.detail}"
+        return f"the peer refuses this replica: {refusal.reason}: {refusal.detail}"
 
     def forget(self) -> None:
         """The connection ended: answers that still come do nothing."""
@@ -327,8 +331,10 @@ class _Connection:
 
     def _send(self, frame: bytes) -> None:
         if not self.outbox.put(frame):
-            reason = "it does not read"
-            self._lines.say(_log.info, "peer_cut_off", peer=str(self._peer.key), reason=reason)
+            reason = "the peer does not read"
+            self._lines.say(
+                _log.info, "peer_connection_closed", peer=str(self._peer.key), reason=reason
+            )
             self._cut()
 
 

@@ -141,7 +141,7 @@ class Codec:
         if sender != source or receiver != target:
             raise ValueError(f"{source} cannot send to {target} in place of {sender}: {request}")
         if cluster_id is None and key != fetch.API_KEY:
-            raise ValueError(f"a cluster id is mandatory in {type(request).__name__} (S5)")
+            raise ValueError(f"{type(request).__name__} needs a cluster id")
         body = _carried(lambda: _request_body(request, cluster_id))
         envelope = Envelope(
             api_key=key,
@@ -219,7 +219,7 @@ class Codec:
             DecodeError: these bytes are no frame: close the connection.
         """
         if len(frame) > self.frame_bytes_max:
-            raise DecodeError(f"a frame of {len(frame)} bytes; allowed are {self.frame_bytes_max}")
+            raise DecodeError(f"a frame of {len(frame)} bytes; the limit is {self.frame_bytes_max}")
         envelope, body = decode_envelope(frame)
         supported = _VERSIONS.get(envelope.api_key)
         if supported != envelope.api_version and not envelope.is_error:
@@ -243,7 +243,7 @@ class Codec:
             reader.finish()
             return ResponseFrame(envelope, response)
         if envelope.cluster_id is None and envelope.api_key != fetch.API_KEY:
-            raise DecodeError("a request between voters without a cluster id (S5)")
+            raise DecodeError("a request between voters without a cluster id")
         request = _REQUESTS[envelope.api_key](envelope, reader)
         reader.finish()
         return RequestFrame(envelope, request)
@@ -254,7 +254,7 @@ class Codec:
     def _frame(self, envelope: Envelope, body: bytes) -> bytes:
         frame = encode_envelope(envelope) + body
         if len(frame) > self.frame_bytes_max:
-            raise ValueError(f"a frame of {len(frame)} bytes; allowed are {self.frame_bytes_max}")
+            raise ValueError(f"a frame of {len(frame)} bytes; the limit is {self.frame_bytes_max}")
         return frame
 
 

@@ -151,7 +151,7 @@ def read_epoch_response(envelope: Envelope, reader: Reader) -> ErrorCode:
 def target_of(envelope: Envelope) -> ReplicaKey:
     """The receiver that a voter's request must name (S5)."""
     if envelope.target is None:
-        raise DecodeError("a request to a voter names no receiver")
+        raise DecodeError("a request to a voter without a receiver")
     return envelope.target
 
 

@@ -57,7 +57,7 @@ class Reader:
         """Step over `size` bytes; returns where they began."""
         start = self._offset
         if size > self._end - start:
-            raise DecodeError(f"ends after {self._end} bytes, {size} wanted at {start}")
+            raise DecodeError(f"ends after {self._end} bytes, {size} expected at {start}")
         self._offset = start + size
         return start
 

@@ -178,7 +178,7 @@ def test_one_segment_alone_is_read_too(node: Node) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("nowhere", "does not exist; name a data directory or a segment"),
+        ("nowhere", "does not exist; give a data directory or a segment"),
         ("empty", "holds no log"),
         ("file.txt", "neither a segment (.log) nor a snapshot (.checkpoint)"),
     ],

@@ -53,7 +53,7 @@ def test_a_request_of_an_absurd_epoch_changes_nothing(request_):
     assert core.replica.epoch == 5
     assert not any(isinstance(effect, PersistQuorumState) for effect in effects)
     fields = (("epoch", 5), ("claimed", request_.epoch), ("source", str(PEER)))
-    assert Fact("epoch_is_absurd", fields) in effects
+    assert Fact("epoch_rejected", fields) in effects
 
 
 @pytest.mark.parametrize("request_", list(requests(5 + EPOCH_JUMP_MAX)), ids=repr)
@@ -69,7 +69,7 @@ def test_a_response_of_an_absurd_epoch_is_no_answer():
     asked = VoteRequest(Epoch(5), OWN, PEER, LAST, True)
     answer = VoteResponse(ErrorCode.NONE, absurd, None, True)
     effects = core.handle(ResponseReceived(PEER, asked, answer), 1)
-    [told] = [one for one in effects if isinstance(one, Fact) and one.name == "epoch_is_absurd"]
+    [told] = [one for one in effects if isinstance(one, Fact) and one.name == "epoch_rejected"]
     assert told.fields == (("epoch", 5), ("claimed", absurd), ("source", str(PEER)))
     core.handle(ResponseReceived(PEER, asked, FetchResponse(ErrorCode.NONE, absurd, PEER)), 2)
     assert core.replica.epoch == 5

@@ -143,7 +143,7 @@ def test_records_that_follow_the_log_are_appended_and_no_others(fetcher: Fetcher
         effects = Fetcher(book).hear(batches=answer)
         assert AppendBatches(fitting) in effects
         told = [one for one in effects if isinstance(one, Fact)]
-        assert [one.name for one in told] == ["batch_does_not_fit"] * (fitting != answer)
+        assert [one.name for one in told] == ["batch_rejected"] * (fitting != answer)
     for answer in [(gap,), (batch(fetcher, at=-1),), (batch(fetcher, epoch=2),), (lower,)]:
         before = fetcher.replica.log.end
         effects = fetcher.hear(batches=answer)
@@ -261,7 +261,7 @@ def test_who_is_told_of_its_removal_remembers_where_it_stands_and_takes_the_reco
         high_watermark=Offset(end + 1),
     )
     assert fetcher.replica.removed_below == end + 1
-    [told] = [one for one in effects if isinstance(one, Fact) and one.name == "told_of_removal"]
+    [told] = [one for one in effects if isinstance(one, Fact) and one.name == "removal_learned"]
     assert ("below", end + 1) in told.fields
     assert fetcher.replica.log.end == end + 1
     fetcher.book["2"].flush(fetcher.book.now_ms)

@@ -199,7 +199,7 @@ def test_upgrade_that_never_began_says_what_it_waited_for():
     answer = book.answer(request)
     assert isinstance(answer, Refused)
     assert (answer.refusal, answer.outcome) == (Refusal.WAITING, "not_done")
-    assert answer.message.startswith("not begun in time; it waited for: ")
+    assert answer.message.startswith("not started in time; it waited for: ")
     assert str(key_of("3")) in answer.message
 
 

@@ -467,7 +467,7 @@ def test_the_end_over_a_newer_version_names_both(fetcher: Fetcher):
     newer = SnapshotVerified(replace(event.head, raft_version=3))
     [halt] = [one for one in fetcher.book.give("4", newer) if isinstance(one, Halt)]
     assert halt.reason is HaltReason.UNSUPPORTED_RAFT_VERSION
-    assert "raft.version 3, this program knows 2" in halt.message
+    assert "raft.version 3, but this program knows versions up to 2" in halt.message
 
 
 # -- one's own ---------------------------------------------------------------------------

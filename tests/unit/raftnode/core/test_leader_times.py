@@ -202,7 +202,7 @@ def test_what_has_not_begun_by_its_deadline_is_given_up_then_and_not_before(what
     answer = book.answer(request)
     assert isinstance(answer, Refused)
     assert (answer.refusal, answer.outcome, book.now_ms) == (Refusal.WAITING, "not_done", end)
-    assert answer.message.startswith("not begun in time; it waited for: ")
+    assert answer.message.startswith("not started in time; it waited for: ")
     assert not answer.message.endswith(": ")
     assert (role.upgrade, role.target) == (None, None)
     assert [change for change in role.changes if change.appended is None] == []

@@ -54,7 +54,9 @@ def test_a_lower_incarnation_is_stale() -> None:
     """Taking the comparison of counts out of `_broken_line` makes this fail."""
     memory = PeerMemory()
     admit(memory, start(5, "e", "d"))
-    assert "its start 4, start 5 was seen" in (memory.why_stale(PEER, start(4, "d")) or "")
+    assert "its start number is 4, but start 5 was seen" in (
+        memory.why_stale(PEER, start(4, "d")) or ""
+    )
     assert memory.why_stale(PEER, start(4)) is not None
 
 
@@ -74,7 +76,7 @@ def test_an_old_copy_that_was_started_more_often_is_stale() -> None:
     memory = PeerMemory()
     admit(memory, start(5, "e", "d", "c"))
     overtaken = start(7, "z", "y", "x", "w", "c")
-    assert "start 5 that was seen here" in (memory.why_stale(PEER, overtaken) or "")
+    assert "start 5, which was seen here," in (memory.why_stale(PEER, overtaken) or "")
 
 
 def test_a_line_that_does_not_reach_back_is_compared_by_its_count() -> None:
@@ -100,7 +102,7 @@ def test_a_log_that_ends_below_what_was_acknowledged_and_committed_is_stale() ->
     memory.acknowledged(PEER, Offset(10))
     memory.acknowledged(PEER, Offset(9))
     short = start(2, "b", "a", end=9)
-    assert "ends at 9, it had acknowledged up to 10" in (memory.why_stale(PEER, short) or "")
+    assert "ends at 9, but it had acknowledged up to 10" in (memory.why_stale(PEER, short) or "")
     admit(memory, replace(short, log_end=Offset(10)))
     assert memory.why_stale(PEER, start(3, "c", "b", end=9)) is not None
 
@@ -111,7 +113,7 @@ def test_an_epoch_below_the_one_that_was_shown_is_stale() -> None:
     admit(memory, start(1, "a", epoch=3))
     memory.showed(PEER, Epoch(7))
     memory.showed(PEER, Epoch(6))
-    assert "epoch 6, it had been in epoch 7" in (
+    assert "epoch 6, but it had been in epoch 7" in (
         memory.why_stale(PEER, start(2, "b", "a", epoch=6)) or ""
     )
     admit(memory, start(2, "b", "a", epoch=7))

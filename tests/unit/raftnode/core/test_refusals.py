@@ -97,7 +97,7 @@ def test_who_waits_is_told_what_the_end_of_leadership_means_for_it():
     def unknown(request_id: int, offset: int) -> Refused:
         message = (
             f"leadership was lost with the record at offset {offset} not yet committed: "
-            "describe the quorum to see what became of it"
+            "describe the quorum to see the result"
         )
         return Refused(request_id, Refusal.LEADERSHIP_LOST, message, "unknown")
 
@@ -121,7 +121,7 @@ def test_a_leader_that_has_too_much_in_waiting_says_how_much():
     assert isinstance(book.answer(book.append("1", b"x" * 8)), AppendAccepted)
     answer = refused(book, book.append("1", b"x" * 3))
     assert answer.refusal is Refusal.TOO_MUCH_UNCOMMITTED
-    assert answer.message.startswith("8 bytes are appended and wait for a majority")
+    assert answer.message.startswith("8 bytes are appended and not yet committed")
 
 
 @pytest.mark.rule("P28", "P30", "S11")
@@ -179,7 +179,7 @@ def test_second_upgrade_to_another_version_is_refused_while_one_waits():
     assert book.answer(first) is None
     answer = refused(book, book.upgrade("1", 2))
     assert answer.refusal is Refusal.TOO_MANY_CHANGES
-    assert answer.message == "an upgrade to raft.version 1 waits already"
+    assert answer.message == "an upgrade to raft.version 1 is waiting already"
     same = book.upgrade("1", 1)
     assert book.answer(same) is None, "an identical request shares the wait"
 
@@ -201,12 +201,16 @@ def test_target_that_cannot_be_is_refused_with_the_reason():
     book.run(1500)
     fours = f"{key_of('4')}, {key_of(reborn)}"
     for targets, refusal, message in [
-        (("1", "#4"), Refusal.AMBIGUOUS_VOTER, f"4 is one of {fours}: name its directory id"),
-        (("1", "4", reborn), Refusal.AMBIGUOUS_VOTER, "a node id is in the target twice"),
+        (("1", "#4"), Refusal.AMBIGUOUS_VOTER, f"4 is one of {fours}: give its directory id"),
+        (
+            ("1", "4", reborn),
+            Refusal.AMBIGUOUS_VOTER,
+            "a node id is in the target twice; list it once",
+        ),
         (
             ("1", "#9"),
             Refusal.NOT_AN_OBSERVER,
-            "9: no such voter, and no such replica fetches from here",
+            "9: no voter has this id, and no replica of this id fetches from the leader",
         ),
     ]:
         answer = refused(book, book.reassign("1", *targets))
@@ -216,7 +220,10 @@ def test_target_that_cannot_be_is_refused_with_the_reason():
     book.reassign("1", "1", "2")
     answer = refused(book, book.reassign("1", "1", "3"))
     assert answer.refusal is Refusal.TOO_MANY_CHANGES
-    assert answer.message == f"another target waits already: {book['1'].replica.log.target_voters}"
+    assert (
+        answer.message
+        == f"another target is waiting already: {book['1'].replica.log.target_voters}"
+    )
 
 
 @pytest.mark.rule("P33", "P54", "S11")
@@ -257,7 +264,7 @@ def test_a_storage_that_belongs_somewhere_takes_no_other_latch():
         book, book.ask("4", lambda number: LatchReceived(number, Latch("playbook", voters)))
     )
     assert answer.refusal is Refusal.NOT_LISTED
-    assert answer.message == f"{key_of('4')} is not among the voters {voters}"
+    assert answer.message == f"{key_of('4')} is not one of the voters {voters}"
     assert book["4"].role == "blank"
 
 
@@ -269,7 +276,9 @@ def test_writes_before_the_formation_is_complete_are_refused_with_the_reason():
     book.upgrade("1", 1)
     answer = refused(book, book.append("1", b"too early"))
     assert answer.refusal is Refusal.FORMATION_INCOMPLETE
-    assert answer.message.startswith("the quorum is being formed: writes begin once every voter")
+    assert answer.message.startswith(
+        "the quorum is being formed: the leader accepts writes once every voter"
+    )
 
 
 @pytest.mark.rule("P31", "S11")
@@ -306,7 +315,7 @@ def test_change_that_waits_for_another_to_be_committed_is_given_up_in_time():
     request = book.add("1", "5", within_ms=500)
     assert book.answer(request) is None
     book.run(500)
-    message = "not begun in time; it waited for: the last voter change to be committed"
+    message = "not started in time; it waited for: the last voter change to be committed"
     assert book.answer(request) == Refused(request, Refusal.WAITING, message)
 
 
@@ -323,7 +332,7 @@ def test_target_that_is_not_appended_in_time_says_what_it_waited_for():
     answer = refused(book, request)
     assert (answer.refusal, answer.outcome) == (Refusal.WAITING, "not_done")
     assert answer.message == (
-        "not begun in time; it waited for: "
+        "not started in time; it waited for: "
         "the last change of the voters, their target or the version to be committed"
     )
 
@@ -415,7 +424,7 @@ def test_as_many_changes_wait_as_the_configuration_says():
     assert [book.answer(one) for one in waiting] == [None, None]
     answer = refused(book, book.add("1", "6"))
     assert answer.refusal is Refusal.TOO_MANY_CHANGES
-    assert answer.message == "2 voter changes wait already"
+    assert answer.message == "2 voter changes are waiting already; ask again later"
 
 
 @pytest.mark.rule("P29", "P30", "S11")
@@ -493,7 +502,7 @@ def test_what_a_version_rules_out_is_refused_with_what_to_do_about_it():
     book = Playbook.formed("1", "2", "3", raft_version=1)
     book.observer("4")
     book.run(1500)
-    assert "4 is not among the ids of its voters" in refused(book, book.add("1", "4")).message
+    assert "4 is not one of the ids of its voters" in refused(book, book.add("1", "4")).message
     assert "add its successor first" in refused(book, book.remove("1", "3")).message
 
 

@@ -126,7 +126,7 @@ def test_a_version_that_this_program_does_not_know_ends_the_node():
     [halt] = [effect for effect in made.effects if isinstance(effect, Halt)]
     assert halt == Halt(
         HaltReason.UNSUPPORTED_RAFT_VERSION,
-        "the log is at raft.version 3, this program knows 2: run a newer one",
+        "the log is at raft.version 3, but this program knows versions up to 2: run a newer one",
     )
     assert made.halted
 

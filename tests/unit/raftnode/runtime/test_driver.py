@@ -518,7 +518,7 @@ async def test_what_a_snapshot_covers_is_never_cut_off(bench):
     assert bench.log.end_offset == 1
     bench.core.script.append((TruncateLog(Offset(0)),))
     bench.driver.post(ConfirmRequested(99, False))
-    with pytest.raises(ProtocolHaltError, match="up to 1 were committed"):
+    with pytest.raises(ProtocolHaltError, match="has committed records up to 1"):
         await bench.task
     assert bench.log.end_offset == 1
 
@@ -532,7 +532,7 @@ async def test_what_a_damaged_newer_one_covers_is_not_cut_off_either(bench):
     assert bench.log.end_offset == 2
     bench.core.script.append((TruncateLog(Offset(1)),))
     bench.driver.post(ConfirmRequested(99, False))
-    with pytest.raises(ProtocolHaltError, match="up to 2 were committed"):
+    with pytest.raises(ProtocolHaltError, match="has committed records up to 2"):
         await bench.task
     assert bench.log.end_offset == 2
 

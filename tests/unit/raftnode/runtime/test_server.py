@@ -281,7 +281,7 @@ async def test_a_log_ahead_of_the_votes_is_refused(machine):
         await machine.form()
     machine.disk.kill()
     machine.disk.overwrite(state, blank)
-    with pytest.raises(StorageIdentityError, match="votes were forgotten"):
+    with pytest.raises(StorageIdentityError, match="votes were lost"):
         async with machine.running():
             pass
 

@@ -218,7 +218,7 @@ async def test_without_room_nothing_is_written():
     leader.snapshots.write(ID, HEAD, STATE, now_ms=1, pause=lambda: None)
     refused = await carry(leader, follower)
     assert isinstance(refused, SnapshotRefused)
-    assert "no room" in refused.reason
+    assert "not enough free space" in refused.reason
     assert not [n for n in follower.storage.disk.listdir(str(DIRECTORY)) if "incoming" in n]
     for one in (leader, follower):
         await one.close()
@@ -401,7 +401,7 @@ async def test_room_that_goes_on_the_way_costs_the_transfer_alone(ends, call):
     follower.storage.disk.faults.append(Fault(call, errno.ENOSPC, path_part=".incoming"))
     refused = await carry(leader, follower)
     assert isinstance(refused, SnapshotRefused)
-    assert "no room" in refused.reason
+    assert "not enough free space" in refused.reason
     assert follower.storage.disk.faults == []
     assert not [n for n in follower.storage.disk.listdir(str(DIRECTORY)) if "incoming" in n]
     # From its beginning once more, on the same storage.

@@ -56,7 +56,7 @@ def test_record_applied_before_changes_nothing():
 
 def test_gap_is_refused_and_names_both_offsets():
     store = applied((b"a", b"1"))
-    with pytest.raises(OffsetGapError, match="offset 1 next but was offered 2") as caught:
+    with pytest.raises(OffsetGapError, match="offset 1 next, but got offset 2") as caught:
         store.apply(Offset(2), b"a", b"2", epoch=Epoch(1))
     assert (caught.value.expected, caught.value.offered) == (1, 2)
     with pytest.raises(OffsetGapError):

@@ -124,7 +124,7 @@ def test_a_partial_tail_is_left_out_only_when_allowed() -> None:
 
 @pytest.mark.parametrize(
     ("second", "problem"),
-    [(data(3, 5), "base offset 3 instead of 2"), (data(2, 4), "epoch 4 after 5")],
+    [(data(3, 5), "base offset 3, expected 2"), (data(2, 4), "epoch 4 after 5")],
 )
 def test_batches_that_do_not_follow_each_other_are_refused(second: bytes, problem: str) -> None:
     with pytest.raises(DecodeError, match=problem):
@@ -184,7 +184,7 @@ GOOD = b"\0\0\0\1\1\0"
         (framed(GOOD)[:-1], "record of 6 bytes"),
         (varint(-1), "record of -1 bytes"),
         (framed(b"\1" + GOOD[1:]), "attributes"),
-        (framed(b"\0\0\2\1\1\0"), "offset delta 1 instead of 0"),
+        (framed(b"\0\0\2\1\1\0"), "offset delta 1, expected 0"),
         (framed(b"\0\0\0\3\1\0"), "negative length"),
         (framed(b"\0\0\0\1\1\1"), "headers"),
         (framed(b"\0\0\0\1\1\x7e"), "headers"),

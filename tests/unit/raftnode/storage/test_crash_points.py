@@ -192,7 +192,7 @@ def was_written_in_two(disk: FaultDisk, error: StorageCorruptError) -> bool:
     A write that came to an end within a sector, its rest lost there by a power cut and whole
     batches behind it kept: nothing tells that from rot, so it is not cut off.
     """
-    return disk.short_writes and "this is no torn tail" in str(error)
+    return disk.short_writes and "it is not a torn tail" in str(error)
 
 
 def fixed_history(oracle: Oracle, log: Log) -> None:

@@ -177,7 +177,9 @@ def test_a_latch_that_is_missing_is_refused_for_good(how: str, starts: int) -> N
     disk.crash()
     disk.remove(ROOT / "formation.json")
     for _ in range(2):
-        with pytest.raises(StorageIdentityError, match=r"formation\.json is missing: .* replaced"):
+        with pytest.raises(
+            StorageIdentityError, match=r"formation\.json is missing, but .* replaced"
+        ):
             open_on(disk)
 
 

@@ -46,7 +46,7 @@ def test_zigzag_is_kafkas() -> None:
 def test_reading_past_the_end_names_what_and_where() -> None:
     r = reader(b"ab")
     r.take(1)
-    with pytest.raises(DecodeError, match="test: 2 bytes wanted, 1 left at byte 1"):
+    with pytest.raises(DecodeError, match="test: 2 bytes expected, 1 left at byte 1"):
         r.int16()
 
 

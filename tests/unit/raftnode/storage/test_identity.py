@@ -152,7 +152,7 @@ def test_a_format_mark_over_a_directory_that_was_used_is_refused() -> None:
     with pytest.raises(StorageFailedError):
         format_storage(ROOT, ONE, files=Files(fresh), directory_id=KEY.directory_id)
     disk.overwrite(ROOT / "formatting", fresh.content(ROOT / "formatting"))
-    with pytest.raises(StorageIdentityError, match="never finished, yet it holds"):
+    with pytest.raises(StorageIdentityError, match="never finished, but it holds"):
         open_on(disk)
     for path in (
         LOG / f"{0:020d}.log",
@@ -164,7 +164,7 @@ def test_a_format_mark_over_a_directory_that_was_used_is_refused() -> None:
         LOG / "control-batches.json",
     ):
         disk.remove(path)
-    with pytest.raises(StorageIdentityError, match="yet it holds quorum-state"):
+    with pytest.raises(StorageIdentityError, match="but it holds quorum-state"):
         open_on(disk)
 
 

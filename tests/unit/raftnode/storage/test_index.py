@@ -102,8 +102,8 @@ def test_what_is_read_from_the_files_is_what_was_written(sizes: list[int]) -> No
 @pytest.mark.parametrize(
     ("offsets", "times", "says"),
     [
-        (b"123", b"", "no whole number"),
-        (b"", b"123", "no whole number"),
+        (b"123", b"", "not a whole number"),
+        (b"", b"123", "not a whole number"),
         (struct.pack(">iiii", 1, 2, 1, 3), b"", "entry at byte 8: offset 1 after 1"),
         (struct.pack(">iiii", 1, 2, 2, 2), b"", "entry at byte 8: position 2 after 2"),
         (struct.pack(">ii", -1, 2), b"", "entry at byte 0: offset -1"),

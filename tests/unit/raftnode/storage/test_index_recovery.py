@@ -192,7 +192,7 @@ def test_another_epoch_in_a_control_batch_stops_the_start() -> None:
     """The epoch lies outside the checksum."""
     disk = written()
     disk.flip_bit(DIR / names(disk, ".log")[0], 15, 1)
-    with pytest.raises(StorageCorruptError, match="disagree on the epochs"):
+    with pytest.raises(StorageCorruptError, match="have different epochs"):
         open_log(disk)
 
 
@@ -215,7 +215,7 @@ def test_an_epoch_missing_in_its_file_stops_the_start() -> None:
     assert disk.content(path).startswith(b"0\n3\n")
     lines = disk.content(path).splitlines()
     disk.overwrite(path, b"\n".join([b"0", b"2", lines[2], lines[4]]) + b"\n")
-    with pytest.raises(StorageCorruptError, match="disagree on the epochs"):
+    with pytest.raises(StorageCorruptError, match="have different epochs"):
         open_log(disk)
 
 
@@ -227,7 +227,7 @@ def test_an_epoch_that_begins_elsewhere_than_its_file_says_stops_the_start() -> 
     log.close()
     assert open_log(disk).end_offset == 6
     disk.overwrite(DIR / "leader-epoch-checkpoint", b"0\n2\n1 0\n2 2\n")
-    with pytest.raises(StorageCorruptError, match="disagree on the epochs"):
+    with pytest.raises(StorageCorruptError, match="have different epochs"):
         open_log(disk)
 
 

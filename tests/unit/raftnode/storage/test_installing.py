@@ -255,14 +255,14 @@ def test_two_halves_of_two_files_do_not_make_one():
     cut = head + read_header(CONTENT, head).size
     snapshots.incoming.store(ID, 0, theirs[:cut])
     snapshots.incoming.store(ID, cut, CONTENT[cut:])
-    with pytest.raises(SnapshotDamagedError, match="checksum is of another content"):
+    with pytest.raises(SnapshotDamagedError, match="footer has the checksum of other content"):
         list(snapshots.incoming.reader(ID).records())
 
 
 def test_pieces_must_follow_each_other():
     disk, _ = follower()
     incoming = snapshots_of(disk).incoming
-    with pytest.raises(ValueError, match="after 0 of None"):
+    with pytest.raises(ValueError, match="does not follow byte 0 of None"):
         incoming.store(ID, 5, b"x")
     incoming.store(ID, 0, b"abc")
     with pytest.raises(ValueError, match="byte 2"):
@@ -270,7 +270,7 @@ def test_pieces_must_follow_each_other():
     other = SnapshotId(Offset(200), Epoch(6))
     with pytest.raises(ValueError, match="byte 3"):
         incoming.store(other, 3, b"x")
-    with pytest.raises(ValueError, match="there is"):
+    with pytest.raises(ValueError, match="is not here, but"):
         incoming.reader(other)
     incoming.store(other, 0, b"new")
     assert [name for name in disk.listdir(str(LOG)) if name.endswith(".incoming")] == [

@@ -146,7 +146,7 @@ def test_a_disk_that_refuses_hides_no_damage(call: str) -> None:
     disk.faults.append(Fault(call, errno.ENOSPC, path_part="corrupt"))
     if call == "rename":
         disk.faults.append(Fault(call, errno.EIO, path_part="quarantined"))
-    with pytest.raises(StorageCorruptError, match=r"checksum is wrong.*could not be set aside"):
+    with pytest.raises(StorageCorruptError, match=r"checksum is wrong.*could not be moved"):
         open_on(disk)
     disk.kill()
     disk.faults.clear()

@@ -78,7 +78,7 @@ def test_a_raised_epoch_of_the_last_batch_is_found_by_the_epochs_file() -> None:
     disk = flushed()
     path = LOG / segments(disk)[0]
     disk.flip_bit(path, len(disk.content(path)) - len(batch(2).data) + 15, 6)
-    with pytest.raises(StorageCorruptError, match="disagree on the epochs"):
+    with pytest.raises(StorageCorruptError, match="have different epochs"):
         reopen(disk)
 
 

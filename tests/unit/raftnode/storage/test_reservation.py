@@ -248,7 +248,7 @@ def test_too_little_room_is_told_until_there_is_some_and_appends_go_on():
     assert len(rooms(disk)) > 2
     assert all(size == room for size, room in rooms(disk))
     (reason,) = told
-    assert reason.endswith("bytes are free and 6000 would have to be")
+    assert reason.endswith("bytes are free, 6000 are needed")
     disk.capacity_bytes = 20_000
     write(log, 10)
     assert is_reserved(disk)

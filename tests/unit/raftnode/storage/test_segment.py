@@ -62,7 +62,7 @@ def test_truncation_inside_a_batch_goes_back_to_its_start() -> None:
     _, log = new_log()
     log.append([batch(0, count=3), batch(3, count=3)])
     assert log.truncate(Offset(5)) == 3
-    with pytest.raises(ValueError, match="before 0"):
+    with pytest.raises(ValueError, match="below the log start 0"):
         log.truncate(Offset(-1))
 
 

@@ -155,7 +155,7 @@ def test_a_file_under_another_name_is_refused(name: SnapshotId) -> None:
             stamp(part, read_header(part).base_offset, name.epoch) for part in batches(content)
         )
     disk.overwrite(other, content)
-    with pytest.raises(SnapshotDamagedError, match="another name"):
+    with pytest.raises(SnapshotDamagedError, match="name of another snapshot"):
         read(disk, other)
 
 
@@ -275,5 +275,5 @@ def test_the_check_knows_a_batch_that_is_another_files() -> None:
     write(disk, entries(3))
     mine = batches(disk.content(path))
     disk.overwrite(path, b"".join([mine[0], theirs[1], *mine[2:]]))
-    with pytest.raises(SnapshotDamagedError, match="of another content"):
+    with pytest.raises(SnapshotDamagedError, match="the checksum of other content"):
         SnapshotReader(Files(disk), path).check()

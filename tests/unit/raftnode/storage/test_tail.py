@@ -72,7 +72,7 @@ def test_rot_before_whole_batches_is_no_torn_tail(byte: int, offset: int) -> Non
     disk = unmarked()
     disk.flip_bit(PATH, place(disk, offset) + byte, 3)
     before = disk.content(PATH)
-    with pytest.raises(StorageCorruptError, match=r"whole batches stand|disagree on the epochs"):
+    with pytest.raises(StorageCorruptError, match=r"whole batches follow|have different epochs"):
         reopen(disk)
     assert disk.content(PATH) == before
 
@@ -81,7 +81,7 @@ def test_a_batch_that_is_gone_from_the_middle_is_no_torn_tail() -> None:
     disk = unmarked()
     content = disk.content(PATH)
     disk.overwrite(PATH, content[: place(disk, 2)] + content[place(disk, 3) :])
-    with pytest.raises(StorageCorruptError, match="whole batches stand behind it"):
+    with pytest.raises(StorageCorruptError, match="whole batches follow it"):
         reopen(disk)
 
 
@@ -105,7 +105,7 @@ def test_batches_that_a_client_wrote_as_a_value_are_not_behind_the_torn_batch() 
 def test_rot_in_a_batch_that_holds_others_is_no_torn_tail(byte: int) -> None:
     disk = ending_with(holding(2, batch(3, 100).data), batch(3, 20))
     disk.flip_bit(PATH, place(disk, 2) + byte, 3)
-    with pytest.raises(StorageCorruptError, match="whole batches stand behind it"):
+    with pytest.raises(StorageCorruptError, match="whole batches follow it"):
         reopen(disk)
 
 
@@ -126,7 +126,7 @@ def test_zeros_that_are_a_part_of_a_sector_excuse_no_rot() -> None:
     end = place(disk, 2)
     content[end - 100 : end] = bytes(100)
     disk.overwrite(PATH, bytes(content))
-    with pytest.raises(StorageCorruptError, match="whole batches stand behind it"):
+    with pytest.raises(StorageCorruptError, match="whole batches follow it"):
         reopen(disk)
 
 
@@ -136,7 +136,7 @@ def test_the_zeros_that_an_offset_begins_with_excuse_no_rot() -> None:
     disk = unmarked((300 + 508 - short, 20, 20))
     assert place(disk, 2) % 512 == 508
     disk.flip_bit(PATH, place(disk, 2) + 70)
-    with pytest.raises(StorageCorruptError, match="whole batches stand behind it"):
+    with pytest.raises(StorageCorruptError, match="whole batches follow it"):
         reopen(disk)
 
 

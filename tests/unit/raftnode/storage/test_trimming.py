@@ -69,7 +69,9 @@ def test_a_start_that_no_snapshot_reaches_is_damage_and_removes_nothing():
     later = min(base for base in map(int, (name[:20] for name in segments(disk))) if base > 25)
     write_log_start(Files(disk), LOG / LOG_START_FILE, Offset(later))
     before = segments(disk)
-    with pytest.raises(StorageCorruptError, match=f"begins at {later}.*snapshots reach up to 25"):
+    with pytest.raises(
+        StorageCorruptError, match=f"begins at {later}.*snapshots reach only up to 25"
+    ):
         reopen(disk)
     assert segments(disk) == before
 
@@ -231,7 +233,7 @@ def test_verify_wants_a_snapshot_that_reaches_the_start():
     disk, log = filled()
     log.trim(log.trim_target(Offset(25), 0))
     covered(disk, 10)
-    assert any("no snapshot reaches there" in one for one in findings(disk))
+    assert any("no snapshot reaches that offset" in one for one in findings(disk))
     covered(disk, 25)
     assert findings(disk) == []
 

@@ -72,7 +72,7 @@ def test_compact_text_is_null_empty_or_utf8():
     assert reader(b"\x03\xc3\xbc").compact_text() == "ü"
     with pytest.raises(DecodeError, match="not UTF-8"):
         reader(b"\x02\xff").compact_text()
-    with pytest.raises(DecodeError, match="wanted"):
+    with pytest.raises(DecodeError, match="expected"):
         reader(b"\x05ab").compact_bytes()
 
 

@@ -122,7 +122,8 @@ class World:
             self.now_ms = max(self.now_ms, at_ms)
             self.events += 1
             action()
-        self.now_ms = end_ms
+        # An action may have let time pass beyond it: no clock goes back.
+        self.now_ms = max(self.now_ms, end_ms)
 
     # -- nodes -------------------------------------------------------------------------
 

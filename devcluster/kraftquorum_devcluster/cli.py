@@ -20,7 +20,7 @@ from .paths import binaries_dir, default_state_dir
 from .realcluster import RealCluster
 from .realnode.addresses import NODES_MAX
 from .state import is_locked
-from .versions import CHART_TOOLS, CONTROL_PLANE, NODE
+from .versions import CHART_TOOLS, CONTROL_PLANE, LINT_TOOLS, NODE
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -141,12 +141,16 @@ def build(
     tools: Annotated[
         bool, typer.Option("--tools", help="Helm and kubeconform instead, to check the chart.")
     ] = False,
+    lint_tools: Annotated[
+        bool, typer.Option("--lint-tools", help="actionlint instead, to check the workflows.")
+    ] = False,
     node: Annotated[
         NodeKind, typer.Option(help="With kubelet: the kubelet, its companions and CoreDNS too.")
     ] = NodeKind.PROCESS,
 ) -> None:
     """Build the programs of the control plane into the cache, if they are not there."""
-    typer.echo(str(ensure_binaries(wanted=CHART_TOOLS if tools else CONTROL_PLANE)))
+    wanted = CHART_TOOLS if tools else LINT_TOOLS if lint_tools else CONTROL_PLANE
+    typer.echo(str(ensure_binaries(wanted=wanted)))
     if node is NodeKind.KUBELET:
         typer.echo(str(ensure_binaries(wanted=NODE)))
 

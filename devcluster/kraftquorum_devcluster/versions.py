@@ -128,3 +128,16 @@ CHART_TOOLS = ProgramSet(
     free_gib_resume=1,
 )
 """What the chart is checked with."""
+
+LINT_TOOLS = ProgramSet(
+    name="go-linttools",
+    title="actionlint, once: half a minute on two cores",
+    module="gomodule_linttools",
+    programs={"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"},
+    linker_flags="-s -w",
+    key_prefix="linttools",
+    megabytes=10,
+    free_gib_first=1,
+    free_gib_resume=1,
+)
+"""What the workflows in .github are checked with."""

@@ -147,6 +147,14 @@ def test_the_chart_tools_are_pinned():
     )
 
 
+def test_the_lint_tools_are_pinned():
+    text = versions.LINT_TOOLS.module_file("go.mod")
+    [program] = versions.LINT_TOOLS.programs.values()
+    assert f"\ntool {program}\n" in text
+    assert "github.com/rhysd/actionlint v" in versions.LINT_TOOLS.module_file("go.sum")
+    assert "://" not in text + versions.LINT_TOOLS.module_file("go.sum")
+
+
 def test_only_what_is_missing_is_built(go):
     directory = binaries.ensure_binaries(Quiet())
     (directory / "kubectl").unlink()

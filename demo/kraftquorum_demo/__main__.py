@@ -7,7 +7,6 @@ the operator die with this process even if it is killed.
 
 import argparse
 import sys
-import time
 from pathlib import Path
 
 import structlog
@@ -26,7 +25,6 @@ _STOPPED = 130
 
 def main() -> int:
     """Run the demo; returns the exit code."""
-    began_s = time.monotonic()
     arguments = _arguments()
     catch_signals()
     structlog.configure(processors=[_drop])
@@ -45,7 +43,6 @@ def main() -> int:
                 Stage(places),
                 SHORT if arguments.short else FULL,
                 console,
-                began_s=began_s,
                 hold=arguments.hold,
                 spark=not arguments.no_spark,
             )

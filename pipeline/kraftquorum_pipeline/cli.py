@@ -34,7 +34,7 @@ def make_app(only: str | None = None) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        help="The log of quorums in Apache Spark: export, history, audits and reports.",
+        help="Read the logs of quorums in Apache Spark: export, history, audits and reports.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(version_option(PROGRAM))

@@ -92,7 +92,7 @@ class KraftQuorumDataSource(DataSource):
         """Read a stream."""
         options = self._checked(schema)
         if options.end is not None:
-            raise OptionError("endingOffset is for batches; a stream has no end")
+            raise OptionError("endingOffset is for batches; a stream has no end. Remove it")
         return LogStreamReader(options)
 
     def _checked(self, schema: StructType) -> Options:
@@ -170,7 +170,8 @@ class LogReader(DataSourceReader):
             state = log.look(start, surely=True)
         if end > state.end:
             raise OptionError(
-                f"endingOffset: {state.source} is committed up to offset {state.end}, not {end}"
+                f"endingOffset: {end} is too high, {state.source} is committed up to offset "
+                f"{state.end}"
             )
         if self._options.start == 0:
             state.check_explicit_start(0)
@@ -275,16 +276,20 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset, cluster_id = int(start["offset"]), start["cluster"] or None
         target = self._target
         if cluster_id is not None and cluster_id != state.cluster_id:
-            reason = f"it is of cluster {state.cluster_id}, the checkpoint is of {cluster_id}"
+            reason = (
+                f"the log is of cluster {state.cluster_id}, but the checkpoint is of {cluster_id}"
+            )
             raise ClusterIdError(state.source, reason, offset)
         state.check_start(offset)
         if target is not None and target.sure and offset > target.end:
-            reason = f"the checkpoint is of {offset} records, and only {target.end} are committed"
+            reason = (
+                f"the checkpoint is at offset {offset}, but only {target.end} records are committed"
+            )
             raise DivergedError(state.source, reason, target.end)
         if not self._proved and start["epoch"] >= 0 and state.start < offset <= state.end:
             epoch = self._log.epoch_of(offset - 1)
             if epoch is not None and epoch != start["epoch"]:
-                reason = f"its epoch is {epoch}, and was {start['epoch']} for the checkpoint"
+                reason = f"the log has epoch {epoch} there, but the checkpoint has {start['epoch']}"
                 raise DivergedError(state.source, reason, offset - 1)
             self._proved = True
         return offset

@@ -55,7 +55,7 @@ def spark_home(environment: Mapping[str, str]) -> Path:
 
         named = str(Path(pyspark.__file__).parent)
     if not (Path(named) / "jars").is_dir():
-        raise LaunchError(f"{named} has no jars: SPARK_HOME must name Spark")
+        raise LaunchError(f"{named} has no jars: set SPARK_HOME to a Spark installation")
     return Path(named)
 
 
@@ -92,7 +92,7 @@ def submit_command(arguments: Sequence[str], environment: Mapping[str, str]) -> 
         check=False,
     )
     if done.returncode:
-        raise LaunchError(f"Spark's launcher ended with {done.returncode}")
+        raise LaunchError(f"Spark's launcher exited with {done.returncode}")
     return without_missing_modules(parse_launcher(done.stdout), java_modules(environment))
 
 
@@ -105,7 +105,7 @@ def parse_launcher(output: bytes) -> list[str]:
     _, begin, told = output.partition(_BEGIN)
     words = [os.fsdecode(word) for word in told.split(b"\0")][:-1]
     if not begin or not words:
-        raise LaunchError(f"Spark's launcher named no command: {output[:200]!r}")
+        raise LaunchError(f"Spark's launcher printed no command: {output[:200]!r}")
     return words
 
 

@@ -19,19 +19,21 @@ PAGE = "data-source.md"
 
 _EXITS = {
     PipelineExitCode.OK: "Done.",
-    PipelineExitCode.UNEXPECTED: "A fault of the program or of Spark; stderr has the details.",
-    PipelineExitCode.USAGE: "Flags or options that cannot work; the message names them.",
+    PipelineExitCode.UNEXPECTED: "The program or Spark failed; stderr has the details.",
+    PipelineExitCode.USAGE: "Wrong options or settings; the message names them.",
     PipelineExitCode.UNREACHABLE: "No node of the quorum, or no object store, answered in time.",
-    PipelineExitCode.CLUSTER_ID: "Another cluster than the one asked for, or the checkpoint's.",
-    PipelineExitCode.TRIMMED: "The log begins after the offset from which it was to be read.",
-    PipelineExitCode.CORRUPT: "Bytes that are not what they should be, or a key or value that is "
-    "not what `keyFormat` or `valueFormat` says.",
-    PipelineExitCode.NO_JAVA: "Spark needs Java 17 or later and there is none.",
-    PipelineExitCode.DIVERGED: "The log is not the one that the checkpoint was made of; of "
-    "`audit`, `count` and `restore-check`: what was compared does not agree.",
-    PipelineExitCode.INCOMPLETE: "Nothing wrong was found, but not all could be checked; of "
-    "`export`: it ended, perhaps because it was told to, before it had all that was committed when "
-    "it began, or files prove less than was exported of them.",
+    PipelineExitCode.CLUSTER_ID: (
+        "The log is of another cluster than the one asked for, or than the checkpoint's."
+    ),
+    PipelineExitCode.TRIMMED: "The log begins after the offset at which reading was to start.",
+    PipelineExitCode.CORRUPT: "Corrupt bytes, or a key or value that does not have the format "
+    "of `keyFormat` or `valueFormat`.",
+    PipelineExitCode.NO_JAVA: "Java 17 or later, which Spark needs, was not found.",
+    PipelineExitCode.DIVERGED: "The log is not the one of the checkpoint. For `audit`, `count` "
+    "and `restore-check`: the things compared do not agree.",
+    PipelineExitCode.INCOMPLETE: "No fault was found, but not everything could be checked. For "
+    "`export`: it ended before it had everything that was committed when it began, "
+    "perhaps because it was stopped, or the files prove less than was exported.",
 }
 
 
@@ -74,8 +76,8 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "## Options"
     yield ""
-    yield "Of `spark.read` and `spark.readStream`, and of the commands as `-o name=value`. Names"
-    yield "are taken in any case; one that is not here is an error."
+    yield ("Of `spark.read` and `spark.readStream`, and of the commands as `-o name=value`. Names")
+    yield "are not case sensitive; an unknown name is an error."
     yield ""
     yield "| option | default | |"
     yield "|---|---|---|"

@@ -96,7 +96,7 @@ class _Calls(OsCalls):
         if _MARK not in path:
             return super().open(path, flags, mode)
         if flags & (os.O_WRONLY | os.O_RDWR):
-            raise OSError(errno.EROFS, "objects are only read", path)
+            raise OSError(errno.EROFS, "objects are read-only", path)
         system, inner = _resolve(path)
         file = _asked(path, lambda: system.open_input_file(inner))
         number = next(self._numbers)
@@ -186,8 +186,8 @@ def _system(root: str) -> tuple[Any, str]:
     named = f"{url.scheme}://{url.hostname or ''}"
     if url.password or _SECRETS & {name for name, _ in parse_qsl(url.query)}:
         raise OptionError(
-            f"{named}: a path with a secret in it would be shown in every message; credentials "
-            "belong into the environment (AWS_ACCESS_KEY_ID and so on)"
+            f"{named}: a path with a secret would appear in every message; put credentials "
+            "into the environment (AWS_ACCESS_KEY_ID and so on)"
         )
     try:
         from pyarrow.fs import FileSystem  # noqa: PLC0415 - local files do without
@@ -196,7 +196,7 @@ def _system(root: str) -> tuple[Any, str]:
     try:
         return FileSystem.from_uri(root)
     except (ValueError, NotImplementedError) as error:
-        raise OptionError(f"{root}: {_first_line(error)}; {SCHEMES} are read") from None
+        raise OptionError(f"{root}: {_first_line(error)}; supported are {SCHEMES}") from None
     except OSError as error:
         raise UnreachableError(root, _first_line(error)) from None
 

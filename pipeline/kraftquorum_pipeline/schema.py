@@ -24,18 +24,18 @@ HEADERS = pa.list_(
 )
 
 COLUMNS: Final = {
-    "cluster_id": "The cluster's id; null in the files of one that was never formed.",
-    "offset": "The record's offset.",
-    "epoch": "The leader epoch that it was written in.",
-    "timestamp": "The leader's clock when it made the batch, to the millisecond, UTC.",
+    "cluster_id": "The cluster id; null in the files of a node that was never formed.",
+    "offset": "Offset of the record.",
+    "epoch": "Epoch of the leader that wrote it.",
+    "timestamp": "Time of the leader's clock at the batch, in milliseconds, UTC.",
     "kind": "`data`, `control`, `state` or `corrupt`.",
-    "key": "The key's bytes, or a string by `keyFormat`; null: there is none.",
-    "value": "The value's bytes, or a string by `valueFormat`; null: a delete.",
-    "headers": "Names and values of the record's headers; read from files only.",
-    "control": "The kind of control record, such as `LeaderChange` or `AddVoter`; in a `state` "
-    "`VoterSet`: who votes there.",
-    "fields": "JSON: the fields of a control record; of what is corrupt, place and reason; of a "
-    "`VoterSet` the voters, and `as_of`, up to which record they were taken.",
+    "key": "Bytes of the key, or a string by `keyFormat`; null: no key.",
+    "value": "Bytes of the value, or a string by `valueFormat`; null: a delete.",
+    "headers": "Names and values of the record's headers; only from files.",
+    "control": "Kind of the control record, such as `LeaderChange` or `AddVoter`; in a `state`, "
+    "`VoterSet`: the voters at that offset.",
+    "fields": "JSON: the fields of a control record; the place and reason of a corrupt record; "
+    "the voters of a `VoterSet`, and `as_of`, the record up to which they were read.",
 }
 """What each column means; the reference page is made from it."""
 

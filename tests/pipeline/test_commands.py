@@ -144,7 +144,7 @@ def test_count_ends_with_8_for_one_write_that_is_not_there(exported, account, tm
     done = run(*arguments, code=PipelineExitCode.DIVERGED)
     assert re.search(r"^ +1  missing$", done.stdout, re.MULTILINE)
     assert re.search(r"^ +0  there twice$", done.stdout, re.MULTILINE)
-    assert re.search(r"^ +0  that nobody wrote$", done.stdout, re.MULTILINE)
+    assert re.search(r"^ +0  unexpected: no client wrote them$", done.stdout, re.MULTILINE)
     assert last_line(done.stdout) == "    missing: offset 7, key 'never'"
 
 
@@ -165,7 +165,7 @@ def test_report_is_one_page_and_a_file_that_is_no_verdict_is_refused(
     other = tmp_path / "other.json"
     other.write_text("[]")
     refused = run(*arguments, f"--audit={other}", code=PipelineExitCode.USAGE)
-    assert refusal(refused) == f"kraftquorum-pipeline: {other} is no verdict of an audit"
+    assert refusal(refused) == f"kraftquorum-pipeline: {other} is not a verdict of an audit"
     assert output.read_text() == page
 
 
@@ -221,16 +221,16 @@ def test_restore_check_against_a_quorum_that_goes_on(
                 return asyncio.to_thread(run, "restore-check", *arguments, place, **more)
 
             done = await check(backup)
-            assert "The files bring back what the quorum has." in done.stdout
+            assert "The files restore what the quorum has." in done.stdout
             assert re.search(
-                r"keys at offset \d+ by the files; \d+ in the quorum, 1 written", done.stdout
+                r"keys at offset \d+ in the files; \d+ in the quorum, 1 written", done.stdout
             )
             told = json.loads((await check(backup, "--json")).stdout)
             assert (told["ok"], told["changed"], told["different"]) == (True, 1, 0)
             # The files of another history that has the same cluster id.
             other = write_quorum(tmp_path / "other", quorum_history())
             found = await check(*other, code=PipelineExitCode.DIVERGED)
-            assert re.search(r"key '.*' is not there, not what offset \d+ wrote", found.stdout)
+            assert re.search(r"key '.*' is missing, not what offset \d+ wrote", found.stdout)
             assert re.search(r"^\d+ KEYS DIFFER\.$", last_line(found.stdout))
 
     run_async(work)

@@ -33,4 +33,4 @@ def test_the_howto_uses_only_what_there_is():
 def test_no_more_is_asked_for_in_one_answer_than_a_node_gives():
     option = OPTIONS["maxBytesPerRequest"]
     assert int(option.default or 0) == READ_BYTES_MAX
-    assert f"{READ_BYTES_MAX >> 20} MiB at most" in option.meaning
+    assert f"at most {READ_BYTES_MAX >> 20} MiB" in option.meaning

@@ -55,11 +55,11 @@ def test_spark_writes_what_it_has_a_sink_for_each_record_once(spark, options, tm
     assert export(spark, options, str(tmp_path)).end == done.end
 
     shutil.rmtree(table)
-    with pytest.raises(OptionError, match=rf"{checkpoint} says .* and its table is gone"):
+    with pytest.raises(OptionError, match=rf"{checkpoint} says .* but its table is missing"):
         export(spark, options, str(tmp_path), sink=sink)
     table.mkdir()
     shutil.rmtree(checkpoint)
-    with pytest.raises(OptionError, match=rf"the table is there, but {checkpoint}, .* is not"):
+    with pytest.raises(OptionError, match=rf"the table exists, but {checkpoint}, .* is not"):
         export(spark, options, str(tmp_path), sink=sink)
 
 
@@ -118,8 +118,8 @@ def test_a_table_of_a_catalog_that_lasts_goes_on_and_has_a_checkpoint_of_its_own
     assert again == [other, elsewhere, rows]
     assert rows == list(range(first[1]))
     # What the log reached in one table says nothing of another.
-    assert f"the table is there, but {tmp_path}/out/json/kq.other/_checkpoint/" in other
-    assert "the table is there, but" in elsewhere
+    assert f"the table exists, but {tmp_path}/out/json/kq.other/_checkpoint/" in other
+    assert "the table exists, but" in elsewhere
 
 
 @pytest.mark.parametrize("table", ["kq.log", "log", "`kq`.log", "spark_catalog.kq.log"])
@@ -156,7 +156,9 @@ def test_a_format_that_spark_has_no_sink_for_is_named_with_what_it_needs(
 
 
 def test_a_format_that_no_stream_is_written_in_is_not_said_to_want_jars(spark, options, tmp_path):
-    with pytest.raises(OptionError, match="--format jdbc: Spark cannot write it so: ") as caught:
+    with pytest.raises(
+        OptionError, match="--format jdbc: Spark cannot write it this way: "
+    ) as caught:
         export(spark, options, str(tmp_path), sink=Sink("jdbc"))
     assert "jars" not in str(caught.value)
 

@@ -164,7 +164,7 @@ def test_who_leads_is_of_the_same_cluster(run_async):
     async def work() -> None:
         async with two_nodes() as (leader, follower):
             leader._cluster_id = "other"
-            with pytest.raises(ClusterIdError, match="is of memory, who leads is of other"):
+            with pytest.raises(ClusterIdError, match="is of memory, the leader is of other"):
                 await looked(options_of(follower), surely=True)
 
     run_async(work)
@@ -186,7 +186,7 @@ def test_a_run_goes_to_its_end_though_only_a_node_answers_by_now_that_knows_of_l
             def reached():
                 return stream.latestOffset(start, ReadAllAvailable())["offset"]
 
-            reason = f"offset {end - 1}: committed once, and no node gives it out in time"
+            reason = f"offset {end - 1}: committed before, but no node returned it in time"
             with pytest.raises(UnreachableError, match=reason):
                 await asyncio.to_thread(reached)
             assert stream._state.end == 5

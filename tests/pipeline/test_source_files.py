@@ -263,7 +263,7 @@ def test_a_corrupt_batch_is_named_and_left_out_only_when_asked(recorded, tmp_pat
         ({"path": "/nowhere"}, "path: /nowhere is no directory"),
         ({"path": "/tmp", "onCorrupt": "maybe"}, "onCorrupt is 'maybe'; allowed: fail, skip"),
         ({"path": "/tmp", "valueFormat": "avro"}, "valueFormat is 'avro'"),
-        ({"path": "/tmp", "partitonBytes": "1"}, "there is no option partitonbytes"),
+        ({"path": "/tmp", "partitonBytes": "1"}, "unknown option partitonbytes"),
         ({"path": "/tmp", "startingOffset": "-3"}, "startingOffset is '-3'"),
         ({"path": "/tmp", "startingOffset": "9", "endingOffset": "3"}, "endingOffset 3 lies before"),
         ({"bootstrapServers": "nonsense"}, "bootstrapServers: "),

@@ -128,7 +128,7 @@ def test_a_node_that_follows_nobody_does_not_tell_how_far_the_log_is_committed(
             def given(**more):
                 return parse_options({"bootstrapServers": servers, "timeoutMs": "1000", **more})
 
-            said = rf"is not known: up to offset {info.high_watermark} or further"
+            said = rf"it is unknown how far the log is committed: up to offset {info.high_watermark} or further"
             with pytest.raises(UnreachableError, match=said):
                 await asyncio.to_thread(LogReader(given()).partitions)
             stream = LogStreamReader(given())

@@ -273,7 +273,7 @@ def test_a_live_quorum_is_followed_through_elections_and_a_lost_disk_without_los
     ("arguments", "environment", "code", "message"),
     [
         (["--path=/x"], {"JAVA_HOME": "/nowhere"}, 7, "needs Java 17 .*JAVA_HOME is /nowhere"),
-        ([], {}, 2, "name the log: --path"),
+        ([], {}, 2, "no log is given: give --path"),
         (["--path=/x", "-o", "nonsense"], {}, 2, "'nonsense': expected NAME=VALUE"),
     ],
 )

@@ -288,7 +288,7 @@ def test_the_log_begins_where_the_state_before_it_ends(spark, source, tmp_path):
 
 def test_a_run_that_ends_before_its_end_says_so(spark, source, tmp_path):
     options = {"path": str(source), **LIMIT}
-    with pytest.raises(IncompleteError, match=r"at offset 0: the run has ended here, and \d+ rec"):
+    with pytest.raises(IncompleteError, match=r"at offset 0: the run ended here, but \d+ rec"):
         export(spark, options, str(tmp_path), on_start=lambda query, _summary: query.stop())
 
 
@@ -308,7 +308,9 @@ def test_two_runs_at_once_do_not_clear_away_each_others_batches(
     unfinished = tmp_path / "_unfinished" / CLUSTER_ID / "run" / "batch=000000000"
     with Target(spark, where, CLUSTER_ID).claimed():
         unfinished.mkdir(parents=True)
-        with pytest.raises(OptionError, match="another run exports this cluster to this target"):
+        with pytest.raises(
+            OptionError, match="another run is exporting this cluster to this target"
+        ):
             export(spark, {"path": str(source)}, where)
         assert unfinished.exists()
         # Another cluster has nothing to do with it.
@@ -324,7 +326,7 @@ def test_a_run_that_was_taken_for_dead_moves_nothing_any_more(spark, tmp_path, h
     with target.claimed():
         written.mkdir(parents=True)
         target._store.write_text(f"{target.checkpoint}.running", "another's")
-        with pytest.raises(OptionError, match="another run exports"):
+        with pytest.raises(OptionError, match="another run is exporting"):
             target.move(target.unfinished(0), target.batch(0))
     assert not (tmp_path / "cluster_id=c").exists()
 
@@ -340,7 +342,7 @@ def test_a_run_that_was_taken_for_dead_clears_nothing_away(spark, tmp_path, hado
         for place in (offsets, unfinished):
             place.mkdir(parents=True)
         target._store.write_text(f"{target.checkpoint}.running", "another's")
-        with pytest.raises(OptionError, match="another run exports"):
+        with pytest.raises(OptionError, match="another run is exporting"):
             target.prepare_table(there=False) if table else target.prepare()
     assert offsets.exists()
     assert unfinished.exists()
@@ -359,7 +361,7 @@ def test_a_run_that_was_taken_for_dead_between_two_clearings_stops_there(spark, 
     with target.claimed():
         offsets.mkdir(parents=True)
         target._store = Losing(spark)
-        with pytest.raises(OptionError, match="another run exports"):
+        with pytest.raises(OptionError, match="another run is exporting"):
             target.prepare()
     assert offsets.exists()
 
@@ -383,7 +385,7 @@ def test_a_run_that_was_taken_for_dead_ends_though_nothing_is_new(
         running = f"{Target(spark, sink.root(where), CLUSTER_ID).checkpoint}.running"
         Store(spark).write_text(running, "another's")
 
-    with pytest.raises(OptionError, match="another run exports"):
+    with pytest.raises(OptionError, match="another run is exporting"):
         export(spark, options, where, sink=sink, interval_s=0.5, on_start=taken)
     assert not spark.streams.active
 
@@ -468,7 +470,7 @@ def test_files_that_prove_less_than_was_exported_are_not_taken_for_nothing_new(
     target = str(tmp_path / "log")
     end = export(spark, {"path": str(source)}, target).log_end
     older = write_quorum(tmp_path / "older", quorum_history(20))[0].parent
-    said = rf"the files prove that \d+ records were committed, and {end} are exported: "
+    said = rf"the files prove \d+ records committed, but {end} are exported: "
     with pytest.raises(IncompleteError, match=said):
         export(spark, {"path": str(older)}, target)
     assert export(spark, {"path": str(source)}, target).batches == 0
@@ -546,5 +548,5 @@ def test_a_store_that_does_not_answer_is_named(spark, hadoop):
 
 
 def test_an_export_that_is_not_there_is_named(spark, tmp_path):
-    with pytest.raises(OptionError, match="nothing is not there; it should be an exported log"):
+    with pytest.raises(OptionError, match="nothing does not exist; give an exported log"):
         read_export(spark, str(tmp_path / "nothing"))

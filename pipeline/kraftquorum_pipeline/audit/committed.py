@@ -48,7 +48,7 @@ def committed_end(
         voters: the set in force at the log's end; its size counts.
         told: the high watermark that a living quorum reported; None: not known.
     """
-    known = [(told or 0, "as it was told")]
+    known = [(told or 0, "as reported")]
     known += [(one.snapshot_end, f"a snapshot of {name}") for name, one in holdings.items()]
     ends = sorted((one.agreed_end for one in holdings.values() if one.voter), reverse=True)
     majority = len(voters) // 2 + 1
@@ -61,7 +61,7 @@ def committed_end(
         if len(ends) == len(voters):
             having = [one for one in holdings.values() if one.voter]
             end = _of_every_winner(having, end)
-            known.append((end, "whoever of the voters could lead has it"))
+            known.append((end, "every voter that could win an election has it"))
     return max(known, key=lambda entry: entry[0])
 
 
@@ -93,11 +93,11 @@ def check_committed(
     behind = [(name, one) for name, one in holdings.items() if one.voter and one.end < end]
     notes += [
         f"{name} is a voter and has the log up to offset {one.end}, {end - one.end} records "
-        "behind what was committed"
+        "behind the committed end"
         for name, one in behind
     ]
     if missing > 0:
-        notes.append(f"{missing} of {len(voters)} voters' directories were not given")
+        notes.append(f"the directories of {missing} of {len(voters)} voters were not given")
     if not voters or len(full) + max(0, missing) > len(voters) // 2:
         return [], notes
     first, *others = (
@@ -105,7 +105,7 @@ def check_committed(
         for name, one in sorted(behind, key=lambda entry: entry[1].end)
     )
     reason = (
-        f"only {len(full)} of {len(voters)} voters have what was committed up to offset {end} "
-        f"({why})"
+        f"only {len(full)} of {len(voters)} voters have the log up to the committed offset "
+        f"{end} ({why})"
     )
     return [Finding(Check.COMMITTED_PREFIX, first, reason, tuple(others))], notes

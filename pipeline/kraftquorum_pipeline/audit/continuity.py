@@ -120,11 +120,11 @@ def _joints(replica: Replica, ends: Sequence[Row], broken: frozenset[int]) -> li
         end, base = before.end_offset, bases[after.path]
         if end < base and end not in broken:
             place = Place(end, replica.name, after.path, 0, f"the next segment begins at {base}")
-            reason = f"offsets {end} to {base - 1} are missing: a segment is gone, or cut short"
+            reason = f"offsets {end} to {base - 1} are missing: a segment is missing, or cut short"
             found.append(Finding(Check.OFFSETS, place, reason))
         elif end > base:
             place = Place(base, replica.name, after.path, 0)
-            reason = f"offsets {base} to {end - 1} stand in the segment before, too"
+            reason = f"offsets {base} to {end - 1} are in the segment before too"
             found.append(Finding(Check.OFFSETS, place, reason))
     return found
 
@@ -137,14 +137,16 @@ def _borders(replica: Replica, extent: Extent, broken: frozenset[int]) -> list[F
     covered = max((end for end, _, _ in replica.snapshots), default=0)
     if extent.start > max(0, covered):
         first = replica.pieces[0].path
-        reason = f"the log begins at offset {extent.start}, and no snapshot has what was before"
+        reason = (
+            f"the log begins at offset {extent.start}, and no snapshot covers the records before it"
+        )
         place = Place(covered, replica.name, first, 0)
         found.append(Finding(Check.OFFSETS, place, reason))
     if extent.end < replica.durable and extent.end not in broken:
         last = replica.pieces[-1].path
         reason = (
             f"the log ends at offset {extent.end}, but was durable up to {replica.durable}: "
-            "what this replica acknowledged is gone"
+            "records that this replica acknowledged are lost"
         )
         place = Place(extent.end, replica.name, last, -1, "the end of the log")
         found.append(Finding(Check.OFFSETS, place, reason))
@@ -163,7 +165,7 @@ def _checkpoint(replica: Replica, extent: Extent) -> list[Finding]:
     different = sorted(set(stored) ^ set(there))
     path = str(replica.log_directory / EPOCHS_FILE)
     place = Place(different[0][0], replica.name, path, -1, _epochs(stored))
-    reason = f"{EPOCHS_FILE} does not have the epochs of the log"
+    reason = f"{EPOCHS_FILE} does not list the epochs of the log"
     other = Place(different[0][0], replica.name, replica.pieces[0].path, -1, _epochs(there))
     return [Finding(Check.EPOCHS, place, reason, (other,))]
 

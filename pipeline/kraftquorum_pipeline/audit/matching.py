@@ -95,7 +95,7 @@ def compare(batches: Iterable[Batch], extents: Mapping[str, Extent]) -> Matching
             agreed[batch.replica] = min(agreed[batch.replica], base)
             reason = _unlawful(batch, reference, extents)
             if reason is None:
-                text = f"its epoch {batch.epoch}, the others' epoch {reference.epoch}"
+                text = f"its epoch is {batch.epoch}, that of the others is {reference.epoch}"
                 result.stale[batch.replica] = base, text
                 continue
             check, words = reason
@@ -136,14 +136,14 @@ def _unlawful(
     again = _meet_again(mine, theirs, batch.base_offset)
     if again is not None:
         return Check.LOG_MATCHING, (
-            f"epoch {batch.epoch}, at {reference.replica} epoch {reference.epoch}; yet from offset "
-            f"{again} on both have epoch {mine.epoch_at(again)} again"
+            f"epoch {batch.epoch}, but epoch {reference.epoch} at {reference.replica}; yet "
+            f"from offset {again} on both have epoch {mine.epoch_at(again)} again"
         )
     if mine.last_epoch < theirs.last_epoch:
         return None
     return Check.COMMITTED_PREFIX, (
-        f"epoch {batch.epoch}, at {reference.replica} epoch {reference.epoch}, and neither log "
-        f"is older: both end in epoch {mine.last_epoch}"
+        f"epoch {batch.epoch}, but epoch {reference.epoch} at {reference.replica}, and "
+        f"neither log is older: both end in epoch {mine.last_epoch}"
     )
 
 

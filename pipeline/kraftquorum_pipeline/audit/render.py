@@ -10,14 +10,14 @@ _SHOWN = 10
 _MEANINGS = {
     Check.READABLE: "batches and records decode",
     Check.CRC: "every checksum is right",
-    Check.OFFSETS: "no offset is missing or there twice",
+    Check.OFFSETS: "no offset is missing or occurs twice",
     Check.EPOCHS: "epochs never go back",
     Check.LOG_MATCHING: "same offset and epoch, same bytes",
-    Check.COMMITTED_PREFIX: "what was committed is on a majority",
+    Check.COMMITTED_PREFIX: "a majority has the committed records",
     Check.ONE_LEADER: "an epoch has one leader",
-    Check.VOTER_SETS: "voters change one by one",
-    Check.SNAPSHOTS: "snapshots are what the log comes to",
-    Check.IDENTITY: "one storage UUID, one directory",
+    Check.VOTER_SETS: "voters change one at a time",
+    Check.SNAPSHOTS: "snapshots have the state that the log leads to",
+    Check.IDENTITY: "a directory id is of one directory",
 }
 
 
@@ -42,7 +42,7 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
         count = verdict.counts.get(check, 0)
         word = f"FOUND {count}" if count else "ok"
         if check is Check.SNAPSHOTS and not count and not done.get("snapshots", 0):
-            word = "none there"
+            word = "none"
         yield f"  {word:>10}  {check:<17} {meaning}"
     for title, lines in (("note", verdict.notes), ("not checked", verdict.unchecked)):
         for line in lines:
@@ -60,6 +60,8 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     yield ""
     yield {
         "ok": "The replicas agree.",
-        "incomplete": "Nothing is wrong in what could be checked; not everything could.",
+        "incomplete": (
+            "No fault was found in what could be checked. Some of it could not be checked."
+        ),
         "damaged": "THE REPLICAS DO NOT AGREE, or are damaged: see above.",
     }[verdict.word]

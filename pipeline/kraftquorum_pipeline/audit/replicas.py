@@ -92,7 +92,7 @@ def find_replicas(paths: list[Path]) -> list[Replica]:
     roots: list[Path] = []
     for path in paths:
         if not _is_directory(files, path):
-            raise OptionError(f"{path} is no directory; name replicas' data directories")
+            raise OptionError(f"{path} is not a directory; give data directories of replicas")
         if _is_replica(files, path):
             roots.append(path)
             continue
@@ -100,7 +100,7 @@ def find_replicas(paths: list[Path]) -> list[Replica]:
         inner = [one for one in inside if _is_directory(files, one) and _is_replica(files, one)]
         if not inner:
             raise OptionError(
-                f"{path} is no replica's data directory ({LOG_DIRECTORY} is missing), "
+                f"{path} is not the data directory of a replica ({LOG_DIRECTORY} is missing), "
                 "and holds none"
             )
         roots += inner
@@ -108,7 +108,7 @@ def find_replicas(paths: list[Path]) -> list[Replica]:
     if len(set(names)) != len(names):
         names = [str(root) for root in roots]
     if len(set(names)) != len(names):
-        raise OptionError("a directory is named twice: " + ", ".join(sorted(names)))
+        raise OptionError("a directory is given twice: " + ", ".join(sorted(names)))
     return [_read(files, name, root) for name, root in zip(names, roots, strict=True)]
 
 
@@ -187,6 +187,6 @@ def check_identities(replicas: list[Replica]) -> list[Finding]:
             continue
         before = seen.setdefault(one.key, one)
         if before is not one:
-            reason = f"two directories are replica {one.key}: one of them is a copy"
+            reason = f"two directories are of replica {one.key}: one of them is a copy"
             found.append(Finding(Check.IDENTITY, one.place(), reason, (before.place(),)))
     return found

@@ -110,9 +110,9 @@ class Audit:
         verdict.add(matching.findings)
         left = len(scanned.unequal) - len(looked_at)
         if left > 0:
-            verdict.notes.append(f"{left} more stretches of offsets differ and were not looked at")
+            verdict.notes.append(f"{left} more ranges of offsets differ and were not read")
             if not matching.findings:
-                verdict.unchecked.append(f"log_matching: {left} stretches that differ")
+                verdict.unchecked.append(f"log_matching: {left} ranges that differ")
         sound = {name: extent.sound_end for name, extent in self.extents.items()}
         elections, wrong = check_elections(self.replicas, scanned.rows, sound)
         verdict.add(wrong)
@@ -125,19 +125,19 @@ class Audit:
             "elections": elections,
         }
         if len(self.extents) < 2:
-            verdict.notes.append("one replica only: nothing to compare it with")
+            verdict.notes.append("there is only one replica: nothing to compare it with")
 
     def _note_stale(self, matching: Matching) -> None:
         for name, (offset, how) in matching.stale.items():
             gone = self.extents[name].end - offset
             self.verdict.notes.append(
                 f"{name} has {gone} records from offset {offset} on that were never committed "
-                f"({how}): it was away and would cut them off"
+                f"({how}): it was not running, and would truncate them"
             )
         for name, extent in self.extents.items():
             if extent.tail_bytes:
                 self.verdict.notes.append(
-                    f"{name} ends with {extent.tail_bytes} bytes of a batch that was never whole"
+                    f"{name} ends with {extent.tail_bytes} bytes of an unfinished batch"
                 )
 
     # -- snapshots, voters ----------------------------------------------------------
@@ -163,7 +163,7 @@ class Audit:
                 )
                 continue
             place = Place(one.end_offset, one.replica, one.path)
-            why = f"its node has found it damaged and set it aside as {aside.name}"
+            why = f"its node found it damaged and set it aside as {aside.name}"
             self.verdict.add([Finding(Check.SNAPSHOTS, place, why if was_set_aside else one.error)])
         return [one for one in sums if not one.error]
 
@@ -183,7 +183,7 @@ class Audit:
             ]
             if extent.sound_end < extent.end:
                 self.verdict.unchecked.append(
-                    f"voter_sets: {name} from offset {extent.sound_end} on, behind damage"
+                    f"voter_sets: {name} from offset {extent.sound_end} on, after the damage"
                 )
             base = (0, frozenset[str]())
             if extent.start > 0:
@@ -213,7 +213,7 @@ class Audit:
         if other is not None:
             name, members = other
             log = Place(one.end_offset, name, name, -1, f"voters {', '.join(sorted(members))}")
-            reason = "the snapshot names other voters than the log up to there"
+            reason = "the snapshot has other voters than the log up to that offset"
             self.verdict.add([Finding(Check.SNAPSHOTS, place, reason, (log,))])
         for name, extent in self.extents.items():
             epoch = extent.epoch_at(one.end_offset - 1)
@@ -222,14 +222,14 @@ class Audit:
                 -1,
                 one.epoch,
             }:
-                reason = f"it is of epoch {one.epoch}, the log there of epoch {epoch}"
+                reason = f"its epoch is {one.epoch}, that of the log there is {epoch}"
                 log = Place(one.end_offset - 1, name, name, -1, f"epoch {epoch}")
                 self.verdict.add([Finding(Check.SNAPSHOTS, place, reason, (log,))])
 
     def _check_committed(self, snapshots: Sequence[SnapshotSum]) -> frozenset[str]:
         named = {name: history for name, history in self.histories.items() if history.sets}
         if not named:
-            self.verdict.unchecked.append("committed_prefix: no log says who the voters are")
+            self.verdict.unchecked.append("committed_prefix: no log names the voters")
             return frozenset()
         newest = max(named, key=lambda n: (self.extents[n].last_epoch, self.ends[n]))
         voters = named[newest].last
@@ -247,8 +247,9 @@ class Audit:
         self.verdict.committed_end = end
         if not end and any(self.ends.values()):
             self.verdict.unchecked.append(
-                "committed_prefix: the files do not say what is committed, since no record of the "
-                "newest epoch is on a majority; give the quorum's high watermark (--committed-end)"
+                "committed_prefix: the files do not prove what is committed, since no record "
+                "of the newest epoch is on a majority; give the quorum's high watermark "
+                "(--committed-end)"
             )
         self.verdict.add(found)
         self.verdict.notes += notes
@@ -272,8 +273,8 @@ class Audit:
         if stretches is None:
             stretches = []
             self.verdict.unchecked.append(
-                "snapshots: no sound log leads from offset 0, or from the oldest snapshot, to "
-                f"offset {newest}; they are held against each other"
+                "snapshots: no undamaged log leads from offset 0, or from the oldest "
+                f"snapshot, to offset {newest}; the snapshots are compared with each other"
             )
         first: dict[int, SnapshotSum] = {oldest.end_offset: oldest}
         if stretches:
@@ -299,7 +300,7 @@ class Audit:
             return
         path = None if base is None else base.path
         for key, log, there in self.engine.differences(stretches, path, one.end_offset, one.path):
-            reason = f"is not what the log up to offset {one.end_offset} comes to"
+            reason = f"is not the state that the log up to offset {one.end_offset} leads to"
             other = Place(-1 if log is None else log.offset, "the log", "", -1)
             self.verdict.add([_key_finding(one, key, there, (other, log), reason)])
 
@@ -308,7 +309,7 @@ class Audit:
             return
         for key, first, there in self.engine.differences([], other.path, one.end_offset, one.path):
             place = Place(other.end_offset, other.replica, other.path)
-            reason = "is not what another replica's snapshot of the same offset has"
+            reason = "differs from another replica's snapshot at the same offset"
             self.verdict.add([_key_finding(one, key, there, (place, first), reason)])
 
     # -- outcome --------------------------------------------------------------------
@@ -343,7 +344,7 @@ def _key_finding(
 ) -> Finding:
     """A key of a snapshot that is not what it should be, with both sides."""
     shown = repr(key.decode("utf-8", "backslashreplace"))
-    place = Place(one.end_offset, one.replica, one.path, -1, f"{shown} {there or 'not there'}")
+    place = Place(one.end_offset, one.replica, one.path, -1, f"{shown} {there or 'missing'}")
     side, entry = other
-    sides = (replace(side, holds=f"{shown} {entry or 'not there'}"),)
+    sides = (replace(side, holds=f"{shown} {entry or 'missing'}"),)
     return Finding(Check.SNAPSHOTS, place, f"key {shown} {reason}", sides)

@@ -282,8 +282,8 @@ class _Scan:
         if base > self.expected and not self._misnumbered(header):
             return f"offsets {self.expected} to {base - 1} are missing"
         if end <= self.expected and not self._misnumbered(header):
-            return f"offsets {base} to {end - 1} stand there a second time"
-        return f"a batch has base offset {base} instead of {self.expected}"
+            return f"offsets {base} to {end - 1} occur a second time"
+        return f"a batch has base offset {base}, expected {self.expected}"
 
     def _misnumbered(self, header: BatchHeader) -> bool:
         """Whether only the number is wrong: what follows goes on as if it were right."""
@@ -305,7 +305,7 @@ class _Scan:
         following = self._header_at(self.position + header.size) if epoch > self.epoch else None
         reason = ""
         if known >= 0 and epoch != known:
-            reason = f"epoch {epoch}, but {known} by leader-epoch-checkpoint"
+            reason = f"epoch {epoch}, but {known} according to leader-epoch-checkpoint"
         elif epoch < self.epoch:
             reason = f"epoch {epoch} after {self.epoch}"
         elif following is not None and self.epoch <= following.epoch < epoch:

@@ -61,13 +61,12 @@ def sound_log(
     source = ", ".join(map(str, paths))
     if wanted > verdict.committed_end:
         raise OptionError(
-            f"{source}: offset {wanted} is past {verdict.committed_end}, up to where the files "
-            "prove the log to be committed"
+            f"{source}: offset {wanted} is above {verdict.committed_end}, up to which the "
+            "files prove the log committed"
         )
     if end is None and not wanted and any(one["end_offset"] for one in verdict.replicas.values()):
         raise OptionError(
-            f"{source}: nothing of the log is proved to be committed; name the directories of all "
-            "voters"
+            f"{source}: the files prove no record committed; give the directories of all voters"
         )
     forked = [
         one
@@ -91,4 +90,4 @@ def sound_log(
         if stretches is not None:
             return SoundLog(tuple(stretches), path, wanted, verdict)
     first = verdict.findings[0].place.offset if verdict.findings else None
-    raise CorruptError(source, f"no sound log leads to offset {wanted}", first)
+    raise CorruptError(source, f"no undamaged log leads to offset {wanted}", first)

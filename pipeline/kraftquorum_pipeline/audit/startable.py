@@ -44,7 +44,7 @@ def check_startable(replica: Replica) -> list[Finding]:
             place = Place(start, replica.name, first.path, 0, holds)
             reason = (
                 f"offsets {start} to {first.base_offset - 1} are missing: the log begins at "
-                f"{start}, and a segment is gone"
+                f"{start}, and a segment is missing"
             )
             found.append(Finding(Check.OFFSETS, place, reason))
 
@@ -60,12 +60,12 @@ def check_startable(replica: Replica) -> list[Finding]:
 
     def recovery_point() -> None:
         if holds_something and read_recovery_point(files, inner / RECOVERY_POINT_FILE) is None:
-            raise StorageCorruptError(f"{inner / RECOVERY_POINT_FILE} is missing beside a log")
+            raise StorageCorruptError(f"{inner / RECOVERY_POINT_FILE} is missing, but a log exists")
 
     def epochs() -> None:
         known = replica.epochs or read_epochs(files, inner / EPOCHS_FILE) is not None
         if holds_something and not known:
-            raise StorageCorruptError(f"{inner / EPOCHS_FILE} is missing beside a log")
+            raise StorageCorruptError(f"{inner / EPOCHS_FILE} is missing, but a log exists")
 
     root, inner = replica.path, replica.log_directory
     holds_something = any(piece.size for piece in replica.pieces)

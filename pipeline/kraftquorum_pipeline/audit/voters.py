@@ -71,13 +71,13 @@ def _step(history: VoterHistory, members: frozenset[str], batch: Sequence[Row]) 
             _check_leaders_word(history, row, members)
         elif row.name == ADD:
             if voter in members:
-                _say(history, row, f"{voter} is added and was a voter", members)
+                _say(history, row, f"{voter} is added, but was a voter", members)
             members |= {voter}
         elif row.name == REMOVE:
             if voter not in members:
-                _say(history, row, f"{voter} is removed and was no voter", members)
+                _say(history, row, f"{voter} is removed, but was not a voter", members)
             elif len(members) == 1:
-                _say(history, row, f"{voter} is removed and was the last voter", members)
+                _say(history, row, f"{voter} is removed, but was the last voter", members)
             members -= {voter}
     if changes:
         history.sets.append((changes[-1].offset, members))

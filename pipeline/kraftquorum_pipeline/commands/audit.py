@@ -27,7 +27,7 @@ Paths = Annotated[
     typer.Argument(
         parser=path_of,
         metavar="PATH|URI…",
-        help="Replicas' data directories, or directories that hold some: all of one quorum.",
+        help="Data directories of the replicas of one quorum, or directories that hold some.",
         show_default=False,
     ),
 ]
@@ -41,8 +41,8 @@ def run(
         typer.Option(
             min=0,
             metavar="OFFSET",
-            help="The high watermark that the quorum last reported: below it a majority of the "
-            "voters must have everything. Without it what the files prove counts.",
+            help="The high watermark that the quorum last reported. A majority of the voters "
+            "must have every record below it. Default: what the files prove committed.",
         ),
     ] = None,
     output: Annotated[
@@ -51,7 +51,7 @@ def run(
             "--json",
             parser=local_path,
             metavar="FILE",
-            help="Write the verdict as JSON, `-` to print it.",
+            help="Write the verdict as JSON to this file; `-` prints it.",
             show_default=False,
         ),
     ] = None,
@@ -94,9 +94,9 @@ def _audit(paths: list[Path], engine: Engine, committed_end: int | None) -> Verd
             if not _some_are_gone(replicas):
                 raise
             if not looks_left:
-                say("a running node removes files faster than they are read: audit a copy")
+                say("a running node removes files faster than the audit reads them: audit a copy")
                 raise
-            say("a running node has removed some of the files: looking again")
+            say("a running node removed some of the files: reading them again")
     raise AssertionError("the last look returns or raises")
 
 

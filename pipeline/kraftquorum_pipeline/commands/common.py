@@ -24,7 +24,7 @@ LogPath = Annotated[
         "--path",
         parser=path_of,
         metavar="PATH|URI",
-        help="Files: a replica's data directory, or a directory that holds those of several.",
+        help="Files: the data directory of a replica, or a directory that holds several of them.",
         show_default=False,
     ),
 ]
@@ -50,13 +50,13 @@ SourceOption = Annotated[
 ]
 Master = Annotated[
     str | None,
-    typer.Option("--master", help="Spark's master.", show_default="spark-submit's, else local[*]"),
+    typer.Option(
+        "--master", help="URL of Spark's master.", show_default="spark-submit's, else local[*]"
+    ),
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option(
-        "--conf", metavar="KEY=VALUE", help="A setting of Spark's own.", show_default=False
-    ),
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark.", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
@@ -68,7 +68,7 @@ def local_path(text: str) -> Path:
     path = path_of(text)
     if isinstance(path, RemotePath):
         raise fail(
-            f"{text}: this is read or written by the command itself, and has to be a path of this "
+            f"{text}: the command itself reads or writes this, so it must be a path on this "
             "machine",
             PipelineExitCode.USAGE,
         )
@@ -90,7 +90,9 @@ def source_options(
     elif servers is not None and "path" not in given:
         given.setdefault("bootstrapServers", servers)
     if "path" not in given and "bootstrapServers" not in given:
-        raise OptionError("name the log: --path DIRECTORY or --bootstrap-server HOST:PORT,…")
+        raise OptionError(
+            "no log is given: give --path DIRECTORY or --bootstrap-server HOST:PORT,…"
+        )
     return given
 
 

@@ -29,15 +29,17 @@ def run(
         typer.Argument(
             parser=path_of,
             metavar="PATH|URI…",
-            help="Replicas' data directories, or directories that hold some.",
+            help="Data directories of the replicas, or directories that hold some.",
             show_default=False,
         ),
     ],
-    output: Annotated[str, typer.Option("--output", help="Directory of the table; made anew.")],
+    output: Annotated[
+        str, typer.Option("--output", help="Directory of the table; an old one is replaced.")
+    ],
     *,
     offset: Annotated[
         int | None,
-        typer.Option(min=0, help="State at this offset. Default: all that is committed."),
+        typer.Option(min=0, help="State at this offset. Default: the last committed one."),
     ] = None,
     master: Master = None,
     conf: Conf = None,

@@ -32,12 +32,12 @@ def run(
         typer.Option(
             parser=local_path,
             metavar="FILE",
-            help="The account: a JSON object a line (docs/howto/audit.md).",
+            help="The client's account: one JSON object per line (docs/howto/audit.md).",
         ),
     ],
     *,
     cluster_id: Annotated[
-        str | None, typer.Option(help="Which cluster, where the export holds several.")
+        str | None, typer.Option(help="The cluster, if the export holds several.")
     ] = None,
     master: Master = None,
     conf: Conf = None,
@@ -55,7 +55,10 @@ def run(
             there = clusters(table)
             chosen = cluster_id or there[0]
             if chosen not in there or (cluster_id is None and len(there) > 1):
-                raise OptionError(f"--cluster-id: {export} holds {', '.join(there)}; name one")
+                raise OptionError(
+                    f"--cluster-id is not given: {export} holds "
+                    f"{', '.join(there)}; give one of them"
+                )
             counted = count(session, table.where(F.col("cluster_id") == chosen), writes)
         finally:
             session.stop()
@@ -70,14 +73,14 @@ def run(
 def count_lines(counted: Counted) -> list[str]:
     """For people."""
     head = (
-        f"{counted.rows} rows, {counted.records} of them clients' records; "
+        f"{counted.rows} rows, {counted.records} of them records of clients; "
         f"{counted.acknowledged} acknowledged writes in the account"
     )
     return [
         head,
         f"  {counted.missing:>8}  missing",
-        f"  {counted.duplicated:>8}  there twice",
-        f"  {counted.unexpected:>8}  that nobody wrote",
-        f"  {counted.unknown_found:>8}  of unknown outcome that turned out to be there",
+        f"  {counted.duplicated:>8}  duplicated",
+        f"  {counted.unexpected:>8}  unexpected: no client wrote them",
+        f"  {counted.unknown_found:>8}  of unknown outcome, which were written",
         *(f"    missing: {example}" for example in counted.examples),
     ]

@@ -32,31 +32,34 @@ _MIB = 1 << 20
 
 def run(
     output: Annotated[
-        str, typer.Option("--output", help="Directory of the tables; made where it is not there.")
+        str,
+        typer.Option(
+            "--output", help="Directory of the tables; it is created if it does not exist."
+        ),
     ],
     *,
     path: LogPath = None,
     bootstrap_server: BootstrapServer = None,
     option: SourceOption = None,
     continuous: Annotated[
-        bool, typer.Option("--continuous", help="Go on until stopped (SIGINT, SIGTERM).")
+        bool, typer.Option("--continuous", help="Continue until stopped (SIGINT, SIGTERM).")
     ] = False,
     interval_s: Annotated[
-        float, typer.Option("--interval-s", min=0.1, help="With --continuous: how often.")
+        float, typer.Option("--interval-s", min=0.1, help="With --continuous: the interval.")
     ] = 10.0,
     master: Master = None,
     conf: Conf = None,
     table_format: Annotated[
         str,
-        typer.Option("--format", help="Another that Spark has a sink for: orc, json, delta, …"),
+        typer.Option("--format", help="Another format that Spark can write: orc, json, delta, …"),
     ] = PARQUET,
     table: Annotated[
         str | None,
         typer.Option(
             "--table",
-            help="With --format: a table of one of Spark's catalogs that lasts (not in memory, as "
-            "Spark's own is unless set), made where it is not there, and not a directory under "
-            "--output.",
+            help="With --format: a table of a Spark catalog, instead of a directory under "
+            "--output. The catalog must be persistent, unlike Spark's own by default. "
+            "The table is created if it does not exist.",
             show_default=False,
         ),
     ] = None,
@@ -106,8 +109,8 @@ def _progress(done: Exported, summary: Export) -> None:
     rows = sum(done.rows.values())
     rate = rows / done.seconds if done.seconds else 0
     part = min(1.0, done.end / summary.log_end) if summary.log_end else 1.0
-    note = " (was in its place already)" if done.again else ""
-    left_out = f", {done.left_out} left out as corrupt" if done.left_out else ""
+    note = " (was there already)" if done.again else ""
+    left_out = f", {done.left_out} corrupt ones left out" if done.left_out else ""
     say(
         f"batch {done.batch}: offsets {done.start} to {done.end - 1}, {rows} rows{left_out}, "
         f"{done.bytes / _MIB:.1f} MiB, {done.seconds:.1f} s, {rate:,.0f} rows/s, {part:.0%}{note}"
@@ -120,7 +123,7 @@ def _print(summary: Export, output: str, sink: Sink, *, as_json: bool) -> None:
         return
     rows = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.rows.items()))
     if summary.start is None or summary.end is None:
-        typer.echo(f"{output}: nothing new; all of {summary.source} was there already")
+        typer.echo(f"{output}: nothing new; everything in {summary.source} was exported already")
         return
     if sink.by_spark:
         typer.echo(
@@ -134,4 +137,4 @@ def _print(summary: Export, output: str, sink: Sink, *, as_json: bool) -> None:
         f"{summary.seconds:.1f} s"
     )
     if summary.left_out:
-        typer.echo(f"{summary.left_out} records were corrupt and are not there: kind = 'corrupt'")
+        typer.echo(f"{summary.left_out} records are corrupt and were left out: kind = 'corrupt'")

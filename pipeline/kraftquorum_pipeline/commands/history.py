@@ -33,12 +33,15 @@ from kraftquorum_pipeline.session import spark_session
 
 def run(
     output: Annotated[
-        str, typer.Option("--output", help="Directory of the tables; what is in them is replaced.")
+        str, typer.Option("--output", help="Directory of the tables; its old content is replaced.")
     ],
     *,
     tables: Annotated[
         str | None,
-        typer.Option("--tables", help="Read what `export` wrote there, of one quorum or of many."),
+        typer.Option(
+            "--tables",
+            help="Read the output of `export`, of one quorum or of many, from this directory.",
+        ),
     ] = None,
     path: LogPath = None,
     bootstrap_server: BootstrapServer = None,
@@ -49,8 +52,8 @@ def run(
             "--faults",
             parser=local_path,
             metavar="FILE",
-            help="When nodes were found broken: a JSON object a line with node_id and at (ISO "
-            "8601 with its offset).",
+            help="The times at which nodes were found broken: one JSON object per line with "
+            "node_id and at (ISO 8601 with its offset).",
             show_default=False,
         ),
     ] = None,
@@ -66,7 +69,10 @@ def run(
     """
     with reporting():
         if tables is not None and (path is not None or option):
-            raise OptionError("--tables is an export: --path and --option are of a log")
+            raise OptionError(
+                "--tables reads an export, but --path and --option are for a log; "
+                "give one of the two"
+            )
         options = {} if tables is not None else source_options(path, bootstrap_server, option)
         known = _faults(faults)
         session = spark_session(

@@ -26,34 +26,39 @@ def run(
         list[str],
         typer.Argument(
             metavar="EXPORT…",
-            help="Directories that `export` wrote to: all quorums in them, a section each.",
+            help="Directories that `export` wrote to. The page has a section for each quorum in "
+            "them.",
             show_default=False,
         ),
     ],
     output: Annotated[
         Path,
-        typer.Option("--output", parser=local_path, metavar="FILE", help="The page."),
+        typer.Option("--output", parser=local_path, metavar="FILE", help="The file of the page."),
     ],
     *,
-    title: Annotated[str, typer.Option(help="Of the page.")] = "History of Raft quorums",
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "History of Raft quorums",
     name: Annotated[
         list[str] | None,
-        typer.Option(metavar="CLUSTER=NAME", help="What a quorum is called.", show_default=False),
+        typer.Option(metavar="CLUSTER=NAME", help="Name of a quorum.", show_default=False),
     ] = None,
     audit: Annotated[
         list[str] | None,
-        typer.Option(metavar=_ONE, help="What `audit --json` wrote.", show_default=False),
+        typer.Option(
+            metavar=_ONE, help="The verdict that `audit --json` wrote.", show_default=False
+        ),
     ] = None,
     writes: Annotated[
         list[str] | None,
-        typer.Option(metavar=_ONE, help="A client's account, for the latency.", show_default=False),
+        typer.Option(
+            metavar=_ONE, help="A client's account, for the latency chart.", show_default=False
+        ),
     ] = None,
     events: Annotated[
         list[str] | None,
         typer.Option(
             metavar=_ONE,
-            help="What was done to the quorum: a JSON list of objects with `at_ms`, `title`, and "
-            "where it fits, `violent` and `lost_replica`.",
+            help="What was done to the quorum: a JSON list of objects with `at_ms`, `title`, "
+            "and optionally `violent` and `lost_replica`.",
             show_default=False,
         ),
     ] = None,
@@ -133,7 +138,7 @@ def _by_cluster(kind: str, texts: Sequence[str], there: Sequence[str]) -> dict[s
             found[there[0]] = text
         else:
             raise OptionError(
-                f"--{kind} {text!r}: begin with the cluster's id and `=`; there are "
+                f"--{kind} {text!r}: expected a cluster id and `=` in front; there are "
                 f"{', '.join(there) or 'none'}"
             )
     return found
@@ -149,7 +154,7 @@ def _read_json(text: str | None) -> dict[str, Any] | None:
     try:
         found = json.loads(local_path(text).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise OptionError(f"{text} is no verdict of an audit: {error}") from None
+        raise OptionError(f"{text} is not a verdict of an audit: {error}") from None
     if not isinstance(found, dict) or "verdict" not in found:
-        raise OptionError(f"{text} is no verdict of an audit")
+        raise OptionError(f"{text} is not a verdict of an audit")
     return cast("dict[str, Any]", found)

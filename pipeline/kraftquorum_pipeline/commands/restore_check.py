@@ -31,7 +31,8 @@ def run(
         typer.Argument(
             parser=path_of,
             metavar="PATH|URI…",
-            help="Replicas' data directories (copies, a backup), or directories that hold some.",
+            help="Data directories of the replicas (copies or a backup), or directories that "
+            "hold some.",
             show_default=False,
         ),
     ],
@@ -40,15 +41,17 @@ def run(
         typer.Option(
             envvar="RAFTNODE_BOOTSTRAP_SERVER",
             metavar="HOST:PORT,…",
-            help="Nodes of the living quorum.",
+            help="Nodes of the running quorum.",
         ),
     ],
     *,
     offset: Annotated[
         int | None,
-        typer.Option(min=0, help="State at this offset. Default: all that is committed."),
+        typer.Option(min=0, help="State at this offset. Default: the last committed one."),
     ] = None,
-    hosts_file: Annotated[Path | None, typer.Option(help="Names of nodes, as /etc/hosts.")] = None,
+    hosts_file: Annotated[
+        Path | None, typer.Option(help="A file in the format of /etc/hosts.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Hold the key-value state of files against a living quorum.
@@ -62,7 +65,7 @@ def run(
             state = state_of(log)
         except RaftnodeError as error:
             raise CorruptError(", ".join(map(str, paths)), str(error)) from error
-        say(f"{len(state)} keys at offset {log.end}; asking {bootstrap_server}")
+        say(f"{len(state)} keys at offset {log.end}; reading from {bootstrap_server}")
         living = _ask(bootstrap_server, hosts_file, log)
         restored = compare(state, log.end, living)
     if as_json:
@@ -87,12 +90,12 @@ def _ask(servers: str, hosts_file: Path | None, log: SoundLog) -> Living:
 
 def _print(restored: Restored) -> None:
     typer.echo(
-        f"{restored.keys} keys at offset {restored.end} by the files; {restored.listed} in the "
-        f"quorum, {restored.changed} written since"
+        f"{restored.keys} keys at offset {restored.end} in the files; {restored.listed} in "
+        f"the quorum, {restored.changed} written since"
     )
     for line in restored.differences:
         typer.echo(f"  {line}")
     if restored.ok:
-        typer.echo("The files bring back what the quorum has.")
+        typer.echo("The files restore what the quorum has.")
     else:
         typer.echo(f"{restored.different} KEYS DIFFER.")

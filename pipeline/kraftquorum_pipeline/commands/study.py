@@ -43,11 +43,11 @@ def run(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", parser=local_path, metavar="DIRECTORY", help="Where everything goes."
+            "--output", parser=local_path, metavar="DIRECTORY", help="Directory of all output."
         ),
     ],
     *,
-    name: Annotated[str, typer.Option(help="Of the quorum, for people.")] = "quorum",
+    name: Annotated[str, typer.Option(help="Name of the quorum, for people.")] = "quorum",
     committed_end: Annotated[
         int | None,
         typer.Option(min=0, metavar="OFFSET", help="As for `audit`."),

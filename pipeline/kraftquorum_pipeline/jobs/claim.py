@@ -139,7 +139,7 @@ def _locked(path: Path) -> Generator[None]:
         except BlockingIOError:
             raise _busy(str(path)) from None
         except OSError as error:
-            raise UnreachableError(str(path), f"no lock: {error.strerror or error}") from None
+            raise UnreachableError(str(path), f"cannot lock: {error.strerror or error}") from None
         yield
 
 
@@ -156,6 +156,6 @@ def _wait_for_the_dead(files: Files, path: str) -> None:
 
 def _busy(path: str) -> OptionError:
     return OptionError(
-        f"{path}: another run exports this cluster to this target now; let it end, or name "
-        "another target"
+        f"{path}: another run is exporting this cluster to this target; wait until it ends, "
+        "or give another target"
     )

@@ -52,7 +52,7 @@ def _named(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise UnreachableError(str(path), f"no sync: {error.strerror or error}") from None
+        raise UnreachableError(str(path), f"cannot fsync: {error.strerror or error}") from None
 
 
 def _sync(path: Path) -> None:

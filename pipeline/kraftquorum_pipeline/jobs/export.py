@@ -43,8 +43,8 @@ BATCH_OFFSETS = 5_000_000
 AS_PARQUET = Sink()
 
 _NOT_NOTED = (
-    "Spark has not noted it as done: remove this directory, and the next run writes it anew from "
-    "the log (keep a copy if the log was trimmed since)"
+    "Spark has not recorded it as done: remove this directory, and the next run writes it "
+    "again from the log (keep a copy if the log was trimmed since)"
 )
 
 _TOO_SLOW = "Python worker failed to connect back"
@@ -167,7 +167,7 @@ def export(
     state = open_log(parsed).look(surely=interval_s is None)
     if state.cluster_id is None:
         raise OptionError(
-            f"{state.source}: it belongs to no cluster yet; there is nothing to export"
+            f"{state.source}: the node belongs to no cluster yet; there is nothing to export"
         )
     place = Target(session, sink.root(target), state.cluster_id)
     summary = Export(state.source, state.cluster_id, state.end, log_start=state.start)
@@ -196,9 +196,9 @@ def export(
             _check_newest(rows, place, before)
         if parsed.client is None and before.batch >= 0 and state.end < before.end:
             reason = (
-                f"the files prove that {state.end} records were committed, and {before.end} are "
-                "exported: after an election run it again; if that stays, they are older than "
-                "the export or of another history"
+                f"the files prove {state.end} records committed, but {before.end} are "
+                "exported: run it again after an election; if that does not help, the "
+                "files are older than the export or of another history"
             )
             raise IncompleteError(state.source, reason, state.end)
         _follow(sink.starter(writer, place), place, stop, lambda query: on_start(query, summary))
@@ -210,7 +210,7 @@ def export(
         summary.batches = after.batch - before.batch
     if interval_s is None and after.end < summary.log_end:
         reason = (
-            f"the run has ended here, and {summary.log_end} records were committed when it began; "
+            f"the run ended here, but {summary.log_end} records were committed when it began; "
             "run it again"
         )
         raise IncompleteError(summary.source, reason, after.end)
@@ -239,7 +239,7 @@ def _noted(place: Target, batch: int) -> int:
     """
     end = place.end_of(batch)
     if end is None:
-        raise CorruptError(place.checkpoint, f"offsets/{batch} is not there")
+        raise CorruptError(place.checkpoint, f"offsets/{batch} is missing")
     return end
 
 

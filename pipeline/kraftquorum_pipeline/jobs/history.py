@@ -22,19 +22,22 @@ _FIELDS = (
 )
 
 TABLES: Mapping[str, str] = {
-    "elections": "Each leader that was elected: epoch, who, by how many of how many voters, and "
-    "`without_leader_s`: since the last record of the epoch before.",
-    "leadership": "Each epoch: its leader, from which record and time to which, and how many "
-    "records and clients' records it wrote.",
-    "voter_changes": "Each AddVoter and RemoveVoter with the number of voters after it; null where "
-    "the log was trimmed and nothing that is left tells who voted.",
-    "repairs": "Each replica that was replaced by another of the same node id: `detected_at` (of "
-    "the faults given, else null), `added_at`, `removed_at` and the times between, seconds.",
-    "unavailability": "Each stretch in which no leader can have acknowledged anything: from the "
-    "last record of an epoch to the first of the next; an upper bound, since nobody need have "
-    "written until then.",
-    "key_changes": "Each write of each key: its number in this log, when, how large, whether a "
-    "delete, and which record it replaced, which may be one of the state before a trimmed log.",
+    "elections": "Each leader that was elected: the epoch, the leader, how many of how many "
+    "voters granted their vote, and `without_leader_s`: the time since the last record "
+    "of the epoch before.",
+    "leadership": "Each epoch: its leader, its first and last record and their times, and how "
+    "many records and clients' records it has.",
+    "voter_changes": "Each AddVoter and RemoveVoter with the number of voters after it; null if "
+    "the log was trimmed and the rest does not name the voters.",
+    "repairs": "Each replica that was replaced by another of the same node id: `detected_at` "
+    "(from the faults given, otherwise null), `added_at`, `removed_at` and the times "
+    "between them in seconds.",
+    "unavailability": "Each period in which no leader can have acknowledged anything: from the "
+    "last record of an epoch to the first of the next. It is an upper bound, since "
+    "clients may have written nothing for a while.",
+    "key_changes": "Each write of each key: its number in this log, its time and size, whether "
+    "it is a delete, and the record that it replaced. That record may be one of the "
+    "state before a trimmed log.",
 }
 """The tables, and what each tells; the reference page is made from it."""
 

@@ -142,7 +142,10 @@ async def look(
     async with QuorumClient(nodes, hosts_file=hosts_file) as client:
         before = await client.describe_quorum(confirmed=True)
         if clusters and before.cluster_id not in clusters:
-            said = f"it is cluster {before.cluster_id}, the files are of {', '.join(clusters)}"
+            said = (
+                f"the quorum is cluster {before.cluster_id}, but the files are of "
+                f"{', '.join(clusters)}"
+            )
             raise ClusterIdError(",".join(map(str, nodes)), said)
         after: str | None = None
         while True:
@@ -191,7 +194,7 @@ async def _records(
             asked = await _having(nodes, hosts_file, offset, patience_s)
             deadline = time.monotonic() + patience_s
         if offset < end and time.monotonic() > deadline:
-            reason = "committed, and no node gives it out in time"
+            reason = "committed, but no node returned it in time"
             raise UnreachableError(",".join(map(str, nodes)), reason, offset)
 
 
@@ -211,8 +214,8 @@ async def _having(
         await asyncio.sleep(_PAUSE_S)
     note = f" on the nodes that answered ({', '.join(silent)} did not)" if silent else ""
     said = (
-        f"the log was trimmed since and begins at {min(starts.values())}{note}: what was written "
-        "before that cannot be told; take newer files"
+        f"the log was trimmed since, and begins at {min(starts.values())}{note}: writes "
+        "before that are unknown; take newer files"
     )
     raise TrimmedError(",".join(map(str, nodes)), said, offset)
 
@@ -270,4 +273,4 @@ def _moments(first: Held | None, records: Iterable[Written], began: int) -> Iter
 
 
 def _words(held: Held | None) -> str:
-    return "not there" if held is None else f"what offset {held.offset} wrote"
+    return "missing" if held is None else f"what offset {held.offset} wrote"

@@ -54,7 +54,7 @@ class Sink:
             OptionError: a table of a catalog for Parquet, or a format or a table that is no name.
         """
         if not self.format.replace("-", "").replace(".", "").replace("_", "").isalnum():
-            raise OptionError(f"--format {self.format!r}: expected the name of a format of Spark's")
+            raise OptionError(f"--format {self.format!r}: expected the name of a Spark format")
         if self.table is None:
             return
         if not self.by_spark:
@@ -76,9 +76,10 @@ class Sink:
             return  # one in its place, which may last
         if session.conf.get("spark.sql.catalogImplementation", "in-memory") == "in-memory":
             raise OptionError(
-                f"--table {self.table}: Spark's own catalog is in memory here and forgets the "
-                "table when this run ends; use one that lasts, as --conf "
-                "spark.sql.catalogImplementation=hive or a catalog of spark.sql.catalog.NAME"
+                f"--table {self.table}: Spark's own catalog is in memory here and loses the "
+                "table when this run ends; use a persistent one, with --conf "
+                "spark.sql.catalogImplementation=hive or a catalog of "
+                "spark.sql.catalog.NAME"
             )
 
     def root(self, target: str) -> str:
@@ -136,6 +137,6 @@ class Sink:
                 "spark.jars.packages=GROUP:NAME:VERSION"
             )
         if isinstance(error, AnalysisException | UnsupportedOperationException):
-            return OptionError(f"--format {self.format}: Spark cannot write it so: {reason}")
+            return OptionError(f"--format {self.format}: Spark cannot write it this way: {reason}")
         where = self.table or place.table
-        return UnreachableError(where, f"Spark could not begin to write it: {reason}")
+        return UnreachableError(where, f"Spark could not start to write it: {reason}")

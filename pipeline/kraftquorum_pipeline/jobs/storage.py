@@ -140,9 +140,10 @@ class Store:
         except (Py4JJavaError, PySparkException) as error:
             jars = self._jvm.org.apache.hadoop.util.VersionInfo.getVersion()
             raise OptionError(
-                f"{path}: Spark cannot open it: {reason_of(error)}; what Spark itself reads and "
-                "writes has Spark's names and needs its jars, as s3a:// (and not s3://) with "
-                f"--conf spark.jars.packages=org.apache.hadoop:hadoop-aws:{jars}"
+                f"{path}: Spark cannot open it: {reason_of(error)}. A path that Spark itself "
+                "reads or writes has Spark's scheme and needs its jars: s3a:// (and not "
+                "s3://) with --conf "
+                f"spark.jars.packages=org.apache.hadoop:hadoop-aws:{jars}"
             ) from None
 
 
@@ -168,7 +169,7 @@ def root_of(target: str) -> str:
         OptionError: it is empty, which would be `/`, too.
     """
     if not target.strip():
-        raise OptionError("the name of the directory is empty; name one")
+        raise OptionError("the name of the directory is empty; give one")
     return target.rstrip("/")
 
 
@@ -230,16 +231,17 @@ class Target:
         newest = self.newest()
         if newest is not None and not self.is_whole(self.batch(newest)):
             raise OptionError(
-                f"{self.checkpoint} says that batch {newest} was exported, and "
-                f"{self.batch(newest)} is gone: put it back, name another target, or remove both "
-                f"{self.checkpoint} and {self.table} to export anew what the log still has"
+                f"{self.checkpoint} says that batch {newest} was exported, but "
+                f"{self.batch(newest)} is missing: restore it, give another target, or "
+                f"remove both {self.checkpoint} and {self.table} to export again what the "
+                "log still has"
             )
         if newest is None and not self._any_whole():
             self._clear(self.checkpoint)
         elif not store.exists(f"{self.checkpoint}/offsets"):
             raise OptionError(
-                f"{self.table} holds batches, but {self.checkpoint}, which tells how far they "
-                "reach, is gone: name another target, or remove both"
+                f"{self.table} holds batches, but {self.checkpoint}, which records how far "
+                "they reach, is missing: give another target, or remove both"
             )
 
     def prepare_table(self, *, there: bool) -> None:
@@ -254,15 +256,15 @@ class Target:
         if not there:
             if self.newest() is not None:
                 raise OptionError(
-                    f"{self.checkpoint} says that the log was exported, and its table is gone: put "
-                    "it back, name another target, or remove the checkpoint to export anew what "
-                    "the log still has"
+                    f"{self.checkpoint} says that the log was exported, but its table is "
+                    "missing: restore it, give another target, or remove the checkpoint "
+                    "to export again what the log still has"
                 )
             self._clear(self.checkpoint)
         elif not self._store.exists(f"{self.checkpoint}/metadata"):
             raise OptionError(
-                f"the table is there, but {self.checkpoint}, which tells how far it reaches, is "
-                "not: name another target or table, or remove the table"
+                f"the table exists, but {self.checkpoint}, which records how far it reaches, "
+                "is missing: give another target or table, or remove the table"
             )
 
     def newest(self) -> int | None:
@@ -284,7 +286,7 @@ class Target:
             # The last line is the offset of the only source, as that gave it to Spark.
             return int(json.loads(text.rstrip().rpartition("\n")[2])["offset"])
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptError(path, f"no offset of this source: {error!r}") from None
+            raise CorruptError(path, f"not an offset of this source: {error!r}") from None
 
     def batch(self, number: int) -> str:
         """Where a batch belongs."""

@@ -32,5 +32,5 @@ def read_account(session: SparkSession, path: Path) -> DataFrame:
         OptionError: there is no such file.
     """
     if not path.is_file():
-        raise OptionError(f"{path} does not exist; it should be an account of writes")
+        raise OptionError(f"{path} does not exist; give an account of writes")
     return session.read.schema(SCHEMA).option("mode", "FAILFAST").json(str(path.absolute()))

@@ -68,8 +68,8 @@ def roles(quorum: QuorumFigures, name: str) -> str:
         _WIDTH,
         height,
         "Voters and leaders over time",
-        f"{len(replicas)} replicas, {len(quorum.leaders)} leaderships, "
-        f"{len(quorum.events)} events; a replica with a new disk is a new row.",
+        f"{len(replicas)} replicas, {len(quorum.leaders)} leaderships, {len(quorum.events)} "
+        "events. A replica with a new disk has a row of its own.",
         name,
     )
     x = _x(quorum)
@@ -177,7 +177,8 @@ def writes(quorum: QuorumFigures, name: str) -> str:
         _TOP + _PLOT + _BOTTOM,
         "Writes per second",
         f"Committed records, in bins of {seconds_text(quorum.bin_ms / 1000)}; at most "
-        f"{count_text(round(high, 1))} per second. Shaded: no leader's record for a while.",
+        f"{count_text(round(high, 1))} per second. Shaded: time without a record of a "
+        "leader.",
         name,
     )
     x, y = _plot(drawing, quorum, high, count_text)
@@ -215,8 +216,8 @@ def latency(quorum: QuorumFigures, name: str) -> str:
         _WIDTH,
         _TOP + _PLOT + _BOTTOM,
         "Latency of acknowledged writes",
-        f"By the clients' own record, in bins of {seconds_text(quorum.bin_ms / 1000)}: the median, "
-        "and what 99 of 100 stayed below.",
+        f"From the clients' own record, in bins of {seconds_text(quorum.bin_ms / 1000)}: the "
+        "median and the 99th percentile.",
         name,
     )
     x, y = _plot(drawing, quorum, high, lambda value: f"{count_text(value)} ms")
@@ -277,8 +278,7 @@ def repairs(quorum: QuorumFigures, name: str) -> str:
         _WIDTH,
         height,
         "Replaced disks",
-        "From the loss, where it was written down, to the new replica's AddVoter and the old "
-        "one's RemoveVoter.",
+        "From the recorded loss to the new replica's AddVoter and the old one's RemoveVoter.",
         name,
     )
     starts = [one.added_ms if one.lost_ms is None else one.lost_ms for one in rows]

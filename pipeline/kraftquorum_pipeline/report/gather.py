@@ -57,7 +57,7 @@ def read_export(session: SparkSession, target: str) -> DataFrame:
     """
     store, root = Store(session), root_of(target)
     if not store.exists(target):
-        raise OptionError(f"{target} is not there; it should be an exported log")
+        raise OptionError(f"{target} does not exist; give an exported log")
     found = [f"{root}/cluster_id=*"]
     if not store.renames_in_one_step(target):
         # A batch without the mark is being moved, or was when its run was killed.
@@ -130,7 +130,7 @@ def read_events(path: Path) -> list[Event]:
             for one in found
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise OptionError(f"{path} is no list of events: {error}") from None
+        raise OptionError(f"{path} is not a list of events: {error}") from None
     return sorted(events)
 
 

@@ -134,8 +134,8 @@ def _pictures(quorum: QuorumFigures, name: str) -> list[Picture]:
     made: list[Picture] = []
     if quorum.voters or quorum.leaders:
         text = (
-            "A row for each storage UUID: a new disk is a new replica, even under the same node "
-            "id. The thick part is the leader."
+            "Each directory id has a row: a new disk is a new replica, even with the same "
+            "node id. The thick part is the time as leader."
         )
         made.append(Picture("Voters and leaders", text, charts.roles(quorum, f"{name}-roles")))
     if quorum.bins:
@@ -144,18 +144,16 @@ def _pictures(quorum: QuorumFigures, name: str) -> list[Picture]:
             text += " Shaded: from the last record of a leader to the first of the next."
         made.append(Picture("Writes", text, charts.writes(quorum, f"{name}-writes")))
     if quorum.latency:
-        text = (
-            "As the clients saw it. Solid: the median; dashed: what 99 of 100 writes stayed below."
-        )
+        text = "As the clients measured it. Solid: the median; dashed: the 99th percentile."
         made.append(Picture("Latency", text, charts.latency(quorum, f"{name}-latency")))
     if any(repair.removed_ms is not None for repair in quorum.repairs):
         text = (
-            "From the loss of the disk, where it was written down, until the new replica votes, "
-            "and until the old one is out of the set."
+            "From the recorded loss of the disk until the new replica votes, and until the "
+            "old one is removed."
         )
         made.append(Picture("Repairs", text, charts.repairs(quorum, f"{name}-repairs")))
     if quorum.size:
-        text = "Keys and values of all committed records, added up."
+        text = "Keys and values of all committed records, summed up."
         made.append(Picture("Bytes written", text, charts.size(quorum, f"{name}-size")))
     return made
 

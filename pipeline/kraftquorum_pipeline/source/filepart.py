@@ -90,7 +90,7 @@ class FilePart:
         try:
             there = files.stat(path)
             if there is None:
-                raise TrimmedError(self.path, "the segment is not there any more", self.start)
+                raise TrimmedError(self.path, "the segment no longer exists", self.start)
             yield from _Reading(self, files, there.size).run()
         except RaftnodeError as error:
             raise CorruptError(self.path, str(error), self.start) from error
@@ -123,7 +123,7 @@ class _Reading:
             expected = int(reader.end_offset)
             yield from self._collector.take()
             if reader.damage is None:
-                reason = f"the segment ends here, and offsets up to {part.end - 1} should be in it"
+                reason = f"the segment ends here, but should have offsets up to {part.end - 1}"
                 yield from self._leave_out(expected, part.end, reader.position, reason)
                 return
             position, following = self._behind(reader.damage)

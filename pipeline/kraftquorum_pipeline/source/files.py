@@ -65,7 +65,7 @@ class FileLog:
             replicas = again  # an election between the first directory and the last
         else:
             raise CorruptError(
-                str(self._path), "the replicas change epochs all the time; try later"
+                str(self._path), "the replicas keep changing epochs; try again later"
             )
         if self._options.up_to == "committed":
             # What was proved once stays so; after an election the files may prove less for a while.
@@ -124,7 +124,7 @@ class FileLog:
             if wanted is None:
                 wanted = one.cluster_id
             if one.cluster_id != wanted:
-                reason = f"it is of cluster {one.cluster_id} and not of {wanted}"
+                reason = f"the log is of cluster {one.cluster_id}, not of {wanted}"
                 raise ClusterIdError(str(one.path), reason)
         return wanted
 
@@ -138,8 +138,8 @@ class FileLog:
             if covered:
                 return covered
             raise OptionError(
-                f"{newest.path}: a log's directory alone does not tell what is committed; name the "
-                "replicas' data directories, or say upTo=end"
+                f"{newest.path}: a log directory alone does not say what is committed; give "
+                "the replicas' data directories, or set upTo=end"
             )
         try:
             voters = voters_of(newest)
@@ -152,9 +152,9 @@ class FileLog:
         if covered or not _durable(newest):
             return covered
         raise OptionError(
-            f"{self._path}: of {len(voters)} voters the directories of {len(logs)} are here, which "
-            "does not prove what is committed; name those of all, ask the nodes "
-            "(bootstrapServers), or say upTo=end"
+            f"{self._path}: only {len(logs)} directories of {len(voters)} voters are here, "
+            "which does not prove what is committed; give those of all, read from the "
+            "nodes (bootstrapServers), or set upTo=end"
         )
 
     def _snapshot(self, found: _Found, end: int) -> SnapshotPart:
@@ -167,7 +167,8 @@ class FileLog:
                 return SnapshotPart(path, snapshot_end, shape)
         raise TrimmedError(
             str(replica.path),
-            f"the log begins at {first}, and no snapshot covers what was before and ends by {end}",
+            f"the log begins at {first}, and no snapshot covers the records before it and "
+            f"ends by {end}",
             0,
         )
 

@@ -77,7 +77,7 @@ class LogState:
 def gone(start: int, note: str = "") -> str:
     """The reason of a TrimmedError: a record below where the log begins."""
     return (
-        f"the log begins at {start}{note}: records from here to there are gone. Begin with the "
+        f"the log begins at {start}{note}: the records before it are gone. Start with the "
         "state before it (startingOffset=earliest, and a new checkpoint)"
     )
 

@@ -152,8 +152,10 @@ class NodeLog:
         if len(clusters) > 1:
             told = ", ".join(f"{endpoint} is of {info.cluster_id}" for endpoint, info in infos)
             if quorum is not None:
-                told += f", who leads is of {quorum.cluster_id}"
-            raise ClusterIdError(self._client.source, f"nodes of different clusters: {told}")
+                told += f", the leader is of {quorum.cluster_id}"
+            raise ClusterIdError(
+                self._client.source, f"the nodes are of different clusters: {told}"
+            )
         start = min(info.log_start_offset for _, info in infos)
         ends = [info.high_watermark for _, info in infos]
         if quorum is not None:
@@ -253,7 +255,7 @@ async def _look(
                 if info.cluster_id is None:
                     said[endpoint] = "it is blank: it has no cluster id yet"
                 elif cluster_id is not None and info.cluster_id != cluster_id:
-                    reason = f"it is of cluster {info.cluster_id} and not of {cluster_id}"
+                    reason = f"it is of cluster {info.cluster_id}, not of {cluster_id}"
                     raise ClusterIdError(str(endpoint), reason)
                 else:
                     found.append((endpoint, info))
@@ -271,9 +273,9 @@ async def _look(
         known = max(info.high_watermark for _, info in found)
         raise UnreachableError(
             options.source,
-            "no leader answers that a majority of the voters follows, so how far the log is "
-            f"committed is not known: up to offset {known} or further (in a batch "
-            f"endingOffset={known} reads that much)",
+            "no leader with a majority of the voters answers, so it is unknown how far the "
+            f"log is committed: up to offset {known} or further (in a batch, "
+            f"endingOffset={known} reads up to there)",
         )
     told = "; ".join(f"{endpoint}: {reason}" for endpoint, reason in said.items())
     raise UnreachableError(options.source, f"no node of the quorum answered in time ({told})")
@@ -352,7 +354,7 @@ class _Reader:
                 if offset >= end:
                     return
             if time.monotonic() > deadline:
-                reason = "committed once, and no node gives it out in time"
+                reason = "committed before, but no node returned it in time"
                 raise UnreachableError(self._options.source, reason, offset)
 
     def _deadline(self) -> float:

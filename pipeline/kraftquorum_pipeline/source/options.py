@@ -32,8 +32,9 @@ class Option(NamedTuple):
 OPTIONS: dict[str, Option] = {
     "path": Option(
         None,
-        "Files: a replica's data directory, or a directory that holds those of several; a path, or "
-        "a URI (`s3://bucket/prefix`, `gs://`, `abfs://`, `hdfs://`, `file://`).",
+        "Files: the data directory of a replica, or a directory that holds several of them; "
+        "a path, or a URI (`s3://bucket/prefix`, `gs://`, `abfs://`, `hdfs://`, "
+        "`file://`).",
     ),
     "bootstrapServers": Option(
         None, "Nodes: `host:port,…`, API endpoints of the quorum. Either this or `path`."
@@ -41,46 +42,46 @@ OPTIONS: dict[str, Option] = {
     "clusterId": Option(None, "Refuse any other cluster. Default: the one that is found."),
     "startingOffset": Option(
         "earliest",
-        "First offset: a number, or `earliest`: the log's start, and where the log was trimmed "
-        "the state before it. A stream's checkpoint wins.",
+        "First offset: a number, or `earliest`: the log's start, and if the log was trimmed, "
+        "the state before it. A stream's checkpoint takes precedence.",
     ),
-    "endingOffset": Option("latest", "Batch only: one past the last offset, or `latest`."),
+    "endingOffset": Option("latest", "Batch only: the offset after the last one, or `latest`."),
     "upTo": Option(
         "committed",
-        "Files: `committed`, as far as a majority of the voters' directories proves it, or `end`: "
-        "all that is whole, of which the last records may not be committed.",
+        "Files: `committed`, as far as a majority of the voters' directories proves it, or "
+        "`end`: all undamaged records, of which the last may not be committed.",
     ),
     "readFrom": Option(
         "followers",
-        "Nodes: `followers` (the leader only when no other node answers), `leader` or `any`.",
+        "Nodes: `followers` (the leader only if no other node answers), `leader` or `any`.",
     ),
     "maxOffsetsPerTrigger": Option(
-        None, "Streams: how many offsets a micro-batch has at most. Default: no limit."
+        None, "Streams: largest number of offsets in a micro-batch. Default: no limit."
     ),
     "partitionBytes": Option(
-        str(32 << 20), "Files: about how many bytes one task reads; cut at batches of the log."
+        str(32 << 20), "Files: approximate bytes that one task reads; cut at batches of the log."
     ),
-    "partitionOffsets": Option("50000", "Nodes: how many offsets one task reads."),
+    "partitionOffsets": Option("50000", "Nodes: number of offsets that one task reads."),
     "maxBytesPerRequest": Option(
         str(1 << 20),
-        "Nodes: bytes of records in one answer; a node gives 1 MiB at most, whatever is asked for.",
+        "Nodes: bytes of records in one answer; a node returns at most 1 MiB.",
     ),
     "onCorrupt": Option(
         "fail",
-        "`fail`, or `skip`: what cannot be read becomes a row of kind `corrupt` and is counted.",
+        "`fail`, or `skip`: an unreadable record becomes a row of kind `corrupt` and is counted.",
     ),
     "keyFormat": Option("binary", "`binary`, or `utf8`: keys are strings."),
     "valueFormat": Option(
         "binary", "`binary`, `utf8`: values are strings, or `json`: strings that hold JSON."
     ),
-    "timeoutMs": Option("30000", "Nodes: how long a read may take in all, retries included."),
-    "attemptTimeoutMs": Option(
-        "5000", "Nodes: how long one node may take before another is asked."
+    "timeoutMs": Option("30000", "Nodes: longest time for a read, retries included."),
+    "attemptTimeoutMs": Option("5000", "Nodes: longest time for one node before another is tried."),
+    "connectTimeoutMs": Option("1000", "Nodes: longest time to open a connection."),
+    "retryBackoffMs": Option("20", "Nodes: the first wait after no node could answer; it doubles."),
+    "retryBackoffMaxMs": Option("1000", "Nodes: the longest wait after no node could answer."),
+    "hostsFile": Option(
+        None, "Nodes: a file in the format of /etc/hosts, in which names are looked up before DNS."
     ),
-    "connectTimeoutMs": Option("1000", "Nodes: how long a connection may take to come about."),
-    "retryBackoffMs": Option("20", "Nodes: the first wait after nobody could answer; doubles."),
-    "retryBackoffMaxMs": Option("1000", "Nodes: the longest such wait."),
-    "hostsFile": Option(None, "Nodes: names in the form of /etc/hosts, asked before DNS."),
 }
 
 
@@ -162,7 +163,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         values.offset("endingOffset", "latest"),
     )
     if start is not None and end is not None and end < start:
-        raise OptionError(f"endingOffset {end} lies before startingOffset {start}")
+        raise OptionError(f"endingOffset {end} is below startingOffset {start}; give a higher one")
     return Options(
         path=None if path is None else path_of(path),
         client=None if servers is None else _client(values, servers),
@@ -187,7 +188,7 @@ def _client(values: _Values, servers: str) -> ClientOptions:
     except ValueError as error:
         raise OptionError(f"bootstrapServers: {error}") from None
     if not endpoints:
-        raise OptionError("bootstrapServers: expected at least one host:port")
+        raise OptionError("bootstrapServers: no endpoint given; expected at least one host:port")
     hosts = values.text("hostsFile")
     return ClientOptions(
         endpoints=endpoints,
@@ -212,7 +213,7 @@ class _Values:
         known = {name.lower() for name in OPTIONS}
         for name in self._given:
             if name not in known:
-                raise OptionError(f"there is no option {name}; there are {', '.join(OPTIONS)}")
+                raise OptionError(f"unknown option {name}; the options are {', '.join(OPTIONS)}")
 
     def text(self, name: str) -> str | None:
         return self._given.get(name.lower()) or OPTIONS[name].default
@@ -220,7 +221,7 @@ class _Values:
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
         value = (self.text(name) or "").lower()
         if value not in allowed:
-            raise OptionError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
+            raise OptionError(f"{name} is {value!r}; allowed are {', '.join(allowed)}")
         return value
 
     def number(self, name: str, least: int, most: int = (1 << 63) - 1) -> int:

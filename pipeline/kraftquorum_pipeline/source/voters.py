@@ -62,7 +62,7 @@ def _snapshot_voters(files: Files, replica: Replica, first: int) -> set[ReplicaK
                 _fold(voters, record)
         return voters
     raise StorageCorruptError(
-        f"{replica.path}: the log begins at {first} and no snapshot says who votes"
+        f"{replica.path}: the log begins at {first} and no snapshot names the voters"
     )
 
 

@@ -102,7 +102,7 @@ def test_files_that_a_running_node_removes_meanwhile_are_looked_for_again(
     removing(monkeypatch, quorum, 2)
     done = audit(*quorum)
     assert done.exit_code == 0, done.output
-    assert done.stderr.count("looking again") == 2
+    assert done.stderr.count("reading them again") == 2
 
 
 def test_files_that_are_removed_each_time_end_it_with_advice(
@@ -124,13 +124,13 @@ def test_a_file_that_cannot_be_read_ends_it_at_once(
     monkeypatch.setattr(LocalEngine, "scan", refuse)
     done = audit(*quorum)
     assert done.exit_code == 1
-    assert "looking again" not in done.stderr
+    assert "reading them again" not in done.stderr
 
 
 def test_a_path_that_is_no_replica_ends_with_2_and_says_what_is_missing(tmp_path: Path):
     for path, said in (
         (tmp_path, "__cluster_metadata-0 is missing"),
-        (tmp_path / "gone", "is no directory"),
+        (tmp_path / "gone", "is not a directory"),
     ):
         done = audit(path)
         assert done.exit_code == 2
@@ -140,4 +140,4 @@ def test_a_path_that_is_no_replica_ends_with_2_and_says_what_is_missing(tmp_path
 def test_a_directory_named_twice_is_refused(quorum: list[Path]):
     done = audit(quorum[0], quorum[0])
     assert done.exit_code == 2
-    assert "named twice" in done.stderr
+    assert "given twice" in done.stderr

@@ -14,7 +14,7 @@ from kraftquorum_pipeline.jobs import claim
 from kraftquorum_pipeline.jobs.claim import Claim
 
 PLACE = "store://x/_checkpoint/c.running"
-BUSY = "c.running: another run exports this cluster to this target now"
+BUSY = "c.running: another run is exporting this cluster to this target"
 
 
 class Far:

@@ -97,14 +97,14 @@ def test_submission_becomes_what_sparks_launcher_says_less_what_this_java_lacks(
     words = ["--conf", "a=b c", "", "app.py"]
     command = submit_command(words, environment)
     assert command == ["java", "org.apache.spark.deploy.SparkSubmit", *words, str(home)]
-    with pytest.raises(LaunchError, match="ended with 1"):
+    with pytest.raises(LaunchError, match="exited with 1"):
         submit_command(["fail"], environment)
 
 
 def test_output_without_a_command_is_refused():
     assert parse_launcher(b"said\n\0\njava\0-cp\0\0") == ["java", "-cp", ""]
     for output in (b"", b"said\n", b"\0\n", b"java\0-cp\0"):
-        with pytest.raises(LaunchError, match="named no command"):
+        with pytest.raises(LaunchError, match="printed no command"):
             parse_launcher(output)
 
 
@@ -132,7 +132,7 @@ def test_environment_is_that_of_sparks_scripts_and_what_is_set_stays(home):
 
 
 def test_home_without_jars_is_refused(tmp_path):
-    with pytest.raises(LaunchError, match="has no jars: SPARK_HOME must name Spark"):
+    with pytest.raises(LaunchError, match="has no jars: set SPARK_HOME to a Spark installation"):
         spark_home({"SPARK_HOME": str(tmp_path)})
 
 

@@ -68,7 +68,7 @@ def test_a_hole_in_every_replica_is_an_error_that_names_the_offset(quorum: list[
         segment = segments(path)[3]
         position, header = batches_in(segment)[2]
         flip(segment, position + 70)
-    with pytest.raises(CorruptError, match="no sound log leads to offset") as caught:
+    with pytest.raises(CorruptError, match="no undamaged log leads to offset") as caught:
         state(quorum, int(header.base_offset) + 4)
     assert caught.value.offset == header.base_offset
 
@@ -85,14 +85,14 @@ def test_two_histories_are_an_error(quorum: list[Path]):
 
 
 def test_an_offset_that_is_not_committed_is_refused(quorum: list[Path]):
-    with pytest.raises(OptionError, match="offset 100000 is past"):
+    with pytest.raises(OptionError, match="offset 100000 is above"):
         state(quorum, 100_000)
 
 
 def test_where_nothing_is_proved_to_be_committed_nothing_is_called_the_state(quorum: list[Path]):
     for path in quorum:
         next(path.rglob("*.checkpoint")).unlink()
-    with pytest.raises(OptionError, match="name the directories of all voters"):
+    with pytest.raises(OptionError, match="give the directories of all voters"):
         state(quorum[:1])
 
 
@@ -125,11 +125,11 @@ def test_during_the_listing_a_key_may_be_seen_before_or_after_a_write(listed):
 @pytest.mark.parametrize(
     ("listed", "records", "said"),
     [
-        ({}, (), "key 'k' is not there, not what offset 5 wrote"),
+        ({}, (), "key 'k' is missing, not what offset 5 wrote"),
         ({b"k": Held(5, b"z")}, (), "key 'k' is what offset 5 wrote"),
         ({b"k": OLD}, (Written(12, b"k", NEW),), "what offset 5 wrote, not what offset 12 wrote"),
-        ({b"k": OLD, b"x": OLD}, (), "key 'x' is what offset 5 wrote, not not there"),
-        ({b"k": OLD}, (Written(12, b"k", None),), "what offset 5 wrote, not not there"),
+        ({b"k": OLD, b"x": OLD}, (), "key 'x' is what offset 5 wrote, not missing"),
+        ({b"k": OLD}, (Written(12, b"k", None),), "what offset 5 wrote, not missing"),
     ],
     ids=["lost", "other value", "older than it may be", "made up", "deleted and there"],
 )

@@ -61,12 +61,12 @@ def run(
         bool, typer.Option("--local", help="Read in this process, without Spark and Java.")
     ] = False,
 ) -> None:
-    """Check the files of all replicas of a quorum against each other.
+    """Compare the files of all replicas of a quorum.
 
-    Ends with 0 when nothing is wrong, 8 when something is, and 9 when nothing was found but
-    not everything could be checked. The quorum may run meanwhile, but a copy is better: what
-    one replica writes while another is read looks like lag, and what it removes is looked for
-    again a few times.
+    Exits with 0 if no fault was found, 8 if one was found, and 9 if none was found but not
+    everything could be checked. The quorum may run meanwhile, but a copy is better: records that
+    one replica writes while another is read look like lag. If a node removes files, the audit
+    reads them again a few times.
     """
     with reporting():
         engine = _engine(master, pairs("--conf", conf), local=local)

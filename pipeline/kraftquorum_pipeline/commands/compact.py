@@ -47,8 +47,8 @@ def run(
 ) -> None:
     """Write each key with its newest value below an offset: `key`, `value`, `offset`, `epoch`.
 
-    The log is put together from whichever replicas are sound; where it was trimmed, from a
-    snapshot on. Nothing that was not certainly committed is taken.
+    The command reads the log from undamaged replicas, and from a snapshot if the log was
+    trimmed. It takes only records that are certainly committed.
     """
     with reporting():
         session = spark_session(

@@ -43,10 +43,10 @@ def run(
     conf: Conf = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count what is missing and what is there twice.
+    """Count the acknowledged writes that are missing or duplicated.
 
-    The account must be of the only client that wrote. Ends with 8 if anything is missing or
-    there twice.
+    The account must be of the only client that wrote. Exits with 8 if a write is missing or
+    duplicated.
     """
     with reporting():
         session = spark_session("kraftquorum count", master=master, settings=pairs("--conf", conf))

@@ -65,10 +65,10 @@ def run(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write committed records to Parquet, each once, and go on where the last run ended.
+    """Write committed records to Parquet, each once, and continue where the last run ended.
 
-    May be killed and started again at any time, and run again when there is more. Prints a
-    line for each batch as it is done, and a summary.
+    It may be killed and started again at any time, and run again for new records. It prints a
+    line for each finished batch, and a summary.
     """
     with reporting():
         options = source_options(path, bootstrap_server, option)

@@ -63,9 +63,9 @@ def run(
 ) -> None:
     """Write elections, leadership, voter changes, repairs, unavailability and changes of keys.
 
-    Each table is a directory of Parquet under the output. Prints how many rows each has, and
-    with --json the tables themselves, save the changes of keys. May be run again: the tables
-    are then those of the log as it is.
+    Each table is a directory of Parquet under the output. The command prints the number of rows
+    of each, and with --json the tables themselves, except the changes of keys. A further run
+    replaces the tables.
     """
     with reporting():
         if tables is not None and (path is not None or option):

@@ -67,8 +67,7 @@ def run(
 ) -> None:
     """Draw writes, latency, leaders, voters, repairs and sizes into one HTML page.
 
-    The page has everything in it and loads nothing. CLUSTER= may be left out where there is
-    one quorum.
+    The page is complete and loads nothing. CLUSTER= may be left out if there is only one quorum.
     """
     with reporting():
         session = spark_session("kraftquorum report", master=master, settings=pairs("--conf", conf))

@@ -54,10 +54,10 @@ def run(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Hold the key-value state of files against a living quorum.
+    """Compare the key-value state of files with a running quorum.
 
-    What was written since the files were taken is read from the quorum's log and taken into
-    account; it may be written to meanwhile. Needs no Spark. Ends with 8 if a key differs.
+    The command reads later writes from the quorum's log and takes them into account; clients may
+    write meanwhile. It needs no Spark. Exits with 8 if a key differs.
     """
     with reporting():
         try:

@@ -75,8 +75,8 @@ def run(
 ) -> None:
     """Export the log, make its history, audit the replicas, count, and draw the report.
 
-    Leaves `log/`, `history/`, `audit.json`, `report.html` and `summary.json`. Ends with 8 if
-    the replicas do not agree or a write is missing or there twice.
+    Writes `log/`, `history/`, `audit.json`, `report.html` and `summary.json`. Exits with 8 if
+    the replicas do not agree, or a write is missing or duplicated.
     """
     with reporting():
         study = Study(path, output, name, committed_end, writes, events)

@@ -1,4 +1,4 @@
-"""Errors of the node and the exit codes that tell an operator what happened.
+"""Errors of the node, and the exit codes that give the reason of an exit.
 
 RaftnodeError
 ├── ConfigurationError        settings that cannot work
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(enum.IntEnum):
-    """Why `raftnode run` ended; also in the termination message, as JSON with the reason."""
+    """Why `raftnode run` exited; also in the termination message, as JSON with the reason."""
 
     OK = 0
     UNEXPECTED = 1
@@ -54,7 +54,7 @@ class ConfigurationError(RaftnodeError):
 
 
 class StorageError(RaftnodeError):
-    """The disk; the process ends with this code and never answers again."""
+    """A fault of the disk. The process exits with this code and answers nothing more."""
 
 
 class StorageFailedError(StorageError):
@@ -64,27 +64,27 @@ class StorageFailedError(StorageError):
 
 
 class StorageLostError(StorageError):
-    """The directory under the open files is gone or is another one (S4)."""
+    """The directory of the open files is gone, or another one is in its place (S4)."""
 
     exit_code = ExitCode.STORAGE_LOST
 
 
 class StorageCorruptError(StorageError):
-    """Damage in a place that a crash cannot explain: this replica must be replaced."""
+    """Corruption that a crash cannot explain: this replica must be replaced."""
 
     exit_code = ExitCode.STORAGE_CORRUPT
 
 
 class StorageIdentityError(StorageError):
-    """The UUID is not the same in its three places (S2): this replica must be replaced."""
+    """The directory id is not the same in its three places (S2): this replica must be replaced."""
 
     exit_code = ExitCode.STORAGE_IDENTITY
 
 
 class StorageStaleError(StorageError):
-    """The storage went back in time (S3): this replica must be replaced.
+    """The storage was restored from an old copy (S3): this replica must be replaced.
 
-    A peer has seen votes, starts or acknowledgements of it that it does not know any more.
+    A peer has seen votes, starts or acknowledgements that the storage no longer has.
     """
 
     exit_code = ExitCode.STORAGE_STALE
@@ -97,7 +97,7 @@ class StorageLockedError(StorageError):
 
 
 class ProtocolHaltError(RaftnodeError):
-    """Going on would break a promise to a client; the message says which."""
+    """To continue would break a promise to a client; the message names it."""
 
     exit_code = ExitCode.PROTOCOL_HALT
 
@@ -112,7 +112,7 @@ class RequestError(RaftnodeError):
     Attributes:
         error: stable name, as in the API reference.
         status: HTTP status of the answer.
-        leader: whom to ask instead, if known.
+        leader: the leader to ask instead, if known.
         outcome: `not_done`, or `unknown` when it may have happened or still may.
     """
 

@@ -1,8 +1,8 @@
 """How much of a log others may fill: a few lines a minute of each kind, without tracebacks.
 
-A stranger can send any bytes as often as it likes, and whoever has gone leaves connections that
-cannot be answered. Such lines say that it happens, not each time that it does. What lives here:
-the budget, and aiohttp's and asyncio's own lines put under it. The node and the operator use both.
+Any client can send any bytes as often as it likes, and a client that has gone leaves connections
+that cannot be answered. Such lines report that it happens, not each time. The module has the
+budget, and puts aiohttp's and asyncio's own lines under it. The node and the operator use both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MALFORMED = (HttpProcessingError, RequestPayloadError, ClientPayloadError, Unic
 
 
 class LineBudget:
-    """Few lines of a kind; the next one that is written says how many were left out.
+    """A few lines of each kind; the next written line has the number of those left out.
 
     Args:
         lines: of each kind in each stretch of time.
@@ -60,7 +60,7 @@ class LineBudget:
         """Ask for one line.
 
         Args:
-            kind: from the program's own words, never from a stranger's: each is remembered.
+            kind: text of the program, never of a client, since each kind is kept in memory.
 
         Returns:
             Fields for the line: how many were left out before it, if any. None: leave it out.
@@ -99,7 +99,7 @@ class _Stretch:
 
 
 class LibraryLines(logging.Filter):
-    """Turns what a stranger's request makes a library say into one line, and limits the rest.
+    """Turns a library's lines about a malformed request into one line, and limits the rest.
 
     An error of the program's own keeps its traceback, a few times a minute.
     """

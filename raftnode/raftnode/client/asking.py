@@ -1,6 +1,6 @@
-"""How the client asks: who is asked next, for how long, and what an answer means.
+"""The client's requests: which node is next, how long it may take, and what an answer means.
 
-Nothing here knows a route or a model; the rule on what may be sent twice is this module's.
+The module has no routes and no models. It has the rule on what may be sent twice.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ANSWER_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long the client waits for what, in milliseconds."""
+    """The client's time-outs, in milliseconds."""
 
     total_ms: int
     """A call in all, retries included, unless it says otherwise."""
@@ -61,7 +61,7 @@ class Patience:
     """One node's answer to a read, its asked-for wait not counted; a write has all the time."""
     connect_ms: int
     backoff_ms: int
-    """The first wait after nobody could serve a call; doubles."""
+    """The first wait after no node could serve a call; it doubles."""
     backoff_max_ms: int
 
 
@@ -88,11 +88,11 @@ class Asker:
         self._keepalive = keepalive
         self._session: aiohttp.ClientSession | None = None
         self.leader: Endpoint | None = None
-        """The endpoint that last answered as leader: a guess."""
+        """The endpoint that last answered as leader; it may be outdated."""
         self._reader: Endpoint | None = None
 
     async def open(self) -> None:
-        """Make ready to ask; the caller closes."""
+        """Open the session; the caller closes it."""
         resolver = self._resolver
         if self._hosts_file is not None:
             resolver = HostsFileResolver(HostsFile(self._hosts_file), resolver)
@@ -108,7 +108,7 @@ class Asker:
         )
 
     async def close(self) -> None:
-        """Let all connections go."""
+        """Close all connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -179,7 +179,7 @@ class Asker:
     async def _attempt(
         self, endpoint: Endpoint, call: Call, timeout_s: float, said: dict[Endpoint, str]
     ) -> Answer | None:
-        """Ask one node; None when another may be asked."""
+        """Ask one node; None if the client may ask another."""
         if self._session is None:
             raise RuntimeError("the client is not open; use it as an async context manager")
         try:

@@ -29,7 +29,7 @@ class RefusedError(NotDoneError):
         error: the stable name, as in the API reference.
         answer: the whole answer.
         status: its HTTP status.
-        endpoint: who answered.
+        endpoint: the node that answered.
     """
 
     def __init__(self, answer: ApiError, *, status: int, endpoint: Endpoint) -> None:
@@ -41,10 +41,10 @@ class RefusedError(NotDoneError):
 
 
 class UnavailableError(NotDoneError):
-    """Nobody could serve the request until the deadline.
+    """No node could serve the request until the deadline.
 
     Attributes:
-        attempts: what each endpoint said last, in the order in which they were first asked.
+        attempts: the last answer or error of each endpoint, in the order of the first requests.
     """
 
     def __init__(self, what: str, attempts: dict[Endpoint, str]) -> None:
@@ -56,11 +56,11 @@ class UnavailableError(NotDoneError):
 class OutcomeUnknownError(ClientError):
     """A write was sent but not answered, or answered with an unknown outcome.
 
-    It may have been done, may still be done, or never. Look before repeating it.
+    It may have been done, may still be done, or never. Check before you repeat it.
 
     Attributes:
-        endpoint: whom it was sent to.
-        answer: the node's own words, if it answered.
+        endpoint: the node that it was sent to.
+        answer: the node's answer, if there was one.
     """
 
     def __init__(

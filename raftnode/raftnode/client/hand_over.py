@@ -1,4 +1,4 @@
-"""Makes one node give leadership up before it is stopped, and waits for who takes it."""
+"""Make one node transfer leadership before it is stopped, and wait for the new leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ANSWER_MS_MIN = 200
 
 
 async def hand_over(client: QuorumClient, node: Endpoint, *, timeout_ms: int) -> str:
-    """See to it that the node does not lead, if another can; voters are never changed.
+    """Make the node transfer leadership, if another voter can take it; the voters do not change.
 
     Asks that node and no other, so that whoever leads instead is left alone, and may be
     asked again at any time.
@@ -50,14 +50,14 @@ async def hand_over(client: QuorumClient, node: Endpoint, *, timeout_ms: int) ->
                 await client.resign_node(node, timeout_ms=left_ms)
                 asked = True
             except (RefusedError, OutcomeUnknownError):
-                # Nobody is caught up, or it leads no more: the next look tells.
+                # No voter is caught up, or the node is no longer the leader: describe it again.
                 if late:
                     raise
         await asyncio.sleep(_PAUSE_S)
 
 
 def _done(info: NodeInfo, *, asked: bool) -> str | None:
-    """What there is to say if there is nothing left to do."""
+    """The message if nothing is left to do; None: continue."""
     own = _name(info)
     if info.role == "leader":
         alone = all(_name(voter) == own for voter in info.voters)

@@ -1,4 +1,4 @@
-"""The async client: one method for each thing that a quorum or a node can be asked."""
+"""The async client: a method for each operation of a quorum or a node."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class QuorumClient:
             wait not counted, before another is asked; a write has the whole deadline,
             since it must not be sent to another.
         connect_timeout_ms: how long a connection may take to come about.
-        retry_backoff_ms: the first wait after nobody could serve a call; doubles.
+        retry_backoff_ms: the first wait after no node could serve a call; it doubles.
         retry_backoff_max_ms: the longest such wait.
         hosts_file: names in the form of /etc/hosts, asked before DNS.
         resolver: asked instead of DNS; with `hosts_file`, after it.
@@ -117,7 +117,7 @@ class QuorumClient:
     # One node.
 
     async def describe_node(self, endpoint: Endpoint, *, timeout_ms: int | None = None) -> NodeInfo:
-        """Ask a node about itself, once.
+        """Describe a node; asks that node, once.
 
         Raises:
             UnavailableError, RefusedError, UnexpectedAnswerError: as they say.
@@ -128,7 +128,7 @@ class QuorumClient:
     async def node_state(
         self, endpoint: Endpoint, *, known: str = "", max_wait_ms: int = 0, timeout_ms: int
     ) -> NodeState:
-        """Wait until a node's state is no longer the known one, or for `max_wait_ms`.
+        """Wait until a node's state differs from the known one, or for `max_wait_ms`.
 
         Raises:
             UnavailableError, RefusedError, UnexpectedAnswerError: as they say.
@@ -140,7 +140,7 @@ class QuorumClient:
     async def form(
         self, endpoint: Endpoint, request: FormRequest, *, timeout_ms: int | None = None
     ) -> NodeInfo:
-        """Give a blank node its latch, once; a node takes the same latch again (S18).
+        """Send a blank node its latch, once; a node accepts the same latch again (S18).
 
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
@@ -151,7 +151,7 @@ class QuorumClient:
     async def join(
         self, endpoint: Endpoint, request: JoinRequest, *, timeout_ms: int | None = None
     ) -> NodeInfo:
-        """Give a blank node the cluster id that it is to observe, once (S5).
+        """Send a blank node the cluster id of the quorum that it will observe, once (S5).
 
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
@@ -160,7 +160,7 @@ class QuorumClient:
         return decode_write(answer, NodeInfo)
 
     async def resign_node(self, endpoint: Endpoint, *, timeout_ms: int | None = None) -> NodeInfo:
-        """Make this node hand leadership over; one that leads instead by now is left alone.
+        """Make this node transfer leadership; a newer leader keeps it.
 
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
@@ -174,7 +174,7 @@ class QuorumClient:
     async def describe_quorum(
         self, *, confirmed: bool = False, timeout_ms: int | None = None
     ) -> QuorumInfo:
-        """Ask the leader; `confirmed`: a majority agreed that it leads (S11).
+        """Describe the quorum; `confirmed`: a majority has confirmed the leader (S11).
 
         Raises:
             UnavailableError, RefusedError, UnexpectedAnswerError: as they say.
@@ -193,7 +193,7 @@ class QuorumClient:
         replaces: Replica | None = None,
         timeout_ms: int | None = None,
     ) -> VoterChanged:
-        """AddVoter by compare-and-set (S11); after an unknown outcome, look and decide anew.
+        """AddVoter by compare-and-set (S11); after an unknown outcome, decide again.
 
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
@@ -211,7 +211,7 @@ class QuorumClient:
     async def remove_voter(
         self, voter: Replica, expected: VoterRecord, *, timeout_ms: int | None = None
     ) -> VoterChanged:
-        """RemoveVoter by compare-and-set (S11); after an unknown outcome, look first.
+        """RemoveVoter by compare-and-set (S11); after an unknown outcome, describe first.
 
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
@@ -230,7 +230,7 @@ class QuorumClient:
         *,
         timeout_ms: int | None = None,
     ) -> ReassignmentAccepted:
-        """Set the voters that are to be (P33); the steps go on after this has answered.
+        """Set the target voters (P33); the leader takes the steps after this returns.
 
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
@@ -245,7 +245,7 @@ class QuorumClient:
         )
 
     async def cancel_reassignment(self, *, timeout_ms: int | None = None) -> ReassignmentAccepted:
-        """Leave the voters as they are now (P35); no error when there is nothing to take back.
+        """Cancel a reassignment (P35); it is no error if there is none.
 
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
@@ -258,7 +258,7 @@ class QuorumClient:
         )
 
     async def upgrade(self, raft_version: int, *, timeout_ms: int | None = None) -> RaftVersionInfo:
-        """Finalise a raft.version (P56); a version that is final already is no error.
+        """Raise raft.version (P56); it is no error if the quorum has that version already.
 
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
@@ -271,7 +271,7 @@ class QuorumClient:
     async def resign(
         self, *, preferred: Replica | None = None, timeout_ms: int | None = None
     ) -> NodeInfo:
-        """Make the leader hand leadership over.
+        """Make the leader transfer leadership.
 
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
@@ -310,7 +310,7 @@ class QuorumClient:
         return decode_write(answer, Appended)
 
     async def delete(self, key: str, *, timeout_ms: int | None = None) -> Appended:
-        """Delete a key and wait for the commit; no error when there is no such key.
+        """Delete a key and wait for the commit; it is no error if the key does not exist.
 
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
@@ -327,7 +327,7 @@ class QuorumClient:
         consistency: Consistency = "linearizable",
         timeout_ms: int | None = None,
     ) -> Value | None:
-        """Read a key; None when it has no value.
+        """Read a key; None if it has no value.
 
         Raises:
             UnavailableError, RefusedError, UnexpectedAnswerError: as they say.

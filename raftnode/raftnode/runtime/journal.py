@@ -1,8 +1,8 @@
 """The node's journal: a line on stdout for each event, as the settings say.
 
-Its lines are for whoever wonders later; the node lives without them. Where they cannot be
-written, because the disk behind stdout is full or its reader has gone, they are left out. One
-that cannot be made, since a value in it has no words, is told of by the name of its event.
+The node does not depend on its lines. It drops lines that it cannot write, because the disk
+behind stdout is full or the reader of the pipe has gone. If a line's fields cannot be formatted,
+the line has only the name of the event.
 
 A pipe whose reader stands still is another matter: once it is full, a line waits, and the whole
 node with it, until the reader goes on or is gone.
@@ -31,7 +31,7 @@ class _Lines(logging.Handler):
         self._cut_short = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, or nothing; whoever says it is never told which."""
+        """Write a line, or drop it; the caller does not learn which."""
         try:
             text = self._made(record)
             self._write(f"{text}\n".encode(errors="backslashreplace"))
@@ -61,7 +61,7 @@ class _Lines(logging.Handler):
 
 
 def keep_journal(log_format: str, log_level: str, descriptor: int = STDOUT) -> None:
-    """Send what this process says from now on to the journal; for the whole process.
+    """Send all log lines of this process to the journal from now on.
 
     Args:
         log_format: `json`, or `console` for people.

@@ -1,7 +1,6 @@
-"""Looks after the disk on a timer: is it still there (S4), and is there room (S30)?
+"""Checks the disk on a timer: its identity (S4) and its free space (S30).
 
-Room that the log has reserved for itself is given back before a disk counts as low, and before
-one that is low stays so.
+The log gives back reserved space before a disk counts as low, and before a low disk stays low.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ async def watch_storage(
     on_full: Callable[[bool], None] = lambda _full: None,
     on_usage: Callable[[int, int], None] = lambda _free, _size: None,
 ) -> None:
-    """Check for ever; a failure ends the task, and with it the process.
+    """Check until cancelled; a failure ends the task, and with it the process.
 
     Args:
         directory: whose identity is checked.
         log: likewise, its open file.
         path: where free space is asked for.
         interval_ms: between two checks.
-        reserve_bytes: less than this free is low; it is well again at twice as much.
-        on_space: told when low begins (True) and ends (False).
+        reserve_bytes: fewer free bytes are low; twice as many end that.
+        on_space: called when low begins (True) and ends (False).
         on_full: told likewise when less than a quarter of the reserve is free, until it is half.
         on_usage: told the disk's free bytes and its size at each look.
 

@@ -9,6 +9,7 @@ PROOF := $(VENV)/.proof
 # Spark is large: installed only by the targets that need it.
 SPARK_READY := $(VENV)/.spark-ready
 BROWSER_READY := $(VENV)/.browser-ready
+SITE_READY := $(VENV)/.site-ready
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -47,6 +48,10 @@ $(READY): requirements/dev.txt pyproject.toml devcluster/pyproject.toml
 $(SPARK_READY): $(READY) requirements/pipeline.txt
 	@echo "installing PySpark and pyarrow into $(VENV) (about 900 MB, a minute or two the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pipeline.txt
+	@touch $@
+
+$(SITE_READY): $(READY) requirements/docs.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	@touch $@
 
 $(BROWSER_READY): $(READY) requirements/browser.txt
@@ -210,6 +215,9 @@ dashboards-preview: $(READY) ## Draw the dashboards' pictures for the docs from 
 	@$(BIN)/devcluster build
 	$(BIN)/python -m monitoringlib.preview docs/images
 
+site: $(SITE_READY) ## Build the documentation as a site into build/site; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "site: build/site/index.html"
+
 e2e-docs: $(READY) ## Take the report of the last `make e2e` into docs/reference and docs/explain
 	@$(BIN)/python -m e2elib.tables build/e2e/report.json
 
@@ -222,6 +230,7 @@ lock: $(READY) ## Recompute the locked requirements
 	$(LOCK) --extra proof --constraints requirements/dev.txt pyproject.toml -o requirements/proof.txt
 	$(LOCK_IMAGE) --extra node pyproject.toml -o requirements/node.txt
 	$(LOCK_IMAGE) --extra operator pyproject.toml -o requirements/operator.txt
+	$(LOCK) --constraints requirements/dev.txt --extra docs pyproject.toml -o requirements/docs.txt
 	$(LOCK) --constraints requirements/dev.txt --extra browser pyproject.toml -o requirements/browser.txt
 	$(LOCK_IMAGE) --extra pipeline pyproject.toml -o requirements/pipeline.txt
 	printf '%s\n' hatchling setuptools | $(LOCK_IMAGE) - -o requirements/build.txt
@@ -259,4 +268,4 @@ image: $(READY) ## Build the images and write them as archives: TAG=… names th
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: bench bench-amplification bench-install bench-quorum bench-slow-disk bench-snapshot bench-spark chart check clean crash crds dashboards dashboards-preview dashboards-test demo e2e e2e-docs explore extended faults fix fuzz help image kafka lint lock manifests mutants nightly page reference sim spark spark-kubernetes t test unit venv workflows
+.PHONY: bench bench-amplification bench-install bench-quorum bench-slow-disk bench-snapshot bench-spark chart check clean crash crds dashboards dashboards-preview dashboards-test demo e2e e2e-docs explore extended faults fix fuzz help image kafka lint lock manifests mutants nightly page reference sim site spark spark-kubernetes t test unit venv workflows

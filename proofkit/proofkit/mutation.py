@@ -55,7 +55,7 @@ def function_at(place: str) -> Callable[..., Any]:
         AttributeError: the module has nothing of that name.
     """
     module, _, name = place.partition(":")
-    whole = module if module.startswith("kraftquorum_") else f"raftnode.{module}"
+    whole = module if module.startswith(("kraftquorum_", "proofkit.")) else f"raftnode.{module}"
     found: Any = reduce(getattr, name.split("."), import_module(whole))
     if isinstance(found, property):
         assert found.fget is not None

@@ -613,7 +613,7 @@ def test_leader_that_falls_with_its_own_removal_has_nothing_to_take_back():
     "core.log_index:LogIndex.needs_snapshot",
     "return fetch.end_offset < self.start or",
     "return",
-    "testing.playbook.seat:Seat.read",
+    "proofkit.playbook.seat:Seat.read",
     "effect.start_offset",
     "max(effect.start_offset, self.disk.start)",
 )

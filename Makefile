@@ -91,7 +91,7 @@ unit: $(READY) ## Run the tests that need no cluster
 	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "$(UNIT)" -q
 
 # Where docs/contributing/words.txt holds.
-WORDED := CONTRIBUTING.md
+WORDED := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile .ci .github deploy examples
 lint: $(READY) ## Check style, types, import contracts, spelling, wording and commit subjects
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -33,7 +33,7 @@ class Account:
 
     Attributes:
         acknowledged: Writes that were acknowledged.
-        unknown: Writes whose outcome nobody told.
+        unknown: Writes whose outcome is unknown.
         stall: The longest stretch without an acknowledgement.
         verdict: Lost, doubled and so on, and the differences in words.
         controls: The control records of the log.

@@ -99,8 +99,8 @@ class History:
         """Take in what the leader says; returns what changed, in words.
 
         Args:
-            quorum: None if nobody leads.
-            now_s: When it was said; if nobody leads, since when that is so.
+            quorum: None if no leader answers.
+            now_s: When the leader said it; without a leader, since when none has answered.
         """
         if quorum is None:
             return self._without_leader(now_s)
@@ -119,7 +119,7 @@ class History:
         if not self.reigns or self.reigns[-1].span.until_s is not None:
             return []
         self.reigns[-1].span.until_s = since_s
-        return [f"nobody answers as leader, {self.reigns[-1].seat} did last"]
+        return [f"no leader answers; the last was {self.reigns[-1].seat}"]
 
     def _led_by(self, quorum: QuorumInfo, now_s: float) -> list[str]:
         seat = Seat.of(quorum.leader)

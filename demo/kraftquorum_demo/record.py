@@ -20,7 +20,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     """Certainly not done."""
     UNKNOWN = "unknown"
-    """Sent, and nobody can say whether it was done; never sent again."""
+    """Sent, and its outcome cannot be known; the writer never sends it again."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Write:
         writer: Who sent it; a writer sends one at a time.
         key: None for a raw record.
         offset: Where it was acknowledged.
-        reason: Why it was refused, or why nobody knows.
+        reason: Why it was refused, or why its outcome is unknown.
     """
 
     number: int
@@ -101,7 +101,7 @@ class Record:
         self._done.discard((write.key, write.value))
 
     def lose_sight(self, write: Write, reason: str, now_s: float) -> None:
-        """Note that nobody knows about a write."""
+        """Note that the outcome of a write is unknown."""
         self._end(write, Outcome.UNKNOWN, reason, now_s)
 
     def close(self, now_s: float) -> None:

@@ -72,7 +72,7 @@ class RichView:
     def _leader(self) -> Text:
         quorum = self._scene.quorum
         if quorum is None:
-            return Text("nobody", style="bold red")
+            return Text("no leader", style="bold red")
         text = Text(f"{quorum.leader.node_id} ", style="bold green")
         text.append(f"storage {quorum.leader.directory_id}", style="green")
         return text.append(f"  epoch {quorum.epoch}  committed to {quorum.high_watermark}", "dim")

@@ -283,7 +283,7 @@ class Stage:
 
 
 class NoDns(AbstractResolver):
-    """Knows no name: what is not in the hosts file does not exist, and nobody need wait for DNS."""
+    """Resolves no name: a name outside the hosts file does not exist, and no call waits for DNS."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET

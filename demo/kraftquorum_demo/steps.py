@@ -237,7 +237,7 @@ class Play:
     async def _await_end(self, pid: int, seat: Seat) -> None:
         try:
             async with asyncio.timeout(self.plan.fault_s):
-                while is_alive(pid):  # noqa: ASYNC110 - another's process tells nobody
+                while is_alive(pid):  # noqa: ASYNC110 - no event for its end
                     await asyncio.sleep(_LOOK_S * 20)
         except TimeoutError:
             raise DeadlineError(

@@ -5,7 +5,7 @@ The rules, each with its figure:
 - an acknowledged write is in the log, once, at the offset that was acknowledged:
   else it is `lost`, `duplicated` or `out_of_order`;
 - a write of unknown outcome is there once or not at all;
-- a refused write, and anything that nobody wrote, is not there: `unexpected`;
+- a refused write, and anything that no writer sent, is not there: `unexpected`;
 - a write that began after another was acknowledged stands after it, epochs never go
   back, and offsets have no holes: `out_of_order`;
 - the bytes at an acknowledged offset, and every entry of the key-value store, are what
@@ -119,7 +119,7 @@ def _check_writes(
         strays = [offset for offset in offsets if offset not in damaged]
         if content not in known and strays:
             verdict.unexpected += len(strays)
-            verdict.say(f"offset {strays[0]}: key {content[0]!r}, which nobody wrote")
+            verdict.say(f"offset {strays[0]}: key {content[0]!r}, which no writer sent")
 
 
 def _check_acknowledged(  # noqa: PLR0917 - its only caller's tables

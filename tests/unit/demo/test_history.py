@@ -23,7 +23,7 @@ def test_a_new_disk_is_a_new_seat():
 def test_a_reign_ends_when_its_leader_was_last_heard_of():
     history = History()
     history.observe(quorum(A, [A, B, C], epoch=1), 1.0)
-    assert history.observe(None, 5.0) == [f"nobody answers as leader, {Seat.of(A)} did last"]
+    assert history.observe(None, 5.0) == [f"no leader answers; the last was {Seat.of(A)}"]
     assert history.observe(None, 5.0) == []
     history.observe(quorum(B, [A, B, C], epoch=3), 7.0)
     assert [(reign.seat, reign.epoch, reign.span) for reign in history.reigns] == [

@@ -69,4 +69,4 @@ def test_on_a_terminal_there_is_a_picture_of_the_newest_state():
 def test_a_picture_without_a_leader_says_so():
     terminal, file = console(terminal=True)
     tell_all(make_view(terminal, Scene(), lambda: 0.0))
-    assert "nobody" in file.getvalue()
+    assert "no leader" in file.getvalue()

@@ -43,5 +43,5 @@ class TlsConnector(aiohttp.TCPConnector):
         """Close every connection and wait for its socket, for five seconds at the most."""
         await super().close(abort_ssl=abort_ssl)
         deadline = time.monotonic() + _GIVEN_UP_AFTER_S
-        while self._any_open() and time.monotonic() < deadline:  # noqa: ASYNC110 - nobody tells
+        while self._any_open() and time.monotonic() < deadline:  # noqa: ASYNC110 - no event
             await asyncio.sleep(_LOOK_EVERY_S)

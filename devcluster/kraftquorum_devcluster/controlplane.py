@@ -88,7 +88,7 @@ class Tokens:
 
     @classmethod
     def random(cls, identities: Mapping[str, str]) -> "Tokens":
-        """New tokens that nobody can guess."""
+        """New tokens that cannot be guessed."""
         admin, controller_manager, node = (secrets.token_urlsafe(32) for _ in range(3))
         others = {user: secrets.token_urlsafe(32) for user in identities}
         return cls(admin, controller_manager, node, others, identities)
@@ -182,7 +182,7 @@ class ControlPlane:
             await asyncio.to_thread(shutil.copytree, self._etcd_data, target)
 
     async def restore_etcd(self, source: Path) -> None:
-        """Go back to an earlier copy, as one does after a disaster; all servers start anew."""
+        """Restore an earlier copy, as after a disaster, and restart all servers."""
         async with self._halted():
             await asyncio.to_thread(shutil.rmtree, self._etcd_data)
             await asyncio.to_thread(shutil.copytree, source, self._etcd_data)

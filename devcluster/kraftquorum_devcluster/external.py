@@ -30,7 +30,7 @@ def cluster_choice() -> ClusterChoice:
     """Which cluster the environment asks for.
 
     Raises:
-        NotRunningError: ``CLUSTER`` has a value that nobody knows.
+        NotRunningError: ``CLUSTER`` has an unknown value.
     """
     value = os.environ.get("CLUSTER") or ClusterChoice.DEVCLUSTER
     try:

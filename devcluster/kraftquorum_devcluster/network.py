@@ -2,7 +2,7 @@
 
 A cluster claims one of 127.77.0.0/16 … 127.126.0.0/16 by listening on a fixed
 port of the subnet's first address for as long as it lives: the kernel lets one
-process do that, whoever its user, and frees it when the process dies. So two
+process do that, of any user, and frees the port when the process dies. So two
 clusters never share an address, and pods of the same name in both never meet.
 """
 
@@ -61,7 +61,7 @@ def free_port(address: str, preferred: int) -> int:
     """The first port from ``preferred`` on that can be bound at ``address``.
 
     Below the ephemeral range and on an address that only this cluster uses,
-    the port stays free until its owner starts, unless somebody binds the
+    the port stays free until its owner starts, unless another process binds the
     wildcard address meanwhile; then that start fails and is tried again.
 
     Raises:

@@ -43,7 +43,7 @@ class Pki:
 
 
 def create_pki(directory: Path, addresses: Sequence[str]) -> Pki:
-    """Make everything anew in ``directory``.
+    """Create all keys and certificates in ``directory``.
 
     Args:
         directory: Created for the owner only.

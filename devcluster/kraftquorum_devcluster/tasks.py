@@ -12,8 +12,8 @@ _log = structlog.get_logger(__name__)
 class TaskSet:
     """Holds tasks until they end; `cancel_all` ends them and waits.
 
-    The one place of this package that starts a task. A task of which somebody
-    awaits the result belongs in an ``asyncio.TaskGroup`` instead.
+    The one place of this package that starts a task. A task whose result the
+    caller awaits belongs in an ``asyncio.TaskGroup`` instead.
     """
 
     def __init__(self, name: str) -> None:

@@ -2,7 +2,7 @@
 
 The public one where a registry can be reached; else one of the same release,
 made by debootstrap from Debian's packages and kept in the cache. The stand-in
-has a name of its own, so that nobody takes it for the public image.
+has a name of its own, so that it is not mistaken for the public image.
 """
 
 import os

@@ -43,7 +43,7 @@ def build(
 
 @app.command("base")
 def make_base() -> None:
-    """Make the stand-in for the public Debian image anew."""
+    """Rebuild the stand-in for the public Debian image."""
     from .base import make_stand_in, stand_in_archive  # noqa: PLC0415
 
     archive = stand_in_archive(cache_root())

@@ -84,7 +84,7 @@ class Registration:
         self._heartbeat_s = heartbeat_s
 
     async def run(self) -> None:
-        """Beat until cancelled; a Node that somebody deleted is registered again."""
+        """Send heartbeats until cancelled, and register a deleted Node again."""
         while True:
             pause_s = self._heartbeat_s
             try:

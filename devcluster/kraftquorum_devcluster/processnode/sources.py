@@ -51,14 +51,15 @@ async def read_sources(api: ApiClient, namespace: str, names: Iterable[tuple[str
 async def read_claim(api: ApiClient, namespace: str, name: str) -> Json | None:
     """A persistent volume claim, None if it is not there.
 
-    Asked for anew wherever a pod depends on it: what a watch has seen last may be older than the
-    pod, and a pod must not get another claim's disk when the API server was put back in time.
+    Read from the API server wherever a pod depends on it: what a watch has seen last may be
+    older than the pod, and a pod must not get another claim's disk when the API server was put
+    back in time.
     """
     return await _found(api, f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
 
 
 async def read_volume(api: ApiClient, namespace: str, claim: str) -> Json:
-    """The persistent volume that a claim is bound to, asked for anew as the kubelet does.
+    """The persistent volume that a claim is bound to, read again as the kubelet does.
 
     Raises:
         NotReadyToRunError: The claim or its volume is not there, or they are not each other's.

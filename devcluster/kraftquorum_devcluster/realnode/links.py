@@ -36,7 +36,7 @@ _GONE_S = 10.0
 
 
 def claim_network() -> tuple[Subnet, RealNetwork]:
-    """Claim a number whose addresses nobody on this machine routes to.
+    """Claim a number whose addresses have no route on this machine.
 
     Raises:
         StartError: There is none.
@@ -81,7 +81,7 @@ class Links:
         return self._directory / name
 
     def create(self) -> None:
-        """Make everything anew.
+        """Create all namespaces and links, after removing old ones.
 
         Raises:
             StartError: A command failed.

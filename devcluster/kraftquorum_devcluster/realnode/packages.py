@@ -61,7 +61,7 @@ def install(packages: list[str]) -> str:
     """Have apt install packages; as root.
 
     Returns:
-        What apt said last on its standard error, for whoever finds one still missing.
+        What apt said last on its standard error, for a caller that finds a package still missing.
 
     Raises:
         StartError: There is no apt here, or it failed; naming the command to run.

@@ -67,7 +67,7 @@ def test_every_expression_has_a_value_and_no_error(day: Day) -> None:
 
 def test_what_is_wrong_would_have_been_found(day: Day) -> None:
     unknown, broken, empty = day.provoked
-    assert "nobody has the metric raftnode_no_such_metric" in unknown
+    assert "no target has the metric raftnode_no_such_metric" in unknown
     assert "parse error" in broken
     assert "stayed empty" in empty
 

@@ -3,7 +3,7 @@
 A `kubectl` for each look would cost half a core; and only `kubectl` knows every way in which a
 kubeconfig gives its credentials.
 
-Whoever asks waits for an API server that is away or busy: on a machine with much to do, an empty
+A caller waits for an API server that is away or busy: on a machine with much to do, an empty
 answer would pass for "there is none".
 """
 

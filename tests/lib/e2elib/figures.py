@@ -25,10 +25,10 @@ class Figures:
         seconds: From what happened until all was well again; None if it never was.
         stall_s: Longest stretch in which nothing was acknowledged to any writer.
         acknowledged: Writes that were acknowledged.
-        unknown: Writes of which nobody can say whether they were done.
+        unknown: Writes whose outcome is unknown.
         lost: Acknowledged writes that are not there.
         doubled: Writes that are there twice.
-        wrong: Everything else that should not be: order, bytes, what nobody wrote.
+        wrong: Everything else that should not be: order, bytes, what no writer sent.
         measures: Figures that the page of promises shows, in seconds.
         why: Why it was skipped, or failed.
         at: When it ended, in UTC.
@@ -71,7 +71,7 @@ class Figures:
 
 
 class Report:
-    """All cases; written anew after each, so that a run that is cut off leaves it.
+    """All cases; written again after each, so that a run that is cut off leaves it.
 
     Args:
         path: The file.

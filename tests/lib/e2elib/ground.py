@@ -70,7 +70,7 @@ def choose(environment: dict[str, str] | None = None) -> Choice:
     """Which cluster to run on: what was asked for, else kind if it can be had, else our own.
 
     Raises:
-        NotRunningError: ``CLUSTER`` has a value that nobody knows.
+        NotRunningError: ``CLUSTER`` has an unknown value.
     """
     value = (os.environ if environment is None else environment).get("CLUSTER", "")
     if not value:

@@ -134,7 +134,7 @@ def promises(report: Json) -> str:
 
 
 def with_promises(text: str, report: Json) -> str:
-    """The page of promises with its table made anew.
+    """The page of promises with its table made again.
 
     Raises:
         ValueError: The marks of the table are missing.

@@ -1,7 +1,7 @@
 """Asks a real Prometheus every expression of every panel, rule and annotation.
 
 What is read is what is committed: the dashboards' JSON and the rules' file. A problem is an
-expression that cannot be evaluated, a metric that nobody has, or a panel with nothing in it
+expression that cannot be evaluated, a metric that no target has, or a panel with nothing in it
 after a day in which everything happened.
 """
 
@@ -160,7 +160,7 @@ async def _of(
     points = 0
     for expression in expressions:
         unknown = metric_names(expression) - known
-        found += [f"{where}: nobody has the metric {name}" for name in sorted(unknown)]
+        found += [f"{where}: no target has the metric {name}" for name in sorted(unknown)]
         try:
             answer = await prometheus.over(expression, course.began_s, course.ended_s)
         except QueryError as error:

@@ -62,7 +62,7 @@ Judge = Callable[[Prometheus, Course], Awaitable[None]]
 
 
 def run(out: Path, judge: Judge, console: Console) -> None:
-    """Play it, and let somebody ask Prometheus before all ends.
+    """Play it, and let the judge ask Prometheus before all ends.
 
     Args:
         out: folder for everything that it leaves.

@@ -64,7 +64,7 @@ class Cost:
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 # By the program: what Java is about to start has all of its memory until then.
                 name = Path(f"/proc/{pid}/exe").readlink().name
-                # Of the JVM the pages are many and nobody shares them.
+                # A JVM has many pages and shares none of them.
                 sizes = Path(f"/proc/{pid}/{'status' if name == 'java' else 'smaps_rollup'}")
                 size_mb = kilobytes(sizes.read_text()) / 1000
             except OSError:

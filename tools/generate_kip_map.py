@@ -53,13 +53,13 @@ then, by what it asserts itself; so are mutants, whose names begin with the row'
 LEFT_OUT = """\
 ## Left out on purpose
 
-**Degrading voters that shut down** (C). KIP-642 wants a voter that stops to be made an
-observer first. Then every restart is two voter changes, with a smaller set in between: a
-rolling restart of three voters would run on two, of which none may fail, three times. Whoever
+**Degrading voters that shut down** (C). KIP-642 wants a voter that stops to be made an observer
+first. Then every restart is two voter changes, with a smaller set in between: a rolling restart
+of three voters would run on two, of which none may fail, three times. An administrator who
 stops all nodes would shrink the set down to the last one, and that one's disk would then be the
 only one to have what is acknowledged meanwhile. A voter that restarts keeps its disk and its
-place here; the others are a majority without it. How many voters there are is what the
-resource says, and only a voter that leaves for good is removed.
+place here; the others are a majority without it. How many voters there are is what the resource
+says, and only a voter that leaves for good is removed.
 
 **DiscoverBrokers** (C). The gossip would spread addresses, and the KIP gives no format for its
 messages. Addresses are solved otherwise: each node has a DNS name that outlives its pod, the

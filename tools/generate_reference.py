@@ -208,7 +208,7 @@ def bad_changes() -> Iterator[str]:
         "[API](http-api.md). The message of INVALID_REQUEST names the field; nothing changes. "
         "`tests/node/test_bad_changes.py` sends every row to the leader of a real quorum; "
         "CancelReassignment's while a target is under way. AddVoter's `replaces` may name a "
-        "replica that is no voter: it adds then, and removes nobody. Requests between nodes have "
+        "replica that is no voter: it adds then, and removes no voter. Requests between nodes have "
         "[their own page](bad-requests.md).\n"
     )
     rows = list(wrong_changes())

@@ -62,7 +62,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
                 pytest.fail(f"{where} fails, and no test, without {cut}: {missed!r}")
             print(f"missed: {missed}")
             return True
-    pytest.fail(f"nobody misses {cut}")
+    pytest.fail(f"no test misses {cut}")
 
 
 def _raised_in(error: BaseException) -> Path:

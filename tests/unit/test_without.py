@@ -106,6 +106,6 @@ def test_what_becomes_of_tests_that_are_run_without(tmp_path: Path):
         "test_ends_in_an_assertion_of_the_core[without-Replica.persist]",
     }, done.stdout
     assert "6 failed, 18 passed" in done.stdout
-    assert "nobody misses" in done.stdout
+    assert "no test misses" in done.stdout
     for place in ("proofkit/playbook/book.py", "Replica.persist"):
         assert f"{place} fails, and no test" in done.stdout

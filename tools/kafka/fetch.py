@@ -2,7 +2,7 @@
 
 Maven fetches them by the coordinates in pom.xml, from where its settings say. They end up
 in ~/.cache/kraftquorum (or $KRAFTQUORUM_CACHE), whole and checked or not at all. Prints the
-directory. With --pin, writes jars.sha256 anew after the pom was changed.
+directory. With --pin, writes jars.sha256 again after the pom was changed.
 """
 
 from __future__ import annotations

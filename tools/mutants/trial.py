@@ -43,7 +43,7 @@ class Mutant:
     name: str
     module: Path
     lines: frozenset[int]
-    """Of the module: whoever runs none of them cannot notice it."""
+    """Of the module: a test that runs none of them cannot notice it."""
     functions: tuple[FunctionType, FunctionType]
     """The one that everybody calls, and the one whose code it is to have."""
     also: tuple[Mutant, ...] = ()

@@ -36,7 +36,7 @@ A seed runs a world with its faults, and raises `InvariantError` with the name o
 >>> outcome.acknowledged > 0, outcome.faults["crash"] > 0
 (True, True)
 
-A scenario says who hears what. Here a leader that nobody hears takes a write, another is elected,
+A scenario says who hears what. Here an isolated leader takes a write, another is elected,
 and the write gives way: it was never acknowledged, since only a majority commits:
 
 >>> from proofkit.playbook import Playbook
@@ -46,17 +46,17 @@ and the write gives way: it was never acknowledged, since only a majority commit
 >>> _ = book.append("1", b"committed")
 >>> book.run(100)
 >>> book.isolate("1")
->>> _ = book.append("1", b"heard by nobody")
+>>> _ = book.append("1", b"not replicated")
 >>> book.elect("2")
 >>> data("1"), data("2")
-([b'committed', b'heard by nobody'], [b'committed'])
+([b'committed', b'not replicated'], [b'committed'])
 >>> book.heal()
 >>> book.run(5000)
 >>> data("1")
 [b'committed']
 
-A rule is worth what notices its lack. Without the check of the candidate's log (P8) somebody is
-elected who lacks what was committed:
+A rule is worth what notices its lack. Without the check of the candidate's log (P8) the voters
+elect a replica that lacks committed records:
 
 >>> from raftnode.core import election
 >>> from proofkit.mutation import taken_out

@@ -56,7 +56,7 @@ OTHERWISE: dict[tuple[str, str, str], str] = {
     },
     ("AddVoter", "voter.node_id", "another"): "NOT_AN_OBSERVER",
     ("AddVoter", "voter.directory_id", "another"): "NOT_AN_OBSERVER",
-    # It adds, and removes nobody: what it replaces is gone already, or never was.
+    # It adds, and removes no voter: what it replaces is gone already, or never was.
     ("AddVoter", "replaces.node_id", "another"): DONE,
     ("AddVoter", "replaces.directory_id", "another"): DONE,
     ("RemoveVoter", "voter.node_id", "another"): "VOTER_ALREADY_REMOVED",

@@ -16,7 +16,7 @@ class ClientRecord:
 
     Attributes:
         acknowledged: offset and value by key.
-        unknown: values by key whose outcome nobody told.
+        unknown: values by key whose outcome is unknown.
     """
 
     acknowledged: dict[str, tuple[int, bytes]] = field(default_factory=dict[str, tuple[int, bytes]])
@@ -48,7 +48,7 @@ class ClientRecord:
 
         Args:
             rows: offset, key and value of every record of the log; those without a key are
-                somebody else's.
+                another writer's.
 
         Raises:
             AssertionError: with what is missing or there twice.

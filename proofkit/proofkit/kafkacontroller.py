@@ -31,7 +31,7 @@ NODE_ID = 7
 """The controller's."""
 
 PORT = 9093
-"""Where it listens, at an address of its own: its start takes long, and nobody may be given the
+"""Where it listens, at an address of its own: its start takes long, and no other may get the
 port meanwhile, as one of the ephemeral range is."""
 
 EQUAL_LOOKS = 3

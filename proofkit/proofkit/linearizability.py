@@ -10,7 +10,7 @@ Else orders are searched for, as Wing and Gong (1993) do with Lowe's memory of w
 (2017): take any operation that no other one ended before, see whether its answer fits, go on,
 go back. That takes long where many writes of a key overlap: let tests write each value once.
 
-An operation whose outcome nobody knows may have happened at any later time, or never. Times
+An operation whose outcome is unknown may have happened at any later time, or never. Times
 are any numbers that grow; two operations with a return and a call at the same time overlap.
 """
 
@@ -101,7 +101,7 @@ class History(Generic[V]):
         del self._open[call]
 
     def all(self) -> list[Operation[V]]:
-        """Everything that is known; writes that nobody answered are open, gets say nothing."""
+        """Everything that is known; writes without an answer are open, gets say nothing."""
         return [*self.operations, *(one for one in self._open.values() if one.is_write)]
 
 

@@ -262,7 +262,7 @@ class MemoryService:
     async def reassign(
         self, request: ReassignRequest | CancelReassignmentRequest
     ) -> ReassignmentAccepted:
-        """See `NodeService`; there is nobody to take the steps, so nothing is ever reassigned."""
+        """See `NodeService`; no operator takes the steps, so nothing is ever reassigned."""
         self._check_leading()
         if isinstance(request, CancelReassignmentRequest):
             return ReassignmentAccepted(target_voters=())

@@ -1,6 +1,6 @@
 """Data directories for the rot tests: of a replica that was killed, stopped, trimmed, marked.
 
-Each is a disk in memory with nobody on it. What a start makes of one is told by `read_all`.
+Each is a disk in memory that no replica uses. What a start makes of one is told by `read_all`.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _leader_endpoints(request: str) -> Iterator[Wrong]:
             yield Wrong(request, "endpoint", value, answer, spoil)
             continue
         spoil = body("leader_endpoints", (end.LeaderEndpoint(**made),))
-        if answer == TAKEN:  # obeyed, it would end the epoch: so it is for somebody else
+        if answer == TAKEN:  # obeyed, it would end the epoch: so the receiver is not listed
             both, text = together(spoil, _unlisted), f"{value}, and the receiver not listed"
             yield Wrong(request, "endpoint", text, UNLISTED, both)
         else:
@@ -223,7 +223,7 @@ def _raft_version() -> Iterator[Wrong]:
 
 
 def _promise() -> Iterator[Wrong]:
-    """For how long the fetcher votes for nobody: no leader counts more than its own (S33)."""
+    """For how long the fetcher does not vote: no leader counts more than its own (S33)."""
     tag = ext.PROMISE_MS
     for value, data, answer in (
         ("missing", None, TAKEN),

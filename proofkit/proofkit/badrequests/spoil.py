@@ -13,7 +13,7 @@ from raftnode.core.types import NodeId, ReplicaKey
 CUT_OFF = "cut off"
 """The connection is closed: what follows such bytes cannot be told apart any more."""
 SILENCE = "no answer"
-"""Dropped, as a network would: the sender is damaged, and no answer would mend it."""
+"""Dropped, as a network would: the sender is damaged, and no answer would repair it."""
 TAKEN = "NONE"
 """Allowed, or not read at all: answered as any other."""
 
@@ -37,7 +37,7 @@ class Wrong:
     """The name of an error code, or CUT_OFF or SILENCE."""
     spoil: Callable[[Draft], None]
     spends_sender: bool = False
-    """Whoever sends this says of itself what it cannot take back: it is not heard as before."""
+    """The sender says of itself what it cannot take back: it is not heard as before."""
 
     def __str__(self) -> str:
         return f"{self.request}: {self.field} {self.value}"

@@ -510,7 +510,7 @@ def spans(
 
 
 def _no_pause() -> None:
-    """A snapshot here shares the disk with nobody."""
+    """A snapshot here has the disk to itself."""
 
 
 def run(storage: Storage, steps: tuple[Step, ...], done: Callable[[], None]) -> None:

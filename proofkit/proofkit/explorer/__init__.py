@@ -28,7 +28,7 @@ and all catch-up rounds as short: a voter change is refused by its other guards 
 **Equal worlds.** A world is the state of each replica, its disk, the set of messages on
 their way, what is left of the budgets, and what the invariants must remember. Three things
 are renamed or left out, because nothing that the core does depends on them: the numbers of
-Fetches are replaced by their ranks (they are only compared); answers that nobody can take
+Fetches are replaced by their ranks (they are only compared); answers that no replica can take
 any more are dropped (an answer to a Fetch that is not waited for, or to an election of an
 epoch that is past); counters that choose only a wait are cut. Replicas are not taken for
 each other: a tie among successors is broken by their keys, so the core is not symmetric.

@@ -13,7 +13,7 @@ class Bounds:
         voters: how many replicas form the quorum, numbered from 0.
         formed: begin with a quorum that 0 leads, all logs equal and durable; else with
             replicas that hold only the latch.
-        replacement: a further disk may join, under the node id `replaced`; nobody follows a
+        replacement: a further disk may join, under the node id `replaced`; no replica follows a
             leader of its own id (S1).
         joined: with `formed`, it has joined and is an observer that is caught up.
         epoch_max: steps to a higher epoch are not taken.

@@ -177,7 +177,7 @@ class Letter:
     """A message on its way; `response` is None in a request.
 
     `target` None: any other replica that runs. `awaited` False: the process that asked is
-    gone, so that nobody will take the answer.
+    gone, so that no process will take the answer.
     """
 
     source: int
@@ -392,7 +392,7 @@ class Locals:
         )
 
     def _askers(self, replica: Replica, stimulus: Stimulus) -> dict[int, tuple[int, Request]]:
-        """Whom each request id belongs to; nobody, where the process that asked is gone."""
+        """The sender of each request id; absent if the process that asked is gone."""
         askers: dict[int, tuple[int, Request]] = {}
         if isinstance(replica.role, Leader):
             for key, parked in replica.role.parked.items():

@@ -74,7 +74,7 @@ class _Way:
         return [self._world.local(self._state, at) for at in range(len(self._world.keys))]
 
     def go_on(self, stands: int) -> None:
-        """Let all come that comes by itself; then let one replica stand, if nobody leads."""
+        """Let all come that comes by itself; then let one replica stand, if none leads."""
         for _ in range(SWEEPS):
             self._arrive()
             for at in range(len(self._world.keys)):
@@ -103,7 +103,7 @@ class _Way:
             self._take(self._late(action))
 
     def _late(self, action: Action) -> Action:
-        """Whoever asks for a vote has waited for its leader, and so have all others (S9)."""
+        """A replica that asks for a vote has waited for its leader, and so have all others (S9)."""
         if action.kind != "deliver":
             return action
         letter, local = self._world.letter(action.detail), self.locals[action.index]

@@ -164,7 +164,7 @@ def due_election(replica: Replica) -> None:
 
 
 def due_election_released(replica: Replica) -> None:
-    """The same, and nobody has called this replica for too long (S31)."""
+    """The same, and no replica has called this one for too long (S31)."""
     replica.called_until_ms = 0
     due_election(replica)
 

@@ -46,7 +46,7 @@ def label(world: World, state: State, action: Action) -> str:
         case "unanswered" if action.variant:
             return f"{who} {action.variant} to {action.detail}"
         case "election" if action.variant == "released":
-            return f"{who} and nobody calls it any more"
+            return f"{who} and no replica calls it any more"
         case _:
             return who
 

@@ -88,17 +88,17 @@ _LENGTH_AT, _CRC_AT, _CRC_FROM = 8, 17, 21
 
 def with_checksums(data: bytes) -> bytes:
     """Put the checksum of each batch right, as far as lengths make sense."""
-    mended = bytearray(data)
+    corrected = bytearray(data)
     position = 0
-    while len(mended) - position >= HEADER_BYTES:
-        (length,) = struct.unpack_from(">i", mended, position + _LENGTH_AT)
+    while len(corrected) - position >= HEADER_BYTES:
+        (length,) = struct.unpack_from(">i", corrected, position + _LENGTH_AT)
         end = position + length + _LENGTH_AT + 4
-        if length < 0 or end > len(mended):
+        if length < 0 or end > len(corrected):
             break
-        crc = crc32c.crc32c(bytes(mended[position + _CRC_FROM : end]))
-        struct.pack_into(">I", mended, position + _CRC_AT, crc)
+        crc = crc32c.crc32c(bytes(corrected[position + _CRC_FROM : end]))
+        struct.pack_into(">I", corrected, position + _CRC_AT, crc)
         position = max(end, position + HEADER_BYTES)
-    return bytes(mended)
+    return bytes(corrected)
 
 
 def batches(data: bytes) -> None:

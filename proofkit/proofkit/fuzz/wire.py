@@ -125,7 +125,7 @@ def check(found: Frame) -> None:
             same(message, decoded(again))
         case ResponseFrame(_, message):
             if envelope.target is None:
-                return  # nobody sends that; the transport has no use for it either
+                return  # no node sends that, and the transport has no use for it
             again = CODEC.encode_response(
                 message,
                 source=envelope.source,
@@ -174,7 +174,7 @@ def body(sample: Envelope) -> Target:
 
 
 def envelope(data: bytes) -> None:
-    """Decode an envelope; it must come back as it was, extensions that nobody knows included."""
+    """Decode an envelope; it must come back as it was, unknown extensions included."""
     found, rest = decode_envelope(data)
     same((found, bytes(rest)), _split(encode_envelope(found) + bytes(rest)))
 

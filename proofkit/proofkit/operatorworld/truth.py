@@ -250,7 +250,7 @@ class Truth:
             runner.version += 1
 
     def delete_pod(self, ordinal: int) -> None:
-        """Somebody deletes the pod."""
+        """A user deletes the pod."""
         if ordinal in self.runners:
             self.runners[ordinal].terminating = True
 
@@ -266,7 +266,7 @@ class Truth:
             self.crash(ordinal)
 
     def put_back(self, ordinal: int, copy: Disk) -> None:
-        """Somebody copies an earlier content onto the volume (S3); the process starts on it."""
+        """A user copies an earlier content onto the volume (S3); the process starts on it."""
         disk = self.disks[ordinal]
         self.disks[ordinal] = replace(
             copy, claim_uid=disk.claim_uid, owner_uid=disk.owner_uid, record=disk.record
@@ -288,13 +288,13 @@ class Truth:
             self.rotten.add(Replica(ordinal, disk.directory_id))
 
     def retemplate(self, *, bad: bool = False) -> None:
-        """Somebody changes the pods' template, perhaps to one that cannot start."""
+        """A user changes the pods' template, perhaps to one that cannot start."""
         self.revision, self.version = self.revision + 1, self.version + 1
         if bad:
             self.bad_revisions.add(self.revision)
 
     def delete_claim(self, ordinal: int) -> None:
-        """Somebody deletes the claim."""
+        """A user deletes the claim."""
         disk = self.disks.get(ordinal)
         if disk is not None:
             disk.terminating = True

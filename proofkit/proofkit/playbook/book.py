@@ -125,7 +125,7 @@ class Playbook(Table):
             self.give(name, TimePassed())
             self.settle()
         else:
-            raise AssertionError("time stands still: somebody always wants to be woken at once")
+            raise AssertionError("time stands still: a replica always wants to be woken at once")
         self.now_ms = end
 
     def _deadlines(self) -> dict[str, int]:
@@ -254,7 +254,7 @@ class Playbook(Table):
         self.isolated.update(names)
 
     def heal(self) -> None:
-        """Mend the network."""
+        """Reconnect all replicas."""
         self.isolated.clear()
 
     # -- clients and administrators ----------------------------------------------------------

@@ -25,7 +25,7 @@ that was read. `#` begins a comment, which is kept. Commands:
     copy <name>             a copy of its disk is made
     put-back <name>         it finds that copy in place of its disk
     wipe <name>             its disk is lost; 3 comes back as 3'
-    isolate <names>, heal   cut off, mend
+    isolate <names>, heal   cut off, reconnect
     append <name> <text>    a client's record
     add <name> <voter> [replaces=<voter>]
     remove <name> <voter>

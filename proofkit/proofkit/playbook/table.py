@@ -102,7 +102,7 @@ class Table:
         return len(chosen)
 
     def drop(self, kind: str = "", source: str = "", target: str = "") -> int:
-        """Lose what waits now and matches; nobody is told."""
+        """Lose what waits now and matches; no sender is told."""
         chosen = self._matching(kind, source, target)
         for message in chosen:
             self.pending.remove(message)
@@ -240,7 +240,7 @@ class Table:
             case SendRequest(target, request):
                 name = named(target) if target else None
                 if target and not name:
-                    return  # to somebody whom no script can name: lost
+                    return  # to a replica that no script can name: lost
                 message = Message(self.number(), seat.name, name, request, answers=self._life(seat))
                 self.pending.append(message)
             case SendResponse(request_id, response):

@@ -193,7 +193,7 @@ class Administrator:
     def _is_well(self, key: ReplicaKey) -> bool:
         """Whether it may be leaned on.
 
-        One whose volume just went back in time looks well until somebody meets it (S3), and a
+        One whose volume just went back in time looks well until a replica meets it (S3), and a
         set of two that counts it is stuck: no rule can keep an administrator from that.
         """
         went_back_ms = self.world.now_ms - self.world.put_back_at_ms.get(key, -MEETING_MS)

@@ -110,7 +110,7 @@ class SimDisk:
     incoming: tuple[LogPosition, bytes] | None = None
     """What was fetched of a snapshot; a crash loses it."""
     promised_ms: int = 0
-    """The longest that one of its starts may have promised to vote for nobody (S33)."""
+    """The longest that one of its starts may have promised not to vote (S33)."""
     checked: int = 0
     """How many batches from the start the checker has found committed; see `Checker.committed`."""
 

@@ -69,7 +69,7 @@ SLOW_WEIGHTS = {
 }
 """The same of those that strike only where nodes may be slow but alive."""
 FOR_GOOD_MS = 300_000
-"""How long a process stands still that nobody lets go on: longer than a world lives."""
+"""How long a process stands still that is never resumed: longer than a world lives."""
 
 
 @dataclass(slots=True)
@@ -244,7 +244,7 @@ class FaultPlan:
     def _would_lead(self, node: SimNode, saved: SimDisk) -> bool:
         """Whether a set in an older log has a majority that lets its replica lead again.
 
-        Nobody does who has seen a later start of it, or holds all that it held at last.
+        A replica does not let it lead if it has seen a later start of it, or holds its last record.
         """
         last = node.disk.durable[-1:]
         unaware = {
@@ -327,7 +327,7 @@ class FaultPlan:
         return bool(up)
 
     def _lose_source(self) -> bool:
-        """Whoever gives a snapshot out dies in the middle of it."""
+        """A node that gives a snapshot out dies in the middle of it."""
         up = self._with_snapshots()
         for one in up:
             one.die_after_pieces = self.rng.randint(1, 12)
@@ -361,7 +361,7 @@ class FaultPlan:
         return bool(up)
 
     def strike_for_good(self, node: SimNode) -> None:
-        """Slow a node down until somebody replaces its disk, or lets its process go on."""
+        """Slow a node down until its disk is replaced, or its process is resumed."""
         assert node.slow is not None
         hangs, takes_ms = self.rng.random() < 0.6, self.rng.choice(PACES_MS)
         kinds = self.rng.choice([(FLUSH,), (FLUSH,), (FLUSH, PERSIST), KINDS, (READ,), ()])

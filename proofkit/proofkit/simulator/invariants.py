@@ -254,7 +254,7 @@ class Checker:
             self.fail("ConfirmedReads", f"{node.key}: {high_watermark}, acknowledged {required}")
 
     def asked(self, node: SimNode, now_ms: int) -> None:
-        """NoStorm: nobody asks on and on without time passing."""
+        """NoStorm: no node asks on and on without time passing."""
         at_ms, count = self.requests.get(node.disk.key, (now_ms, 0))
         count = count + 1 if at_ms == now_ms else 1
         self.requests[node.disk.key] = (now_ms, count)
@@ -262,7 +262,7 @@ class Checker:
             self.fail("NoStorm", f"{node.key}: {count} requests within one millisecond")
 
     def woken(self, node: SimNode, deadline_ms: int | None, now_ms: int) -> None:
-        """NoBusyLoop: nobody wants to be woken in the past again and again."""
+        """NoBusyLoop: no node wants to be woken in the past again and again."""
         key = node.disk.key
         if deadline_ms is None or deadline_ms > now_ms:
             self.overdue.pop(key, None)

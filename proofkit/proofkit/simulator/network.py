@@ -49,6 +49,6 @@ class SimNetwork:
         return self.rng.randint(0, self.settings.delay_max_ms)
 
     def heal(self) -> None:
-        """Mend all cuts and calm down."""
+        """Remove all cuts and losses, and keep delays short."""
         self.cut.clear()
         self.settings = NetworkSettings(0, 0, 5, 0, 0)

@@ -81,7 +81,7 @@ class SimNode:
     machine: Machine = field(default_factory=Machine)
     """What is applied; it goes with the process."""
     snapshots: SimSnapshots | None = None
-    """None: in this world nobody takes any."""
+    """None: in this world no node takes any."""
     life: int = 0
     """Counts starts: what was meant for an earlier life never reaches a later one."""
     paused_until_ms: int = -1
@@ -189,7 +189,7 @@ class SimNode:
         self.restart_later()
 
     def restart_later(self) -> None:
-        """Start it in a while, unless somebody has done so by then."""
+        """Start it in a while, unless it has been started by then."""
         life = self.life
         self.world.after(self.rng.randint(100, 5000), lambda: self._restart(life))
 
@@ -334,7 +334,7 @@ class SimNode:
                 | DropSnapshot()
                 | TrimLog()
             ):
-                assert self.snapshots is not None, f"nobody takes snapshots here: {effect}"
+                assert self.snapshots is not None, f"no node takes snapshots here: {effect}"
                 self.snapshots.carry_out(effect)
             case AppendAccepted() | Refused() | VoterChangeCompleted() | Confirmed() | Done():
                 answered = self.answers.pop(effect.request_id, None)
@@ -497,7 +497,7 @@ class SimNode:
     def _greet(self, life: int) -> None:
         """Exchange hellos with every voter from time to time, whether there is need or not.
 
-        The only one does so with whoever is there.
+        A single voter does so with every node that is there.
         """
         if life != self.life or self.core is None or self.gate is None:
             return

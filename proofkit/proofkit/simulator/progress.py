@@ -175,7 +175,7 @@ def _is_formed(core: RaftCore) -> bool:
 
 @dataclass(slots=True)
 class _Client:
-    """One that writes to whoever takes itself for the leader, and reads what was acknowledged."""
+    """A client that writes to a node that takes itself for the leader, then reads."""
 
     world: World
     written: list[bytes] = field(default_factory=list[bytes])
@@ -199,7 +199,7 @@ class _Client:
 def within_budget(world: World, besides: Collection[ReplicaKey] = ()) -> bool:
     """Whether every set that may yet decide has a majority that lives on its own disks.
 
-    Whoever lacks a committed record can win no election, so its older set decides nothing.
+    A replica that lacks a committed record cannot win an election: its older set decides nothing.
 
     Args:
         world: to be judged.

@@ -190,8 +190,8 @@ def _refuses(node: SimNode, leader: SimNode) -> bool:
     """Whether one that is no voter alone has seen what a leader that was put back has forgotten.
 
     It must not take that one's log for its own (S3): the leader may lead an epoch for the second
-    time, of which this one has the first records. Nobody believes it, so one of the two has to
-    be replaced by whoever put the other back.
+    time, of which this one has the first records. No replica believes it, so the
+    administrator who put the leader back has to replace one of the two.
     """
     assert node.gate is not None
     assert leader.core is not None

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FLUSH, PERSIST, READ = "flush", "persist", "read"
 KINDS = (FLUSH, PERSIST, READ)
 NEVER_MS = 1 << 40
-"""When a disk recovers that hangs until somebody replaces it."""
+"""When a disk recovers that hangs until it is replaced."""
 PACES_MS = ((100, 100), (1000, 1000), (10_000, 10_000), (0, 3000), (0, 12_000))
 """How long a slow disk takes for a piece of work: least and most."""
 ROLL_CHANCE = 0.1

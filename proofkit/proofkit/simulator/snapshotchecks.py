@@ -88,7 +88,7 @@ class SnapshotChecks:
             before = batch
 
     def applied(self, node: SimNode) -> None:
-        """SameState: whoever has applied as much has the same state, however it came to it."""
+        """SameState: nodes that applied as much have the same state, however they came to it."""
         machine = node.machine
         if self.digests.setdefault(machine.end, machine.digest) != machine.digest:
             self.fail("SameState", f"{node.key} has another state at {machine.end} than others")

@@ -250,7 +250,7 @@ class SimSnapshots:
         self.node.world.after(self.rng.randint(0, 3), answer)
 
     def _check_later(self, which: LogPosition) -> None:
-        """Somebody begins to fetch it: see beside whether it is sound, and else make another."""
+        """A fetch of it begins: check meanwhile whether it is sound, and else make another."""
 
         def check() -> None:
             node = self.node

@@ -191,7 +191,7 @@ class World:
         node.start()
 
     def replace_stale(self) -> None:
-        """The operator gives an empty disk to whoever ended because its own is stale (S3)."""
+        """The operator gives an empty disk to each node that ended because its disk is stale."""
         for node in self.nodes:
             if node.disk.stale:
                 self.wipe(node)

@@ -91,7 +91,8 @@ unit: $(READY) ## Run the tests that need no cluster
 	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "$(UNIT)" -q
 
 # Where docs/contributing/words.txt holds.
-WORDED := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile .ci .github deploy examples
+WORDED := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile .ci .github deploy examples \
+  proofkit devcluster demo tools tests/lib
 lint: $(READY) ## Check style, types, import contracts, spelling, wording and commit subjects
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -1,8 +1,8 @@
-"""The alerts: what is worth waking somebody, or at least a look in the morning.
+"""The alerts: what needs a person at once, or at least in the morning.
 
-`critical`: writes have stopped, or one more fault stops them, or nobody heals. `warning`: the
-operator is on it, or there is time. Each lasts long enough that what the operator mends by
-itself in its usual time wakes nobody. Each has a runbook, named after it.
+`critical`: writes have stopped, or one more fault stops them, or no operator runs. `warning`: the
+operator is on it, or there is time. Each lasts long enough that what the operator repairs by
+itself in its usual time fires no alert. Each has a runbook, named after it.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ max by (namespace, quorum, node_id) (
         "absent(kraftquorum_operator_active == 1)",
         "5m",
         "No kraftquorum operator is active",
-        "Quorums go on serving, but nobody replaces a lost disk. Or Prometheus does not reach "
+        "Quorums go on serving, but no operator replaces a lost disk. Or Prometheus does not reach "
         "the operator's metrics.",
     ),
     Alert(

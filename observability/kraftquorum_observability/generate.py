@@ -16,7 +16,7 @@ RULES = Path("charts/kraftquorum/rules/kraftquorum.yaml")
 BOARDS = Path("charts/kraftquorum/dashboards")
 PAGE = Path("docs/reference/alerts.md")
 INTRODUCTION = (
-    "`critical` wakes somebody, `warning` has time until the morning. How to get them: "
+    "`critical` needs a person at once, `warning` has time until the morning. How to get them: "
     "[monitoring](../howto/monitoring.md). Each leads to its runbook, as does its annotation "
     "`runbook_url`.\n"
 )

@@ -63,8 +63,8 @@ class Settings(BaseSettings):
     page_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port of the status page and of `/status.json`; 0: none."""
     page_host: str = "127.0.0.1"
-    """Addresses that the status page listens on, separated by commas. It asks nobody who they
-    are; nothing can be changed through it."""
+    """Addresses that the status page listens on, separated by commas. It has no
+    authentication; nothing can be changed through it."""
     liveness_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port of `/healthz`; 0: none."""
     liveness_host: str = "0.0.0.0"

@@ -30,7 +30,7 @@ STATE = (
         "figure",
         "Active operators",
         "Operators that hold their Lease. Normal: 1, or one for each set of namespaces that has "
-        "operators of its own. At 0 nobody repairs.",
+        "operators of its own. At 0 no operator repairs.",
         (Query("sum(kraftquorum_operator_active)"),),
         width=4,
         height=5,

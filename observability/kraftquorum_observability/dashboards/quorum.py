@@ -265,7 +265,7 @@ REPLICATION = (
     Panel(
         "lines",
         "Epoch",
-        "Each step is an election that somebody stood for. Normal: flat.",
+        "Each step is an election that a replica started. Normal: flat.",
         (Query(f"quorum:raftnode_epoch:max{{{Q}}}", "epoch"),),
         width=8,
     ),
@@ -361,7 +361,7 @@ QUORUM = Dashboard(
         Annotation(
             "Voters changed",
             f"changes(quorum:raftnode_voter_record_offset:max{{{Q}}}[1m]) > 0",
-            "a voter record: somebody was added or removed",
+            "a voter record: a voter was added or removed",
             BLUE,
         ),
         Annotation(

@@ -143,7 +143,7 @@ def test_count_ends_with_8_for_one_write_that_is_not_there(exported, account, tm
     arguments = ("count", target, f"--writes={doctored}", MASTER, *quick_conf)
     done = run(*arguments, code=PipelineExitCode.DIVERGED)
     assert re.search(r"^ +1  missing$", done.stdout, re.MULTILINE)
-    assert re.search(r"^ +0  there twice$", done.stdout, re.MULTILINE)
+    assert re.search(r"^ +0  duplicated$", done.stdout, re.MULTILINE)
     assert re.search(r"^ +0  unexpected: no client wrote them$", done.stdout, re.MULTILINE)
     assert last_line(done.stdout) == "    missing: offset 7, key 'never'"
 

@@ -59,7 +59,7 @@ def test_spark_writes_what_it_has_a_sink_for_each_record_once(spark, options, tm
         export(spark, options, str(tmp_path), sink=sink)
     table.mkdir()
     shutil.rmtree(checkpoint)
-    with pytest.raises(OptionError, match=rf"the table exists, but {checkpoint}, .* is not"):
+    with pytest.raises(OptionError, match=rf"the table exists, but {checkpoint}, .* is missing"):
         export(spark, options, str(tmp_path), sink=sink)
 
 
@@ -169,7 +169,7 @@ def test_what_spark_cannot_begin_for_another_reason_is_not_a_wrong_option(spark,
     # Where Spark is to note how far it is, stands a file.
     (tmp_path / "file").touch()
     writer.option("checkpointLocation", str(tmp_path / "file" / "in"))
-    with pytest.raises(UnreachableError, match=rf"^{place.table}: Spark could not begin to write"):
+    with pytest.raises(UnreachableError, match=rf"^{place.table}: Spark could not start to write"):
         Sink("orc").starter(writer, place)()
 
 

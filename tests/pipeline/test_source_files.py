@@ -199,7 +199,7 @@ def test_parts_are_cut_within_segments_and_give_the_same(recorded):
 
 
 def test_one_directory_of_three_says_what_to_do(recorded):
-    with pytest.raises(OptionError, match=r"the directories of [01] are here.*upTo=end"):
+    with pytest.raises(OptionError, match=r"only [01] directories of 3 voters are here.*upTo=end"):
         table({"path": recorded.node(0)})
     one = table({"path": recorded.node(0), "upTo": "end"})
     both = table({"path": recorded.root})
@@ -207,7 +207,7 @@ def test_one_directory_of_three_says_what_to_do(recorded):
 
 
 def test_another_cluster_is_refused(recorded):
-    with pytest.raises(ClusterIdError, match="TestTestTestTestTestTe and not of Another"):
+    with pytest.raises(ClusterIdError, match="TestTestTestTestTestTe, not of Another"):
         table({"path": recorded.root, "clusterId": "Another"})
 
 
@@ -260,12 +260,12 @@ def test_a_corrupt_batch_is_named_and_left_out_only_when_asked(recorded, tmp_pat
     [
         ({}, "either `path`"),
         ({"path": "/x", "bootstrapServers": "a:1"}, "either `path`"),
-        ({"path": "/nowhere"}, "path: /nowhere is no directory"),
-        ({"path": "/tmp", "onCorrupt": "maybe"}, "onCorrupt is 'maybe'; allowed: fail, skip"),
+        ({"path": "/nowhere"}, "path: /nowhere is not a directory"),
+        ({"path": "/tmp", "onCorrupt": "maybe"}, "onCorrupt is 'maybe'; allowed are fail, skip"),
         ({"path": "/tmp", "valueFormat": "avro"}, "valueFormat is 'avro'"),
         ({"path": "/tmp", "partitonBytes": "1"}, "unknown option partitonbytes"),
         ({"path": "/tmp", "startingOffset": "-3"}, "startingOffset is '-3'"),
-        ({"path": "/tmp", "startingOffset": "9", "endingOffset": "3"}, "endingOffset 3 lies before"),
+        ({"path": "/tmp", "startingOffset": "9", "endingOffset": "3"}, "endingOffset 3 is below"),
         ({"bootstrapServers": "nonsense"}, "bootstrapServers: "),
         ({"path": "/tmp", "clusterId": "-bad"}, "clusterId: "),
     ],

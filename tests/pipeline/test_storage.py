@@ -214,7 +214,9 @@ def test_an_export_whose_batches_are_gone_is_not_taken_for_all_of_it(spark, sour
     shutil.rmtree(table / "batch=000000000")
     assert export(spark, options, str(root)).batches == 0
     shutil.rmtree(table)
-    said = rf"{root}/_checkpoint/{CLUSTER_ID} says that batch 1 .* is gone: put it back, .* remove"
+    said = (
+        rf"{root}/_checkpoint/{CLUSTER_ID} says that batch 1 .* is missing: restore it, .* remove"
+    )
     with pytest.raises(OptionError, match=said):
         export(spark, options, str(root))
     # As the message says.
@@ -423,7 +425,7 @@ def test_a_batch_in_its_place_that_spark_plans_otherwise_is_named_with_what_to_d
     [batch] = root.glob("cluster_id=*/batch=000000001")
     kept = batch.rename(tmp_path / "kept")
     spark.read.parquet(str(kept)).where(f"offset < {end - 1}").write.parquet(str(batch))
-    said = rf"{batch} at offset 700: .*Spark has not noted it as done: remove this directory"
+    said = rf"{batch} at offset 700: .*Spark has not recorded it as done: remove this directory"
     with pytest.raises(Exception, match=said):
         export(spark, options, str(root))
     # As the message says.
@@ -514,7 +516,7 @@ def test_a_disk_that_refuses_a_sync_ends_the_run_before_the_batch_has_its_name(
         raise OSError(errno.EIO, "input/output error")
 
     monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(UnreachableError, match="no sync: input/output error"):
+    with pytest.raises(UnreachableError, match="cannot fsync: input/output error"):
         target.move(str(written), str(final))
     assert not final.exists()
 

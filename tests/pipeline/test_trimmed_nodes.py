@@ -218,14 +218,14 @@ def test_a_record_that_one_node_still_has_is_not_gone(trimming_quorum, run_async
             options = parse_options(options_of(quorum, timeoutMs="3000"))
             stream = LogStreamReader(options)
             began = time.monotonic()
-            silent = rf"on the nodes that answered \({keeper.api} did not\): records from here"
+            silent = rf"on the nodes that answered \({keeper.api} did not\): the records before"
             with pytest.raises(TrimmedError, match=silent):
                 await asyncio.to_thread(stream.latestOffset, start, ReadAllAvailable())
             reading = _Reader(options.client, info.cluster_id).records(7, 9)
             with pytest.raises(TrimmedError, match=rf"at offset 7: .*{silent}"):
                 await anext(reading)
             assert time.monotonic() - began >= 2 * 1.5
-            silent = rf"\({keeper.api} did not\): what was written"
+            silent = rf"\({keeper.api} did not\): writes before that are unknown"
             with pytest.raises(TrimmedError, match=silent):
                 await look_at_store(nodes, None, 7, {info.cluster_id}, patience_s=1)
 

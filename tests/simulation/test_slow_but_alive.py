@@ -112,14 +112,17 @@ def nothing(_: SimNode) -> None:
     """Slow nobody down."""
 
 
-def test_no_replica_is_struck_that_a_reassignment_makes_the_only_voter():
+def test_nothing_is_demanded_while_a_reassignment_is_under_way():
+    """Its next step may need the disk that is slow, before the leader can know of it."""
     world = formed()
     leader, other, target = leader_of(world), *followers(world)
     assert struck_of_many(world) == {leader.key, other.key, target.key}
     assert other.core is not None
     log = other.core.replica.log
     log.targets = [VoterSetAt(log.voter_record, VoterSet.of([Voter(target.key)]))]
-    assert struck_of_many(world) == {leader.key, other.key}
+    before = world.progress.over_budget
+    assert struck_of_many(world) == set()
+    assert world.progress.over_budget > before
 
 
 def struck_of_many(world: World) -> set[ReplicaKey]:
@@ -221,3 +224,12 @@ def test_a_watchdog_ends_a_process_whose_disk_gives_nothing_back():
     assert leader.core is not None
     world.run_until(world.now_ms + 200)
     assert world.faults.counts["ended_by_watchdog"] == 1
+
+
+def test_no_clock_goes_back_where_an_action_lets_time_pass():
+    """The loop around it set the clock back to its own end, and nodes slept for as long."""
+    world = formed()
+    end_ms = world.now_ms + 100
+    world.at(end_ms, lambda: world.run_until(end_ms + 5000))
+    world.run_until(end_ms)
+    assert world.now_ms == end_ms + 5000

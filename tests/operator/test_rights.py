@@ -99,6 +99,12 @@ def grant(cluster: DevCluster, namespace: str, name: str, rules: list[dict[str, 
     cluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=text)
 
 
+def used(proxy: FaultProxy) -> set[tuple[str, str, str]]:
+    """The rights that requests have made use of."""
+    uses_made = {use_of_request(e.request.path, e.request.verb) for e in list(proxy.log)}
+    return {use for use in uses_made if use is not None}
+
+
 @pytest.fixture
 def token(devcluster: DevCluster, namespace: str) -> str:
     """Of an account without any rights."""
@@ -144,6 +150,14 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
             old = dict(krq.voters())[1]
             krq.wipe(1)
             krq.replaced(1, old)
+            # A pod that cannot start: what Kubernetes says of it stands in its events.
+            krq.cluster.kubectl("cordon", "devcluster")
+            try:
+                krq.kubectl("delete", "pod", "demo-2", "--wait=false")
+                krq.until("events read", lambda: ("", "events", "list") in used(proxy))
+            finally:
+                krq.cluster.kubectl("uncordon", "devcluster")
+            krq.ready(3)
             # Somebody else's change of the budget is put back.
             krq.kubectl("patch", "pdb", "demo", "--type=merge", "-p", '{"spec":{"minAvailable":1}}')
             krq.until("budget as it was", lambda: krq.get("pdb")["spec"]["minAvailable"] == 2)
@@ -153,7 +167,7 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
         await asyncio.to_thread(live)
         refused = [entry for entry in proxy.log if entry.status in {401, 403}]
         assert refused == []
-        seen = {use_of_request(e.request.path, e.request.verb) for e in proxy.log} - {None}
+        seen = used(proxy)
     events = [event for event in krq.list("events") if event["reason"] == "AddVoter"]
     assert events, "events are posted"
     granted = uses_of_rights([*WATCHED, *LEASE])

@@ -158,6 +158,10 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
             finally:
                 krq.cluster.kubectl("uncordon", "devcluster")
             krq.ready(3)
+            # A restart of ready voters evicts them.
+            krq.kubectl("rollout", "restart", "sts", "demo")
+            krq.until("evicted", lambda: ("", "pods/eviction", "create") in used(proxy))
+            krq.ready(3)
             # Somebody else's change of the budget is put back.
             krq.kubectl("patch", "pdb", "demo", "--type=merge", "-p", '{"spec":{"minAvailable":1}}')
             krq.until("budget as it was", lambda: krq.get("pdb")["spec"]["minAvailable"] == 2)

@@ -3,8 +3,9 @@
 What happened stands in docs/reference/scenarios.toml. Tests say by themselves what they are:
 
 - `@pytest.mark.scenario("two-adds")` on a test, or in `pytestmark` for all of a file;
-- `@pytest.mark.without("core.changing:obstacle", "if ...:", "if False:")` on the same test: what
-  is taken out of the code when it runs once more, and must fail (tools/without.py);
+- `@pytest.mark.without("core.membership.voter_changes:obstacle", "if ...:", "if False:")` on the
+  same test: what is taken out of the code when it runs once more, and must fail
+  (tools/without.py);
 - a golden script has the scenario's name.
 
 Tests are read, not imported. A mark may stand in a name of its file.

@@ -1,9 +1,10 @@
 """A pytest plugin: tests that carry what they need to pass, and are run without it as well.
 
 `@pytest.mark.without(place, old, new)` on a test says: it fails while `old` stands as `new` in
-the function at `place` (`core.leading:resign`, below `raftnode`). So the test runs twice, as the
-code is and with that taken out, and the second time it must fail by itself: by an assertion that
-stands in a test's file, by what is expected there to be raised and is not, or by `pytest.fail`.
+the function at `place` (`core.replication.leadership:resign`, below `raftnode`). So the test runs
+twice, as the code is and with that taken out, and the second time it must fail by itself: by an
+assertion that stands in a test's file, by what is expected there to be raised and is not, or by
+`pytest.fail`.
 What fails elsewhere does not count: a table that cannot be set any more says nothing about the
 rule, and an `assert` of the code itself is taken out together with what it stands behind. More
 triples are taken out together with the first; another mark is a run of its own.

@@ -44,7 +44,7 @@ def taken_out(
 
 
 def function_at(place: str) -> Callable[..., Any]:
-    """The function that a place such as `core.leading:resign` names; of a property, what it runs.
+    """The function at a place such as `core.replication.leadership:resign`; a property: its getter.
 
     Args:
         place: a module below `raftnode`, and what it has by that name: `core.replica:Replica.halt`;

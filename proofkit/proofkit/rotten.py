@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proofkit.faultdisk import Fault, FaultDisk
-from raftnode.core.peer_memory import Mark
 from raftnode.core.records import Batch, LeaderChange
+from raftnode.core.replication.peer_memory import Mark
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterRecordId, VoterSet
 from raftnode.errors import StorageCorruptError, StorageFailedError

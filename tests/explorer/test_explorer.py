@@ -14,10 +14,12 @@ from proofkit.explorer.trace import label, replay
 from proofkit.explorer.world import State, World
 from proofkit.mutation import taken_out
 from proofkit.simulator.invariants import InvariantError
-from raftnode.core import changing, election, following, leading
+from raftnode.core.elections import election
 from raftnode.core.log_index import LogIndex
+from raftnode.core.membership import voter_changes
 from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
+from raftnode.core.replication import fetcher, leadership
 from raftnode.core.roles import Prospective, Unattached
 from raftnode.core.types import Epoch, Offset
 
@@ -50,7 +52,7 @@ NEW_LEADER_ADDS = Bounds(
 MUTANTS = [
     Mutant(
         "S10-counts-what-the-leader-has-not-flushed",
-        leading._acknowledged,
+        leadership._acknowledged,
         "yield replica.log.durable_end",
         "yield replica.log.end",
         Bounds(voters=2, elections=0, writes=1),
@@ -82,7 +84,7 @@ MUTANTS = [
     ),
     Mutant(
         "P31-two-changes-at-a-time",
-        changing.obstacle,
+        voter_changes.obstacle,
         "if replica.log.voter_record.offset >= replica.high_watermark:",
         "if False:",
         Bounds(voters=2, replacement=True, joined=True, elections=0, changes=2, removable=(1,)),
@@ -90,7 +92,7 @@ MUTANTS = [
     ),
     Mutant(
         "P42-commits-entries-of-old-epochs-by-count",
-        leading.after_progress,
+        leadership.after_progress,
         "offset > role.epoch_start and ",
         "",
         Bounds(voters=3, elections=1, writes=1, standing=(1,)),
@@ -98,8 +100,8 @@ MUTANTS = [
     ),
     Mutant(
         "P28-adds-before-an-entry-of-its-epoch-is-committed",
-        changing.obstacle,
-        "if not leading.epoch_committed(replica, role):",
+        voter_changes.obstacle,
+        "if not leadership.epoch_committed(replica, role):",
         "if False:",
         NEW_LEADER_ADDS,
         "ChangesAfterOwnEpochEntry",
@@ -107,15 +109,15 @@ MUTANTS = [
     ),
     Mutant(
         "P28-removes-before-an-entry-of-its-epoch-is-committed",
-        changing.obstacle,
-        "if not leading.epoch_committed(replica, role):",
+        voter_changes.obstacle,
+        "if not leadership.epoch_committed(replica, role):",
         "if False:",
         Bounds(voters=2, elections=0, resignations=1, changes=1, removable=(0,)),
         "ChangesAfterOwnEpochEntry",
     ),
     Mutant(
         "S8-counts-itself-outside-the-set",
-        leading._acknowledged,
+        leadership._acknowledged,
         "for voter in replica.log.voters:",
         "for voter in {*replica.log.voters, replica.key}:",
         Bounds(voters=2, elections=0, changes=1, removable=(0,)),
@@ -139,7 +141,7 @@ MUTANTS = [
     ),
     Mutant(
         "S10-acknowledges-what-goes-ahead",
-        following._next_fetch,
+        fetcher._next_fetch,
         "acknowledged_offset=replica.log.durable_end",
         # From the first write on: the quorum itself must be formed.
         "acknowledged_offset=replica.log.end if replica.log.end > 5 else replica.log.durable_end",
@@ -148,7 +150,7 @@ MUTANTS = [
     ),
     Mutant(
         "S35-leads-on-a-disk-that-hangs",
-        leading.others_can_lead_instead,
+        leadership.others_can_lead_instead,
         "return well >=",
         "return False and well >=",
         Bounds(voters=3, elections=0, writes=1, hangs=1, hanging=(0,)),
@@ -156,7 +158,7 @@ MUTANTS = [
     ),
     Mutant(
         "S36-changes-voters-on-a-disk-that-hangs",
-        changing.append,
+        voter_changes.append,
         "replica.emit(ProveDisk())",
         "pass",
         PRESETS["smoke"]["hang-and-remove-in-three"],
@@ -184,7 +186,7 @@ def test_a_change_is_never_let_into_the_log_of_a_leader_whose_disk_hangs():
     The way is taken with the rule taken out, so that the record gets out.
     """
     world = World(PRESETS["smoke"]["hang-and-remove-in-three"])
-    with taken_out(changing.append, "replica.emit(ProveDisk())", "pass"):
+    with taken_out(voter_changes.append, "replica.emit(ProveDisk())", "pass"):
         state = world.first()
         for kind in ("hang", "remove"):
             action = next(a for a in world.actions(state) if a.kind == kind)

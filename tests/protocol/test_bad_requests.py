@@ -237,7 +237,7 @@ def test_who_is_no_voter_moves_no_epoch(role: str, source: str):
 
 @pytest.mark.rule("S11")
 @pytest.mark.without(
-    "core.leading:may_say", "own and request.round_token <= role.round_token", "own"
+    "core.replication.leadership:may_say", "own and request.round_token <= role.round_token", "own"
 )
 @pytest.mark.parametrize("asks", ["Fetch", "FetchSnapshot"])
 def test_token_of_a_round_that_was_never_begun_is_refused(asks: str):
@@ -270,7 +270,7 @@ def test_token_of_a_round_that_was_never_begun_is_refused(asks: str):
 
 @pytest.mark.rule("S11")
 @pytest.mark.without(
-    "core.following:_correct_token",
+    "core.replication.fetcher:_correct_token",
     "min(role.round_token, response.round_token)",
     "role.round_token",
 )

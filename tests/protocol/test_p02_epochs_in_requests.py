@@ -32,10 +32,10 @@ def fetch(book: Playbook, target: str, **changes: object) -> Response:
     [(0, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
 @pytest.mark.without(
-    "core.leading:judge_epoch",
+    "core.replication.leadership:judge_epoch",
     "if epoch == replica.epoch:",
     "if True:",
-    "core.following:refuse_fetch",
+    "core.replication.fetcher:refuse_fetch",
     "epoch, role = replica.epoch, replica.role",
     "epoch, role = request.epoch, replica.role",
 )
@@ -53,7 +53,7 @@ def test_fetch_of_another_epoch_is_told_the_leader(target: str, epoch: int, erro
 
 @pytest.mark.rule("P23")
 @pytest.mark.without(
-    "core.following:refuse_fetch",
+    "core.replication.fetcher:refuse_fetch",
     "FetchResponse(error, epoch, replica.leader, endpoint)",
     "FetchResponse(error, epoch, None, endpoint)",
 )

@@ -60,7 +60,7 @@ def test_p07_candidate_persists_its_vote_before_it_asks():
 
 @pytest.mark.rule("P7")
 @pytest.mark.without(
-    "core.election:_judge_vote",
+    "core.elections.election:_judge_vote",
     "if state.voted is not None or state.leader is not None:",
     "if False:",
 )
@@ -74,7 +74,7 @@ def test_p07_vote_never_changes_within_an_epoch():
 
 @pytest.mark.rule("P7")
 @pytest.mark.without(
-    "core.election:_judge_vote",
+    "core.elections.election:_judge_vote",
     "state.voted == request.candidate",
     "state.voted.node_id == request.candidate.node_id",
 )
@@ -101,7 +101,7 @@ def test_p07_vote_survives_a_restart():
 
 @pytest.mark.rule("P8")
 @pytest.mark.without(
-    "core.election:_judge_vote",
+    "core.elections.election:_judge_vote",
     "replica.persist(QuorumState(request.epoch, None, request.candidate))",
     "replica.state = QuorumState(request.epoch, None, request.candidate)",
 )
@@ -116,7 +116,7 @@ def test_p08_vote_is_persisted_before_it_is_said():
 
 @pytest.mark.rule("P8")
 @pytest.mark.without(
-    "core.election:_judge_vote",
+    "core.elections.election:_judge_vote",
     "is not None or state.leader is not None:\n"
     "        return state.voted == request.candidate and state.leader is None",
     "is not None:\n        return state.voted == request.candidate",
@@ -148,7 +148,7 @@ def test_p08_candidates_log_must_reach_as_far(log_epoch: int, end: int, granted:
 
 @pytest.mark.rule("P8")
 @pytest.mark.without(
-    "core.election:_judge",
+    "core.elections.election:_judge",
     "if request.epoch < replica.epoch:",
     "if False:",
     "core.replica:Replica.persist",
@@ -174,7 +174,7 @@ def test_p10_candidate_asks_its_own_set_only():
 
 @pytest.mark.rule("P11")
 @pytest.mark.without(
-    "core.leading:become_leader",
+    "core.replication.leadership:become_leader",
     "replica.persist(QuorumState(state.epoch, replica.key, state.voted))",
     "replica.state = QuorumState(state.epoch, replica.key, state.voted)",
 )
@@ -205,7 +205,7 @@ def test_p11_winner_persists_then_appends_leader_change_then_tells_the_voters():
 
 @pytest.mark.rule("P11")
 @pytest.mark.without(
-    "core.election:_count",
+    "core.elections.election:_count",
     "elif len(voters) - denied < voters.majority:",
     "elif False:",
 )

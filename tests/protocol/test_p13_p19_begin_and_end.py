@@ -50,7 +50,7 @@ def test_p13_begin_of_a_higher_epoch_makes_a_follower():
 
 @pytest.mark.rule("P13")
 @pytest.mark.without(
-    "core.following:_judge_begin",
+    "core.replication.fetcher:_judge_begin",
     "if request.epoch < replica.epoch:",
     "if False:",
     "core.replica:Replica.persist",
@@ -67,8 +67,8 @@ def test_p13_begin_of_a_lower_epoch_is_fenced():
 
 @pytest.mark.rule("P14")
 @pytest.mark.without(
-    "core.leading:handle_begin_response",
-    "response is not None and epochs.believed(",
+    "core.replication.leadership:handle_begin_response",
+    "response is not None and epoch_rules.believed(",
     "False and (",
 )
 def test_p14_leader_that_is_fenced_follows():
@@ -97,7 +97,7 @@ def test_p14_begin_never_goes_to_observers():
 
 @pytest.mark.rule("P15")
 @pytest.mark.without(
-    "core.following:_judge_begin",
+    "core.replication.fetcher:_judge_begin",
     "if request.voter != replica.key:",
     "if False:",
 )
@@ -108,7 +108,7 @@ def test_p15_begin_for_another_storage_is_refused():
 
 @pytest.mark.rule("P15")
 @pytest.mark.without(
-    "core.following:_judge_begin",
+    "core.replication.fetcher:_judge_begin",
     "if not replica.is_voter:",
     "if False:",
 )
@@ -121,7 +121,7 @@ def test_p15_voter_that_does_not_know_that_it_is_one_says_so():
 
 @pytest.mark.rule("P17")
 @pytest.mark.without(
-    "core.leading:resign",
+    "core.replication.leadership:resign",
     "replica.send(voter, EndQuorumEpochRequest(role.epoch, replica.key, voter, tuple(ranked)))",
     "pass",
 )
@@ -138,12 +138,12 @@ def test_p17_leader_that_shuts_down_tells_each_voter_once():
 
 @pytest.mark.rule("P18")
 @pytest.mark.without(
-    "core.following:_judge_end",
+    "core.replication.fetcher:_judge_end",
     "if request.epoch < replica.epoch:",
     "if False:",
 )
 @pytest.mark.without(
-    "core.following:_judge_end",
+    "core.replication.fetcher:_judge_end",
     "if known not in {None, request.leader}:",
     "if False:",
 )
@@ -163,7 +163,7 @@ def test_p18_voter_that_is_not_listed_says_so():
 
 @pytest.mark.rule("P18")
 @pytest.mark.without(
-    "core.following:handle_end",
+    "core.replication.fetcher:handle_end",
     "config.retry_backoff_ms << min(place - 1, 16)",
     "config.retry_backoff_ms",
 )
@@ -182,7 +182,7 @@ def test_p18_successors_stand_in_their_order():
 
 @pytest.mark.rule("P18")
 @pytest.mark.without(
-    "core.following:handle_end",
+    "core.replication.fetcher:handle_end",
     "min(config.retry_backoff_max_ms, config.retry_backoff_ms << min(place - 1, 16))",
     "config.retry_backoff_ms << min(place - 1, 16)",
 )
@@ -197,7 +197,7 @@ def test_p18_no_successor_waits_longer_than_the_longest_backoff():
 
 @pytest.mark.rule("P16")
 @pytest.mark.without(
-    "core.leading:resign",
+    "core.replication.leadership:resign",
     "-_known_offset(role, key), key",
     "key",
 )

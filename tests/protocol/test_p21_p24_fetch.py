@@ -16,7 +16,7 @@ from raftnode.core.types import Offset
 
 @pytest.mark.rule("P21")
 @pytest.mark.without(
-    "core.leading:handle_fetch",
+    "core.replication.leadership:handle_fetch",
     "if diverging is not None:",
     "if False:",
 )
@@ -82,7 +82,7 @@ def test_p23_observer_finds_the_leader_through_any_voter_and_goes_on_asking():
 
 @pytest.mark.rule("P24")
 @pytest.mark.without(
-    "core.leading:_acknowledged",
+    "core.replication.leadership:_acknowledged",
     "for voter in replica.log.voters:",
     "for voter in {*replica.log.voters, *role.progress}:",
 )
@@ -103,7 +103,7 @@ def test_p24_observers_are_served_and_do_not_count():
 
 @pytest.mark.rule("P24")
 @pytest.mark.without(
-    "core.leading:_forget_silent_observers",
+    "core.replication.leadership:_forget_silent_observers",
     "if len(observers) >= replica.config.observers_max:",
     "if False:",
 )
@@ -120,7 +120,7 @@ def test_p24_observers_beyond_the_limit_are_forgotten_longest_silent_first():
 
 @pytest.mark.rule("P42")
 @pytest.mark.without(
-    "core.following:_take",
+    "core.replication.fetcher:_take",
     "min(response.high_watermark, replica.log.end)",
     "response.high_watermark",
 )

@@ -14,7 +14,7 @@ from raftnode.core.state import QuorumState
 @pytest.mark.without(
     "core.raft:RaftCore._attach",
     "replica.become_resigned()",
-    "leading.become_leader(replica, frozenset())",
+    "leadership.become_leader(replica, frozenset())",
 )
 def test_p39_restarted_leader_is_resigned_and_a_restarted_follower_follows():
     book = Playbook.formed("1", "2", "3")
@@ -27,7 +27,7 @@ def test_p39_restarted_leader_is_resigned_and_a_restarted_follower_follows():
 
 @pytest.mark.rule("P39")
 @pytest.mark.without(
-    "core.election:_election_at",
+    "core.elections.election:_election_at",
     "return at if _may_start(replica) else None",
     "return at",
 )
@@ -46,7 +46,7 @@ def test_p39_observer_is_never_a_candidate():
 
 @pytest.mark.rule("P41")
 @pytest.mark.without(
-    "core.leading:majority_lost_at",
+    "core.replication.leadership:majority_lost_at",
     "if needed <= 0:",
     "if True:",
 )
@@ -136,7 +136,7 @@ def test_p46_nothing_is_persisted_twice():
 
 @pytest.mark.rule("P50", "P52")
 @pytest.mark.without(
-    "core.leading:become_leader",
+    "core.replication.leadership:become_leader",
     "records.extend(AddVoter(voter) for voter in log.voters.voters)",
     "pass",
 )
@@ -158,7 +158,7 @@ def test_p50_p52_first_batch_holds_leader_version_and_all_voters():
 
 @pytest.mark.rule("P52")
 @pytest.mark.without(
-    "core.leading:handle_append",
+    "core.replication.leadership:handle_append",
     "if replica.log.raft_version and not replica.log.formation_completed:",
     "if False:",
 )

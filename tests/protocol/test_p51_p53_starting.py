@@ -24,12 +24,12 @@ def test_p51_every_replica_is_of_the_cluster_before_the_first_vote():
 
 @pytest.mark.rule("P53")
 @pytest.mark.without(
-    "core.following:_fetch_target",
+    "core.replication.fetcher:_fetch_target",
     "            return None",
     "            return replica.key",
 )
 def test_p53_replica_that_knows_nobody_asks_a_bootstrap_server():
-    """Taking the `None` out of `following._fetch_target` makes this fail."""
+    """Taking the `None` out of `fetcher._fetch_target` makes this fail."""
     book = Playbook.formed("1")
     book.observer("2")
     role = book["2"].replica.role

@@ -47,20 +47,20 @@ def look(book: Playbook, duration_ms: int, *, step_ms: int = 10) -> None:
 
 @pytest.mark.rule("S31")
 @pytest.mark.without(
-    "core.election:_judge_pre_vote",
+    "core.elections.election:_judge_pre_vote",
     "_be_called(replica, request.candidate)",
     "pass",
 )
 @pytest.mark.without(
-    "core.changing:_finish_committed",
-    " and leading.epoch_committed(replica, role)",
+    "core.membership.voter_changes:_finish_committed",
+    " and leadership.epoch_committed(replica, role)",
     "",
 )
 def test_uncommitted_addition_then_leader_lost():
     """The wedge: 4 has the longest log, and 3, whose set counts 4, cannot win without it.
 
     Leaving `_be_called` out of `election._judge_pre_vote` makes this fail, and so does
-    leaving `epoch_committed` out of `changing._finish_committed`: 4 would go before
+    leaving `epoch_committed` out of `voter_changes._finish_committed`: 4 would go before
     anybody has its log.
     """
     book = Playbook.formed("3", "1", "2", leader="3")
@@ -107,7 +107,7 @@ def test_observer_that_hears_no_leader_does_not_stand():
 
 @pytest.mark.rule("S9")
 @pytest.mark.without(
-    "core.election:_judge_pre_vote",
+    "core.elections.election:_judge_pre_vote",
     "if _withholds_votes(replica):\n        return False\n    if request.last",
     "if request.last",
 )
@@ -121,7 +121,7 @@ def test_observer_with_a_fresh_leader_is_not_called():
 
 
 @pytest.mark.without(
-    "core.election:_judge_pre_vote",
+    "core.elections.election:_judge_pre_vote",
     "return True",
     "_be_called(replica, request.candidate)\n    return True",
 )
@@ -133,7 +133,7 @@ def test_observer_that_grants_is_not_called():
 
 
 @pytest.mark.without(
-    "core.election:_be_called",
+    "core.elections.election:_be_called",
     "role.election_at_ms = max(role.election_at_ms, replica.first_election_deadline())",
     "pass",
 )
@@ -151,7 +151,7 @@ def test_called_observer_lets_the_voters_go_first():
 
 
 @pytest.mark.without(
-    "core.election:on_election_time",
+    "core.elections.election:on_election_time",
     "case Unattached() | Follower() | Resigned():\n            stand(replica)",
     "case Unattached() | Follower() | Resigned():\n            campaign(replica)",
 )
@@ -175,7 +175,7 @@ def test_called_observer_asks_no_more_often_than_a_voter():
 
 
 @pytest.mark.without(
-    "core.election:_be_called",
+    "core.elections.election:_be_called",
     "2 * (config.election_timeout_ms + config.election_backoff_max_ms)",
     "10**9",
 )
@@ -206,7 +206,7 @@ def test_called_observer_disturbs_no_quorum_that_has_a_leader():
 
 
 @pytest.mark.without(
-    "core.election:_be_called",
+    "core.elections.election:_be_called",
     " or not replica.log.voters",
     "",
 )

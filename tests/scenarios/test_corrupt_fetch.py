@@ -21,7 +21,7 @@ pytestmark = pytest.mark.rule("P22")
 Batches = tuple[Batch, ...]
 
 TAKES_WHATEVER_COMES = pytest.mark.without(
-    "core.following:_fitting",
+    "core.replication.fetcher:_fitting",
     "return batches[:fitting]",
     "return batches",
     "core.log_index:LogIndex.append",

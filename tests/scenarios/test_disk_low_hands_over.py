@@ -26,12 +26,12 @@ def test_leader_without_disk_space_hands_over():
 
 
 @pytest.mark.without(
-    "core.leading:handle_append",
+    "core.replication.leadership:handle_append",
     "if replica.disk_low:",
     "if False:",
 )
 def test_leader_without_disk_space_and_without_a_successor_refuses_writes():
-    """Taking the `disk_low` branch out of `leading.handle_append` makes this fail."""
+    """Taking the `disk_low` branch out of `leadership.handle_append` makes this fail."""
     book = Playbook.formed("1")
     book.disk_space("1", low=True)
     refused = book.answer(book.append("1", b"no room"))
@@ -41,7 +41,7 @@ def test_leader_without_disk_space_and_without_a_successor_refuses_writes():
 
 
 @pytest.mark.without(
-    "core.leading:become_leader",
+    "core.replication.leadership:become_leader",
     "if replica.disk_low:",
     "if False:",
 )
@@ -61,12 +61,12 @@ def test_replicas_that_are_all_without_disk_space_do_not_hand_over_in_circles():
 
 
 @pytest.mark.without(
-    "core.following:handle_end",
+    "core.replication.fetcher:handle_end",
     "replica.disk_low",
     "False",
 )
 def test_successor_without_disk_space_leaves_it_to_the_next():
-    """Obeying every first place in `following.handle_end` makes this fail."""
+    """Obeying every first place in `fetcher.handle_end` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     book.run(1000)
     book.disk_space("2", low=True)
@@ -77,12 +77,12 @@ def test_successor_without_disk_space_leaves_it_to_the_next():
 
 @pytest.mark.rule("S30")
 @pytest.mark.without(
-    "core.following:_take",
+    "core.replication.fetcher:_take",
     "replica.disk_full",
     "False",
 )
 def test_a_follower_whose_disk_is_full_takes_no_records_and_catches_up_later():
-    """Taking the `disk_full` branch out of `following._take` makes this fail.
+    """Taking the `disk_full` branch out of `fetcher._take` makes this fail.
 
     It goes on voting and following: nobody stands for election, and writes are committed by
     the others.

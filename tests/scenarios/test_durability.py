@@ -16,14 +16,14 @@ pytestmark = pytest.mark.rule("P44")
 @pytest.mark.rule("S10")
 @pytest.mark.scenario("single-node-lost-write")
 @pytest.mark.without(
-    "core.leading:_acknowledged",
+    "core.replication.leadership:_acknowledged",
     "yield replica.log.durable_end",
     "yield replica.log.end",
 )
 def test_single_node_lost_write():
     """etcd #14370, S10: alone or not, a leader counts its own durable end only.
 
-    Yielding `log.end` in `leading._acknowledged` makes this fail.
+    Yielding `log.end` in `leadership._acknowledged` makes this fail.
     """
     book = Playbook.formed("1")
     book["1"].flushes = False
@@ -36,10 +36,10 @@ def test_single_node_lost_write():
 
 @pytest.mark.rule("S10")
 @pytest.mark.without(
-    "core.following:_is_idle",
+    "core.replication.fetcher:_is_idle",
     " and replica.log.durable_end >= replica.log.end",
     "",
-    "core.following:_next_fetch",
+    "core.replication.fetcher:_next_fetch",
     "acknowledged_offset=replica.log.durable_end",
     "acknowledged_offset=replica.log.end",
 )
@@ -60,12 +60,12 @@ def test_follower_acknowledges_what_it_has_flushed():
 
 @pytest.mark.rule("S10")
 @pytest.mark.without(
-    "core.leading:handle_fetch",
+    "core.replication.leadership:handle_fetch",
     "Offset(min(request.acknowledged_offset, request.fetch_offset))",
     "request.fetch_offset",
 )
 def test_pipelined_fetch_offset_is_no_acknowledgement():
-    """S10. Counting `fetch_offset` in `leading.handle_fetch` makes this fail."""
+    """S10. Counting `fetch_offset` in `leadership.handle_fetch` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     book.isolate("3")
     book.append("1", b"x")
@@ -115,12 +115,12 @@ def test_flush_from_before_a_truncation_says_nothing():
 
 @pytest.mark.rule("P42")
 @pytest.mark.without(
-    "core.leading:after_progress",
+    "core.replication.leadership:after_progress",
     "offset > role.epoch_start and ",
     "",
 )
 def test_nothing_is_committed_before_an_entry_of_the_own_epoch():
-    """P42. Taking `epoch_start` out of `leading.after_progress` makes this fail."""
+    """P42. Taking `epoch_start` out of `leadership.after_progress` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     book["3"].flushes = False
     book.append("1", b"of epoch 1")
@@ -144,14 +144,14 @@ def test_nothing_is_committed_before_an_entry_of_the_own_epoch():
 @pytest.mark.rule("S11")
 @pytest.mark.scenario("pause-then-stale-read")
 @pytest.mark.without(
-    "core.leading:answer_confirmations",
+    "core.replication.leadership:answer_confirmations",
     "confirmation.token <= echoed and settled",
     "settled",
 )
 def test_pause_then_stale_read():
     """etcd #20418, S11: a leader that slept answers no read from memory.
 
-    Not comparing tokens in `leading.answer_confirmations` makes this fail.
+    Not comparing tokens in `leadership.answer_confirmations` makes this fail.
     """
     book = Playbook.formed("1", "2", "3")
     book.isolate("1")
@@ -166,7 +166,7 @@ def test_pause_then_stale_read():
 
 @pytest.mark.rule("S11")
 @pytest.mark.without(
-    "core.leading:answer_confirmations",
+    "core.replication.leadership:answer_confirmations",
     "confirmation.token <= echoed and settled",
     "settled",
 )
@@ -183,12 +183,12 @@ def test_confirmed_answer_needs_fetches_from_after_the_question():
 
 @pytest.mark.rule("S11")
 @pytest.mark.without(
-    "core.leading:answer_confirmations",
+    "core.replication.leadership:answer_confirmations",
     "confirmation.token <= echoed and settled",
     "confirmation.token <= echoed",
 )
 def test_read_waits_for_an_entry_of_the_own_epoch():
-    """S11. Taking `settled` out of `leading.answer_confirmations` makes this fail."""
+    """S11. Taking `settled` out of `leadership.answer_confirmations` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     for name in ("2", "3"):
         book[name].flushes = False
@@ -202,7 +202,7 @@ def test_read_waits_for_an_entry_of_the_own_epoch():
 
 @pytest.mark.rule("S8", "S11")
 @pytest.mark.without(
-    "core.leading:answer_confirmations",
+    "core.replication.leadership:answer_confirmations",
     "for voter in replica.log.voters",
     "for voter in (replica.key, *replica.log.voters)",
 )
@@ -233,7 +233,7 @@ def test_a_leader_outside_the_set_does_not_count_itself_in_a_round():
 
 @pytest.mark.rule("S11")
 @pytest.mark.without(
-    "core.leading:answer_confirmations",
+    "core.replication.leadership:answer_confirmations",
     "for voter in replica.log.voters",
     "for voter in {*replica.log.voters, *role.progress}",
 )

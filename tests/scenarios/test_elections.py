@@ -32,7 +32,7 @@ def removed_uncommitted() -> Playbook:
     "core.replica:Replica.may_stand",
     "return self.may_be_voter(self.key)",
     "return self.is_voter",
-    "core.election:_judge_pre_vote",
+    "core.elections.election:_judge_pre_vote",
     "_be_called(replica, request.candidate)",
     "pass",
 )
@@ -51,7 +51,7 @@ def test_removed_uncommitted_must_stand():
 
 @pytest.mark.rule("S7", "S8")
 @pytest.mark.without(
-    "core.election:campaign",
+    "core.elections.election:campaign",
     "replica.key if replica.is_voter else None",
     "replica.key",
 )
@@ -66,14 +66,14 @@ def test_removed_candidate_does_not_vote_for_itself():
 @pytest.mark.rule("S8")
 @pytest.mark.scenario("hw-assumes-leader-in-set")
 @pytest.mark.without(
-    "core.leading:_acknowledged",
+    "core.replication.leadership:_acknowledged",
     "for voter in replica.log.voters:",
     "for voter in {*replica.log.voters, replica.key}:",
 )
 def test_hw_assumes_leader_in_set():
     """KAFKA-16530, S8: a leader outside the set does not count itself.
 
-    Yielding the leader's own end for every leader in `leading._acknowledged` makes this fail.
+    Yielding the leader's own end for every leader in `leadership._acknowledged` makes this fail.
     """
     book = Playbook.formed("1", "2", "3")
     book.run(1000)
@@ -91,12 +91,12 @@ def test_hw_assumes_leader_in_set():
 
 @pytest.mark.rule("P41", "S8")
 @pytest.mark.without(
-    "core.leading:majority_lost_at",
+    "core.replication.leadership:majority_lost_at",
     "- (1 if replica.is_voter else 0)",
     "- 1",
 )
 def test_leader_outside_the_set_is_not_its_own_majority():
-    """S8, P41. Taking `is_voter` out of `leading.majority_lost_at` makes this fail."""
+    """S8, P41. Taking `is_voter` out of `leadership.majority_lost_at` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     book.run(1000)
     book.isolate("1")
@@ -111,7 +111,7 @@ def test_leader_outside_the_set_is_not_its_own_majority():
 @pytest.mark.rule("S9")
 @pytest.mark.scenario("removed-voter-disrupts")
 @pytest.mark.without(
-    "core.election:_judge",
+    "core.elections.election:_judge",
     "if _withholds_votes(replica):",
     "if False:",
 )
@@ -127,9 +127,9 @@ def test_voter_with_a_fresh_leader_ignores_votes_and_their_epochs():
 
 
 @pytest.mark.rule("S9")
-@pytest.mark.without("core.epochs:believed", "counts(replica, source)", "True")
+@pytest.mark.without("core.elections.epoch_rules:believed", "counts(replica, source)", "True")
 def test_pre_vote_of_a_stranger_moves_no_epoch():
-    """S9. Believing any candidate in `epochs.believed` makes this fail."""
+    """S9. Believing any candidate in `epoch_rules.believed` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     assert not book.vote("9", "1", 50, pre=True).granted
     assert book.leaders == ["1"]
@@ -139,12 +139,12 @@ def test_pre_vote_of_a_stranger_moves_no_epoch():
 @pytest.mark.rule("P41")
 @pytest.mark.scenario("zombie-leader-no-fetch")
 @pytest.mark.without(
-    "core.leading:majority_lost_at",
+    "core.replication.leadership:majority_lost_at",
     "if needed <= 0:",
     "if True:",
 )
 def test_zombie_leader_no_fetch():
-    """KAFKA-15489, P41. Returning None from `leading.majority_lost_at` makes this fail."""
+    """KAFKA-15489, P41. Returning None from `leadership.majority_lost_at` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     book.isolate("1")
     book.run(book.config.leader_timeout_ms + 600)
@@ -153,7 +153,7 @@ def test_zombie_leader_no_fetch():
 
 @pytest.mark.scenario("prevote-counted-as-vote")
 @pytest.mark.without(
-    "core.election:handle_vote_response",
+    "core.elections.election:handle_vote_response",
     "if request.pre_vote != isinstance(role, Prospective):",
     "if False:",
 )
@@ -183,7 +183,7 @@ def test_prevote_counted_as_vote():
 
 
 @pytest.mark.without(
-    "core.election:_judge",
+    "core.elections.election:_judge",
     "_judge_pre_vote(replica, request)",
     "_judge_vote(replica, request)",
 )
@@ -202,7 +202,7 @@ def test_prevote_changes_nothing_on_disk():
 
 @pytest.mark.scenario("prevote-ping-pong")
 @pytest.mark.without(
-    "core.following:_next_fetch",
+    "core.replication.fetcher:_next_fetch",
     "replica.config.fetch_max_wait_ms if isinstance(replica.role, Follower) else 0",
     "replica.config.fetch_max_wait_ms",
 )
@@ -223,7 +223,7 @@ def test_prevote_ping_pong():
 @pytest.mark.rule("P18")
 @pytest.mark.scenario("prevote-blocks-transfer")
 @pytest.mark.without(
-    "core.election:on_election_time",
+    "core.elections.election:on_election_time",
     "campaign(replica)",
     "stand(replica)",
 )
@@ -244,7 +244,7 @@ def test_prevote_blocks_transfer():
 @pytest.mark.rule("P9")
 @pytest.mark.scenario("demoted-leader-never-votes")
 @pytest.mark.without(
-    "core.election:_judge",
+    "core.elections.election:_judge",
     "return ErrorCode.NONE, _judge_vote(replica, request)",
     "return ErrorCode.NONE, replica.is_voter and _judge_vote(replica, request)",
 )
@@ -266,7 +266,7 @@ def test_demoted_leader_never_votes():
 
 @pytest.mark.rule("P9")
 @pytest.mark.without(
-    "core.election:_judge",
+    "core.elections.election:_judge",
     "return ErrorCode.NONE, _judge_vote(replica, request)",
     "return ErrorCode.NONE, replica.is_voter and _judge_vote(replica, request)",
 )
@@ -285,7 +285,7 @@ def test_removed_replica_outside_the_set_votes():
 @pytest.mark.without(
     "core.raft:RaftCore._attach",
     "replica.become_resigned()",
-    "leading.become_leader(replica, frozenset())",
+    "leadership.become_leader(replica, frozenset())",
 )
 def test_leader_reinit_same_epoch():
     """KAFKA-10527, P39. Starting as leader again in `RaftCore._attach` makes this fail."""
@@ -306,12 +306,12 @@ def test_leader_reinit_same_epoch():
 
 @pytest.mark.rule("S9", "S17")
 @pytest.mark.without(
-    "core.following:_judge_end",
+    "core.replication.fetcher:_judge_end",
     "if request.leader not in {None, source}:",
     "if request.leader != source:",
 )
 def test_end_of_a_candidate_is_accepted_in_its_epoch():
-    """S17: leader -1. Demanding a leader in `following._judge_end` makes this fail."""
+    """S17: leader -1. Demanding a leader in `fetcher._judge_end` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     request = EndQuorumEpochRequest(Epoch(2), None, key_of("2"), (key_of("2"), key_of("3")))
     effects = book.give("2", RequestReceived(book.number(), key_of("3"), request))
@@ -324,8 +324,8 @@ def test_end_of_a_candidate_is_accepted_in_its_epoch():
 
 @pytest.mark.rule("S9", "S16")
 @pytest.mark.without(
-    "core.following:_judge_end",
-    "if source != replica.leader and not epochs.counts(replica, source):",
+    "core.replication.fetcher:_judge_end",
+    "if source != replica.leader and not epoch_rules.counts(replica, source):",
     "if False:",
 )
 def test_end_of_a_stranger_moves_nothing():
@@ -380,7 +380,7 @@ def test_fetches_that_wait_are_answered_when_leadership_ends_however_it_ends():
 
 @pytest.mark.rule("S17")
 @pytest.mark.without(
-    "core.following:_judge_end",
+    "core.replication.fetcher:_judge_end",
     "if known not in {None, request.leader}:",
     "if request.leader is not None and known not in {None, request.leader}:",
 )
@@ -396,14 +396,14 @@ def test_end_of_a_candidate_does_not_depose_the_winner():
 
 @pytest.mark.rule("P18", "S17")
 @pytest.mark.without(
-    "core.following:handle_end",
+    "core.replication.fetcher:handle_end",
     "place = request.preferred_successors.index(replica.key)",
     "place = 1 + request.preferred_successors.index(replica.key)",
 )
 def test_successors_are_counted_from_zero():
     """S17, P18: the first stands now, the second a little later.
 
-    Counting places from one in `following.handle_end` makes this fail.
+    Counting places from one in `fetcher.handle_end` makes this fail.
     """
     book = Playbook.formed("1", "2", "3")
     for name, place in (("2", 0), ("3", 1)):
@@ -418,12 +418,12 @@ def test_successors_are_counted_from_zero():
 
 @pytest.mark.rule("P14", "S17")
 @pytest.mark.without(
-    "core.leading:handle_begin_response",
+    "core.replication.leadership:handle_begin_response",
     "replica.now_ms + replica.config.retry_backoff_max_ms // 4",
     "10**12",
 )
 def test_end_is_sent_once_and_begin_until_it_is_heard():
-    """S17, P14. Taking the retry out of `leading.handle_begin_response` makes this fail."""
+    """S17, P14. Taking the retry out of `leadership.handle_begin_response` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     book.run(1000)
     book.isolate("3")

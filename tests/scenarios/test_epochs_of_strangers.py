@@ -5,8 +5,8 @@ import random
 import pytest
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core import election
 from raftnode.core.effects import Refused, VoterChangeCompleted
+from raftnode.core.elections import election
 from raftnode.core.events import RequestReceived, ResponseReceived
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
@@ -61,8 +61,8 @@ def with_a_removed_replica() -> Playbook:
 @pytest.mark.rule("S9")
 @pytest.mark.scenario("removed-voter-disrupts")
 @pytest.mark.without(
-    "core.following:_learn_leader",
-    "epochs.believed(replica, source, response.epoch, leader)",
+    "core.replication.fetcher:_learn_leader",
+    "epoch_rules.believed(replica, source, response.epoch, leader)",
     "response.epoch > replica.epoch",
 )
 def test_voter_that_was_cut_off_brings_no_epoch_of_a_removed_replica_home(
@@ -143,7 +143,7 @@ def hears(book: Playbook, kind: str) -> str:
 
 @pytest.mark.rule("S9")
 @pytest.mark.parametrize("kind", ASKED)
-@pytest.mark.without("core.epochs:believed", "counts(replica, source)", "True")
+@pytest.mark.without("core.elections.epoch_rules:believed", "counts(replica, source)", "True")
 def test_epoch_without_a_leader_is_not_taken_from_a_replica_outside_the_set(kind: str):
     book = with_a_removed_replica()
     name = hears(book, kind)
@@ -154,7 +154,9 @@ def test_epoch_without_a_leader_is_not_taken_from_a_replica_outside_the_set(kind
 
 @pytest.mark.rule("S9")
 @pytest.mark.parametrize("kind", ASKED)
-@pytest.mark.without("core.epochs:counts", "if source in replica.log.voters:", "if False:")
+@pytest.mark.without(
+    "core.elections.epoch_rules:counts", "if source in replica.log.voters:", "if False:"
+)
 def test_epoch_without_a_leader_is_taken_from_a_voter(kind: str):
     """Its vote or its acknowledgements are needed, and it can give none below that epoch."""
     book = with_a_removed_replica()
@@ -166,7 +168,7 @@ def test_epoch_without_a_leader_is_taken_from_a_voter(kind: str):
 
 @pytest.mark.rule("S9")
 @pytest.mark.parametrize("kind", ASKED)
-@pytest.mark.without("core.epochs:believed", "leader is not None or ", "")
+@pytest.mark.without("core.elections.epoch_rules:believed", "leader is not None or ", "")
 def test_epoch_that_has_a_leader_is_taken_from_anybody(kind: str):
     """A majority has elected it, so no leader of a lower epoch can commit any more."""
     book = with_a_removed_replica()
@@ -209,7 +211,7 @@ def test_refused_candidate_moves_the_epoch_only_if_it_is_a_voter(candidate: str,
     assert book["2"].replica.epoch == epoch
 
 
-@pytest.mark.without("core.epochs:believed", "_may_lead(replica) and ", "")
+@pytest.mark.without("core.elections.epoch_rules:believed", "_may_lead(replica) and ", "")
 def test_observer_takes_no_epoch_of_a_candidate_that_only_asks_for_a_pre_vote():
     """It cannot stand to be freed; with its vote it takes the epoch, if there is to be one."""
     book = Playbook.formed("1", "2", "3")
@@ -284,7 +286,7 @@ def observer_above_the_leader() -> Playbook:
     return book
 
 
-@pytest.mark.without("core.epochs:counts", "return asked or", "return True or")
+@pytest.mark.without("core.elections.epoch_rules:counts", "return asked or", "return True or")
 def test_observer_above_the_leader_disturbs_nobody_unless_it_is_wanted():
     book = observer_above_the_leader()
     book.run(20_000)
@@ -292,7 +294,7 @@ def test_observer_above_the_leader_disturbs_nobody_unless_it_is_wanted():
 
 
 @pytest.mark.rule("S9", "P28")
-@pytest.mark.without("core.epochs:counts", "asked or ", "")
+@pytest.mark.without("core.elections.epoch_rules:counts", "asked or ", "")
 def test_observer_above_the_leader_can_be_added():
     """To want it as a voter is to want its votes and acknowledgements: the epoch goes up once."""
     book = observer_above_the_leader()
@@ -326,7 +328,7 @@ def test_removed_replica_above_the_leader_can_be_added_again():
 
 
 @pytest.mark.without(
-    "core.leading:follow_higher_epoch",
+    "core.replication.leadership:follow_higher_epoch",
     "progress_of(replica, role, source).higher_epoch = epoch",
     "pass",
 )
@@ -344,7 +346,9 @@ def test_new_leader_hears_of_the_observer_above_it():
     assert book.voters(leader) == "{1,2,3,4}"
 
 
-@pytest.mark.without("core.epochs:counts", " or source in replica.log.target_voters", "")
+@pytest.mark.without(
+    "core.elections.epoch_rules:counts", " or source in replica.log.target_voters", ""
+)
 @pytest.mark.parametrize("leads", ["1", "2"])
 def test_target_of_a_reassignment_above_the_leader_is_reached(leads: str):
     book = observer_above_the_leader()

@@ -63,7 +63,7 @@ def batch(book: Playbook, at: int = 0) -> Batch:
 
 
 @pytest.mark.without(
-    "core.following:fetch_if_due",
+    "core.replication.fetcher:fetch_if_due",
     "(_is_idle(replica, fetching) or _may_send_ahead(replica, fetching))",
     "_is_idle(replica, fetching)",
 )
@@ -83,7 +83,7 @@ def test_the_next_is_asked_for_before_the_last_is_durable():
 
 
 @pytest.mark.without(
-    "core.following:_next_fetch",
+    "core.replication.fetcher:_next_fetch",
     "acknowledged_offset=replica.log.durable_end",
     "acknowledged_offset=replica.log.end",
 )
@@ -113,7 +113,7 @@ def test_the_records_of_a_write_need_not_wait_for_an_acknowledgement():
 
 
 @pytest.mark.without(
-    "core.following:_may_send_ahead",
+    "core.replication.fetcher:_may_send_ahead",
     "len(fetching.unflushed) or (log.durable_end < log.end)",
     "(log.durable_end < log.end)",
 )
@@ -137,7 +137,7 @@ def test_no_more_than_so_many_are_under_way_or_wait_for_the_disk(most: int):
 
 
 @pytest.mark.without(
-    "core.following:_may_send_ahead",
+    "core.replication.fetcher:_may_send_ahead",
     "or (log.durable_end < log.end)",
     "or (log.durable_end < log.end and not log.formation_completed)",
 )
@@ -151,7 +151,7 @@ def test_who_comes_from_another_role_with_records_to_flush_waits_with_one():
 
 
 @pytest.mark.without(
-    "core.following:_may_send_ahead",
+    "core.replication.fetcher:_may_send_ahead",
     "return newest.acknowledged_offset < log.durable_end > replica.high_watermark",
     "return True",
 )
@@ -162,7 +162,9 @@ def test_nothing_is_asked_twice():
 
 
 @pytest.mark.without(
-    "core.following:_may_send_ahead", "log.durable_end > replica.high_watermark", "log.durable_end"
+    "core.replication.fetcher:_may_send_ahead",
+    "log.durable_end > replica.high_watermark",
+    "log.durable_end",
 )
 def test_what_is_known_to_be_committed_is_acknowledged_with_the_next_fetch():
     """Who catches up would be sent everything twice: once more for each acknowledgement."""
@@ -175,7 +177,9 @@ def test_what_is_known_to_be_committed_is_acknowledged_with_the_next_fetch():
     assert len(under_way(book)) == 1
 
 
-@pytest.mark.without("core.following:fetch_deadline", "min(late_ms, next_at_ms)", "late_ms")
+@pytest.mark.without(
+    "core.replication.fetcher:fetch_deadline", "min(late_ms, next_at_ms)", "late_ms"
+)
 def test_an_acknowledgement_that_is_put_off_has_a_time():
     """Nothing else wakes a follower whose other Fetch waits at the leader."""
     book = quiet()
@@ -192,7 +196,7 @@ def test_an_acknowledgement_that_is_put_off_has_a_time():
 
 
 @pytest.mark.without(
-    "core.following:_take",
+    "core.replication.fetcher:_take",
     "if LogPosition(request.last_fetched_epoch, request.fetch_offset) != replica.log.position:",
     "if False:",
 )
@@ -209,7 +213,7 @@ def test_an_answer_that_another_has_overtaken_changes_nothing():
 
 
 @pytest.mark.without(
-    "core.following:_take",
+    "core.replication.fetcher:_take",
     "LogPosition(request.last_fetched_epoch, request.fetch_offset) != replica.log.position",
     "request.fetch_offset != replica.log.end",
 )
@@ -241,7 +245,7 @@ def test_who_is_answered_the_newest_waits_for_no_older_one():
     assert under_way(book) == [again]
 
 
-@pytest.mark.without("core.following:handle_fetch_failure", "fetching.forget()", "pass")
+@pytest.mark.without("core.replication.fetcher:handle_fetch_failure", "fetching.forget()", "pass")
 def test_after_a_failure_the_leader_is_given_time():
     book, older, newer = two_under_way()
     assert not book.give("2", RequestFailed(key_of("1"), older))
@@ -251,7 +255,7 @@ def test_after_a_failure_the_leader_is_given_time():
 
 
 @pytest.mark.rule("P25")
-@pytest.mark.without("core.following:_take", "role.fetching.forget()", "pass")
+@pytest.mark.without("core.replication.fetcher:_take", "role.fetching.forget()", "pass")
 def test_nothing_else_is_under_way_while_a_snapshot_is_fetched():
     book, older, _ = two_under_way()
     snapshot = LogPosition(Epoch(1), Offset(book["2"].replica.log.end + 5))
@@ -264,7 +268,7 @@ def test_nothing_else_is_under_way_while_a_snapshot_is_fetched():
 
 
 @pytest.mark.without(
-    "core.following:_may_send_ahead", "not isinstance(replica.role, Follower) or ", ""
+    "core.replication.fetcher:_may_send_ahead", "not isinstance(replica.role, Follower) or ", ""
 )
 def test_only_a_leader_is_asked_ahead():
     """Who looks for the leader asks one at a time."""
@@ -277,7 +281,7 @@ def test_only_a_leader_is_asked_ahead():
 
 
 @pytest.mark.without(
-    "core.following:_may_send_ahead", "(newest is not None) + to_disk", "0 * to_disk"
+    "core.replication.fetcher:_may_send_ahead", "(newest is not None) + to_disk", "0 * to_disk"
 )
 def test_those_under_way_count_whatever_there_is_to_say():
     book, _, _ = two_under_way()
@@ -287,7 +291,7 @@ def test_those_under_way_count_whatever_there_is_to_say():
 
 
 @pytest.mark.rule("P23")
-@pytest.mark.without("core.following:_next_fetch", "else 0,", "else 1,")
+@pytest.mark.without("core.replication.fetcher:_next_fetch", "else 0,", "else 1,")
 def test_who_looks_for_the_leader_asks_for_an_answer_at_once():
     book = quiet()
     book["2"].replica.become_unattached(Epoch(1))

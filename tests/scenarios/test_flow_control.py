@@ -28,12 +28,12 @@ def refused(book: Playbook, name: str, data: bytes) -> bool:
 
 
 @pytest.mark.without(
-    "core.leading:handle_append",
+    "core.replication.leadership:handle_append",
     "if not role.uncommitted.has_room(size, replica.config.max_uncommitted_bytes):",
     "if False:",
 )
 def test_append_beyond_the_uncommitted_limit_is_refused_and_leaves_no_trace():
-    """Taking `has_room` out of `leading.handle_append` makes this fail."""
+    """Taking `has_room` out of `leadership.handle_append` makes this fail."""
     book = Playbook.formed("1", "2", "3", config=LIMIT)
     assert not refused(book, "1", b"x" * 8)
     end = book["1"].replica.log.end
@@ -58,7 +58,7 @@ def test_what_one_voter_of_three_has_not_got_does_not_count():
 
 
 @pytest.mark.without(
-    "core.uncommitted:Uncommitted.committed",
+    "core.replication.uncommitted:Uncommitted.committed",
     "if end > high_watermark:",
     "if False:",
 )
@@ -120,7 +120,7 @@ def test_new_leader_counts_its_own_batches():
 @pytest.mark.rule("P20")
 @pytest.mark.parametrize(("asked", "served"), [(100, 100), (2**31 - 1, 1000), (0, 0)])
 def test_fetch_brings_no_more_than_the_leader_allows(asked: int, served: int):
-    """Taking the bound out of `leading.answer_parked` makes this fail."""
+    """Taking the bound out of `leadership.answer_parked` makes this fail."""
     book = Playbook.formed("1", "2", "3", config=CoreConfig(fetch_max_bytes=1000))
     book.append("1", b"x" * 5000)
     replica = book["1"].replica

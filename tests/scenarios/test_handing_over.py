@@ -7,9 +7,9 @@ of the writes on their way outcomes that nobody knows.
 import pytest
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core import handing_over
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import AppendAccepted, Done, Refusal, Refused
+from raftnode.core.elections import leadership_transfer
 from raftnode.core.events import RequestAbandoned, TimePassed
 from raftnode.core.roles import Leader
 from raftnode.core.types import Epoch
@@ -33,7 +33,7 @@ def role_of(book: Playbook, name: str) -> Leader:
 
 
 @pytest.mark.without(
-    "core.handing_over:advance",
+    "core.elections.leadership_transfer:advance",
     "replica.now_ms >= under_way.until_ms or",
     "True or",
 )
@@ -51,7 +51,7 @@ def test_the_successor_has_the_whole_log_first_and_then_leads(names: tuple[str, 
 
 @pytest.mark.rule("P34")
 @pytest.mark.without(
-    "core.handing_over:advance",
+    "core.elections.leadership_transfer:advance",
     "replica.now_ms >= under_way.until_ms or",
     "True or",
 )
@@ -71,7 +71,9 @@ def test_a_reassignment_away_from_the_leader_needs_one_election():
     assert book["2"].replica.epoch == 2
 
 
-@pytest.mark.without("core.leading:handle_append", "if role.hand_over is not None:", "if False:")
+@pytest.mark.without(
+    "core.replication.leadership:handle_append", "if role.hand_over is not None:", "if False:"
+)
 def test_writes_that_come_meanwhile_are_refused_as_not_done():
     """Else the successor's goal would move on and on."""
     book = loaded("1", "2", "3")
@@ -84,7 +86,9 @@ def test_writes_that_come_meanwhile_are_refused_as_not_done():
     assert book.leaders == ["2"]
 
 
-@pytest.mark.without("core.handing_over:_has_all", "and replica.high_watermark >= end", "")
+@pytest.mark.without(
+    "core.elections.leadership_transfer:_has_all", "and replica.high_watermark >= end", ""
+)
 def test_who_wrote_before_learns_that_it_is_committed():
     """Of five, leader and successor are no majority yet."""
     book = loaded("1", "2", "3", "4", "5")
@@ -103,7 +107,9 @@ def test_who_wrote_before_learns_that_it_is_committed():
 @pytest.mark.without(
     "core.raft:RaftCore._leader_deadlines", "if role.hand_over else None", "if False else None"
 )
-@pytest.mark.without("core.handing_over:advance", "replica.now_ms >= under_way.until_ms or", "")
+@pytest.mark.without(
+    "core.elections.leadership_transfer:advance", "replica.now_ms >= under_way.until_ms or", ""
+)
 def test_a_successor_that_is_gone_is_waited_for_no_longer_than_an_election_takes():
     book = loaded("1", "2", "3")
     book.crash("2")
@@ -132,7 +138,7 @@ def test_who_is_named_last_takes_over_in_the_time_that_the_first_had():
 
 
 @pytest.mark.without(
-    "core.handing_over:best",
+    "core.elections.leadership_transfer:best",
     "max(able, key=lambda key: (role.progress[key].acknowledged, key))",
     "max(able)",
 )
@@ -141,7 +147,7 @@ def test_without_a_name_it_is_the_one_that_holds_the_most():
     book.isolate("3")
     book.settle()
     role = role_of(book, "1")
-    assert handing_over.best(role, [key_of("2"), key_of("3")]) == key_of("2")
+    assert leadership_transfer.best(role, [key_of("2"), key_of("3")]) == key_of("2")
     book.heal()
     book.transfer("1")
     assert role.hand_over is not None
@@ -149,15 +155,15 @@ def test_without_a_name_it_is_the_one_that_holds_the_most():
     assert book["1"].role == "resigned"
 
 
-@pytest.mark.without("core.handing_over:_has_all", "or progress.fenced", "")
+@pytest.mark.without("core.elections.leadership_transfer:_has_all", "or progress.fenced", "")
 def test_nobody_hands_over_to_a_replica_that_lost_what_it_had():
     book = Playbook.formed("1", "2", "3")
     book.run(1000)
     role = role_of(book, "1")
-    assert handing_over._has_all(book["1"].replica, role, key_of("2"))
+    assert leadership_transfer._has_all(book["1"].replica, role, key_of("2"))
     role.progress[key_of("2")].fenced = True
-    assert not handing_over._has_all(book["1"].replica, role, key_of("2"))
-    assert not handing_over._has_all(book["1"].replica, role, key_of("9"))
+    assert not leadership_transfer._has_all(book["1"].replica, role, key_of("2"))
+    assert not leadership_transfer._has_all(book["1"].replica, role, key_of("9"))
 
 
 @pytest.mark.without(
@@ -194,7 +200,9 @@ def test_writes_are_not_refused_for_longer_than_a_second():
 
 
 @pytest.mark.without(
-    "core.handing_over:abandon", "role.hand_over.request_ids.discard(request_id)", "pass"
+    "core.elections.leadership_transfer:abandon",
+    "role.hand_over.request_ids.discard(request_id)",
+    "pass",
 )
 def test_whoever_asked_and_left_is_not_answered_and_it_is_handed_over_all_the_same():
     book = loaded("1", "2", "3")

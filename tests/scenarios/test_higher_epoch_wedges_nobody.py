@@ -3,7 +3,7 @@
 import pytest
 
 from proofkit.playbook import Playbook
-from raftnode.core import election
+from raftnode.core.elections import election
 from raftnode.core.events import ResponseReceived
 from raftnode.core.messages import ErrorCode, FetchResponse
 from raftnode.core.roles import Prospective
@@ -21,14 +21,14 @@ def failed_candidate(book: Playbook, name: str) -> None:
 
 
 @pytest.mark.without(
-    "core.following:_learn_leader",
-    "epochs.believed(replica, source, response.epoch, leader)",
+    "core.replication.fetcher:_learn_leader",
+    "epoch_rules.believed(replica, source, response.epoch, leader)",
     "response.epoch > replica.epoch",
 )
 def test_observer_takes_no_epoch_without_a_leader_from_a_failed_candidate():
     """An observer cannot stand, so nobody could bring it back to the quorum's epoch.
 
-    Adopting any higher epoch in `following._learn_leader` makes this fail.
+    Adopting any higher epoch in `fetcher._learn_leader` makes this fail.
     """
     book = Playbook.formed("1", "2", "3")
     failed_candidate(book, "3")
@@ -44,12 +44,12 @@ def test_observer_takes_no_epoch_without_a_leader_from_a_failed_candidate():
 
 
 @pytest.mark.without(
-    "core.leading:handle_fetch",
+    "core.replication.leadership:handle_fetch",
     "follow_higher_epoch(replica, role, source, request.epoch)",
     "pass",
 )
 def test_leader_adopts_the_epoch_of_its_own_voter_that_fetches():
-    """Taking the adoption out of `leading.handle_fetch` makes this fail.
+    """Taking the adoption out of `leadership.handle_fetch` makes this fail.
 
     The voter has to stand to be freed, but the voters that it knows may all be gone.
     """
@@ -74,7 +74,7 @@ def test_leader_adopts_the_epoch_of_its_own_voter_that_fetches():
 
 
 @pytest.mark.without(
-    "core.following:_try_later",
+    "core.replication.fetcher:_try_later",
     "_lose_patience(replica)",
     "pass",
 )
@@ -102,7 +102,7 @@ def test_observer_leaves_a_leader_that_fell_behind_its_own_epoch():
 
 
 @pytest.mark.without(
-    "core.election:handle_vote_response",
+    "core.elections.election:handle_vote_response",
     "role.leader_hint = None if own else hint",
     "role.leader_hint = hint",
 )

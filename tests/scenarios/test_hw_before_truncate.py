@@ -43,12 +43,12 @@ def until_asked(book: Playbook) -> None:
 
 @pytest.mark.scenario("hw-before-truncate")
 @pytest.mark.without(
-    "core.following:_take",
+    "core.replication.fetcher:_take",
     "replica.truncate(replica.log.truncation_point(response.diverging))\n        return",
     "replica.truncate(replica.log.truncation_point(response.diverging))",
 )
 def test_follower_truncates_before_it_believes_a_high_watermark():
-    """Taking the `return` after `replica.truncate` out of `following._take` makes this fail.
+    """Taking the `return` after `replica.truncate` out of `fetcher._take` makes this fail.
 
     It needs two rounds to find where the logs part; after the first its log still
     holds records of epoch 2 that nobody else has.
@@ -85,14 +85,14 @@ def test_follower_truncates_before_it_believes_a_high_watermark():
 
 @pytest.mark.scenario("hw-before-truncate")
 @pytest.mark.without(
-    "core.leading:handle_fetch",
+    "core.replication.leadership:handle_fetch",
     "replica.respond(request_id, _response(replica, role, ErrorCode.INVALID_REQUEST))\n        return\n    if _is_fenced",
     "replica.respond(request_id, _response(replica, role, ErrorCode.NONE))\n        return\n    if _is_fenced",
 )
 def test_answer_to_a_duplicated_fetch_carries_no_high_watermark_for_a_diverged_log():
     """The second copy of a Fetch is not compared with the log, so it must say nothing of it.
 
-    Answering it with `ErrorCode.NONE` in `leading.handle_fetch` makes this fail: the
+    Answering it with `ErrorCode.NONE` in `leadership.handle_fetch` makes this fail: the
     follower commits `lost-1`, and halts when the first answer tells it to truncate.
     """
     book = diverged()

@@ -57,7 +57,7 @@ def test_leader_disk_wiped_hears_itself():
 @pytest.mark.rule("P24")
 @pytest.mark.scenario("id-reuse")
 @pytest.mark.without(
-    "core.leading:progress_of",
+    "core.replication.leadership:progress_of",
     "if source not in role.progress:",
     "same = (key for key in role.progress if key.node_id == source.node_id)\n    source = next(same, source)\n    if source not in role.progress:",
 )
@@ -80,12 +80,12 @@ def test_id_reuse_makes_another_replica():
 
 @pytest.mark.rule("S3")
 @pytest.mark.without(
-    "core.leading:_is_fenced",
+    "core.replication.leadership:_is_fenced",
     "if not progress.fenced and (gone_back or request.acknowledged_offset < progress.acknowledged):",
     "if False:",
 )
 def test_old_volume_put_back_is_fenced():
-    """S3. Taking the comparison out of `leading._is_fenced` makes this fail."""
+    """S3. Taking the comparison out of `leadership._is_fenced` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     old = book["3"].saved()
     book.append("1", b"counted")
@@ -105,12 +105,12 @@ def test_old_volume_put_back_is_fenced():
 
 @pytest.mark.rule("S3")
 @pytest.mark.without(
-    "core.leading:_acknowledged",
+    "core.replication.leadership:_acknowledged",
     "and not progress.fenced",
     "",
 )
 def test_fenced_replica_is_counted_no_more():
-    """S3. Ignoring `fenced` in `leading._acknowledged` makes this fail."""
+    """S3. Ignoring `fenced` in `leadership._acknowledged` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     book.isolate("2")
     book["1"].flushes = False
@@ -126,12 +126,12 @@ def test_fenced_replica_is_counted_no_more():
 
 @pytest.mark.rule("S3")
 @pytest.mark.without(
-    "core.leading:handle_fetch",
+    "core.replication.leadership:handle_fetch",
     "if request.incarnation <= progress.incarnation and request.sequence <= progress.sequence:",
     "if False:",
 )
 def test_delayed_fetch_of_an_earlier_time_does_not_fence():
-    """S3. Taking the sequence out of `leading.handle_fetch` makes this fail."""
+    """S3. Taking the sequence out of `leadership.handle_fetch` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     [parked] = [
         fetch.request
@@ -164,7 +164,7 @@ def test_requests_name_both_sides_by_id_and_uuid(message: type):
 
 @pytest.mark.rule("P10", "S1")
 @pytest.mark.without(
-    "core.election:_judge",
+    "core.elections.election:_judge",
     "if request.voter != replica.key:",
     "if False:",
 )
@@ -184,7 +184,7 @@ def test_vote_for_another_uuid_is_refused():
 @pytest.mark.rule("S18")
 @pytest.mark.scenario("unsaved-vote-of-blank-peer")
 @pytest.mark.without(
-    "core.election:_judge",
+    "core.elections.election:_judge",
     "if isinstance(replica.role, Blank):",
     "if False:",
 )
@@ -207,12 +207,12 @@ def test_unsaved_vote_of_blank_peer():
 
 @pytest.mark.rule("P4", "S16")
 @pytest.mark.without(
-    "core.following:_judge_begin",
+    "core.replication.fetcher:_judge_begin",
     "request.leader != source or ",
     "",
 )
 def test_forged_begin_gets_an_error_and_stops_nobody():
-    """S16. Taking the comparison with the source out of `following._judge_begin` makes this fail."""
+    """S16. Taking the comparison with the source out of `fetcher._judge_begin` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     forged = BeginQuorumEpochRequest(Epoch(7), key_of("3"), key_of("2"), None)
     answer = asked(book, "2", "9", forged)
@@ -224,7 +224,7 @@ def test_forged_begin_gets_an_error_and_stops_nobody():
 
 @pytest.mark.rule("P13")
 @pytest.mark.without(
-    "core.following:_judge_begin",
+    "core.replication.fetcher:_judge_begin",
     "if request.epoch == replica.epoch and known not in {None, request.leader}:",
     "if False:",
 )
@@ -282,7 +282,7 @@ def test_replica_without_voters_never_stands():
 
 @pytest.mark.rule("S3")
 @pytest.mark.without(
-    "core.leading:_is_fenced",
+    "core.replication.leadership:_is_fenced",
     "request.incarnation < progress.incarnation",
     "False",
 )

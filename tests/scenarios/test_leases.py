@@ -46,7 +46,9 @@ def promised_ms(book: Playbook, name: str) -> int:
     return book[name].replica.promised_until_ms - book.now_ms
 
 
-@pytest.mark.without("core.leading:handle_confirm", "leasing.covers_reads(replica, role)", "False")
+@pytest.mark.without(
+    "core.replication.leadership:handle_confirm", "read_lease.covers_reads(replica, role)", "False"
+)
 def test_a_read_within_a_lease_takes_no_round():
     book = leased()
     book.append("1", b"x")
@@ -72,14 +74,14 @@ def test_nothing_is_promised_unless_it_is_said_how_far_clocks_may_differ():
 
 
 @pytest.mark.rule("S11")
-@pytest.mark.without("core.leading:handle_confirm", "if event.for_read and ", "if ")
+@pytest.mark.without("core.replication.leadership:handle_confirm", "if event.for_read and ", "if ")
 def test_a_voter_change_is_never_confirmed_by_a_lease():
     book = leased()
     assert book.answer(book.confirm("1", for_read=False)) is None
 
 
 @pytest.mark.without(
-    "core.leasing:note_promise",
+    "core.elections.read_lease:note_promise",
     "* (100 - replica.config.lease_clock_drift_percent) // 100 - _TICK_MS",
     "",
 )
@@ -95,7 +97,7 @@ def test_a_lease_is_shorter_than_the_promise_by_what_clocks_may_differ():
 
 
 @pytest.mark.without(
-    "core.leasing:note_promise", "began_ms + lease_ms", "replica.now_ms + lease_ms"
+    "core.elections.read_lease:note_promise", "began_ms + lease_ms", "replica.now_ms + lease_ms"
 )
 def test_a_lease_begins_with_its_round_and_not_with_the_fetch_that_tells():
     """The Fetch may have been on its way for as long as the promise lasts."""
@@ -116,7 +118,9 @@ def test_a_lease_begins_with_its_round_and_not_with_the_fetch_that_tells():
 
 
 @pytest.mark.without(
-    "core.election:_judge", "if _withholds_votes(replica):", "if has_fresh_leader(replica):"
+    "core.elections.election:_judge",
+    "if _withholds_votes(replica):",
+    "if has_fresh_leader(replica):",
 )
 def test_a_higher_epoch_does_not_end_a_promise():
     """A voter that follows nobody any more keeps what it promised."""
@@ -134,7 +138,7 @@ def test_a_higher_epoch_does_not_end_a_promise():
 
 
 @pytest.mark.without(
-    "core.election:_judge_pre_vote",
+    "core.elections.election:_judge_pre_vote",
     "if _withholds_votes(replica):",
     "if has_fresh_leader(replica):",
 )
@@ -146,7 +150,9 @@ def test_nobody_is_told_to_stand_while_the_promise_holds():
     assert book.vote("3", "2", 5, pre=True).granted
 
 
-@pytest.mark.without("core.election:election_deadline", "due >= replica.promised_until_ms", "True")
+@pytest.mark.without(
+    "core.elections.election:election_deadline", "due >= replica.promised_until_ms", "True"
+)
 def test_nobody_votes_for_itself_either_while_the_promise_holds():
     """Freed of its leader by a higher epoch, a voter would stand before the lease ends."""
     book = leased()
@@ -196,7 +202,9 @@ def test_a_shorter_promise_does_not_end_a_longer_one():
 
 
 @pytest.mark.without(
-    "core.election:election_deadline", " + due % replica.config.election_backoff_max_ms", ""
+    "core.elections.election:election_deadline",
+    " + due % replica.config.election_backoff_max_ms",
+    "",
 )
 def test_who_promised_for_as_long_does_not_stand_at_the_same_time():
     """Else all that started together would stand in one millisecond, and divide the votes."""
@@ -221,7 +229,7 @@ def test_who_promised_for_as_long_does_not_stand_at_the_same_time():
 
 
 @pytest.mark.rule("S3")
-@pytest.mark.without("core.leasing:covers_reads", "not at.fenced and ", "")
+@pytest.mark.without("core.elections.read_lease:covers_reads", "not at.fenced and ", "")
 def test_who_was_fenced_is_not_counted():
     """Its storage went back, and may have forgotten more than records."""
     book = leased()
@@ -231,7 +239,7 @@ def test_who_was_fenced_is_not_counted():
 
 
 @pytest.mark.rule("P16")
-@pytest.mark.without("core.following:handle_end", "replica.promised_until_ms = 0", "pass")
+@pytest.mark.without("core.replication.fetcher:handle_end", "replica.promised_until_ms = 0", "pass")
 def test_a_leader_that_hands_over_gives_its_lease_up():
     """Its voters need not wait: it says itself that it leads no more."""
     book = leased()
@@ -250,7 +258,9 @@ def test_the_leaders_own_word_ends_the_promise_at_once():
     assert book["3"].replica.promised_until_ms == 0
 
 
-@pytest.mark.without("core.following:handle_end", "if request.leader is not None:", "if True:")
+@pytest.mark.without(
+    "core.replication.fetcher:handle_end", "if request.leader is not None:", "if True:"
+)
 def test_a_candidate_that_gives_up_frees_nobody_of_a_promise():
     book = leased()
     book.vote("3", "2", 5, pre=True)
@@ -262,7 +272,9 @@ def test_a_candidate_that_gives_up_frees_nobody_of_a_promise():
     assert not book.vote("3", "2", 5).granted
 
 
-@pytest.mark.without("core.leasing:covers_reads", "replica.now_ms < at.promised_until_ms", "True")
+@pytest.mark.without(
+    "core.elections.read_lease:covers_reads", "replica.now_ms < at.promised_until_ms", "True"
+)
 def test_who_promises_nothing_is_not_counted():
     """One whose program or setting knows no leases votes as soon as it likes."""
     book = Playbook.formed("1", "2", "3", config=LEASES)
@@ -280,7 +292,7 @@ def test_who_promises_nothing_is_not_counted():
 
 
 @pytest.mark.without(
-    "core.leasing:note_promise",
+    "core.elections.read_lease:note_promise",
     "min(request.promise_ms, replica.config.promise_ms)",
     "request.promise_ms",
 )
@@ -299,7 +311,9 @@ def test_nobody_is_believed_to_promise_more_than_the_leader_would():
 
 
 @pytest.mark.rule("S8")
-@pytest.mark.without("core.leasing:covers_reads", "promised + replica.is_voter", "promised + 1")
+@pytest.mark.without(
+    "core.elections.read_lease:covers_reads", "promised + replica.is_voter", "promised + 1"
+)
 def test_a_leader_outside_the_set_does_not_count_itself():
     book = leased("1", "2", "3", "4")
     book.isolate("3", "4")
@@ -318,7 +332,7 @@ def test_a_leader_outside_the_set_does_not_count_itself():
 
 
 @pytest.mark.without(
-    "core.leasing:covers_reads",
+    "core.elections.read_lease:covers_reads",
     "for key in replica.log.voters if key != replica.key",
     "for key in role.progress",
 )
@@ -340,7 +354,9 @@ def test_observers_promises_are_no_lease():
 
 @pytest.mark.rule("P42", "S11")
 @pytest.mark.without(
-    "core.leading:handle_confirm", "epoch_committed(replica, role) and leasing", "leasing"
+    "core.replication.leadership:handle_confirm",
+    "epoch_committed(replica, role) and read_lease",
+    "read_lease",
 )
 def test_no_lease_before_the_own_epoch_has_committed_something():
     """What the last leader acknowledged is not known to be committed before."""
@@ -388,7 +404,9 @@ def test_a_quarter_of_the_promise_is_over_before_it_is_renewed():
     assert not reads_alone(book, "1")
 
 
-@pytest.mark.without("core.leasing:wants_round", "replica.config.promise_ms // 4", "10**9")
+@pytest.mark.without(
+    "core.elections.read_lease:wants_round", "replica.config.promise_ms // 4", "10**9"
+)
 def test_reads_that_go_on_keep_the_lease():
     """Only the first of them waits."""
     book = leased()
@@ -398,7 +416,7 @@ def test_reads_that_go_on_keep_the_lease():
     assert leader(book, "1").round_token < 30, "a round now and then"
 
 
-@pytest.mark.without("core.leasing:begin_round", "del role.rounds[oldest]", "break")
+@pytest.mark.without("core.elections.read_lease:begin_round", "del role.rounds[oldest]", "break")
 def test_a_leader_remembers_no_more_rounds_than_promises_last():
     book = leased()
     for _ in range(100):
@@ -408,7 +426,7 @@ def test_a_leader_remembers_no_more_rounds_than_promises_last():
 
 
 @pytest.mark.rule("S11")
-@pytest.mark.without("core.following:_correct_token", "replica.promise()", "pass")
+@pytest.mark.without("core.replication.fetcher:_correct_token", "replica.promise()", "pass")
 def test_a_token_that_was_corrected_comes_with_a_promise_too():
     """What it echoes next it has heard from the refusal, and at no earlier time."""
     book = leased()

@@ -24,7 +24,7 @@ def with_observer() -> Playbook:
 
 @pytest.mark.scenario("expired-change-still-buffered")
 @pytest.mark.without(
-    "core.changing:advance",
+    "core.membership.voter_changes:advance",
     "elif replica.now_ms >= change.deadline_ms:",
     "elif False:",
     "core.raft:RaftCore._leader_deadlines",
@@ -32,7 +32,7 @@ def with_observer() -> Playbook:
     "",
 )
 def test_expired_change_never_reaches_the_log():
-    """Taking the deadline out of `changing.advance` makes this fail."""
+    """Taking the deadline out of `voter_changes.advance` makes this fail."""
     book = with_observer()
     book.isolate("4")
     book.run(2500)
@@ -51,7 +51,7 @@ def test_expired_change_never_reaches_the_log():
 @pytest.mark.rule("P31", "S11")
 @pytest.mark.scenario("expired-change-still-buffered")
 @pytest.mark.without(
-    "core.changing:obstacle",
+    "core.membership.voter_changes:obstacle",
     "if replica.log.voter_record.offset >= replica.high_watermark:",
     "if False:",
 )
@@ -84,12 +84,12 @@ def test_change_that_expired_in_the_log_still_holds_up_the_next():
 
 @pytest.mark.rule("S24")
 @pytest.mark.without(
-    "core.changing:abandon",
+    "core.membership.voter_changes:abandon",
     "_forget(role, change)",
     "pass",
 )
 def test_change_can_be_given_up_before_its_record_is_appended():
-    """S24. Taking the removal out of `changing.abandon` makes this fail."""
+    """S24. Taking the removal out of `voter_changes.abandon` makes this fail."""
     book = with_observer()
     book.isolate("4")
     book.run(2500)
@@ -103,12 +103,12 @@ def test_change_can_be_given_up_before_its_record_is_appended():
 
 @pytest.mark.rule("S24")
 @pytest.mark.without(
-    "core.changing:abandon",
+    "core.membership.voter_changes:abandon",
     " and change.appended is None",
     "",
 )
 def test_change_that_is_in_the_log_is_not_given_up():
-    """S24. Giving up appended changes too in `changing.abandon` makes this fail."""
+    """S24. Giving up appended changes too in `voter_changes.abandon` makes this fail."""
     book = with_observer()
     request = book.add("1", "4")
     book.give("1", RequestAbandoned(request))
@@ -119,12 +119,12 @@ def test_change_that_is_in_the_log_is_not_given_up():
 
 @pytest.mark.rule("S23")
 @pytest.mark.without(
-    "core.changing:abandon",
+    "core.membership.voter_changes:abandon",
     "if request_id not in change.request_ids:",
     "if False:",
 )
 def test_abandoning_a_request_leaves_other_changes_alone():
-    """S23. Not asking whose request it was in `changing.abandon` makes this fail.
+    """S23. Not asking whose request it was in `voter_changes.abandon` makes this fail.
 
     The removal that the leader appends itself has no request of anybody.
     """
@@ -148,14 +148,14 @@ def test_abandoning_a_request_leaves_other_changes_alone():
 
 @pytest.mark.rule("S11")
 @pytest.mark.without(
-    "core.changing:advance",
+    "core.membership.voter_changes:advance",
     "(ruled_out := _ruled_out(replica, change))",
     "(ruled_out := None)",
 )
 def test_add_that_waits_for_the_same_add_is_answered_as_a_duplicate():
     """S11: `already added` is said of a committed set, and the record is written once.
 
-    Taking the second look at the voters out of `changing.advance` makes this fail.
+    Taking the second look at the voters out of `voter_changes.advance` makes this fail.
     """
     book = with_observer()
     first = book.add("1", "4")
@@ -173,7 +173,7 @@ def test_add_that_waits_for_the_same_add_is_answered_as_a_duplicate():
 
 @pytest.mark.rule("S11")
 @pytest.mark.without(
-    "core.changing:advance",
+    "core.membership.voter_changes:advance",
     "(ruled_out := _ruled_out(replica, change))",
     "(ruled_out := None)",
 )
@@ -193,12 +193,12 @@ def test_remove_that_waits_for_the_same_remove_is_answered_as_not_found():
 
 @pytest.mark.rule("S11")
 @pytest.mark.without(
-    "core.changing:_take_in",
+    "core.membership.voter_changes:_take_in",
     "if pending.same_as(change):",
     "if False:",
 )
 def test_identical_request_shares_the_wait():
-    """S11. Taking the comparison out of `changing._take_in` makes this fail."""
+    """S11. Taking the comparison out of `voter_changes._take_in` makes this fail."""
     book = with_observer()
     expected = book["1"].replica.log.voter_record
     book.isolate("4")

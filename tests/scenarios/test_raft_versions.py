@@ -24,12 +24,12 @@ def controls(book: Playbook, name: str) -> list[type]:
 
 @pytest.mark.rule("P54")
 @pytest.mark.without(
-    "core.leading:become_leader",
+    "core.replication.leadership:become_leader",
     "and log.base_raft_version",
     "",
 )
 def test_at_version_0_no_record_names_the_voters_and_writes_go_at_once():
-    """Taking `and log.base_raft_version` out of `leading.become_leader` makes this fail."""
+    """Taking `and log.base_raft_version` out of `leadership.become_leader` makes this fail."""
     book = Playbook.formed("1", "2", "3", raft_version=0)
     book.append("1", b"x")
     book.run(500)
@@ -44,7 +44,7 @@ def test_at_version_0_no_record_names_the_voters_and_writes_go_at_once():
 @pytest.mark.rule("P51", "P54", "S12")
 @pytest.mark.parametrize("change", ["add", "remove"])
 @pytest.mark.without(
-    "core.version_rules:why_not",
+    "core.membership.version_rules:why_not",
     "if not log.raft_version and not log.base_raft_version:",
     "if False:",
 )
@@ -60,12 +60,12 @@ def test_at_version_0_no_voter_is_changed(change: str):
 
 @pytest.mark.rule("P29", "P30", "P55", "S12")
 @pytest.mark.without(
-    "core.version_rules:why_not",
+    "core.membership.version_rules:why_not",
     'if change.kind == "add" and not known:',
     "if False:",
 )
 @pytest.mark.without(
-    "core.version_rules:why_not",
+    "core.membership.version_rules:why_not",
     'if change.kind == "remove" and known == (change.key,):',
     "if False:",
 )
@@ -123,12 +123,12 @@ def test_version_goes_up_step_by_step_and_lets_more_pass():
 
 @pytest.mark.rule("P54")
 @pytest.mark.without(
-    "core.versioning:handle_upgrade",
+    "core.membership.raft_version:handle_upgrade",
     "if event.version < log.raft_version:",
     "if False:",
 )
 def test_version_is_never_lowered():
-    """P54. Taking the comparison out of `versioning.handle_upgrade` makes this fail."""
+    """P54. Taking the comparison out of `raft_version.handle_upgrade` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     book.run(1500)
     assert refusal_of(book, book.upgrade("1", 1)) is Refusal.VERSION_NOT_LOWERED
@@ -157,12 +157,12 @@ def test_a_lower_version_in_a_log_lowers_nothing():
 
 @pytest.mark.rule("P56")
 @pytest.mark.without(
-    "core.versioning:obstacle",
+    "core.membership.raft_version:obstacle",
     "if missing:",
     "if False:",
 )
 def test_upgrade_waits_for_every_voter_and_is_given_up_in_time():
-    """P56. Taking the missing voters out of `versioning.obstacle` makes this fail."""
+    """P56. Taking the missing voters out of `raft_version.obstacle` makes this fail."""
     book = Playbook.formed("1", "2", "3", raft_version=0)
     book.run(1500)
     book.isolate("3")
@@ -185,12 +185,12 @@ def test_upgrade_waits_for_every_voter_and_is_given_up_in_time():
 @pytest.mark.rule("P56")
 @pytest.mark.parametrize("old", ["3", "4"], ids=["voter", "observer"])
 @pytest.mark.without(
-    "core.versioning:obstacle",
+    "core.membership.raft_version:obstacle",
     "if old:",
     "if False:",
 )
 def test_upgrade_waits_for_programs_that_know_the_version(old: str):
-    """P56. Taking `old` out of `versioning.obstacle` makes this fail."""
+    """P56. Taking `old` out of `raft_version.obstacle` makes this fail."""
     book = Playbook.formed("1", "2", "3", raft_version=1)
     book.observer("4")
     book.run(1500)
@@ -223,12 +223,12 @@ def test_uncommitted_upgrade_is_cut_off_with_its_voters():
 
 @pytest.mark.rule("P31", "P54")
 @pytest.mark.without(
-    "core.changing:obstacle",
+    "core.membership.voter_changes:obstacle",
     "if replica.log.raft_version_record >= replica.high_watermark:",
     "if False:",
 )
 def test_uncommitted_upgrade_lets_no_change_pass():
-    """P31, P54. Taking `raft_version_record` out of `changing.obstacle` makes this fail."""
+    """P31, P54. Taking `raft_version_record` out of `voter_changes.obstacle` makes this fail."""
     book = Playbook.formed("1", "2", "3", raft_version=1)
     book.observer("4")
     book.run(1500)

@@ -5,7 +5,6 @@ import random
 import pytest
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core import changing, handing_over
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import (
     Done,
@@ -15,13 +14,15 @@ from raftnode.core.effects import (
     SendRequest,
     VoterChangeCompleted,
 )
+from raftnode.core.elections import leadership_transfer
 from raftnode.core.events import Target
 from raftnode.core.log_head import LogHead
 from raftnode.core.log_index import LogIndex
-from raftnode.core.progress import Progress
-from raftnode.core.reassigning import _hand_over, _voter, differences
+from raftnode.core.membership import voter_changes
+from raftnode.core.membership.reassignment import _hand_over, _voter, differences
 from raftnode.core.records import AddVoter, Batch, RemoveVoter, TargetVoters
 from raftnode.core.replica import Replica
+from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Leader, Resigned
 from raftnode.core.state import QuorumState
 from raftnode.core.types import (
@@ -71,10 +72,10 @@ def with_observers(*names: str, voters: tuple[str, ...] = ("1", "2", "3")) -> Pl
 
 @pytest.mark.rule("P33", "P34")
 @pytest.mark.without(
-    "core.reassigning:_step",
+    "core.membership.reassignment:_step",
     "[voter for voter in going if voter.key != replica.key]",
     "list(going)",
-    "core.changing:_sound",
+    "core.membership.voter_changes:_sound",
     "if there < after.majority:",
     "if False:",
 )
@@ -111,7 +112,7 @@ def test_all_voters_are_replaced_and_the_leader_goes_last():
 def test_additions_come_before_removals_while_as_many_are_to_come(
     target: tuple[str, ...], expected: list[str]
 ):
-    """Turning `len(coming) >= len(going)` round in `reassigning._step` makes this fail."""
+    """Turning `len(coming) >= len(going)` round in `reassignment._step` makes this fail."""
     book = with_observers("4", "5")
     request = book.reassign("1", *target)
     book.run(6000)
@@ -161,7 +162,7 @@ def test_a_step_that_cannot_be_made_says_what_each_way_waits_for():
 
 @pytest.mark.rule("P34", "P37")
 @pytest.mark.without(
-    "core.changing:obstacle",
+    "core.membership.voter_changes:obstacle",
     'if change.kind == "add" and not _caught_up(replica, role, change.key):',
     "if False:",
 )
@@ -184,12 +185,12 @@ def test_observer_is_added_only_once_it_is_caught_up():
 
 @pytest.mark.rule("P34", "P28")
 @pytest.mark.without(
-    "core.reassigning:_step",
+    "core.membership.reassignment:_step",
     "(reason := _not_settled(replica, role))",
     "(reason := None)",
 )
 def test_next_step_waits_until_the_last_is_committed():
-    """Taking `_not_settled` out of `reassigning._step` makes this fail."""
+    """Taking `_not_settled` out of `reassignment._step` makes this fail."""
     book = with_observers("4", "5")
     for name in ("2", "3", "4"):
         book[name].flushes = False
@@ -205,11 +206,11 @@ def test_next_step_waits_until_the_last_is_committed():
 
 @pytest.mark.rule("P34", "P28")
 @pytest.mark.without(
-    "core.reassigning:_not_settled",
-    "if not leading.epoch_committed(replica, role):",
+    "core.membership.reassignment:_not_settled",
+    "if not leadership.epoch_committed(replica, role):",
     "if False:",
-    "core.changing:obstacle",
-    "if not leading.epoch_committed(replica, role):",
+    "core.membership.voter_changes:obstacle",
+    "if not leadership.epoch_committed(replica, role):",
     "if False:",
 )
 def test_successor_takes_no_step_before_an_entry_of_its_own_epoch_is_committed():
@@ -300,7 +301,7 @@ def test_target_that_is_not_committed_is_cut_off_with_its_log():
 
 @pytest.mark.rule("P35")
 @pytest.mark.without(
-    "core.reassigning:_stale",
+    "core.membership.reassignment:_stale",
     "taken_back or ",
     "",
 )
@@ -339,12 +340,12 @@ def test_pending_target_is_replaced_by_another_or_by_the_old_set():
 
 @pytest.mark.rule("P33", "S11")
 @pytest.mark.without(
-    "core.reassigning:_stale",
+    "core.membership.reassignment:_stale",
     "if taken_back or pending.expected == now:",
     "if True:",
 )
 def test_target_is_compared_and_set():
-    """Comparing nothing in `reassigning._stale` makes this fail."""
+    """Comparing nothing in `reassignment._stale` makes this fail."""
     book = with_observers("4")
     seen = book["1"].replica.log.assignment_record
     book.reassign("1", "1", "2", "3", "4")
@@ -371,12 +372,12 @@ def test_same_target_is_joined_another_has_to_wait():
 
 @pytest.mark.rule("P34")
 @pytest.mark.without(
-    "core.changing:_ruled_out",
+    "core.membership.voter_changes:_ruled_out",
     "or _crosses_target(replica, change)",
     "",
 )
 def test_voters_are_not_changed_by_hand_meanwhile():
-    """Taking `_crosses_target` out of `changing._ruled_out` makes this fail."""
+    """Taking `_crosses_target` out of `voter_changes._ruled_out` makes this fail."""
     book = with_observers("4", "5")
     book.isolate("5")
     book.run(2500)
@@ -430,17 +431,17 @@ def test_target_is_pinned_to_the_disk_that_it_had():
 
 @pytest.mark.rule("S15")
 @pytest.mark.without(
-    "core.reassigning:_pinned",
+    "core.membership.reassignment:_pinned",
     "if len(keys) > 1:",
     "if False:",
 )
 @pytest.mark.without(
-    "core.reassigning:_pinned",
+    "core.membership.reassignment:_pinned",
     "if not keys:",
     "if not keys:\n            continue\n        if False:",
 )
 def test_ambiguous_and_unknown_ids_are_refused():
-    """Taking either refusal out of `reassigning._pinned` makes this fail."""
+    """Taking either refusal out of `reassignment._pinned` makes this fail."""
     book = with_observers("4")
     reborn = book.wipe("4")
     book.run(1500)
@@ -490,15 +491,15 @@ def test_lone_voter_hands_over_to_its_successor():
 
 @pytest.mark.rule("P34")
 @pytest.mark.without(
-    "core.reassigning:_hand_over",
-    "changing.caught_up_voters(replica, role, replica.log.target_voters)",
+    "core.membership.reassignment:_hand_over",
+    "voter_changes.caught_up_voters(replica, role, replica.log.target_voters)",
     "[key for key in replica.log.target_voters if key != replica.key]",
 )
 def test_leader_that_nobody_can_succeed_stays(monkeypatch: pytest.MonkeyPatch):
     """Taking the caught-up voters out of `_hand_over` makes this fail."""
     book = Playbook.formed("1", "2")
     book.run(1500)
-    monkeypatch.setattr(changing, "caught_up_voters", lambda *_: [])
+    monkeypatch.setattr(voter_changes, "caught_up_voters", lambda *_: [])
     book.reassign("1", "2")
     book.run(1000)
     assert book["1"].role == "leader"
@@ -593,12 +594,12 @@ def test_differences_are_in_the_order_of_keys():
 
 @pytest.mark.rule("P33", "P28")
 @pytest.mark.without(
-    "core.reassigning:_not_settled",
-    "if not leading.epoch_committed(replica, role):",
+    "core.membership.reassignment:_not_settled",
+    "if not leadership.epoch_committed(replica, role):",
     "if False:",
 )
 def test_target_waits_for_an_entry_of_the_leaders_own_epoch():
-    """Taking that guard out of `reassigning._not_settled` makes this fail."""
+    """Taking that guard out of `reassignment._not_settled` makes this fail."""
     book = with_observers("4")
     book["1"].flushes = book["3"].flushes = False
     book.elect("2")
@@ -613,7 +614,7 @@ def test_target_waits_for_an_entry_of_the_leaders_own_epoch():
 
 @pytest.mark.rule("P34")
 @pytest.mark.without(
-    "core.reassigning:_hand_over",
+    "core.membership.reassignment:_hand_over",
     "if last is not None and replica.now_ms - last < again:",
     "if False:",
 )
@@ -646,10 +647,10 @@ def test_leadership_is_handed_to_the_one_that_is_named_and_again_only_after_a_wh
     assert replica.handed_over_at_ms == replica.now_ms
     assert _hand_over(replica, role) == f"{best} to have the whole log, before it takes leadership"
     replica.now_ms += book.config.election_timeout_ms - 1
-    handing_over.advance(replica, role)
+    leadership_transfer.advance(replica, role)
     assert replica.role is role
     replica.now_ms += 1
-    handing_over.advance(replica, role)
+    leadership_transfer.advance(replica, role)
     assert isinstance(replica.role, Resigned)
     [told] = [one for one in replica.effects if isinstance(one, Fact) and "preferred" in str(one)]
     assert ("preferred", str(best)) in told.fields
@@ -659,12 +660,12 @@ def test_leadership_is_handed_to_the_one_that_is_named_and_again_only_after_a_wh
 
 @pytest.mark.rule("P33", "S3")
 @pytest.mark.without(
-    "core.reassigning:_pinned",
+    "core.membership.reassignment:_pinned",
     "and (key == replica.key or key not in role.progress or not role.progress[key].fenced)",
     "",
 )
 def test_replica_that_lost_what_it_acknowledged_is_no_target():
-    """Taking `fenced` out of `reassigning._pinned` makes this fail."""
+    """Taking `fenced` out of `reassignment._pinned` makes this fail."""
     book = with_observers("4")
     book["1"].replica.role.progress[key_of("4")].fenced = True
     for target in ("4", "#4"):

@@ -39,10 +39,10 @@ class Asked:
 
 
 IS_GRANTED_A_VOTE = pytest.mark.without(
-    "core.election:_judge_pre_vote", "if _withholds_votes(replica):", "if False:"
+    "core.elections.election:_judge_pre_vote", "if _withholds_votes(replica):", "if False:"
 )
 ASKS_AT_ONCE = pytest.mark.without(
-    "core.election:_back_off",
+    "core.elections.election:_back_off",
     "replica.now_ms + replica.backoff(role.retries)",
     "replica.now_ms + 1",
 )
@@ -122,7 +122,7 @@ def test_follower_that_catches_up_slowly_arrives_and_its_leader_stays():
 
 
 @pytest.mark.without(
-    "core.following:_take",
+    "core.replication.fetcher:_take",
     "role = _hear(replica, response)",
     "role = replica.role if response.batches else _hear(replica, response)",
 )

@@ -3,19 +3,19 @@
 import pytest
 
 from proofkit.playbook import Playbook
-from raftnode.core import election
+from raftnode.core.elections import election
 
 
 @pytest.mark.rule("S9")
 @pytest.mark.scenario("removed-voter-disrupts")
 @pytest.mark.without(
-    "core.election:_judge_pre_vote",
-    "epochs.believed(replica, request.candidate, request.epoch, None)",
+    "core.elections.election:_judge_pre_vote",
+    "epoch_rules.believed(replica, request.candidate, request.epoch, None)",
     "request.epoch > replica.epoch",
 )
 @pytest.mark.without(
-    "core.leading:follow_higher_epoch",
-    "epochs.believed(replica, source, epoch, None)",
+    "core.replication.leadership:follow_higher_epoch",
+    "epoch_rules.believed(replica, source, epoch, None)",
     "epoch > replica.epoch",
 )
 def test_removed_replica_with_a_higher_epoch_waits_and_disturbs_nobody():

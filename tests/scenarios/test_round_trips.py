@@ -48,7 +48,7 @@ def test_all_that_gathered_goes_in_one_round_trip():
 
 @pytest.mark.rule("S10")
 @pytest.mark.without(
-    "core.following:_is_idle",
+    "core.replication.fetcher:_is_idle",
     "replica.log.durable_end >= replica.log.end",
     "(replica.log.durable_end >= replica.log.end or replica.log.formation_completed)",
 )

@@ -30,7 +30,7 @@ def is_committed(book: Playbook, name: str, data: bytes) -> bool:
 @pytest.mark.rule("S35")
 @pytest.mark.without(
     "core.raft:RaftCore._settle_leader",
-    "if leading.others_can_lead_instead(replica, role):",
+    "if leadership.others_can_lead_instead(replica, role):",
     "if False:",
 )
 def test_a_leader_whose_flush_hangs_hands_over_within_the_leader_timeout():
@@ -75,7 +75,9 @@ def test_a_leader_whose_flush_hangs_stays_where_the_others_can_do_nothing_withou
 
 @pytest.mark.rule("S35")
 @pytest.mark.without(
-    "core.leading:others_can_lead_instead", "return well >=", "return True or well >="
+    "core.replication.leadership:others_can_lead_instead",
+    "return well >=",
+    "return True or well >=",
 )
 def test_a_leader_whose_flush_hangs_stays_while_another_voter_is_away():
     """The others committed without it before, and cannot any more."""
@@ -94,7 +96,7 @@ def test_a_leader_whose_flush_hangs_stays_while_another_voter_is_away():
 
 @pytest.mark.rule("S35")
 @pytest.mark.without(
-    "core.leading:others_can_lead_instead",
+    "core.replication.leadership:others_can_lead_instead",
     "if not replica.has_stalled_disk or replica.high_watermark <= replica.log.durable_end:",
     "if not replica.has_stalled_disk:",
 )
@@ -148,7 +150,9 @@ def test_a_leader_that_was_idle_for_long_is_given_its_time():
 
 
 @pytest.mark.rule("S35")
-@pytest.mark.without("core.election:_may_start", "and not replica.has_stalled_disk", "and True")
+@pytest.mark.without(
+    "core.elections.election:_may_start", "and not replica.has_stalled_disk", "and True"
+)
 def test_a_replica_whose_disk_stalls_starts_no_election_until_it_goes_on():
     """Its vote for itself would wait for the disk, and with it everything that it is asked."""
     book = quiet("1", "2", "3")
@@ -189,7 +193,9 @@ def test_a_follower_whose_flush_hangs_counts_as_behind_and_comes_back_by_itself(
 
 
 @pytest.mark.rule("S36")
-@pytest.mark.without("core.changing:_caught_up", "return replica.has_caught_up_disk", "return True")
+@pytest.mark.without(
+    "core.membership.voter_changes:_caught_up", "return replica.has_caught_up_disk", "return True"
+)
 def test_no_voter_is_removed_while_the_leader_itself_does_not_keep_up():
     """{1,2} would need 1, whose disk hangs; if it goes for good, 2 and 3 could elect nobody."""
     book = quiet("1", "2", "3")
@@ -209,7 +215,7 @@ def test_no_voter_is_removed_while_the_leader_itself_does_not_keep_up():
 
 
 @pytest.mark.rule("S36")
-@pytest.mark.without("core.changing:append", "replica.emit(ProveDisk())", "pass")
+@pytest.mark.without("core.membership.voter_changes:append", "replica.emit(ProveDisk())", "pass")
 def test_no_voter_is_removed_by_a_leader_whose_idle_disk_hangs():
     """Nothing waits for the disk yet, so nothing shows that it hangs but a write."""
     book = quiet("1", "2", "3")

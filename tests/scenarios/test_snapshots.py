@@ -14,9 +14,7 @@ import pytest
 
 from proofkit.playbook import Playbook, key_of
 from proofkit.playbook.message import Message
-from raftnode.core import installing
 from raftnode.core.config import CoreConfig
-from raftnode.core.download import Download
 from raftnode.core.effects import (
     Halt,
     HaltReason,
@@ -37,6 +35,8 @@ from raftnode.core.events import (
 )
 from raftnode.core.log_head import LogHead
 from raftnode.core.messages import ErrorCode, FetchSnapshotRequest, FetchSnapshotResponse
+from raftnode.core.snapshots import snapshot_fetch
+from raftnode.core.snapshots.download import Download
 from raftnode.core.types import Epoch, LogPosition, Offset
 
 pytestmark = pytest.mark.rule("P22", "P24", "P25", "P40", "S10", "S11", "S15")
@@ -214,7 +214,7 @@ def asked_positions(book: Playbook, of: str) -> list[int]:
 
 @pytest.mark.rule("P25")
 @pytest.mark.without(
-    "core.installing:piece_stored",
+    "core.snapshots.snapshot_fetch:piece_stored",
     "download.position, download.storing_to = event.end, None",
     "download.storing_to = None",
 )
@@ -287,7 +287,7 @@ def test_an_offer_takes_the_place_of_one_that_has_not_begun():
     first = replica.download.snapshot
     newer = LogPosition(first.epoch, Offset(first.end_offset + 1))
     replica.download = Download(first)
-    assert installing.offered(replica, replica.role.fetching, newer)
+    assert snapshot_fetch.offered(replica, replica.role.fetching, newer)
     assert replica.download.snapshot == newer
 
 
@@ -521,7 +521,7 @@ def gone_on_from_snapshots(book: Playbook, *names: str) -> str:
 
 @pytest.mark.scenario("retention-beyond-snapshot")
 @pytest.mark.without(
-    "core.installing:taken",
+    "core.snapshots.snapshot_fetch:taken",
     "<= min(replica.applicable, log.snapshot.end_offset)",
     "",
     "core.log_index:LogIndex.trim",
@@ -637,9 +637,9 @@ def test_snapshot_log_gap():
 
 @pytest.mark.rule("P30")
 @pytest.mark.without(
-    "core.offering:handle_fetch_snapshot",
-    "if error == ErrorCode.NONE and not leading.may_say(",
-    "if not replica.is_voter or not leading.may_say(",
+    "core.snapshots.snapshot_serving:handle_fetch_snapshot",
+    "if error == ErrorCode.NONE and not leadership.may_say(",
+    "if not replica.is_voter or not leadership.may_say(",
 )
 def test_p24_a_leader_outside_the_voters_serves_the_snapshot_that_its_removal_waits_for():
     """Of the two voters that are left, one can get the record only behind a snapshot of the leader."""

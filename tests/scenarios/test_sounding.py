@@ -7,9 +7,9 @@ time would be leant on, and a smaller set with a dead voter in it can have no ma
 import pytest
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core import changing
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
+from raftnode.core.membership import voter_changes
 from raftnode.core.roles import Leader, Sounding
 
 pytestmark = pytest.mark.rule("S34")
@@ -31,7 +31,9 @@ def role_of(book: Playbook, name: str) -> Leader:
 
 @pytest.mark.parametrize("ago_ms", [500, 1000, 1900])
 @pytest.mark.rule("S13")
-@pytest.mark.without("core.changing:_sound", "if there < after.majority:", "if False:")
+@pytest.mark.without(
+    "core.membership.voter_changes:_sound", "if there < after.majority:", "if False:"
+)
 def test_nobody_is_removed_while_the_majority_that_stays_has_a_voter_that_just_died(ago_ms: int):
     """Of {1,2,3} 2 dies and 3 is to go: {1,2} could never commit that, nor anything else."""
     book = quiet("1", "2", "3")
@@ -49,7 +51,9 @@ def test_nobody_is_removed_while_the_majority_that_stays_has_a_voter_that_just_d
 
 
 @pytest.mark.rule("S13")
-@pytest.mark.without("core.changing:_sound", "if there < after.majority:", "if False:")
+@pytest.mark.without(
+    "core.membership.voter_changes:_sound", "if there < after.majority:", "if False:"
+)
 def test_nobody_is_added_to_a_lone_voter_who_just_died():
     """{1} becomes {1,2}, which needs both."""
     book = Playbook.formed("1")
@@ -70,7 +74,9 @@ def test_nobody_is_added_to_a_lone_voter_who_just_died():
 
 
 @pytest.mark.rule("P34")
-@pytest.mark.without("core.changing:_sound", "if there < after.majority:", "if False:")
+@pytest.mark.without(
+    "core.membership.voter_changes:_sound", "if there < after.majority:", "if False:"
+)
 def test_a_reassignment_removes_who_just_died_before_who_is_well():
     """To {1} from {1,2,3}, of which 3 died: without 2 first, {1,3} would be the end of it."""
     book = quiet("1", "2", "3")
@@ -105,7 +111,7 @@ def test_fetches_that_wait_for_news_are_answered_at_once():
 
 
 @pytest.mark.without(
-    "core.changing:_sound",
+    "core.membership.voter_changes:_sound",
     "sounding is None or replica.now_ms - sounding.began_ms >= lasts_ms",
     "sounding is None",
 )
@@ -133,7 +139,9 @@ def test_answers_count_for_twice_an_election_time_out():
 
 
 @pytest.mark.without(
-    "core.changing:_forget", "role.soundings.pop((change.kind, change.key), None)", "pass"
+    "core.membership.voter_changes:_forget",
+    "role.soundings.pop((change.kind, change.key), None)",
+    "pass",
 )
 def test_an_answer_to_a_change_that_was_given_up_counts_for_no_later_one():
     """Answers age: 2 says that it is there, and dies before the same is asked for again."""
@@ -170,7 +178,9 @@ def test_an_answer_to_one_change_counts_for_no_other():
 
 
 @pytest.mark.without(
-    "core.changing:what_holds_back", "role.soundings.pop((change.kind, change.key), None)", "pass"
+    "core.membership.voter_changes:what_holds_back",
+    "role.soundings.pop((change.kind, change.key), None)",
+    "pass",
 )
 def test_what_was_answered_before_something_came_in_the_way_does_not_count_after_it():
     book = quiet("1", "2", "3")
@@ -182,7 +192,7 @@ def test_what_was_answered_before_something_came_in_the_way_does_not_count_after
     assert not role.soundings
 
 
-@pytest.mark.without("core.reassigning:_take_in", "role.soundings.clear()", "pass")
+@pytest.mark.without("core.membership.reassignment:_take_in", "role.soundings.clear()", "pass")
 def test_another_target_asks_anew():
     book = quiet("1", "2", "3")
     role_of(book, "1").soundings["remove", key_of("2")] = Sounding(0, book.now_ms)
@@ -190,7 +200,7 @@ def test_another_target_asks_anew():
     assert not role_of(book, "1").soundings
 
 
-@pytest.mark.without("core.changing:append", "role.soundings.clear()", "pass")
+@pytest.mark.without("core.membership.voter_changes:append", "role.soundings.clear()", "pass")
 def test_each_change_asks_anew():
     book = quiet("1", "2", "3", "4", "5")
     role_of(book, "1").soundings["remove", key_of("4")] = Sounding(0, book.now_ms)
@@ -203,7 +213,7 @@ def test_each_change_asks_anew():
 
 
 @pytest.mark.without(
-    "core.changing:_sound",
+    "core.membership.voter_changes:_sound",
     "2 * replica.config.election_timeout_ms",
     "replica.config.election_timeout_ms",
 )
@@ -226,7 +236,7 @@ def test_voters_that_take_as_long_as_they_may_are_waited_for():
     assert isinstance(book.answer(asked), VoterChangeCompleted)
 
 
-@pytest.mark.without("core.changing:_sound", "_able(replica, role, after)", "after")
+@pytest.mark.without("core.membership.voter_changes:_sound", "_able(replica, role, after)", "after")
 def test_who_is_there_and_not_caught_up_does_not_count():
     book = quiet("1", "2", "3", "4")
     asked = book.remove("1", "4")
@@ -234,7 +244,7 @@ def test_who_is_there_and_not_caught_up_does_not_count():
     for name in ("2", "3"):
         progress[key_of(name)].round_token = role_of(book, "1").round_token
     progress[key_of("2")].fenced = progress[key_of("3")].fenced = True
-    assert changing._sound(
+    assert voter_changes._sound(
         book["1"].replica, role_of(book, "1"), role_of(book, "1").changes[0]
     ) == ("a majority after the change to answer: 1 of 3, 2 needed")
     assert book.answer(asked) is None

@@ -53,7 +53,9 @@ def leads_its_epoch_twice() -> Playbook:
 
 
 @pytest.mark.rule("S3")
-@pytest.mark.without("core.peer_memory:_forgotten", "if start.epoch < peer.epoch:", "if False:")
+@pytest.mark.without(
+    "core.replication.peer_memory:_forgotten", "if start.epoch < peer.epoch:", "if False:"
+)
 def test_an_observer_takes_no_log_of_a_leader_that_it_knows_as_a_copy():
     """The last record of its log has an epoch and an offset that the leader has, too.
 

@@ -38,13 +38,13 @@ def answers_to(book: Playbook, name: str) -> list[ErrorCode]:
 
 
 @pytest.mark.without(
-    "core.leading:_membership",
+    "core.replication.leadership:_membership",
     "ErrorCode.NOT_FOLLOWER if told else ErrorCode.NONE",
     "ErrorCode.NONE",
 )
 @pytest.mark.rule("P36")
 def test_removed_voter_is_told_and_becomes_an_observer():
-    """Answering NONE in `leading._membership` makes this fail."""
+    """Answering NONE in `leadership._membership` makes this fail."""
     book = removed_unheard()
     told = answers_to(book, "4")
     book.heal()
@@ -93,7 +93,7 @@ def test_who_was_told_does_not_stand_before_its_log_tells_it_too():
 
 
 @pytest.mark.without(
-    "core.leading:_membership",
+    "core.replication.leadership:_membership",
     "< replica.high_watermark",
     "< replica.log.end",
 )

@@ -7,10 +7,10 @@ from proofkit.playbook import Playbook
 pytestmark = [pytest.mark.rule("P8"), pytest.mark.scenario("total-loss-on-failover")]
 
 VOTES_FOR_ANY_LOG = pytest.mark.without(
-    "core.election:_judge_pre_vote",
+    "core.elections.election:_judge_pre_vote",
     "if request.last < replica.log.position:",
     "if False:",
-    "core.election:_judge_vote",
+    "core.elections.election:_judge_vote",
     "if request.last < replica.log.position:",
     "if False:",
 )

@@ -42,7 +42,7 @@ def change_hands(book: Playbook) -> None:
 
 
 GOES_BY_WHAT_IS_APPLIED = pytest.mark.without(
-    "core.election:_count",
+    "core.elections.election:_count",
     "replica.log.voters",
     "replica.log.committed_voters(replica.high_watermark).voters",
 )
@@ -90,10 +90,10 @@ def test_what_the_new_voters_acknowledged_outlives_those_that_do_not_know_them_c
 @pytest.mark.rule("P32")
 @pytest.mark.scenario("apply-time-config-unsafe")
 @pytest.mark.without(
-    "core.leading:_acknowledged",
+    "core.replication.leadership:_acknowledged",
     "in replica.log.voters:",
     "in replica.log.committed_voters(replica.high_watermark).voters:",
-    "core.leading:majority_offset",
+    "core.replication.leadership:majority_offset",
     "replica.log.voters.majority",
     "replica.log.committed_voters(replica.high_watermark).voters.majority",
 )
@@ -114,7 +114,7 @@ def test_one_of_two_is_removed_though_it_is_dead():
     "core.replica:Replica.may_stand",
     "return self.may_be_voter(self.key)",
     "return self.is_voter",
-    "core.election:_be_called",
+    "core.elections.election:_be_called",
     "if replica.may_stand or not replica.log.voters:",
     "if True:",
 )
@@ -146,10 +146,10 @@ def removals(book: Playbook, name: str) -> int:
 @pytest.mark.rule("S11", "S23")
 @pytest.mark.scenario("double-leave-joint")
 @pytest.mark.without(
-    "core.changing:advance",
+    "core.membership.voter_changes:advance",
     "if change.expected != replica.log.voter_record:",
     "if False:",
-    "core.changing:_without_effect",
+    "core.membership.voter_changes:_without_effect",
     'if change.kind == "remove" and not present:',
     "if False:",
 )
@@ -172,13 +172,13 @@ def test_replaced_voter_is_removed_once_though_two_want_it_gone():
 @pytest.mark.rule("P28", "P31", "P34")
 @pytest.mark.scenario("leave-recovered-uncommitted-joint")
 @pytest.mark.without(
-    "core.reassigning:_not_settled",
+    "core.membership.reassignment:_not_settled",
     "log = replica.log\n",
     "log = replica.log\n    return None\n",
-    "core.changing:obstacle",
+    "core.membership.voter_changes:obstacle",
     "if replica.log.voter_record.offset >= replica.high_watermark:",
     'if change.kind == "remove":\n        return None\n    if False:',
-    "core.changing:_sound",
+    "core.membership.voter_changes:_sound",
     "if there < after.majority:",
     "if False:",
 )

@@ -21,14 +21,14 @@ pytestmark = pytest.mark.rule("P28")
 )
 @pytest.mark.scenario("two-adds", "two-removes", "add-and-remove")
 @pytest.mark.without(
-    "core.changing:obstacle",
-    "if not leading.epoch_committed(replica, role):",
+    "core.membership.voter_changes:obstacle",
+    "if not leadership.epoch_committed(replica, role):",
     "if False:",
 )
 def test_changes_of_leaders_of_different_epochs_never_decide_side_by_side(
     first: tuple[str, str], second: tuple[str, str]
 ):
-    """Ongaro 2015, P28. Taking `epoch_committed` out of `changing.obstacle` makes this fail.
+    """Ongaro 2015, P28. Taking `epoch_committed` out of `voter_changes.obstacle` makes this fail.
 
     1 appends a change that nobody hears of. 2 leads with the old set, and must not
     append one of its own before an entry of its epoch is committed: with both, 1's
@@ -67,12 +67,12 @@ def test_changes_of_leaders_of_different_epochs_never_decide_side_by_side(
 
 @pytest.mark.rule("P31")
 @pytest.mark.without(
-    "core.changing:obstacle",
+    "core.membership.voter_changes:obstacle",
     "if replica.log.voter_record.offset >= replica.high_watermark:",
     "if False:",
 )
 def test_second_change_waits_until_the_first_is_committed():
-    """P31. Taking the first obstacle out of `changing.obstacle` makes this fail."""
+    """P31. Taking the first obstacle out of `voter_changes.obstacle` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     for name in ("4", "5"):
         book.observer(name)
@@ -88,17 +88,17 @@ def test_second_change_waits_until_the_first_is_committed():
 @pytest.mark.rule("S11")
 @pytest.mark.scenario("autojoin-readds-removed")
 @pytest.mark.without(
-    "core.changing:_refusal",
+    "core.membership.voter_changes:_refusal",
     "if change.expected != log.voter_record:",
     "if False:",
-    "core.changing:advance",
+    "core.membership.voter_changes:advance",
     "if change.expected != replica.log.voter_record:",
     "if False:",
 )
 def test_autojoin_readds_removed():
     """KAFKA-19850, S11: a delayed AddVoter must not add again what was removed since.
 
-    Comparing no voter record in `changing._refusal` and `changing.advance` makes this fail.
+    Comparing no voter record in `voter_changes._refusal` and `voter_changes.advance` makes this fail.
     """
     book = Playbook.formed("1", "2", "3", "4")
     book.run(1500)
@@ -113,12 +113,12 @@ def test_autojoin_readds_removed():
 
 @pytest.mark.rule("S11")
 @pytest.mark.without(
-    "core.changing:advance",
+    "core.membership.voter_changes:advance",
     "if change.expected != replica.log.voter_record:",
     "if False:",
 )
 def test_change_that_waits_is_compared_again_before_it_is_appended():
-    """S11. Taking the comparison out of `changing.advance` makes this fail."""
+    """S11. Taking the comparison out of `voter_changes.advance` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     for name in ("4", "5"):
         book.observer(name)
@@ -137,7 +137,7 @@ def test_change_that_waits_is_compared_again_before_it_is_appended():
 
 @pytest.mark.rule("S14")
 @pytest.mark.without(
-    "core.leading:_acknowledged",
+    "core.replication.leadership:_acknowledged",
     "for voter in replica.log.voters:",
     "for voter in {*replica.log.voters, *role.progress}:",
 )
@@ -186,10 +186,10 @@ def test_voters_apply_on_append_and_revert_on_truncation():
 
 @pytest.mark.scenario("isolated-leader-removes-node")
 @pytest.mark.without(
-    "core.changing:obstacle",
+    "core.membership.voter_changes:obstacle",
     "if able < after.majority:",
     "if False:",
-    "core.changing:_sound",
+    "core.membership.voter_changes:_sound",
     "if there < after.majority:",
     "if False:",
 )
@@ -208,12 +208,12 @@ def test_isolated_leader_removes_nobody():
 
 @pytest.mark.rule("P28", "S13")
 @pytest.mark.without(
-    "core.changing:obstacle",
+    "core.membership.voter_changes:obstacle",
     'if change.kind == "add" and not _caught_up(replica, role, change.key):',
     "if False:",
 )
 def test_observer_that_does_not_keep_up_is_not_added():
-    """S13, P28. Taking `_caught_up` of the added one out of `changing.obstacle` makes this fail."""
+    """S13, P28. Taking `_caught_up` of the added one out of `voter_changes.obstacle` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
     book.run(1500)
@@ -246,12 +246,12 @@ def test_change_that_makes_no_sense_is_refused_at_once(kind: str, voter: str, re
 
 @pytest.mark.rule("P30")
 @pytest.mark.without(
-    "core.changing:_refusal",
+    "core.membership.voter_changes:_refusal",
     'if change.kind == "remove" and len(log.voters) == 1:',
     "if False:",
 )
 def test_last_voter_is_never_removed():
-    """P30. Taking the length out of `changing._refusal` makes this fail."""
+    """P30. Taking the length out of `voter_changes._refusal` makes this fail."""
     book = Playbook.formed("1")
     answer = book.answer(book.remove("1", "1"))
     assert isinstance(answer, Refused)

@@ -33,9 +33,9 @@ from raftnode.core.effects import (
 from raftnode.core.events import TimePassed
 from raftnode.core.log_index import VoterSetAt
 from raftnode.core.messages import BeginQuorumEpochRequest
-from raftnode.core.peer_memory import Mark
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import AddVoter, Batch, ControlRecord, RaftVersion, TargetVoters
+from raftnode.core.replication.peer_memory import Mark
 from raftnode.core.roles import Follower, Leader, Unattached
 from raftnode.core.state import QuorumState
 from raftnode.core.types import (

@@ -10,7 +10,7 @@ from proofkit.mutation import taken_out
 from proofkit.simulator.invariants import Checker, InvariantError
 from proofkit.simulator.machine import Machine
 from proofkit.simulator.run import build, run_seed
-from raftnode.core import leading
+from raftnode.core.replication import leadership
 
 SEEDS_MAX = 20
 
@@ -23,7 +23,7 @@ def nothing(*_: object) -> None:
 @pytest.mark.parametrize(
     ("function", "old", "new"),
     [
-        (leading.answer_confirmations, "confirmation.token <= echoed and settled", "settled"),
+        (leadership.answer_confirmations, "confirmation.token <= echoed and settled", "settled"),
         (
             Machine.apply,
             "self.values[key]",

@@ -24,22 +24,14 @@ from proofkit.simulator.disk import SimDisk
 from proofkit.simulator.invariants import InvariantError
 from proofkit.simulator.run import run_seed
 from proofkit.simulator.snapshots import SimSnapshots
-from raftnode.core import (
-    changing,
-    election,
-    following,
-    installing,
-    leading,
-    leasing,
-    offering,
-    reassigning,
-    version_rules,
-    versioning,
-)
+from raftnode.core.elections import election, read_lease
 from raftnode.core.log_index import LogIndex
-from raftnode.core.peer_memory import PeerMemory
+from raftnode.core.membership import raft_version, reassignment, version_rules, voter_changes
 from raftnode.core.raft import RaftCore
 from raftnode.core.replica import Replica
+from raftnode.core.replication import fetcher, leadership
+from raftnode.core.replication.peer_memory import PeerMemory
+from raftnode.core.snapshots import snapshot_fetch, snapshot_serving
 
 SEEDS_MAX = 60
 """Within this many seeds each mutant must be found."""
@@ -87,19 +79,19 @@ MUTANTS = [
     ),
     Mutant(
         "S8-counts-itself-outside-the-set",
-        leading._acknowledged,
+        leadership._acknowledged,
         "for voter in replica.log.voters:",
         "for voter in {*replica.log.voters, replica.key}:",
     ),
     Mutant(
         "S10-counts-what-the-leader-has-not-flushed",
-        leading._acknowledged,
+        leadership._acknowledged,
         "yield replica.log.durable_end",
         "yield replica.log.end",
     ),
     Mutant(
         "S10-acknowledges-what-is-not-flushed",
-        following.fetch_if_due,
+        fetcher.fetch_if_due,
         "not (_is_idle(replica, fetching) or _may_send_ahead(replica, fetching))",
         "fetching.in_flight is not None",
         also=(
@@ -118,7 +110,7 @@ MUTANTS = [
     ),
     Mutant(
         "S33-reads-without-promises",
-        leasing.covers_reads,
+        read_lease.covers_reads,
         "return promised + replica.is_voter >= replica.log.voters.majority",
         "return True",
         seed=2,
@@ -126,7 +118,7 @@ MUTANTS = [
     ),
     Mutant(
         "S33-counts-promises-that-are-over",
-        leasing.note_promise,
+        read_lease.note_promise,
         "began_ms + lease_ms",
         "began_ms + 10 * lease_ms",
         seed=2,
@@ -134,7 +126,7 @@ MUTANTS = [
     ),
     Mutant(
         "S35-leads-on-a-disk-that-hangs",
-        leading.others_can_lead_instead,
+        leadership.others_can_lead_instead,
         "return well >=",
         "return False and well >=",
         seed=45,
@@ -156,20 +148,20 @@ MUTANTS = [
     ),
     Mutant(
         "P31-two-changes-at-a-time",
-        changing.obstacle,
+        voter_changes.obstacle,
         "if replica.log.voter_record.offset >= replica.high_watermark:",
         "if False:",
     ),
     Mutant(
         "S11-confirms-without-a-round",
-        leading.answer_confirmations,
+        leadership.answer_confirmations,
         "confirmation.token <= echoed and settled",
         "settled",
         seed=65,
     ),
     Mutant(
         "S11-reads-before-its-epoch-is-committed",
-        leading.answer_confirmations,
+        leadership.answer_confirmations,
         "confirmation.token <= echoed and settled",
         "confirmation.token <= echoed",
     ),
@@ -188,14 +180,14 @@ MUTANTS = [
     ),
     Mutant(
         "P54-lowers-the-version",
-        versioning.handle_upgrade,
+        raft_version.handle_upgrade,
         "if event.version < log.raft_version:",
         "if False:",
         seed=12,
     ),
     Mutant(
         "P34-ends-no-reassignment",
-        reassigning._step,
+        reassignment._step,
         "replica.append_control(TargetVoters(()))",
         "pass",
         seed=3,
@@ -364,7 +356,7 @@ SNAPSHOT_MUTANTS = [
     ),
     Mutant(
         "takes-an-installed-one-for-uncommitted",
-        installing.verified,
+        snapshot_fetch.verified,
         "replica.raise_high_watermark(replica.log.end)",
         "pass",
         seed=1,
@@ -380,7 +372,7 @@ SNAPSHOT_MUTANTS = [
     ),
     Mutant(
         "S10-counts-what-is-being-fetched",
-        offering.handle_fetch_snapshot,
+        snapshot_serving.handle_fetch_snapshot,
         "progress.begin_done = True",
         (
             "progress.begin_done = True; progress.fetched("
@@ -390,7 +382,7 @@ SNAPSHOT_MUTANTS = [
     ),
     Mutant(
         "S32-brings-a-snapshot-for-records-that-are-all-there",
-        leading._begins_with_snapshot,
+        leadership._begins_with_snapshot,
         "if whole and replica.config.keeps_every_record:",
         "if False:",
         seed=17,

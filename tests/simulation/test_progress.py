@@ -8,9 +8,10 @@ from proofkit.simulator.network import NetworkSettings
 from proofkit.simulator.node import SimNode
 from proofkit.simulator.run import build, run_seed
 from proofkit.simulator.world import World
-from raftnode.core import election, leading
+from raftnode.core.elections import election
 from raftnode.core.events import AddVoterRequested
 from raftnode.core.replica import Replica
+from raftnode.core.replication import leadership
 from raftnode.core.roles import Leader, Sounding
 from raftnode.core.types import Voter
 
@@ -200,12 +201,12 @@ def test_quorum_that_calls_no_observer_makes_no_progress(monkeypatch: pytest.Mon
 
 def test_called_leader_that_goes_at_once_makes_no_progress(monkeypatch: pytest.MonkeyPatch):
     """It has to stay until an entry of its epoch is committed."""
-    epoch_committed = leading.epoch_committed
+    epoch_committed = leadership.epoch_committed
 
     def at_once(replica: Replica, role: Leader) -> bool:
         return not replica.is_voter or epoch_committed(replica, role)
 
-    monkeypatch.setattr(leading, "epoch_committed", at_once)
+    monkeypatch.setattr(leadership, "epoch_committed", at_once)
     world = wedged()
     with pytest.raises(InvariantError) as found:
         progress.demand(world)

@@ -10,10 +10,10 @@ from proofkit.simulator.invariants import InvariantError
 from proofkit.simulator.node import Answer, SimNode
 from proofkit.simulator.slowness import FLUSH, KINDS, NEVER_MS, PERSIST, READ, Slowness
 from proofkit.simulator.world import World
-from raftnode.core import leading
 from raftnode.core.effects import Done, PersistQuorumState, ProveDisk, ServeFetch
 from raftnode.core.log_index import VoterSetAt
 from raftnode.core.messages import ErrorCode, FetchResponse, Response
+from raftnode.core.replication import leadership
 from raftnode.core.state import QuorumState
 from raftnode.core.types import FIRST_OFFSET, Epoch, ReplicaKey, Voter, VoterSet
 
@@ -91,7 +91,7 @@ def test_a_leader_that_leads_on_with_a_flush_that_hangs_is_found():
     """One more write is acknowledged, by the others; no read is answered ever again."""
     world = formed()
     with (
-        taken_out(leading.others_can_lead_instead, "return well >=", "return False and well >="),
+        taken_out(leadership.others_can_lead_instead, "return well >=", "return False and well >="),
         pytest.raises(InvariantError, match="no read is answered for 10000 ms") as found,
     ):
         strike_leader(world, lambda node: slow(node).slow_down((FLUSH,), None, NEVER_MS))

@@ -8,7 +8,8 @@ import pytest
 from proofkit.mutation import taken_out
 from proofkit.simulator.invariants import InvariantError
 from proofkit.simulator.run import run_seed
-from raftnode.core import election, leading
+from raftnode.core.elections import election
+from raftnode.core.replication import leadership
 
 SEEDS_MAX = 20
 
@@ -27,7 +28,7 @@ SEEDS_MAX = 20
             "RemovedNeverCounted",
         ),
         (
-            leading.become_leader,
+            leadership.become_leader,
             ("replica.persist(QuorumState(state.epoch, replica.key, state.voted))", "pass"),
             0,
             "RolesMatchState",

@@ -86,12 +86,15 @@ def test_marks_are_found_in_all_places():
     ]
     assert two.names == ("recovering-follower-prevote-storm",)
     assert [cut[0] for cut in two.cuts] == [
-        "core.election:_judge_pre_vote",
-        "core.election:_back_off",
+        "core.elections.election:_judge_pre_vote",
+        "core.elections.election:_back_off",
     ]
     loss = "test_voters_that_all_start_anew_are_led_by_one_that_has_everything"
     [both] = cases["test_total_loss.py", loss].cuts
-    assert both[::3] == ("core.election:_judge_pre_vote", "core.election:_judge_vote")
+    assert both[::3] == (
+        "core.elections.election:_judge_pre_vote",
+        "core.elections.election:_judge_vote",
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if generate_scenarios.script_of(name)])

@@ -67,7 +67,7 @@ def test_says_that_it_failed():
 
 
 @pytest.mark.without(
-    "core.following:_is_idle", " and replica.log.durable_end >= replica.log.end", ""
+    "core.replication.fetcher:_is_idle", " and replica.log.durable_end >= replica.log.end", ""
 )
 def test_cannot_be_set_up():
     assert Playbook.formed("1", "2")

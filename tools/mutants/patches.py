@@ -34,7 +34,7 @@ class Change:
     """One text of one function, and what stands there instead."""
 
     place: str
-    """A module below `raftnode` and what it has by that name: `core.leading:resign`."""
+    """A module below `raftnode` and a name in it: `core.replication.leadership:resign`."""
     old: str
     new: str
 

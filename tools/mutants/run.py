@@ -60,7 +60,7 @@ class Store:
     def __init__(self) -> None:
         """Read what is known of the modules in the present directory."""
         self.modules: dict[str, SourceFileMutationData] = {}
-        for path in sorted(Path("raftnode/core").glob("*.py")):
+        for path in sorted(Path("raftnode/core").rglob("*.py")):
             data = SourceFileMutationData(path=path)
             data.load()
             if data.exit_code_by_key:

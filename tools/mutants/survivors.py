@@ -20,7 +20,7 @@ class Survivor:
     """One mutant: the changed lines of its function, stripped, one below the other."""
 
     function: str
-    """Such as `leading.handle_fetch`, or `download.Download.busy`."""
+    """Such as `leadership.handle_fetch`, or `download.Download.busy`."""
     was: str
     now: str
 
@@ -54,9 +54,8 @@ def why(reasons: list[Reason], mutant: Survivor) -> str | None:
 
 def changes(name: str, diff: str) -> Survivor:
     """Read the function and its lines without and with the fault from a mutant's name and diff."""
-    module, _, mangled = (
-        name.partition("__mutmut_")[0].removeprefix("raftnode.core.").partition(".")
-    )
+    path, _, mangled = name.partition("__mutmut_")[0].rpartition(".")
+    module = path.rpartition(".")[2]
     function = mangled.removeprefix("x_").removeprefix("xǁ").replace("ǁ", ".")
     lines = diff.splitlines()[2:]
     was, now = ([line[1:].strip() for line in lines if line[:1] == sign] for sign in "-+")

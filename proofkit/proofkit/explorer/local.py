@@ -37,7 +37,6 @@ from raftnode.core.effects import (
     TruncateLog,
 )
 from raftnode.core.events import Event, RequestReceived, SnapshotRefused, SnapshotVerified
-from raftnode.core.following import fetching_of
 from raftnode.core.log_head import LogHead
 from raftnode.core.messages import (
     FetchRequest,
@@ -49,6 +48,7 @@ from raftnode.core.messages import (
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
+from raftnode.core.replication.fetcher import fetching_of
 from raftnode.core.roles import Leader
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import (

@@ -14,8 +14,8 @@ import crc32c
 
 from proofkit.faultdisk import FaultDisk
 from proofkit.fuzz.target import FuzzError, Target, same
-from raftnode.core.peer_memory import Mark
 from raftnode.core.records import AddVoter, ControlRecord, LeaderChange, RaftVersion, RemoveVoter
+from raftnode.core.replication.peer_memory import Mark
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import DecodeError, StorageCorruptError, StorageIdentityError

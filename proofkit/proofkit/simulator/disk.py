@@ -23,8 +23,8 @@ from raftnode.core.effects import (
 )
 from raftnode.core.log_head import LogHead
 from raftnode.core.log_index import LogIndex
-from raftnode.core.peer_memory import LINE_MAX, Mark, Start
 from raftnode.core.records import RAFT_VERSION, Batch
+from raftnode.core.replication.peer_memory import LINE_MAX, Mark, Start
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import (
     FIRST_OFFSET,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from proofkit.simulator.network import NetworkSettings
 from proofkit.simulator.slowness import FLUSH, KINDS, NEVER_MS, PACES_MS, PERSIST, READ
 from raftnode.core.events import DiskSpaceChanged
-from raftnode.core.reassigning import differences
+from raftnode.core.membership.reassignment import differences
 from raftnode.core.records import Batch
 from raftnode.core.roles import Leader
 from raftnode.core.types import FIRST_OFFSET, ReplicaKey, VoterSet

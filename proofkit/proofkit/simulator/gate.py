@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proofkit.simulator.disk import SimDisk
-from raftnode.core.peer_memory import PeerMemory, Start, is_believed, remember_acknowledgements
 from raftnode.core.replica import Replica
+from raftnode.core.replication.peer_memory import (
+    PeerMemory,
+    Start,
+    is_believed,
+    remember_acknowledgements,
+)
 from raftnode.core.types import Epoch, ReplicaKey
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raftnode.core import leading
-from raftnode.core.progress import Progress
+from raftnode.core.membership.pending_change import PendingChange
 from raftnode.core.replica import Replica
+from raftnode.core.replication import leadership
+from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Leader
 from raftnode.core.types import Endpoint, Epoch, Offset, ReplicaKey, VoterRecordId, VoterSet
-from raftnode.core.voter_change import PendingChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def describe(replica: Replica) -> QuorumDescription | None:
         assignment_record=log.assignment_record,
         step_waits_for=role.step_waits_for if log.target_voters else "",
         formation_completed=log.formation_completed,
-        epoch_committed=leading.epoch_committed(replica, role),
+        epoch_committed=leadership.epoch_committed(replica, role),
         raft_version=log.raft_version,
         raft_version_committed=log.raft_version_record < replica.high_watermark,
     )

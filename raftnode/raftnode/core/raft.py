@@ -12,18 +12,6 @@ from __future__ import annotations
 import random
 from typing import assert_never
 
-from raftnode.core import (
-    changing,
-    election,
-    epochs,
-    following,
-    handing_over,
-    installing,
-    leading,
-    offering,
-    reassigning,
-    versioning,
-)
 from raftnode.core.config import CoreConfig
 from raftnode.core.describe import QuorumDescription, describe
 from raftnode.core.effects import (
@@ -33,6 +21,7 @@ from raftnode.core.effects import (
     PersistLatch,
     Refusal,
 )
+from raftnode.core.elections import election, epoch_rules, leadership_transfer
 from raftnode.core.events import (
     AddVoterRequested,
     AppendRequested,
@@ -59,6 +48,7 @@ from raftnode.core.events import (
     UpgradeRequested,
 )
 from raftnode.core.log_index import LogIndex
+from raftnode.core.membership import raft_version, reassignment, voter_changes
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -72,7 +62,9 @@ from raftnode.core.messages import (
     VoteResponse,
 )
 from raftnode.core.replica import Replica
+from raftnode.core.replication import fetcher, leadership
 from raftnode.core.roles import Blank, Follower, Leader, Resigned, Unattached
+from raftnode.core.snapshots import snapshot_fetch, snapshot_serving
 from raftnode.core.state import QuorumState
 from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, ReplicaKey
 
@@ -167,7 +159,7 @@ class RaftCore:
         if isinstance(role, Leader):
             deadlines = self._leader_deadlines(role)  # it neither stands nor fetches
         else:
-            deadlines = [election.election_deadline(replica), following.fetch_deadline(replica)]
+            deadlines = [election.election_deadline(replica), fetcher.fetch_deadline(replica)]
         return min([at for at in deadlines if at is not None], default=None)
 
     def describe(self) -> QuorumDescription | None:
@@ -179,7 +171,7 @@ class RaftCore:
     def _leader_deadlines(self, role: Leader) -> list[int | None]:
         replica, voters = self.replica, self.replica.log.voters
         deadlines: list[int | None] = [fetch.until_ms for fetch in role.parked.values()]
-        deadlines.append(leading.majority_lost_at(replica, role))
+        deadlines.append(leadership.majority_lost_at(replica, role))
         if not replica.has_stalled_disk:  # later a Fetch may find others that can lead
             deadlines.append(replica.disk_stalls_at_ms)
         deadlines += [
@@ -209,35 +201,35 @@ class RaftCore:
                     replica.note_durable()
                     replica.raise_high_watermark(replica.high_watermark)
             case SnapshotTaken():
-                installing.taken(replica, event)
+                snapshot_fetch.taken(replica, event)
             case SnapshotLost():
-                installing.lost(replica, event)
+                snapshot_fetch.lost(replica, event)
             case SnapshotPieceStored():
-                following.handle_piece_stored(replica, event)
+                fetcher.handle_piece_stored(replica, event)
             case SnapshotVerified():
-                installing.verified(replica, event)
+                snapshot_fetch.verified(replica, event)
             case SnapshotRefused():
-                following.handle_snapshot_refused(replica, event)
+                fetcher.handle_snapshot_refused(replica, event)
             case AppendRequested():
-                leading.handle_append(replica, event)
+                leadership.handle_append(replica, event)
             case AddVoterRequested():
-                changing.handle_add(replica, event)
+                voter_changes.handle_add(replica, event)
             case RemoveVoterRequested():
-                changing.handle_remove(replica, event)
+                voter_changes.handle_remove(replica, event)
             case UpgradeRequested():
-                versioning.handle_upgrade(replica, event)
+                raft_version.handle_upgrade(replica, event)
             case ReassignmentRequested():
-                reassigning.handle_reassignment(replica, event)
+                reassignment.handle_reassignment(replica, event)
             case ConfirmRequested():
-                leading.handle_confirm(replica, event)
+                leadership.handle_confirm(replica, event)
             case ResignRequested():
                 self._resign(event)
             case RequestAbandoned():
-                changing.abandon(replica, event.request_id)
-                versioning.abandon(replica, event.request_id)
-                reassigning.abandon(replica, event.request_id)
+                voter_changes.abandon(replica, event.request_id)
+                raft_version.abandon(replica, event.request_id)
+                reassignment.abandon(replica, event.request_id)
                 if isinstance(replica.role, Leader):
-                    handing_over.abandon(replica.role, event.request_id)
+                    leadership_transfer.abandon(replica.role, event.request_id)
             case LatchReceived() | ClusterJoined():
                 self._join(event)
             case DiskSpaceChanged():
@@ -245,7 +237,7 @@ class RaftCore:
             case ShutdownRequested():
                 replica.stopping = True
                 if isinstance(replica.role, Leader):
-                    leading.resign(replica, replica.role)
+                    leadership.resign(replica, replica.role)
                 else:
                     election.withdraw(replica)
             case _:
@@ -259,20 +251,22 @@ class RaftCore:
             case VoteRequest() as request:
                 election.handle_vote(replica, request_id, source, request)
             case BeginQuorumEpochRequest() as request:
-                following.handle_begin(replica, request_id, source, request)
+                fetcher.handle_begin(replica, request_id, source, request)
             case EndQuorumEpochRequest() as request:
-                following.handle_end(replica, request_id, source, request)
+                fetcher.handle_end(replica, request_id, source, request)
             case FetchRequest() as request:
                 if isinstance(replica.role, Leader):
-                    leading.handle_fetch(replica, replica.role, request_id, source, request)
+                    leadership.handle_fetch(replica, replica.role, request_id, source, request)
                 else:
-                    following.refuse_fetch(replica, request_id, request)
+                    fetcher.refuse_fetch(replica, request_id, request)
             case FetchSnapshotRequest() as request:
                 role = replica.role
                 if isinstance(role, Leader):
-                    offering.handle_fetch_snapshot(replica, role, request_id, source, request)
+                    snapshot_serving.handle_fetch_snapshot(
+                        replica, role, request_id, source, request
+                    )
                 else:
-                    following.refuse_fetch(replica, request_id, request)
+                    fetcher.refuse_fetch(replica, request_id, request)
 
     def _is_absurd(self, epoch: Epoch, source: ReplicaKey) -> bool:
         if epoch <= self.replica.epoch + EPOCH_JUMP_MAX:
@@ -289,14 +283,14 @@ class RaftCore:
             case VoteRequest() as request, VoteResponse() as response:
                 election.handle_vote_response(replica, source, request, response)
             case BeginQuorumEpochRequest(), BeginQuorumEpochResponse() as response:
-                leading.handle_begin_response(replica, source, response)
+                leadership.handle_begin_response(replica, source, response)
             case FetchRequest() as request, FetchResponse() as response:
-                following.handle_fetch_response(replica, source, request, response)
+                fetcher.handle_fetch_response(replica, source, request, response)
             case FetchSnapshotRequest() as request, FetchSnapshotResponse() as response:
-                following.handle_fetch_snapshot_response(replica, source, request, response)
+                fetcher.handle_fetch_snapshot_response(replica, source, request, response)
             case EndQuorumEpochRequest(), EndQuorumEpochResponse() as response:
                 # P19: a higher epoch in the answer is followed, unless shutting down.
-                higher = epochs.believed(replica, source, response.epoch, response.leader)
+                higher = epoch_rules.believed(replica, source, response.epoch, response.leader)
                 if higher and not replica.stopping:
                     replica.become_unattached(response.epoch)
             case _:
@@ -305,10 +299,10 @@ class RaftCore:
     def _failure(self, event: RequestFailed) -> None:
         match event.request:
             case FetchRequest() | FetchSnapshotRequest() as request:
-                following.handle_fetch_failure(self.replica, request)
+                fetcher.handle_fetch_failure(self.replica, request)
             case BeginQuorumEpochRequest() as request:
                 if event.target is not None and request.epoch == self.replica.epoch:
-                    leading.handle_begin_response(self.replica, event.target, None)
+                    leadership.handle_begin_response(self.replica, event.target, None)
             case VoteRequest() | EndQuorumEpochRequest():
                 pass  # the election's own deadline retries; an End is sent once (S17)
 
@@ -317,7 +311,7 @@ class RaftCore:
         if not isinstance(role, Leader):
             replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
             return
-        able = changing.caught_up_voters(replica, role, replica.log.voters)
+        able = voter_changes.caught_up_voters(replica, role, replica.log.voters)
         wanted = event.preferred
         if not able or (wanted is not None and wanted not in able):
             able_names = ", ".join(str(key) for key in able) or "none"
@@ -327,7 +321,7 @@ class RaftCore:
                 f"{wanted or 'nobody'} cannot take over now; caught up are: {able_names}",
             )
             return
-        handing_over.begin(replica, role, able, wanted, event.request_id)
+        leadership_transfer.begin(replica, role, able, wanted, event.request_id)
 
     def _join(self, event: LatchReceived | ClusterJoined) -> None:
         """Leave blankness, once (S18): as a voter of the latch, or as an observer (S5)."""
@@ -369,47 +363,47 @@ class RaftCore:
     def _settle(self) -> None:
         """Do all that is due now, whatever the event was."""
         replica = self.replica
-        following.give_up_late_fetch(replica)
+        fetcher.give_up_late_fetch(replica)
         due = election.election_deadline(replica)
         if due is not None and due <= replica.now_ms:
             election.on_election_time(replica)
         role = replica.role
         if isinstance(role, Leader):
             self._settle_leader(role)
-        following.fetch_if_due(replica)
+        fetcher.fetch_if_due(replica)
         assert not isinstance(replica.role, Resigned | Unattached | Follower) or (  # noqa: S101
             replica.cluster_id is not None
         )
 
     def _settle_leader(self, role: Leader) -> None:
         replica = self.replica
-        lost_at = leading.majority_lost_at(replica, role)
+        lost_at = leadership.majority_lost_at(replica, role)
         if lost_at is not None and lost_at <= replica.now_ms:
             replica.fact("majority_lost")
-            leading.resign(replica, role)
+            leadership.resign(replica, role)
             return
-        if leading.others_can_lead_instead(replica, role):
+        if leadership.others_can_lead_instead(replica, role):
             replica.fact(
                 "leadership_resigned", reason="disk_stalled", durable_end=replica.log.durable_end
             )
-            leading.resign(replica, role)
+            leadership.resign(replica, role)
             return
-        leading.after_progress(replica, role)
-        changing.advance(replica, role)
+        leadership.after_progress(replica, role)
+        voter_changes.advance(replica, role)
         if replica.role is not role:
             return
-        versioning.advance(replica, role)
-        reassigning.advance(replica, role)
-        handing_over.advance(replica, role)
+        raft_version.advance(replica, role)
+        reassignment.advance(replica, role)
+        leadership_transfer.advance(replica, role)
         if replica.role is not role:
             return
         if (
             replica.disk_low
             and replica.now_ms >= role.hand_over_at_ms
-            and changing.caught_up_voters(replica, role, replica.log.voters)
+            and voter_changes.caught_up_voters(replica, role, replica.log.voters)
         ):
             replica.fact("leadership_resigned", reason="disk_low")
-            leading.resign(replica, role)
+            leadership.resign(replica, role)
             return
-        leading.tell_voters(replica, role)
-        leading.answer_parked(replica, role)
+        leadership.tell_voters(replica, role)
+        leadership.answer_parked(replica, role)

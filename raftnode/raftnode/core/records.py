@@ -13,7 +13,7 @@ from raftnode.core.types import Epoch, Offset, ReplicaKey, Voter
 
 RAFT_VERSION = 2
 """The newest version that this program knows, and the one that quorums are formed with (S12):
-any voters, UUIDs mandatory. See `core.versioning` for the older ones."""
+any voters, UUIDs mandatory. See `core.membership.raft_version` for the older ones."""
 
 
 @dataclass(frozen=True, slots=True)

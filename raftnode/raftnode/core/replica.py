@@ -11,7 +11,6 @@ import random
 from dataclasses import dataclass, field
 
 from raftnode.core.config import CoreConfig
-from raftnode.core.download import Download
 from raftnode.core.effects import (
     AppendBatches,
     Done,
@@ -30,9 +29,10 @@ from raftnode.core.effects import (
 )
 from raftnode.core.log_index import LogIndex
 from raftnode.core.messages import ErrorCode, FetchResponse, Request, Response
-from raftnode.core.progress import Progress
 from raftnode.core.records import RAFT_VERSION, Batch, ControlRecord
+from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Blank, Follower, Leader, Resigned, Role, Unattached, role_name
+from raftnode.core.snapshots.download import Download
 from raftnode.core.state import QuorumState
 from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, NodeId, Offset, ReplicaKey
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from raftnode.core.membership.pending_change import PendingChange, PendingTarget, PendingUpgrade
 from raftnode.core.messages import FetchRequest, FetchSnapshotRequest
-from raftnode.core.progress import Progress
+from raftnode.core.replication.progress import Progress
+from raftnode.core.replication.uncommitted import Uncommitted
 from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
-from raftnode.core.uncommitted import Uncommitted
-from raftnode.core.voter_change import PendingChange, PendingTarget, PendingUpgrade
 
 
 @dataclass(slots=True)

@@ -18,11 +18,11 @@ from raftnode.api.model import (
 )
 from raftnode.core.config import CoreConfig
 from raftnode.core.describe import QuorumDescription, ReplicaDescription
-from raftnode.core.leading import epoch_committed
+from raftnode.core.membership.pending_change import PendingChange as CoreChange
 from raftnode.core.replica import Replica as CoreReplica
+from raftnode.core.replication.leadership import epoch_committed
 from raftnode.core.roles import Follower, Leader, Unattached, role_name
 from raftnode.core.types import Endpoint, VoterRecordId, format_directory_id
-from raftnode.core.voter_change import PendingChange as CoreChange
 from raftnode.runtime import clock
 
 

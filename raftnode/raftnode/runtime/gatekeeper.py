@@ -8,8 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from raftnode.core.peer_memory import Mark, PeerMemory, is_believed, remember_acknowledgements
 from raftnode.core.replica import Replica
+from raftnode.core.replication.peer_memory import (
+    Mark,
+    PeerMemory,
+    is_believed,
+    remember_acknowledgements,
+)
 from raftnode.core.types import Epoch, ReplicaKey
 from raftnode.loglimit import LineBudget
 from raftnode.transport import Identity, RefusalReason

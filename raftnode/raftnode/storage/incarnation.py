@@ -13,7 +13,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from raftnode.core.peer_memory import LINE_MAX
+from raftnode.core.replication.peer_memory import LINE_MAX
 from raftnode.errors import StorageCorruptError
 from raftnode.storage.files import Files
 from raftnode.storage.sealed import JsonValue, integer, seal, unseal

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from raftnode.core.peer_memory import Mark
+from raftnode.core.replication.peer_memory import Mark
 from raftnode.core.types import ReplicaKey
 from raftnode.errors import StorageCorruptError
 from raftnode.storage.files import Files

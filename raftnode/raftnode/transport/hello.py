@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from raftnode.core.peer_memory import LINE_MAX, Start
+from raftnode.core.replication.peer_memory import LINE_MAX, Start
 from raftnode.core.types import FIRST_OFFSET, NO_EPOCH, Endpoint, Epoch, Offset, ReplicaKey
 from raftnode.errors import DecodeError
 

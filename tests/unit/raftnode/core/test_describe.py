@@ -10,9 +10,10 @@ import pytest
 from raftnode.core.config import CoreConfig
 from raftnode.core.describe import ReplicaDescription, describe
 from raftnode.core.log_index import LogIndex
-from raftnode.core.progress import Progress
+from raftnode.core.membership.pending_change import PendingChange
 from raftnode.core.records import AddVoter, Batch, RaftVersion, TargetVoters
 from raftnode.core.replica import Replica
+from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Follower, Leader
 from raftnode.core.state import QuorumState
 from raftnode.core.types import (
@@ -25,7 +26,6 @@ from raftnode.core.types import (
     VoterRecordId,
     VoterSet,
 )
-from raftnode.core.voter_change import PendingChange
 
 ONE, TWO, THREE, FOUR = (ReplicaKey(NodeId(n), uuid.UUID(int=n)) for n in (1, 2, 3, 4))
 HERE, THERE = Endpoint("here", 1), Endpoint("there", 1)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core import changing, versioning
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import (
     AppendAccepted,
@@ -23,10 +22,11 @@ from raftnode.core.events import (
     ReassignmentRequested,
     Target,
 )
+from raftnode.core.membership import raft_version, voter_changes
+from raftnode.core.membership.pending_change import PendingChange, PendingTarget, PendingUpgrade
 from raftnode.core.roles import Confirmation
 from raftnode.core.state import Latch
 from raftnode.core.types import Epoch, Offset, Voter, VoterRecordId, VoterSet
-from raftnode.core.voter_change import PendingChange, PendingTarget, PendingUpgrade
 
 ASKING: dict[str, Callable[[Playbook, str], int]] = {
     "append": lambda book, name: book.append(name, b"data"),
@@ -536,7 +536,7 @@ def test_what_the_leader_wants_by_itself_gives_way_only_to_a_target_that_has_its
     def ruled_out(name: str) -> tuple[Refusal, str] | None:
         record = replica.log.voter_record
         own = PendingChange("remove", Voter(key_of(name)), record, replica.now_ms)
-        return changing._ruled_out(replica, own)
+        return voter_changes._ruled_out(replica, own)
 
     assert ruled_out("3") is None
     refusal = ruled_out("2")
@@ -554,7 +554,9 @@ def test_upgrade_waits_for_what_is_appended_and_not_committed():
     replica = book["1"].replica
     book.add("1", reborn)
     assert replica.log.voter_record.offset == replica.high_watermark
-    assert versioning.obstacle(replica, replica.role, 2) == "the last voter change to be committed"
+    assert (
+        raft_version.obstacle(replica, replica.role, 2) == "the last voter change to be committed"
+    )
     book.heal()
     book.run(2000)
     book.remove("1", "3")
@@ -562,7 +564,7 @@ def test_upgrade_waits_for_what_is_appended_and_not_committed():
     book.isolate("2", reborn)
     book.upgrade("1", 2)
     assert replica.log.raft_version_record == replica.high_watermark
-    assert versioning.obstacle(replica, replica.role, 2) == "the last upgrade to be committed"
+    assert raft_version.obstacle(replica, replica.role, 2) == "the last upgrade to be committed"
 
 
 @pytest.mark.rule("P56")
@@ -583,9 +585,9 @@ def test_upgrade_asks_the_programs_of_voters_and_of_observers_that_are_there():
     known = replica.role.progress[key_of("4")]
     known.raft_version_max = 1
     waits_for = "programs that know raft.version 2 on " + str(key_of("4"))
-    assert versioning.obstacle(replica, replica.role, 2) == waits_for
+    assert raft_version.obstacle(replica, replica.role, 2) == waits_for
     known.last_fetch_ms = book.now_ms - book.config.fetch_timeout_ms - 1
-    assert versioning.obstacle(replica, replica.role, 2) is None
+    assert raft_version.obstacle(replica, replica.role, 2) is None
 
 
 @pytest.mark.rule("S24")

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core import election, following
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import Fact, Halt, HaltReason, TruncateLog
+from raftnode.core.elections import election
 from raftnode.core.log_index import LogIndex
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import AddVoter, Batch, RaftVersion
 from raftnode.core.replica import Replica
+from raftnode.core.replication import fetcher
 from raftnode.core.roles import Blank, Follower, Prospective, Resigned, Unattached
 from raftnode.core.state import QuorumState
 from raftnode.core.types import (
@@ -112,11 +113,11 @@ def test_a_replica_without_space_stands_after_the_others(low: bool, times: int, 
 def test_every_third_try_to_find_a_leader_asks_where_one_is_sure_to_be_known():
     """The recorded voters may all be gone."""
     made = replica()
-    assert following._fetch_target(made) == TWO
+    assert fetcher._fetch_target(made) == TWO
     assert isinstance(made.rng, Ranges)
     assert made.rng.asked[0] == (3, None)
     made.log = LogIndex(VoterSet.of([Voter(ONE), Voter(key_of("1'"))]))
-    assert following._fetch_target(made) is None, "its own id is its own address"
+    assert fetcher._fetch_target(made) is None, "its own id is its own address"
 
 
 @pytest.mark.rule("P54")

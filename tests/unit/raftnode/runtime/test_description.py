@@ -8,8 +8,9 @@ import pytest
 from raftnode.core.config import CoreConfig
 from raftnode.core.describe import describe
 from raftnode.core.log_index import LogIndex
-from raftnode.core.progress import Progress
+from raftnode.core.membership.pending_change import PendingChange
 from raftnode.core.replica import Replica
+from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Blank, Follower, Leader, Unattached
 from raftnode.core.state import QuorumState
 from raftnode.core.types import (
@@ -23,7 +24,6 @@ from raftnode.core.types import (
     VoterSet,
     format_directory_id,
 )
-from raftnode.core.voter_change import PendingChange
 from raftnode.runtime import clock, description
 from raftnode.runtime.disk_state import DiskState
 

@@ -11,8 +11,8 @@ import pytest
 
 from raftnode.core.config import CoreConfig
 from raftnode.core.log_index import LogIndex
-from raftnode.core.peer_memory import Mark
 from raftnode.core.replica import Replica
+from raftnode.core.replication.peer_memory import Mark
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import StorageFailedError

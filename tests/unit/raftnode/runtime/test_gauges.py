@@ -10,8 +10,8 @@ from raftnode.api.metrics import NodeMetrics
 from raftnode.core.config import CoreConfig
 from raftnode.core.describe import describe
 from raftnode.core.log_index import LogIndex
-from raftnode.core.progress import Progress
 from raftnode.core.replica import Replica
+from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import (
     Blank,
     Candidate,

@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 
 from raftnode.core.config import CoreConfig
 from raftnode.core.log_index import LogIndex
-from raftnode.core.progress import Progress
 from raftnode.core.replica import Replica
+from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Follower, Leader
 from raftnode.core.state import QuorumState
 from raftnode.core.types import (

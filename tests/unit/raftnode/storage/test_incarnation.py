@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proofkit.faultdisk import FaultDisk
-from raftnode.core.peer_memory import LINE_MAX
+from raftnode.core.replication.peer_memory import LINE_MAX
 from raftnode.errors import StorageCorruptError
 from raftnode.storage.files import Files
 from raftnode.storage.incarnation import Incarnation, read_incarnation, write_incarnation

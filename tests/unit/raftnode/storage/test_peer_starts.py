@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proofkit.faultdisk import Fault, FaultDisk
-from raftnode.core.peer_memory import Mark
+from raftnode.core.replication.peer_memory import Mark
 from raftnode.core.types import NodeId, ReplicaKey
 from raftnode.errors import ExitCode, StorageCorruptError, StorageFailedError, StorageStaleError
 from raftnode.storage.files import Files

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftnode.core.peer_memory import LINE_MAX, Start
+from raftnode.core.replication.peer_memory import LINE_MAX, Start
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
 from raftnode.errors import DecodeError
 from raftnode.transport.hello import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core import leading
 from raftnode.core.effects import AppendAccepted, Confirmed, SendRequest
 from raftnode.core.events import ResponseReceived
 from raftnode.core.messages import (
@@ -14,7 +13,8 @@ from raftnode.core.messages import (
     EndQuorumEpochRequest,
     ErrorCode,
 )
-from raftnode.core.progress import Progress
+from raftnode.core.replication import leadership
+from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Follower, Leader, Unattached
 from raftnode.core.types import Epoch, Offset, ReplicaKey
 
@@ -54,7 +54,7 @@ def successors(book: Playbook, preferred: ReplicaKey | None = None) -> list[str]
     """In which order the leader names them to each voter."""
     replica = book["1"].replica
     replica.effects.clear()
-    leading.resign(replica, leader(book), preferred)
+    leadership.resign(replica, leader(book), preferred)
     orders = {
         one.request.preferred_successors
         for one in replica.effects
@@ -104,7 +104,7 @@ def test_of_too_many_observers_the_longest_silent_is_forgotten_with_its_fetch():
     parked = next(iter(role.parked.values()))
     role.parked[key_of(silent)] = parked
     voters = set(book["1"].replica.log.voters)
-    leading._forget_silent_observers(book["1"].replica, role)
+    leadership._forget_silent_observers(book["1"].replica, role)
     assert key_of(silent) not in role.progress
     assert key_of(silent) not in role.parked
     assert key_of(fenced) in role.progress
@@ -114,7 +114,7 @@ def test_of_too_many_observers_the_longest_silent_is_forgotten_with_its_fetch():
     role.progress[extra].last_fetch_ms = 1
     unheard = key_of("98")
     role.progress[unheard] = Progress()
-    leading._forget_silent_observers(book["1"].replica, role)
+    leadership._forget_silent_observers(book["1"].replica, role)
     assert unheard not in role.progress
     assert extra in role.progress
 
@@ -126,13 +126,13 @@ def test_voters_that_are_fenced_or_unheard_hold_nothing():
     replica, role = book["1"].replica, leader(book)
     role.progress[key_of("2")].acknowledged = Offset(1)
     role.progress[key_of("3")].fenced = True
-    assert leading.majority_offset(replica, role) == 1
+    assert leadership.majority_offset(replica, role) == 1
     role.progress[key_of("2")].fenced = True
-    assert leading.majority_offset(replica, role) == -1
+    assert leadership.majority_offset(replica, role) == -1
     role.progress[key_of("2")] = Progress()
-    assert leading.majority_offset(replica, role) == -1
+    assert leadership.majority_offset(replica, role) == -1
     del role.progress[key_of("3")]
-    assert leading.majority_offset(replica, role) == -1
+    assert leadership.majority_offset(replica, role) == -1
 
 
 @pytest.mark.rule("S11")

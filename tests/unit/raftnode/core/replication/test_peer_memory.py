@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core.peer_memory import (
+from raftnode.core.replication.peer_memory import (
     LINE_MAX,
     PEERS_MAX,
     Mark,

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core import installing
-from raftnode.core.download import Download
 from raftnode.core.effects import (
     DropSnapshot,
     Effect,
@@ -40,6 +38,8 @@ from raftnode.core.messages import (
 )
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Fetching, Follower
+from raftnode.core.snapshots import snapshot_fetch
+from raftnode.core.snapshots.download import Download
 from raftnode.core.types import Endpoint, Epoch, LogPosition, Offset
 
 pytestmark = pytest.mark.rule("P22", "P25")
@@ -336,7 +336,7 @@ def test_a_refusal_while_nothing_is_stored_is_stale(fetcher: Fetcher):
 def offer(fetcher: Fetcher, snapshot: LogPosition) -> tuple[bool, Download | None]:
     replica = fetcher.replica
     replica.effects.clear()
-    wanted = installing.offered(replica, fetcher.fetching, snapshot)
+    wanted = snapshot_fetch.offered(replica, fetcher.fetching, snapshot)
     replica.effects.clear()
     return wanted, replica.download
 
@@ -386,10 +386,10 @@ def test_offers_of_what_the_log_holds_are_not_wanted():
     replica = book["2"].replica
     held = replica.log.position
     replica.high_watermark = Offset(0)
-    assert not installing.offered(replica, replica.role.fetching, held)
+    assert not snapshot_fetch.offered(replica, replica.role.fetching, held)
     assert replica.download is None
     other = LogPosition(Epoch(0), held.end_offset)
-    assert installing.offered(replica, replica.role.fetching, other)
+    assert snapshot_fetch.offered(replica, replica.role.fetching, other)
     assert replica.download == Download(other)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftnode.core.progress import Progress
+from raftnode.core.replication.progress import Progress
 from raftnode.core.types import Offset
 
 pytestmark = pytest.mark.rule("P37")

@@ -7,15 +7,16 @@ other up; the first that may go goes, and compare-and-set refuses the others.
 
 from __future__ import annotations
 
-from raftnode.core import leading, leasing
 from raftnode.core.effects import ProveDisk, Refusal, Refused, VoterChangeCompleted
+from raftnode.core.elections import read_lease
 from raftnode.core.events import AddVoterRequested, RemoveVoterRequested
+from raftnode.core.membership.pending_change import PendingChange
+from raftnode.core.membership.version_rules import why_not
 from raftnode.core.records import AddVoter, RemoveVoter
 from raftnode.core.replica import Replica
+from raftnode.core.replication import leadership
 from raftnode.core.roles import Leader, Sounding
 from raftnode.core.types import ReplicaKey, Voter, VoterSet
-from raftnode.core.version_rules import why_not
-from raftnode.core.voter_change import PendingChange
 
 
 def handle_add(replica: Replica, event: AddVoterRequested) -> None:
@@ -186,7 +187,7 @@ def obstacle(replica: Replica, role: Leader, change: PendingChange) -> str | Non
         return "the last voter change to be committed"  # P31: one at a time
     if replica.log.raft_version_record >= replica.high_watermark:
         return "the new raft.version to be committed"
-    if not leading.epoch_committed(replica, role):
+    if not leadership.epoch_committed(replica, role):
         return "an entry of the leader's own epoch to be committed"  # P28, Ongaro's guard
     if change.kind == "add" and not _caught_up(replica, role, change.key):
         return f"{change.key} to catch up"
@@ -207,7 +208,7 @@ def _sound(replica: Replica, role: Leader, change: PendingChange) -> str | None:
     name, lasts_ms = (change.kind, change.key), 2 * replica.config.election_timeout_ms
     sounding = role.soundings.get(name)
     if sounding is None or replica.now_ms - sounding.began_ms >= lasts_ms:
-        leasing.begin_round(replica, role)
+        read_lease.begin_round(replica, role)
         sounding = role.soundings[name] = Sounding(role.round_token, replica.now_ms)
     after = change.applied_to(replica.log.voters)
     there = sum(
@@ -251,8 +252,8 @@ def append(replica: Replica, role: Leader, change: PendingChange) -> None:
     role.soundings.clear()
     if change.kind == "add":
         role.progress[change.key].begin_done = False
-    leading.tell_voters(replica, role)
-    leading.answer_parked(replica, role)
+    leadership.tell_voters(replica, role)
+    leadership.answer_parked(replica, role)
 
 
 def _finish_committed(replica: Replica, role: Leader) -> None:
@@ -265,10 +266,10 @@ def _finish_committed(replica: Replica, role: Leader) -> None:
             replica.emit(VoterChangeCompleted(request_id, record, replica.log.voters))
         _remove_replaced(replica, role, change)
     settled = replica.log.voter_record.offset < replica.high_watermark
-    if not replica.is_voter and settled and leading.epoch_committed(replica, role):
+    if not replica.is_voter and settled and leadership.epoch_committed(replica, role):
         # P30: a leader that removed itself leads until that is committed, and one that was
         # called (S31) until a majority of the voters has its log and can do without it.
-        leading.resign(replica, role)
+        leadership.resign(replica, role)
 
 
 def _remove_replaced(replica: Replica, role: Leader, change: PendingChange) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from raftnode.core.effects import Refusal
 from raftnode.core.log_index import LogIndex
-from raftnode.core.voter_change import PendingChange
+from raftnode.core.membership.pending_change import PendingChange
 
 
 def why_not(log: LogIndex, change: PendingChange) -> tuple[Refusal, str] | None:

@@ -9,6 +9,7 @@ import pytest
 from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import Refusal, Refused, SendResponse
 from raftnode.core.events import RequestFailed, RequestReceived
+from raftnode.core.membership.pending_change import PendingChange
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -22,7 +23,6 @@ from raftnode.core.messages import (
 )
 from raftnode.core.roles import Follower, Leader, Unattached
 from raftnode.core.types import Endpoint, Epoch, LogPosition, Offset, Voter, VoterRecordId, VoterSet
-from raftnode.core.voter_change import PendingChange
 
 
 @pytest.mark.rule("P23")

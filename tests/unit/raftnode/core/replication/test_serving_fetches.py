@@ -10,8 +10,8 @@ from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import Confirmed, Effect, Fact, SendResponse, ServeFetch
 from raftnode.core.events import RequestReceived, ShutdownRequested, TimePassed
 from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse
-from raftnode.core.progress import Progress
 from raftnode.core.replica import Replica
+from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Leader
 from raftnode.core.types import Endpoint, Epoch, LogPosition, Offset
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from raftnode.core import leading
 from raftnode.core.effects import ServeSnapshot
 from raftnode.core.messages import ErrorCode, FetchSnapshotRequest, FetchSnapshotResponse
 from raftnode.core.replica import Replica
+from raftnode.core.replication import leadership
 from raftnode.core.roles import Leader
 from raftnode.core.types import ReplicaKey
 
@@ -18,14 +18,14 @@ def handle_fetch_snapshot(
     request: FetchSnapshotRequest,
 ) -> None:
     """Serve a piece. It shows that the replica is there, and acknowledges nothing (S10)."""
-    error = leading.judge_epoch(replica, request.epoch)
-    if error == ErrorCode.NONE and not leading.may_say(replica, role, source, request):
+    error = leadership.judge_epoch(replica, request.epoch)
+    if error == ErrorCode.NONE and not leadership.may_say(replica, role, source, request):
         error = ErrorCode.INVALID_REQUEST
     if error != ErrorCode.NONE:
         replica.respond(request_id, _response(replica, role, error, request))
-        leading.follow_higher_epoch(replica, role, source, request.epoch)
+        leadership.follow_higher_epoch(replica, role, source, request.epoch)
         return
-    progress = leading.progress_of(replica, role, source)
+    progress = leadership.progress_of(replica, role, source)
     if progress.fenced:
         replica.respond(request_id, _response(replica, role, ErrorCode.FENCED_REPLICA, request))
         return
@@ -40,7 +40,7 @@ def handle_fetch_snapshot(
             min(request.max_bytes, replica.config.fetch_max_bytes),
         )
     )
-    leading.answer_confirmations(replica, role)
+    leadership.answer_confirmations(replica, role)
 
 
 def _response(

@@ -10,7 +10,7 @@ from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import Effect, SendResponse, ServeSnapshot
 from raftnode.core.events import RequestReceived
 from raftnode.core.messages import ErrorCode, FetchSnapshotRequest, FetchSnapshotResponse
-from raftnode.core.progress import Progress
+from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Leader
 from raftnode.core.types import Endpoint, Epoch, LogPosition, Offset
 

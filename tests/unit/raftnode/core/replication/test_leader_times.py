@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core import leading
 from raftnode.core.effects import Refusal, Refused, SendRequest
 from raftnode.core.events import RequestFailed, ResponseReceived
 from raftnode.core.log_index import VoterSetAt
+from raftnode.core.membership.pending_change import PendingChange, PendingTarget, PendingUpgrade
 from raftnode.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse, ErrorCode
-from raftnode.core.progress import Progress
 from raftnode.core.records import AddVoter, LeaderChange, RaftVersion
 from raftnode.core.replica import Replica
+from raftnode.core.replication import leadership
+from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Leader
 from raftnode.core.types import Endpoint, Epoch, Offset, Voter, VoterSet
-from raftnode.core.voter_change import PendingChange, PendingTarget, PendingUpgrade
 
 
 def leads(book: Playbook, name: str = "1") -> tuple[Replica, Leader]:
@@ -31,7 +31,7 @@ def test_a_leader_wakes_at_the_first_of_its_deadlines():
     replica, role = leads(book)
     parked = next(iter(role.parked.values()))
     role.parked.clear()
-    lost = leading.majority_lost_at(replica, role)
+    lost = leadership.majority_lost_at(replica, role)
     assert lost is not None
 
     def wakes() -> int:
@@ -68,7 +68,7 @@ def test_a_leader_wakes_at_the_first_of_its_deadlines():
 def test_a_leader_that_is_alone_need_never_wake():
     book = Playbook.formed("1")
     replica, role = leads(book)
-    assert leading.majority_lost_at(replica, role) is None
+    assert leadership.majority_lost_at(replica, role) is None
     assert book["1"].core.next_deadline_ms() is None
 
 
@@ -93,10 +93,10 @@ def test_a_majority_is_lost_when_too_few_have_fetched_for_long(voters: str, need
         heard = sorted((max(fetched[name] or 0, 100) for name in others), reverse=True)
         return heard[needed] + timeout
 
-    assert leading.majority_lost_at(replica, role) == expected()
+    assert leadership.majority_lost_at(replica, role) == expected()
     del role.progress[key_of("2")]
     fetched["2"] = None
-    assert leading.majority_lost_at(replica, role) == expected()
+    assert leadership.majority_lost_at(replica, role) == expected()
 
 
 @pytest.mark.rule("P11", "P42", "P52")

@@ -22,8 +22,8 @@ however long the process stood still afterwards.
 from __future__ import annotations
 
 from raftnode.core.messages import FetchRequest
-from raftnode.core.progress import Progress
 from raftnode.core.replica import Replica
+from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Leader
 
 _TICK_MS = 2

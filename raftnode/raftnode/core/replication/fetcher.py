@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from raftnode.core import epochs, installing
 from raftnode.core.effects import HaltReason
+from raftnode.core.elections import epoch_rules
 from raftnode.core.events import SnapshotPieceStored, SnapshotRefused
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
@@ -19,6 +19,7 @@ from raftnode.core.messages import (
 from raftnode.core.records import RAFT_VERSION, Batch
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Blank, Fetching, Follower, Prospective, Resigned, Unattached
+from raftnode.core.snapshots import snapshot_fetch
 from raftnode.core.types import Epoch, LogPosition, ReplicaKey
 
 _NOT_TO_BE_HAD = frozenset({ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE})
@@ -52,7 +53,7 @@ def fetch_if_due(replica: Replica) -> None:
     if not (_is_idle(replica, fetching) or _may_send_ahead(replica, fetching)):
         return
     target = _fetch_target(replica)
-    request = installing.next_piece(replica) or _next_fetch(replica)
+    request = snapshot_fetch.next_piece(replica) or _next_fetch(replica)
     if isinstance(fetching.in_flight, FetchRequest):
         fetching.before.append(fetching.in_flight)
     fetching.in_flight, fetching.sent_at_ms = request, replica.now_ms
@@ -243,13 +244,13 @@ def handle_fetch_snapshot_response(
         _try_later(replica, fetching)
     elif response.error in _NOT_TO_BE_HAD and response.leader == source:
         # The next Fetch tells which one there is; it may be the same, so there is no haste.
-        installing.give_up(replica)
+        snapshot_fetch.give_up(replica)
         fetching.next_at_ms = replica.now_ms + replica.config.retry_backoff_max_ms // 4
     elif response.error != ErrorCode.NONE:
         _learn_leader(replica, fetching, source, response)
     elif response.leader == source:
         role = _hear(replica, response)
-        if role is not None and not installing.take_piece(
+        if role is not None and not snapshot_fetch.take_piece(
             replica, role.fetching, request, response
         ):
             replica.fact("snapshot_piece_rejected", position=request.position)
@@ -261,14 +262,14 @@ def handle_fetch_snapshot_response(
 def handle_piece_stored(replica: Replica, event: SnapshotPieceStored) -> None:
     """The storage has a piece: ask for the next at once."""
     fetching = fetching_of(replica)
-    if installing.piece_stored(replica, event) and fetching is not None:
+    if snapshot_fetch.piece_stored(replica, event) and fetching is not None:
         fetching.next_at_ms = replica.now_ms
 
 
 def handle_snapshot_refused(replica: Replica, event: SnapshotRefused) -> None:
     """The storage cannot use what was fetched: begin again, later each time."""
     fetching = fetching_of(replica)
-    if installing.refused(replica, event) and fetching is not None:
+    if snapshot_fetch.refused(replica, event) and fetching is not None:
         fetching.next_at_ms = replica.now_ms + replica.config.retry_backoff_max_ms
 
 
@@ -287,7 +288,7 @@ def _learn_leader(
     response: FetchResponse | FetchSnapshotResponse,
 ) -> None:
     leader = response.leader
-    higher = epochs.believed(replica, source, response.epoch, leader)
+    higher = epoch_rules.believed(replica, source, response.epoch, leader)
     other = response.epoch == replica.epoch and replica.leader != leader
     if leader is not None and (higher or other):
         if isinstance(replica.role, Prospective) and response.epoch == replica.epoch:
@@ -344,10 +345,10 @@ def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> N
         return  # the log has moved since it was asked for
     if response.snapshot is not None:
         role.fetching.forget()
-        if not installing.offered(replica, role.fetching, response.snapshot):
+        if not snapshot_fetch.offered(replica, role.fetching, response.snapshot):
             _try_later(replica, role.fetching)
         return
-    installing.give_up(replica)  # this leader has the records
+    snapshot_fetch.give_up(replica)  # this leader has the records
     if response.diverging is not None:
         replica.truncate(replica.log.truncation_point(response.diverging))
         return
@@ -405,7 +406,7 @@ def handle_begin(
     """A leader announces itself (P13, P15, S1, S16)."""
     error = _judge_begin(replica, source, request)
     if error == ErrorCode.NONE:
-        higher = epochs.believed(replica, source, request.epoch, request.leader)
+        higher = epoch_rules.believed(replica, source, request.epoch, request.leader)
         if higher or replica.leader != request.leader:
             replica.become_follower(request.epoch, request.leader, request.endpoint, heard=True)
         elif isinstance(replica.role, Follower):
@@ -466,7 +467,7 @@ def _judge_end(replica: Replica, source: ReplicaKey, request: EndQuorumEpochRequ
         return ErrorCode.INVALID_REQUEST
     if request.epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if source != replica.leader and not epochs.counts(replica, source):
+    if source != replica.leader and not epoch_rules.counts(replica, source):
         return ErrorCode.INVALID_REQUEST  # S9, S16: a stranger calls for no election
     known = replica.state.leader if request.epoch == replica.epoch else None
     if known not in {None, request.leader}:

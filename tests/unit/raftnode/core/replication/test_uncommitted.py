@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raftnode.core.replication.uncommitted import Uncommitted
 from raftnode.core.types import Offset
-from raftnode.core.uncommitted import Uncommitted
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 100), st.integers(0, 60))))

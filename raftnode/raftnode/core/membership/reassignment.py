@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from raftnode.core import changing, handing_over, leading
 from raftnode.core.effects import Done, Refusal, Refused
+from raftnode.core.elections import leadership_transfer
 from raftnode.core.events import ReassignmentRequested, Target
+from raftnode.core.membership import voter_changes
+from raftnode.core.membership.pending_change import PendingChange, PendingTarget
 from raftnode.core.records import TargetVoters
 from raftnode.core.replica import Replica
+from raftnode.core.replication import leadership
 from raftnode.core.roles import Leader
 from raftnode.core.types import ReplicaKey, Voter, VoterSet
-from raftnode.core.voter_change import PendingChange, PendingTarget
 
 NEEDS_RAFT_VERSION = 2
 """Before it ids are fixed, so there is no other set to go to (P54)."""
@@ -158,7 +160,7 @@ def _advance_target(replica: Replica, role: Leader, pending: PendingTarget) -> N
             pending.appended = replica.append_control(record).base_offset
             pending.waiting_for = "a majority of the voters to commit it"
             replica.fact("target_appended", target=str(pending.target), offset=pending.appended)
-            leading.answer_parked(replica, role)
+            leadership.answer_parked(replica, role)
 
 
 def _give_up(replica: Replica, pending: PendingTarget) -> None:
@@ -177,7 +179,7 @@ def _not_settled(replica: Replica, role: Leader) -> str | None:
     newest = max(log.assignment_record.offset, log.raft_version_record)
     if newest >= replica.high_watermark:
         return "the last change of the voters, their target or the version to be committed"
-    if not leading.epoch_committed(replica, role):
+    if not leadership.epoch_committed(replica, role):
         return "an entry of the leader's own epoch to be committed"  # P34: KIP-642 lacks it
     return None
 
@@ -195,7 +197,7 @@ def _step(replica: Replica, role: Leader) -> str | None:
     if not coming and not going:
         replica.fact("reassignment_completed", voters=str(log.voters))
         replica.append_control(TargetVoters(()))
-        leading.answer_parked(replica, role)
+        leadership.answer_parked(replica, role)
         return None
     if len(coming) >= len(going):
         return _first_that_may(replica, role, [_change(replica, "add", v) for v in coming])
@@ -203,7 +205,7 @@ def _step(replica: Replica, role: Leader) -> str | None:
     if not others:
         return _hand_over(replica, role)
     # Those that are gone anyway first: the sets on the way keep more that are well.
-    able = changing.caught_up_voters(replica, role, log.voters)
+    able = voter_changes.caught_up_voters(replica, role, log.voters)
     others.sort(key=lambda voter: (voter.key in able, voter.key))
     return _first_that_may(replica, role, [_change(replica, "remove", v) for v in others])
 
@@ -224,10 +226,10 @@ def _first_that_may(replica: Replica, role: Leader, changes: list[PendingChange]
     """Append the first change that nothing holds back; else what holds each of them back."""
     reasons: list[str] = []
     for change in changes:
-        reason = changing.what_holds_back(replica, role, change)
+        reason = voter_changes.what_holds_back(replica, role, change)
         if reason is None:
             role.changes.append(change)
-            changing.append(replica, role, change)
+            voter_changes.append(replica, role, change)
             return change.waiting_for
         reasons.append(f"{change.kind} {change.key}: {reason}")
     return "; ".join(reasons)
@@ -237,7 +239,7 @@ def _hand_over(replica: Replica, role: Leader) -> str | None:
     """P34: only the leader is left to be removed; its successor removes it."""
     if role.hand_over is not None:
         return f"{role.hand_over.successor} to have the whole log, before it takes leadership"
-    stay = changing.caught_up_voters(replica, role, replica.log.target_voters)
+    stay = voter_changes.caught_up_voters(replica, role, replica.log.target_voters)
     if not stay:
         return "a caught-up voter of the target, to transfer leadership to"
     last, again = replica.handed_over_at_ms, 2 * replica.config.fetch_timeout_ms
@@ -245,6 +247,6 @@ def _hand_over(replica: Replica, role: Leader) -> str | None:
         # Each attempt writes a record.
         return "the pause before the next attempt to transfer leadership"
     replica.handed_over_at_ms = replica.now_ms
-    successor = handing_over.begin(replica, role, stay)
+    successor = leadership_transfer.begin(replica, role, stay)
     replica.fact("leadership_transfer_started", preferred=str(successor))
     return f"{successor} to take leadership"

@@ -12,7 +12,6 @@ same place makes the same bytes. While the storage works, plain Fetches keep the
 
 from __future__ import annotations
 
-from raftnode.core.download import Download
 from raftnode.core.effects import (
     DropSnapshot,
     HaltReason,
@@ -32,6 +31,7 @@ from raftnode.core.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Fetching, Follower, Leader
+from raftnode.core.snapshots.download import Download
 from raftnode.core.types import FIRST_OFFSET, LogPosition
 
 

@@ -11,13 +11,14 @@ are all there or not at all (P52), and client writes wait until every voter has 
 
 from __future__ import annotations
 
-from raftnode.core import changing, leading
 from raftnode.core.effects import Done, Refusal, Refused
 from raftnode.core.events import UpgradeRequested
+from raftnode.core.membership import voter_changes
+from raftnode.core.membership.pending_change import PendingUpgrade
 from raftnode.core.records import RAFT_VERSION, AddVoter, ControlRecord, RaftVersion
 from raftnode.core.replica import Replica
+from raftnode.core.replication import leadership
 from raftnode.core.roles import Leader
-from raftnode.core.voter_change import PendingUpgrade
 
 
 def handle_upgrade(replica: Replica, event: UpgradeRequested) -> None:
@@ -84,10 +85,10 @@ def obstacle(replica: Replica, role: Leader, version: int) -> str | None:
         return "the last voter change to be committed"
     if log.raft_version_record >= replica.high_watermark:
         return "the last upgrade to be committed"
-    if not leading.epoch_committed(replica, role):
+    if not leadership.epoch_committed(replica, role):
         return "an entry of the leader's own epoch to be committed"
     others = [key for key in log.voters if key != replica.key]
-    present = changing.caught_up_voters(replica, role, log.voters)
+    present = voter_changes.caught_up_voters(replica, role, log.voters)
     missing = [str(key) for key in others if key not in present]
     if missing:
         return f"all voters to catch up: {', '.join(missing)} not"
@@ -109,8 +110,8 @@ def _append(replica: Replica, role: Leader, pending: PendingUpgrade) -> None:
     pending.appended = replica.append_control(*records).base_offset
     pending.waiting_for = "a majority of the voters to commit it"
     replica.fact("raft_version_appended", raft_version=pending.version, offset=pending.appended)
-    leading.after_progress(replica, role)
-    leading.answer_parked(replica, role)
+    leadership.after_progress(replica, role)
+    leadership.answer_parked(replica, role)
 
 
 def _give_up(replica: Replica, pending: PendingUpgrade) -> None:

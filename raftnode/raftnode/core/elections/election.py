@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from raftnode.core import epochs, leading
+from raftnode.core.elections import epoch_rules
 from raftnode.core.messages import EndQuorumEpochRequest, ErrorCode, VoteRequest, VoteResponse
 from raftnode.core.replica import Replica
+from raftnode.core.replication import leadership
 from raftnode.core.roles import (
     Blank,
     Candidate,
@@ -68,7 +69,7 @@ def _judge_pre_vote(replica: Replica, request: VoteRequest) -> bool:
     adopted and a new election frees it; a replica that is no voter here cannot
     cause that (S9, KAFKA-17030). And a replica with a longer log is called to stand (S31).
     """
-    if epochs.believed(replica, request.candidate, request.epoch, None):
+    if epoch_rules.believed(replica, request.candidate, request.epoch, None):
         replica.become_unattached(request.epoch, election_at_ms=replica.first_election_deadline())
     if _withholds_votes(replica):
         return False
@@ -106,7 +107,7 @@ def _judge_vote(replica: Replica, request: VoteRequest) -> bool:
     if state.voted is not None or state.leader is not None:
         return state.voted == request.candidate and state.leader is None
     if request.last < replica.log.position:
-        if epochs.believed(replica, request.candidate, request.epoch, None):
+        if epoch_rules.believed(replica, request.candidate, request.epoch, None):
             replica.become_unattached(request.epoch, election_at_ms=_keep_deadline(replica))
         return False
     replica.persist(QuorumState(request.epoch, None, request.candidate))
@@ -159,7 +160,7 @@ def handle_vote_response(
     replica: Replica, source: ReplicaKey, request: VoteRequest, response: VoteResponse
 ) -> None:
     """Count an answer; ignored unless it is to the election now under way (P11)."""
-    if epochs.believed(replica, source, response.epoch, response.leader):
+    if epoch_rules.believed(replica, source, response.epoch, response.leader):
         _adopt(replica, response)
         return
     role = replica.role
@@ -193,7 +194,7 @@ def _count(replica: Replica) -> None:
         if isinstance(role, Prospective):
             campaign(replica, retries=role.retries)
         else:
-            leading.become_leader(replica, frozenset(role.granted))
+            leadership.become_leader(replica, frozenset(role.granted))
     elif len(voters) - denied < voters.majority:
         _back_off(replica, role)  # P11: a majority is impossible
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from raftnode.core import leading
 from raftnode.core.replica import Replica
+from raftnode.core.replication import leadership
 from raftnode.core.roles import HandOver, Leader
 from raftnode.core.types import ReplicaKey
 
@@ -53,7 +53,7 @@ def advance(replica: Replica, role: Leader) -> None:
     if under_way is None:
         return
     if replica.now_ms >= under_way.until_ms or _has_all(replica, role, under_way.successor):
-        leading.resign(replica, role, under_way.successor)
+        leadership.resign(replica, role, under_way.successor)
 
 
 def _has_all(replica: Replica, role: Leader, successor: ReplicaKey) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core import election
 from raftnode.core.effects import Effect, SendRequest, SendResponse
+from raftnode.core.elections import election
 from raftnode.core.events import (
     RequestFailed,
     RequestReceived,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from raftnode.core import epochs, installing, leasing
 from raftnode.core.effects import AppendAccepted, Confirmed, Refusal, ServeFetch
+from raftnode.core.elections import epoch_rules, read_lease
 from raftnode.core.events import AppendRequested, ConfirmRequested
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
@@ -16,7 +16,6 @@ from raftnode.core.messages import (
     FetchResponse,
     FetchSnapshotRequest,
 )
-from raftnode.core.progress import Progress
 from raftnode.core.records import (
     AddVoter,
     Batch,
@@ -26,7 +25,9 @@ from raftnode.core.records import (
     RaftVersion,
 )
 from raftnode.core.replica import Replica
+from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Confirmation, Leader, ParkedFetch
+from raftnode.core.snapshots import snapshot_fetch
 from raftnode.core.state import QuorumState
 from raftnode.core.types import FIRST_OFFSET, Epoch, LogPosition, Offset, ReplicaKey
 
@@ -43,7 +44,7 @@ def become_leader(replica: Replica, granted: frozenset[ReplicaKey]) -> None:
     if replica.disk_low:
         role.hand_over_at_ms = replica.now_ms + replica.config.hand_over_again_ms
     replica.become(role)
-    installing.give_up(replica)
+    snapshot_fetch.give_up(replica)
     log = replica.log
     records: list[ControlRecord] = [
         LeaderChange(replica.key, tuple(log.voters), tuple(sorted(granted)))
@@ -81,7 +82,9 @@ def handle_begin_response(
 ) -> None:
     """Note an acknowledgement, retry anything else; None: there was no answer."""
     role = replica.role
-    if response is not None and epochs.believed(replica, source, response.epoch, response.leader):
+    if response is not None and epoch_rules.believed(
+        replica, source, response.epoch, response.leader
+    ):
         if response.leader is not None and response.leader != replica.key:
             replica.become_follower(response.epoch, response.leader)
         else:
@@ -128,7 +131,7 @@ def handle_fetch(
     progress.endpoint = request.endpoint or progress.endpoint
     progress.raft_version_max = request.raft_version_max
     progress.round_token = max(progress.round_token, request.round_token)
-    leasing.note_promise(replica, role, progress, request)
+    read_lease.note_promise(replica, role, progress, request)
     position = LogPosition(request.last_fetched_epoch, request.fetch_offset)
     if _begins_with_snapshot(replica, position):
         snapshot = replica.log.snapshot
@@ -174,7 +177,7 @@ def follow_higher_epoch(replica: Replica, role: Leader, source: ReplicaKey, epoc
     It has stored that epoch with a vote and can never again follow a lower one. The leader goes
     only for a voter, or for a replica that it was asked to make one.
     """
-    if epochs.believed(replica, source, epoch, None):
+    if epoch_rules.believed(replica, source, epoch, None):
         replica.become_unattached(epoch, election_at_ms=replica.first_election_deadline())
     elif epoch > replica.epoch:
         progress_of(replica, role, source).higher_epoch = epoch
@@ -382,13 +385,13 @@ def handle_confirm(replica: Replica, event: ConfirmRequested) -> None:
     if not isinstance(role, Leader):
         replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
         return
-    if event.for_read and epoch_committed(replica, role) and leasing.covers_reads(replica, role):
+    if event.for_read and epoch_committed(replica, role) and read_lease.covers_reads(replica, role):
         replica.emit(Confirmed(event.request_id, replica.high_watermark))
-        if leasing.wants_round(replica, role):
-            leasing.begin_round(replica, role)
+        if read_lease.wants_round(replica, role):
+            read_lease.begin_round(replica, role)
             answer_parked(replica, role)
         return
-    leasing.begin_round(replica, role)
+    read_lease.begin_round(replica, role)
     role.confirmations.append(Confirmation(event.request_id, role.round_token, event.for_read))
     answer_parked(replica, role)
     answer_confirmations(replica, role)

@@ -1,0 +1,1 @@
+"""Who votes: changes of one voter, reassignments, and the raft.version that allows them."""

@@ -58,7 +58,7 @@ and the write gives way: it was never acknowledged, since only a majority commit
 A rule is worth what notices its lack. Without the check of the candidate's log (P8) the voters
 elect a replica that lacks committed records:
 
->>> from raftnode.core import election
+>>> from raftnode.core.elections import election
 >>> from proofkit.mutation import taken_out
 >>> from proofkit.simulator.invariants import InvariantError
 >>> def broken_promise(seed):

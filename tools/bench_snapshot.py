@@ -34,15 +34,15 @@ from raftnode.api.metrics import NodeMetrics
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, NodeId, Offset
-from raftnode.runtime import interpreter
-from raftnode.runtime.applier import Applier
-from raftnode.runtime.disk_state import DiskState
-from raftnode.runtime.restoring import restore_state
-from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter
+from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.runtime.disk.disk_state import DiskState
+from raftnode.runtime.process import interpreter
+from raftnode.runtime.snapshots.restore import restore_state
+from raftnode.runtime.snapshots.snapshotter import SnapshotLimits, Snapshotter
+from raftnode.runtime.writes.applier import Applier
 from raftnode.statemachine.kv import Entry, KeyValueStore
-from raftnode.storage.batch import Record, encode_data_batch, stamp
-from raftnode.storage.directory import DataDirectory
-from raftnode.storage.log import Log
+from raftnode.storage.directory.directory import DataDirectory
+from raftnode.storage.log.log import Log
 
 _EPOCH = Epoch(1)
 _RECORDS = 10

@@ -34,8 +34,8 @@ from kraftquorum_pipeline.source.files import FileLog
 from kraftquorum_pipeline.source.options import parse_options
 from raftnode.core.state import Latch
 from raftnode.core.types import NodeId, ReplicaKey, Voter, VoterSet
-from raftnode.storage.directory import format_storage
-from raftnode.storage.identity import random_directory_id
+from raftnode.storage.directory.directory import format_storage
+from raftnode.storage.directory.identity import random_directory_id
 
 MB = 1_000_000
 PROGRAM = str(Path(sys.executable).with_name("kraftquorum-pipeline"))

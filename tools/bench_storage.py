@@ -26,14 +26,14 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from raftnode.commands import logfiles
+from raftnode.commands import log_files
 from raftnode.core.records import Batch, LeaderChange
 from raftnode.core.types import Epoch, NodeId, Offset
-from raftnode.storage.batch import Record, encode_data_batch, stamp
-from raftnode.storage.directory import DataDirectory
+from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
-from raftnode.storage.inspection import find_log
-from raftnode.storage.verification import Verification
+from raftnode.storage.inspection.log_reader import find_log
+from raftnode.storage.inspection.verification import Verification
 
 MIB = 1 << 20
 UNSYNCED_MIB = 32
@@ -89,7 +89,7 @@ def verify(root: Path, *, deep: bool) -> int:
 def dump(root: Path, *, batches_only: bool, as_json: bool) -> int:
     """Dump the log to nowhere; returns its bytes."""
     with redirect_stdout(io.StringIO()):
-        logfiles.dump(root, offset=0, limit=None, batches_only=batches_only, as_json=as_json)
+        log_files.dump(root, offset=0, limit=None, batches_only=batches_only, as_json=as_json)
     return find_log(Files(), root).size
 
 

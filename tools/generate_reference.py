@@ -33,7 +33,7 @@ from raftnode.api.openapi import openapi, route_errors
 from raftnode.api.server import all_routes
 from raftnode.cli import make_app
 from raftnode.commands.output import EXIT_CODE_MEANINGS
-from raftnode.runtime.leadermetrics import LeaderCollector
+from raftnode.runtime.metrics.leader_metrics import LeaderCollector
 from raftnode.settings import DOCUMENT_NAMES as SETTING_NAMES
 from raftnode.settings import ENV_PREFIX, NodeSettings
 

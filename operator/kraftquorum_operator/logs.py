@@ -7,7 +7,7 @@ import sys
 
 import structlog
 
-from raftnode.loglimit import limit_libraries
+from raftnode.log_limit import limit_libraries
 
 
 def configure_logging(log_format: str, log_level: str) -> None:

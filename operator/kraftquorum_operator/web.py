@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from raftnode.loglimit import LineBudget
+from raftnode.log_limit import LineBudget
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
 

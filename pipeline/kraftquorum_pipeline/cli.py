@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from raftnode.programversion import version_option
+from raftnode.program_version import version_option
 
 PROGRAM = "kraftquorum-pipeline"
 COMMANDS: dict[str, str] = {

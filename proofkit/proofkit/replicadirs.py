@@ -24,7 +24,7 @@ from raftnode.core.records import (
 )
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
-from raftnode.storage.batch import (
+from raftnode.logformat.batch import (
     BatchHeader,
     Record,
     encode_control_batch,
@@ -32,11 +32,16 @@ from raftnode.storage.batch import (
     read_header,
     stamp,
 )
-from raftnode.storage.directory import DataDirectory, format_storage
+from raftnode.storage.directory.directory import DataDirectory, format_storage
+from raftnode.storage.directory.identity import LOG_DIRECTORY
 from raftnode.storage.files import Files
-from raftnode.storage.identity import LOG_DIRECTORY
-from raftnode.storage.log import LogSettings
-from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
+from raftnode.storage.log.log import LogSettings
+from raftnode.storage.snapshots.snapshot_file import (
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
+    write_snapshot,
+)
 
 CLUSTER_ID = "TestTestTestTestTestTe"
 FIRST_MS = 1_700_000_000_000

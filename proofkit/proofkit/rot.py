@@ -32,11 +32,11 @@ from proofkit.rotten import (
     read_all,
 )
 from raftnode.errors import RaftnodeError
-from raftnode.storage.batch import HEADER_BYTES
-from raftnode.storage.identity import FORMATTING_FILE
-from raftnode.storage.installing import MARKER_FILE
-from raftnode.storage.quarantine import MARK_FILE
-from raftnode.storage.stale_mark import FILE_NAME as STALE_FILE
+from raftnode.logformat.batch import HEADER_BYTES
+from raftnode.storage.directory.identity import FORMATTING_FILE
+from raftnode.storage.directory.quarantine import MARK_FILE
+from raftnode.storage.directory.stale_mark import FILE_NAME as STALE_FILE
+from raftnode.storage.snapshots.installation import MARKER_FILE
 
 NOT_TRIED = frozenset({".lock", "lost+found"})
 

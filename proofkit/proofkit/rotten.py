@@ -19,16 +19,21 @@ from raftnode.core.replication.peer_memory import Mark
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterRecordId, VoterSet
 from raftnode.errors import StorageCorruptError, StorageFailedError
-from raftnode.runtime.restoring import restore_state
+from raftnode.logformat.batch import Record, decode_batches, encode_data_batch, iter_records, stamp
+from raftnode.runtime.snapshots.restore import restore_state
 from raftnode.statemachine.kv import KeyValueStore
-from raftnode.storage.aside import DAMAGED_SUFFIX
-from raftnode.storage.batch import Record, decode_batches, encode_data_batch, iter_records, stamp
-from raftnode.storage.directory import DataDirectory, format_storage
+from raftnode.storage.directory.directory import DataDirectory, format_storage
+from raftnode.storage.directory.identity import FORMATTING_FILE, LOG_DIRECTORY
 from raftnode.storage.files import Files
-from raftnode.storage.identity import FORMATTING_FILE, LOG_DIRECTORY
-from raftnode.storage.installing import write_marker
-from raftnode.storage.log import Log, LogSettings
-from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
+from raftnode.storage.log.log import Log, LogSettings
+from raftnode.storage.snapshots.damaged_snapshots import DAMAGED_SUFFIX
+from raftnode.storage.snapshots.installation import write_marker
+from raftnode.storage.snapshots.snapshot_file import (
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
+    write_snapshot,
+)
 
 ROOT = Path("/data")
 LOG = ROOT / LOG_DIRECTORY

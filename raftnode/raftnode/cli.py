@@ -12,7 +12,7 @@ from typing import cast
 
 import typer
 
-from raftnode.programversion import version_line, version_option
+from raftnode.program_version import version_line, version_option
 
 PROGRAM = "raftnode"
 GROUPS = {

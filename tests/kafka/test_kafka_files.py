@@ -27,11 +27,16 @@ from raftnode.core.records import (
     RemoveVoter,
 )
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
-from raftnode.storage.batch import Record, encode_data_batch, stamp
-from raftnode.storage.directory import DataDirectory
+from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
-from raftnode.storage.log import LogSettings
-from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
+from raftnode.storage.log.log import LogSettings
+from raftnode.storage.snapshots.snapshot_file import (
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
+    write_snapshot,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from proofkit.busyclients import busy_clients
 from proofkit.localquorum import LocalNode, LocalQuorum, eventually
-from raftnode.storage.recent import RECENT_BYTES
+from raftnode.storage.log.recent_batches import RECENT_BYTES
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("S35")]
 

@@ -82,7 +82,7 @@ async def test_a_fault_of_the_program_is_told_too(quorum, tmp_path):
     """Here: a termination message for what nobody foresaw, through a module put in between."""
     node = quorum.nodes[0]
     (tmp_path / "sitecustomize.py").write_text(
-        "import raftnode.runtime.applier as module\n"
+        "import raftnode.runtime.writes.applier as module\n"
         "async def run(self):\n"
         "    raise LookupError('nobody foresaw this')\n"
         "module.Applier.run = run\n"

@@ -11,7 +11,7 @@ import pytest
 
 from proofkit.localquorum import CLUSTER_ID, LocalNode, LocalQuorum, eventually
 from raftnode.api.model import JoinRequest, VoterSpec
-from raftnode.storage.aside import DAMAGED_SUFFIX
+from raftnode.storage.snapshots.damaged_snapshots import DAMAGED_SUFFIX
 
 from .test_ends import command
 

@@ -12,7 +12,7 @@ from proofkit.localquorum import PEER_PORT, LocalNode, LocalQuorum, eventually
 from raftnode.api.model import Replica, VoterSpec
 from raftnode.core.types import ReplicaKey
 from raftnode.errors import ExitCode
-from raftnode.storage.peer_starts import FILE_NAME, decode_marks
+from raftnode.storage.directory.peer_starts import FILE_NAME, decode_marks
 
 from .test_ends import end_of
 

@@ -26,10 +26,10 @@ from kraftquorum_pipeline.source.rows import Shape
 from proofkit.replicadirs import key_of, quorum_history, write_quorum
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, Offset, format_directory_id
-from raftnode.storage.batch import Record, encode_data_batch, iter_records, read_header, stamp
-from raftnode.storage.directory import DataDirectory
+from raftnode.logformat.batch import Record, encode_data_batch, iter_records, read_header, stamp
+from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
-from raftnode.storage.inspection import LogReader, find_log
+from raftnode.storage.inspection.log_reader import LogReader, find_log
 
 
 def table(options, start=None, end=None) -> pa.Table:

@@ -71,7 +71,7 @@ def test_page_is_current():
 def test_tests_are_found_by_all_ways_of_naming_a_row():
     """By a decorator, a whole file's mark, a golden script's first line, a mutant's name."""
     assert "tests/scenarios/test_elections.py::test_removed_uncommitted_must_stand" in TESTS["S7"]
-    assert "tests/unit/raftnode/storage/test_batch.py" in TESTS["P45"]
+    assert "tests/unit/raftnode/logformat/test_batch.py" in TESTS["P45"]
     assert "tests/scenarios/testdata/removed-uncommitted-must-stand.txt" in TESTS["S7"]
     assert "tests/simulation/test_mutants.py::P7-votes-twice" in TESTS["P7"]
 

@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import Metric
 
 from kraftquorum_operator.metrics import Metrics
 from raftnode.api.metrics import LABELS, HttpMetrics, NodeMetrics
-from raftnode.runtime.leadermetrics import LeaderCollector
+from raftnode.runtime.metrics.leader_metrics import LeaderCollector
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
 UNITS = ("seconds", "bytes", "ratio")

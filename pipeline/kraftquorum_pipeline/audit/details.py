@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from raftnode.errors import DecodeError
-from raftnode.storage.batch import BatchHeader, LogRecord, iter_records
-from raftnode.storage.controlfields import describe_control
+from raftnode.logformat.batch import BatchHeader, LogRecord, iter_records
+from raftnode.logformat.control_fields import describe_control
 
 from .findings import Finding, Place
 from .matching import Batch

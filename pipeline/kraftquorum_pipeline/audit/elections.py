@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from raftnode.storage.quorum_state import FILE_NAME as STATE_FILE
+from raftnode.storage.directory.quorum_state import FILE_NAME as STATE_FILE
 
 from .findings import Check, Finding, Place
 from .replicas import Replica

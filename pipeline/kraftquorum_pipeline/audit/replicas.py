@@ -13,12 +13,12 @@ from kraftquorum_pipeline.remote import open_files
 from raftnode.core.state import QuorumState
 from raftnode.core.types import ReplicaKey
 from raftnode.errors import RaftnodeError
-from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
-from raftnode.storage.epochs import read_epochs
+from raftnode.logformat.epochs import FILE_NAME as EPOCHS_FILE
+from raftnode.logformat.epochs import read_epochs
+from raftnode.storage.directory.identity import LOG_DIRECTORY, read_identity
 from raftnode.storage.files import Files
-from raftnode.storage.identity import LOG_DIRECTORY, read_identity
-from raftnode.storage.inspection import find_log
-from raftnode.storage.snapshot import list_snapshots
+from raftnode.storage.inspection.log_reader import find_log
+from raftnode.storage.snapshots.snapshot_file import list_snapshots
 
 from .findings import Check, Finding, Place
 

@@ -19,9 +19,9 @@ from typing import Literal, NamedTuple
 
 from kraftquorum_pipeline.remote import open_files, path_of
 from raftnode.errors import DecodeError
-from raftnode.storage.batch import HEADER_BYTES, BatchHeader, check_crc, iter_records, read_header
-from raftnode.storage.controlfields import describe_control
-from raftnode.storage.epochs import EpochIndex, EpochStart
+from raftnode.logformat.batch import HEADER_BYTES, BatchHeader, check_crc, iter_records, read_header
+from raftnode.logformat.control_fields import describe_control
+from raftnode.logformat.epochs import EpochIndex, EpochStart
 from raftnode.storage.files import File
 
 from .findings import Check, Finding, Place

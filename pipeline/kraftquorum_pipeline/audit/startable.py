@@ -7,15 +7,15 @@ from pathlib import Path
 
 from kraftquorum_pipeline.remote import open_files
 from raftnode.errors import RaftnodeError, StorageCorruptError
-from raftnode.storage import formation, incarnation, peer_starts
-from raftnode.storage.checkpoints import (
+from raftnode.logformat.epochs import FILE_NAME as EPOCHS_FILE
+from raftnode.logformat.epochs import read_epochs
+from raftnode.storage.directory import formation, incarnation, peer_starts
+from raftnode.storage.log.checkpoints import (
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
     read_log_start,
     read_recovery_point,
 )
-from raftnode.storage.epochs import FILE_NAME as EPOCHS_FILE
-from raftnode.storage.epochs import read_epochs
 
 from .findings import Check, Finding, Place
 from .replicas import Replica

@@ -17,11 +17,11 @@ from typing import NamedTuple
 from kraftquorum_pipeline.remote import open_files, path_of
 from raftnode.core.types import Offset
 from raftnode.errors import RaftnodeError, StorageCorruptError
-from raftnode.storage.batch import iter_records
+from raftnode.logformat.batch import iter_records
 from raftnode.storage.files import FileOperationError
-from raftnode.storage.inspection import Piece as StoredPiece
-from raftnode.storage.inspection import PieceReader
-from raftnode.storage.snapshotreading import SnapshotReader
+from raftnode.storage.inspection.log_reader import Piece as StoredPiece
+from raftnode.storage.inspection.log_reader import PieceReader
+from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
 
 from .continuity import Extent
 

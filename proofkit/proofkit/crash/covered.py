@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from proofkit.crash.killing import KillingCalls, Moment
 from raftnode.core.types import FIRST_OFFSET, Offset
-from raftnode.storage.batch import read_header
-from raftnode.storage.segment import SUFFIX
+from raftnode.logformat.batch import read_header
+from raftnode.storage.segments.segment import SUFFIX
 
 
 @dataclass(slots=True)

@@ -24,18 +24,23 @@ from raftnode.core.types import (
     VoterRecordId,
     VoterSet,
 )
-from raftnode.storage.batch import (
+from raftnode.logformat.batch import (
     Record,
     decode_batches,
     encode_control_batch,
     encode_data_batch,
     stamp,
 )
-from raftnode.storage.directory import DataDirectory
+from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
-from raftnode.storage.log import Log, LogSettings
-from raftnode.storage.snapshot import SnapshotHead, SnapshotId, StateRecord, write_snapshot
-from raftnode.storage.snapshots import Snapshots
+from raftnode.storage.log.log import Log, LogSettings
+from raftnode.storage.snapshots.snapshot_file import (
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
+    write_snapshot,
+)
+from raftnode.storage.snapshots.snapshot_store import Snapshots
 
 OWN = NodeId(1)
 PEER = ReplicaKey(NodeId(2), uuid.UUID(int=0x5678))

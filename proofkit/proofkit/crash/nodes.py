@@ -34,17 +34,17 @@ from raftnode.client import QuorumClient
 from raftnode.core.state import Latch
 from raftnode.core.types import FIRST_OFFSET, Endpoint, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import RequestError
-from raftnode.runtime import snapshotting
-from raftnode.runtime.flusher import THREAD_NAME as FLUSH_THREAD
-from raftnode.runtime.restoring import restore_state
+from raftnode.logformat.batch import iter_records
+from raftnode.runtime.process.tasks import Tasks
 from raftnode.runtime.server import Node
-from raftnode.runtime.tasks import Tasks
+from raftnode.runtime.snapshots import snapshotter
+from raftnode.runtime.snapshots.restore import restore_state
+from raftnode.runtime.writes.flusher import THREAD_NAME as FLUSH_THREAD
 from raftnode.settings import NodeSettings
 from raftnode.statemachine.kv import KeyValueStore
-from raftnode.storage.batch import iter_records
-from raftnode.storage.directory import DataDirectory, format_storage
+from raftnode.storage.directory.directory import DataDirectory, format_storage
 from raftnode.storage.files import Files
-from raftnode.storage.log import Log
+from raftnode.storage.log.log import Log
 
 NODE_ID = 1
 CALLS_MAX = 400
@@ -94,7 +94,7 @@ async def _serve(
     settings: NodeSettings, calls: WatchedCalls, tell: Callable[[bytes], None]
 ) -> None:
     """A node that tells how far its log is durable, and writers that tell what it acknowledged."""
-    snapshotting.CHECK_INTERVAL_S = _CHECK_SNAPSHOTS_S
+    snapshotter.CHECK_INTERVAL_S = _CHECK_SNAPSHOTS_S
     calls.on_covered = lambda end: tell(b"%s %d\n" % (_COVERED, end))
     node = Node(settings, Files(calls))
     failed: list[BaseException] = []

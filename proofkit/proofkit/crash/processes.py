@@ -28,7 +28,7 @@ from proofkit.crash.history import (
 from proofkit.crash.killing import MOMENTS, KillingCalls, Moment
 from proofkit.crash.oracle import expected
 from raftnode.storage.files import Files
-from raftnode.storage.log import LogSettings
+from raftnode.storage.log.log import LogSettings
 
 _TOLD = b"."
 

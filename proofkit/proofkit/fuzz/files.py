@@ -19,8 +19,8 @@ from raftnode.core.replication.peer_memory import Mark
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import DecodeError, StorageCorruptError, StorageIdentityError
-from raftnode.storage import checkpoints, controlindex, epochs, incarnation, installing
-from raftnode.storage.batch import (
+from raftnode.logformat import epochs
+from raftnode.logformat.batch import (
     HEADER_BYTES,
     Record,
     decode_batches,
@@ -29,31 +29,39 @@ from raftnode.storage.batch import (
     iter_records,
     stamp,
 )
-from raftnode.storage.control import decode_control_record, encode_control_record
-from raftnode.storage.files import Files
-from raftnode.storage.formation import decode_latch, encode_latch
-from raftnode.storage.identity import FORMATTING_FILE, Format, encode_plan, read_unfinished_format
-from raftnode.storage.index import SegmentIndex
-from raftnode.storage.meta_properties import (
+from raftnode.logformat.control import decode_control_record, encode_control_record
+from raftnode.logformat.index import SegmentIndex
+from raftnode.logformat.sealed_json import Fields, seal
+from raftnode.storage.directory import incarnation
+from raftnode.storage.directory.formation import decode_latch, encode_latch
+from raftnode.storage.directory.identity import (
+    FORMATTING_FILE,
+    Format,
+    encode_plan,
+    read_unfinished_format,
+)
+from raftnode.storage.directory.meta_properties import (
     MetaProperties,
     decode_meta_properties,
     encode_meta_properties,
 )
-from raftnode.storage.peer_starts import decode_marks, encode_marks
-from raftnode.storage.quorum_state import (
+from raftnode.storage.directory.peer_starts import decode_marks, encode_marks
+from raftnode.storage.directory.quorum_state import (
     decode_quorum_state,
     encode_quorum_state,
     read_quorum_state,
 )
-from raftnode.storage.sealed import Fields, seal
-from raftnode.storage.snapshot import (
+from raftnode.storage.files import Files
+from raftnode.storage.log import checkpoints, control_places
+from raftnode.storage.snapshots import installation
+from raftnode.storage.snapshots.snapshot_file import (
     SnapshotDamagedError,
     SnapshotHead,
     SnapshotId,
     StateRecord,
     write_snapshot,
 )
-from raftnode.storage.snapshotreading import SnapshotReader
+from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
 
 A = ReplicaKey(NodeId(1), uuid.UUID(int=1 << 90 | 1))
 B = ReplicaKey(NodeId(2), uuid.UUID(int=1 << 91 | 2))
@@ -238,11 +246,11 @@ _SNAPSHOT = snapshot_seed()
 _read_snapshot = read_as(SNAPSHOT.file_name, snapshot)
 _read_incarnation = read_as("incarnation", incarnation.read_incarnation)
 _read_install = read_as(
-    installing.MARKER_FILE, lambda files, path: installing.read_marker(files, path.parent)
+    installation.MARKER_FILE, lambda files, path: installation.read_marker(files, path.parent)
 )
 _read_places = read_as(
-    controlindex.FILE_NAME,
-    lambda files, path: controlindex.read_control_places(files, path, Offset(9)),
+    control_places.FILE_NAME,
+    lambda files, path: control_places.read_control_places(files, path, Offset(9)),
 )
 _CORRUPT = (StorageCorruptError,)
 

@@ -29,7 +29,7 @@ from raftnode.api.quorum_routes import quorum_routes
 from raftnode.api.service import NodeService
 from raftnode.core.types import Endpoint
 from raftnode.errors import RequestError
-from raftnode.loglimit import LineBudget
+from raftnode.log_limit import LineBudget
 
 _log = structlog.get_logger(__name__)
 _lines = LineBudget()

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from raftnode.client import LogRecord, QuorumClient
-from raftnode.commands import logfiles
+from raftnode.commands import log_files
 from raftnode.commands.connection import (
     DEFAULT_SERVER,
     DEFAULT_TIMEOUT_MS,
@@ -116,6 +116,6 @@ def _plain(fields: Mapping[str, object] | None) -> dict[str, object] | None:
     return None if fields is None else dict(fields)
 
 
-app.command()(logfiles.dump)
-app.command()(logfiles.verify)
-app.command()(logfiles.stats)
+app.command()(log_files.dump)
+app.command()(log_files.verify)
+app.command()(log_files.stats)

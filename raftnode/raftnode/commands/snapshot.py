@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from raftnode.commands import logfiles
+from raftnode.commands import log_files
 from raftnode.commands.output import fail, print_fields, print_json, reporting
 from raftnode.commands.progress import reading
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch
 from raftnode.core.types import Offset, VoterSet
 from raftnode.errors import ConfigurationError, ExitCode
+from raftnode.logformat.batch import iter_records, to_batch
 from raftnode.statemachine.kv import Entry, KeyValueStore
-from raftnode.storage.batch import iter_records, to_batch
+from raftnode.storage.directory.identity import LOG_DIRECTORY
 from raftnode.storage.files import Files
-from raftnode.storage.identity import LOG_DIRECTORY
-from raftnode.storage.inspection import LogFiles, LogReader, find_log
-from raftnode.storage.snapshot import (
+from raftnode.storage.inspection.log_reader import LogFiles, LogReader, find_log
+from raftnode.storage.snapshots.snapshot_file import (
     SnapshotDamagedError,
     SnapshotFile,
     SnapshotHead,
@@ -28,10 +28,10 @@ from raftnode.storage.snapshot import (
     list_snapshots,
     write_snapshot,
 )
-from raftnode.storage.snapshotreading import SnapshotReader
+from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
 
 app = typer.Typer(no_args_is_help=True, help="Inspect, verify and make snapshot files.")
-app.command("dump")(logfiles.dump)
+app.command("dump")(log_files.dump)
 
 SnapshotPath = Annotated[
     Path,
@@ -44,7 +44,7 @@ SnapshotPath = Annotated[
 
 
 @app.command()
-def verify(path: SnapshotPath, *, as_json: logfiles.AsJson = False) -> None:
+def verify(path: SnapshotPath, *, as_json: log_files.AsJson = False) -> None:
     """Read snapshots from the first byte to the last and print the result for each.
 
     Of Kafka's snapshots it checks checksums, header and footer. It exits with STORAGE_CORRUPT if
@@ -86,7 +86,7 @@ def create(
             "committed: use the high watermark that a leader reported.",
         ),
     ],
-    as_json: logfiles.AsJson = False,
+    as_json: log_files.AsJson = False,
 ) -> None:
     """Make a snapshot from the files of a log: of a copy, or while the node runs."""
     with reporting():

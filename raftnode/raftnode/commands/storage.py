@@ -21,11 +21,11 @@ from raftnode.core.types import (
     parse_directory_id,
 )
 from raftnode.errors import ConfigurationError, StorageCorruptError
-from raftnode.storage import formation, incarnation
-from raftnode.storage.directory import DataDirectory, format_storage
+from raftnode.storage.directory import formation, incarnation
+from raftnode.storage.directory.directory import DataDirectory, format_storage
+from raftnode.storage.directory.identity import random_directory_id, read_identity
+from raftnode.storage.directory.quarantine import read_mark
 from raftnode.storage.files import Files
-from raftnode.storage.identity import random_directory_id, read_identity
-from raftnode.storage.quarantine import read_mark
 
 app = typer.Typer(no_args_is_help=True, help="Format and inspect a data directory.")
 

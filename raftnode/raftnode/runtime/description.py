@@ -23,7 +23,7 @@ from raftnode.core.replica import Replica as CoreReplica
 from raftnode.core.replication.leadership import epoch_committed
 from raftnode.core.roles import Follower, Leader, Unattached, role_name
 from raftnode.core.types import Endpoint, VoterRecordId, format_directory_id
-from raftnode.runtime import clock
+from raftnode.runtime.process import clock
 
 
 def present(replica: CoreReplica) -> CoreReplica:

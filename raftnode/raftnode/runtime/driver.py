@@ -49,17 +49,17 @@ from raftnode.core.raft import RaftCore
 from raftnode.core.records import Batch
 from raftnode.core.types import FIRST_OFFSET, Offset, ReplicaKey
 from raftnode.errors import ProtocolHaltError, StorageStaleError
-from raftnode.runtime import clock
-from raftnode.runtime.appends import Appends
-from raftnode.runtime.applier import Applier
-from raftnode.runtime.coldreads import ColdReads
-from raftnode.runtime.flusher import Flusher
+from raftnode.logformat.batch import read_header, stamp
+from raftnode.runtime.disk.cold_reads import ColdReads
+from raftnode.runtime.disk.log_reads import LogReader
 from raftnode.runtime.inquiries import Inquiries
-from raftnode.runtime.logreading import LogReader
-from raftnode.runtime.transfer import SnapshotTransfer
-from raftnode.storage.batch import read_header, stamp
-from raftnode.storage.directory import DataDirectory
-from raftnode.storage.log import Log, OffsetOutsideError
+from raftnode.runtime.process import clock
+from raftnode.runtime.snapshots.transfer import SnapshotTransfer
+from raftnode.runtime.writes.appends import Appends
+from raftnode.runtime.writes.applier import Applier
+from raftnode.runtime.writes.flusher import Flusher
+from raftnode.storage.directory.directory import DataDirectory
+from raftnode.storage.log.log import Log, OffsetOutsideError
 
 _log = structlog.get_logger("raftnode")
 

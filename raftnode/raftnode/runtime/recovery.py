@@ -13,10 +13,10 @@ from raftnode.core.raft import RaftCore
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.types import VoterSet
 from raftnode.errors import ProtocolHaltError, StorageCorruptError, StorageIdentityError
-from raftnode.runtime import clock
-from raftnode.storage.directory import DataDirectory
-from raftnode.storage.log import Log
-from raftnode.storage.snapshot import SnapshotFile
+from raftnode.runtime.process import clock
+from raftnode.storage.directory.directory import DataDirectory
+from raftnode.storage.log.log import Log
+from raftnode.storage.snapshots.snapshot_file import SnapshotFile
 
 if TYPE_CHECKING:
     from raftnode.settings import NodeSettings

@@ -17,17 +17,17 @@ from raftnode.errors import (
     StorageError,
     StorageStaleError,
 )
-from raftnode.runtime import interpreter
-from raftnode.runtime.assembly import Running, running_node
-from raftnode.runtime.inflight import WatchedCalls
-from raftnode.runtime.journal import keep_journal
-from raftnode.runtime.process import StopSignals, write_termination_message
-from raftnode.runtime.refusing import tell_damage
-from raftnode.runtime.tasks import Tasks
-from raftnode.runtime.watchdog import Stall, Watchdog, end_process
-from raftnode.storage.directory import DataDirectory
+from raftnode.runtime.build import Running, running_node
+from raftnode.runtime.disk.calls_in_flight import WatchedCalls
+from raftnode.runtime.process import interpreter
+from raftnode.runtime.process.journal import keep_journal
+from raftnode.runtime.process.process_setup import StopSignals, write_termination_message
+from raftnode.runtime.process.refused_storage import tell_damage
+from raftnode.runtime.process.tasks import Tasks
+from raftnode.runtime.process.watchdog import Stall, Watchdog, end_process
+from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files, OsCalls
-from raftnode.storage.log import Log, LogSettings
+from raftnode.storage.log.log import Log, LogSettings
 
 if TYPE_CHECKING:
     from raftnode.settings import NodeSettings

@@ -44,12 +44,13 @@ from raftnode.core.roles import Blank, Leader
 from raftnode.core.state import Latch
 from raftnode.core.types import Endpoint, Epoch, Offset, ReplicaKey, VoterRecordId, VoterSet
 from raftnode.errors import RequestError
-from raftnode.runtime import clock, description
-from raftnode.runtime.appends import Appends
-from raftnode.runtime.applier import Applier
-from raftnode.runtime.disk_state import DiskState
+from raftnode.runtime import description
+from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.inquiries import Answer, Inquiries
-from raftnode.runtime.watchdog import Stall
+from raftnode.runtime.process import clock
+from raftnode.runtime.process.watchdog import Stall
+from raftnode.runtime.writes.appends import Appends
+from raftnode.runtime.writes.applier import Applier
 from raftnode.statemachine.kv import KeyValueReader
 
 STORAGE_ANSWER_MS = 10_000

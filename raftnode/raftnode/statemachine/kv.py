@@ -20,8 +20,8 @@ from typing import Protocol
 
 from raftnode.core.types import FIRST_OFFSET, Epoch, Offset
 from raftnode.statemachine.errors import OffsetGapError
-from raftnode.statemachine.freezing import FreezableMap
-from raftnode.statemachine.spread import SpreadMap
+from raftnode.statemachine.frozen_map import FreezableMap
+from raftnode.statemachine.sharded_map import SpreadMap
 
 _ORIGIN = struct.Struct(">qi")
 _RUN_KEYS = 4096

@@ -18,7 +18,8 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from raftnode.core.messages import ErrorCode, Request, Response
 from raftnode.core.types import ReplicaKey
 from raftnode.errors import DecodeError
-from raftnode.loglimit import LineBudget
+from raftnode.log_limit import LineBudget
+from raftnode.transport.connection_limits import Lobby, Rank, Seats
 from raftnode.transport.gate import Gate, OpenGate
 from raftnode.transport.hello import (
     Hello,
@@ -31,7 +32,6 @@ from raftnode.transport.hello import (
     refusal_of,
 )
 from raftnode.transport.outbox import Outbox
-from raftnode.transport.room import Lobby, Rank, Seats
 from raftnode.transport.settings import TransportSettings
 from raftnode.transport.spawner import TaskSpawner
 from raftnode.wire import Codec, Envelope, MessageError, RequestFrame

@@ -48,7 +48,7 @@ ERROR_MESSAGE_BYTES_MAX = 512
 
 
 class BatchDecoder(Protocol):
-    """`raftnode.storage.batch.decode_batches`, which the wire may not import."""
+    """`raftnode.logformat.batch.decode_batches`, which the wire may not import."""
 
     def __call__(
         self, data: bytes | memoryview, *, allow_partial_tail: bool = False

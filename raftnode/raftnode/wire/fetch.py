@@ -27,7 +27,7 @@ API_KEY = 1
 VERSION = 17
 
 DecodeBatches = Callable[[memoryview], tuple[Batch, ...]]
-"""Splits records into batches and checks them; raises DecodeError (raftnode.storage.batch)."""
+"""Splits records into batches and checks them; raises DecodeError (raftnode.logformat.batch)."""
 
 _CLUSTER_ID_TAG, _REPLICA_STATE_TAG = 0, 1
 _DIRECTORY_ID_TAG = 0

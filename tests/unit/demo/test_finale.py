@@ -17,7 +17,7 @@ from kraftquorum_demo.testing import A, B, C, quorum
 from kraftquorum_demo.verify import Verdict
 from raftnode.client import LogRecord
 from raftnode.core.types import Epoch, Offset
-from raftnode.storage.batch import Record, encode_data_batch, stamp
+from raftnode.logformat.batch import Record, encode_data_batch, stamp
 
 
 class Lines:

@@ -19,7 +19,7 @@ from kraftquorum_operator.resources.nodeconfig import fetch_max_wait_ms
 from raftnode.cli import make_app
 from raftnode.commands.connection import DEFAULT_SERVER
 from raftnode.core.types import Endpoint
-from raftnode.runtime.watchdog import LIVE_SHARE
+from raftnode.runtime.process.watchdog import LIVE_SHARE
 from raftnode.settings import NodeSettings
 
 OWNER = Owner("space", "demo", "uid-1")

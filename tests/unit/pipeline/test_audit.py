@@ -29,12 +29,12 @@ from proofkit.replicadirs import (
 from raftnode.core.records import AddVoter, Batch, LeaderChange, RaftVersion
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, Offset
-from raftnode.storage.batch import Record, encode_control_batch, encode_data_batch, stamp
-from raftnode.storage.checkpoints import LOG_START_FILE, write_log_start
+from raftnode.logformat.batch import Record, encode_control_batch, encode_data_batch, stamp
+from raftnode.storage.directory.identity import LOG_DIRECTORY, MARKER_FILE
+from raftnode.storage.directory.quorum_state import encode_quorum_state
 from raftnode.storage.files import Files
-from raftnode.storage.identity import LOG_DIRECTORY, MARKER_FILE
-from raftnode.storage.quorum_state import encode_quorum_state
-from raftnode.storage.snapshot import StateRecord
+from raftnode.storage.log.checkpoints import LOG_START_FILE, write_log_start
+from raftnode.storage.snapshots.snapshot_file import StateRecord
 
 Run = Callable[..., Verdict]
 
@@ -697,7 +697,7 @@ def control(offset: int, epoch: int, *records) -> bytes:
 
 def find_control(path: Path, kind: type, *, epoch: int, last: bool = False):
     """Segment, number in it and header of a control batch of one record of a kind."""
-    from raftnode.storage.batch import iter_records  # noqa: PLC0415
+    from raftnode.logformat.batch import iter_records  # noqa: PLC0415
 
     found = []
     for segment in segments(path):

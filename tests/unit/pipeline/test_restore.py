@@ -21,8 +21,8 @@ from proofkit.replicadirs import batches_in, flip, quorum_history, segments
 from raftnode.api.server import ApiServer, make_app
 from raftnode.api.service import NewRecord
 from raftnode.core.types import Endpoint
-from raftnode.runtime.applier import READ_BYTES_MAX
-from raftnode.storage.batch import Record, encode_data_batch, stamp
+from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.runtime.writes.applier import READ_BYTES_MAX
 
 
 def state(paths: list[Path], end: int | None = None):

@@ -40,13 +40,13 @@ from raftnode.core.records import Batch
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RaftnodeError, StorageCorruptError
-from raftnode.storage import log as log_module
-from raftnode.storage import snapshots as snapshots_module
-from raftnode.storage.batch import Record, encode_data_batch, stamp
+from raftnode.logformat.batch import Record, encode_data_batch, stamp
 from raftnode.storage.files import File, FileOperationError, Files
-from raftnode.storage.log import Log
-from raftnode.storage.snapshot import SnapshotFile, SnapshotId
-from raftnode.storage.snapshots import Snapshots
+from raftnode.storage.log import log as log_module
+from raftnode.storage.log.log import Log
+from raftnode.storage.snapshots import snapshot_store as snapshots_module
+from raftnode.storage.snapshots.snapshot_file import SnapshotFile, SnapshotId
+from raftnode.storage.snapshots.snapshot_store import Snapshots
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -358,7 +358,7 @@ def test_a_node_that_acknowledges_before_its_sync_returned_is_found_out(
     script = tmp_path / "early.py"
     script.write_text(
         "import sys, threading\n"
-        "from raftnode.storage.log import Log\n"
+        "from raftnode.storage.log.log import Log\n"
         "from proofkit.crash import __main__ as program\n"
         f"{flush}\n"
         "Log._flush_locked = flush_locked\n"

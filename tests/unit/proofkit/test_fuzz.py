@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proofkit.fuzz.files import BATCHES, with_checksums
 from proofkit.fuzz.target import FuzzError, Target, same
 from proofkit.fuzz.targets import TARGETS
-from raftnode.storage.batch import decode_batches
+from raftnode.logformat.batch import decode_batches
 
 PACKAGE = Path(__file__).resolve().parents[3] / "raftnode" / "raftnode"
 WITHIN_OTHERS = {

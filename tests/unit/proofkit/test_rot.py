@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proofkit import rot, rotten
-from raftnode.storage.checkpoints import LOG_START_FILE
+from raftnode.storage.log.checkpoints import LOG_START_FILE
 
 PAGE = Path("docs/explain/disk-faults.md")
 

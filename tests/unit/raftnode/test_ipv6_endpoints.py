@@ -17,9 +17,9 @@ from raftnode.core.types import (
     VoterSet,
     format_directory_id,
 )
+from raftnode.logformat.control import decode_control_record, encode_control_record
 from raftnode.settings.values import VoterAddress
-from raftnode.storage.control import decode_control_record, encode_control_record
-from raftnode.storage.formation import decode_latch, encode_latch
+from raftnode.storage.directory.formation import decode_latch, encode_latch
 from raftnode.transport.hello import Hello, Identity, decode_hello, encode_hello
 from raftnode.wire import extensions
 

@@ -24,8 +24,8 @@ from raftnode.core.types import (
     format_directory_id,
 )
 from raftnode.errors import ConfigurationError
-from raftnode.storage.formation import decode_latch, encode_latch
-from raftnode.storage.sealed import seal, unseal
+from raftnode.logformat.sealed_json import seal, unseal
+from raftnode.storage.directory.formation import decode_latch, encode_latch
 from raftnode.wire import Codec, RequestFrame
 
 ONE = ReplicaKey(NodeId(1), uuid.UUID(int=101))

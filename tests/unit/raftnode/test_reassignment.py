@@ -26,11 +26,11 @@ from raftnode.core.types import (
     format_directory_id,
 )
 from raftnode.errors import DecodeError
-from raftnode.storage.control import decode_control_record, encode_control_record
-from raftnode.storage.controlfields import describe_control
+from raftnode.logformat.control import decode_control_record, encode_control_record
+from raftnode.logformat.control_fields import describe_control
 from raftnode.storage.files import Files
-from raftnode.storage.snapshot import SnapshotHead, SnapshotId, write_snapshot
-from raftnode.storage.snapshotreading import SnapshotReader
+from raftnode.storage.snapshots.snapshot_file import SnapshotHead, SnapshotId, write_snapshot
+from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
 
 pytestmark = pytest.mark.rule("P33", "S15")
 

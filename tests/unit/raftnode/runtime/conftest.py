@@ -21,15 +21,15 @@ from raftnode.core.events import SnapshotLost, SnapshotTaken
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch, LeaderChange
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey
-from raftnode.runtime.applier import Applier
-from raftnode.runtime.disk_state import DiskState
-from raftnode.runtime.restoring import restore_state
-from raftnode.runtime.snapshotting import SnapshotLimits, Snapshotter
+from raftnode.logformat.batch import Record, encode_data_batch, iter_records, stamp
+from raftnode.runtime.disk.disk_state import DiskState
+from raftnode.runtime.snapshots.restore import restore_state
+from raftnode.runtime.snapshots.snapshotter import SnapshotLimits, Snapshotter
+from raftnode.runtime.writes.applier import Applier
 from raftnode.statemachine.kv import KeyValueStore
-from raftnode.storage.batch import Record, encode_data_batch, iter_records, stamp
 from raftnode.storage.files import File, Files
-from raftnode.storage.log import Log, LogSettings
-from raftnode.storage.snapshots import Snapshots
+from raftnode.storage.log.log import Log, LogSettings
+from raftnode.storage.snapshots.snapshot_store import Snapshots
 
 DIRECTORY = Path("/data/__cluster_metadata-0")
 

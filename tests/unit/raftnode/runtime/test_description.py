@@ -24,8 +24,9 @@ from raftnode.core.types import (
     VoterSet,
     format_directory_id,
 )
-from raftnode.runtime import clock, description
-from raftnode.runtime.disk_state import DiskState
+from raftnode.runtime import description
+from raftnode.runtime.disk.disk_state import DiskState
+from raftnode.runtime.process import clock
 
 OWN = ReplicaKey(NodeId(1), uuid.UUID(int=1))
 OTHER = ReplicaKey(NodeId(2), uuid.UUID(int=2))

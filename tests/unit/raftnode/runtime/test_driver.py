@@ -46,19 +46,19 @@ from raftnode.core.records import Batch
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import ProtocolHaltError, StorageFailedError, StorageStaleError
-from raftnode.runtime import coldreads
-from raftnode.runtime.appends import Appends
-from raftnode.runtime.applier import Applier
-from raftnode.runtime.coldreads import OBSERVER_READS, ColdReads
+from raftnode.logformat.batch import Record, encode_data_batch
+from raftnode.runtime.disk import cold_reads
+from raftnode.runtime.disk.cold_reads import OBSERVER_READS, ColdReads
 from raftnode.runtime.driver import Driver, Parts
-from raftnode.runtime.flusher import Flusher
 from raftnode.runtime.inquiries import Inquiries
-from raftnode.runtime.transfer import SnapshotTransfer
+from raftnode.runtime.snapshots.transfer import SnapshotTransfer
+from raftnode.runtime.writes.appends import Appends
+from raftnode.runtime.writes.applier import Applier
+from raftnode.runtime.writes.flusher import Flusher
 from raftnode.statemachine.kv import KeyValueStore
-from raftnode.storage.batch import Record, encode_data_batch
-from raftnode.storage.directory import DataDirectory
+from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
-from raftnode.storage.log import Log, OffsetOutsideError
+from raftnode.storage.log.log import Log, OffsetOutsideError
 
 from .conftest import LONG_S, until
 
@@ -403,7 +403,7 @@ async def test_of_fetches_for_the_same_records_only_the_last_one_waits(bench, co
 async def test_only_the_last_fetches_of_a_replica_wait_for_its_read(
     bench, cold, replica_key, monkeypatch
 ):
-    monkeypatch.setattr(coldreads, "WAITING_MAX", 1)
+    monkeypatch.setattr(cold_reads, "WAITING_MAX", 1)
     cold.hold(0)
     await bench.play(*(fetch(number, number, replica_key) for number in range(3)))
     [given_up] = await answered(bench, 1)

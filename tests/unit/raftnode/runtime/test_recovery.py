@@ -11,10 +11,10 @@ import pytest
 from raftnode.core.config import CoreConfig
 from raftnode.core.raft import RaftCore
 from raftnode.core.types import NodeId
-from raftnode.runtime import clock
+from raftnode.runtime.process import clock
 from raftnode.runtime.recovery import recover
 from raftnode.settings import NodeSettings
-from raftnode.storage.directory import DataDirectory
+from raftnode.storage.directory.directory import DataDirectory
 
 SETTINGS = {
     "fetch_timeout_ms": 2001,

@@ -25,13 +25,14 @@ from raftnode.errors import (
     StorageLostError,
     StorageStaleError,
 )
-from raftnode.runtime import assembly, snapshotting
+from raftnode.runtime import build
 from raftnode.runtime.server import Node
+from raftnode.runtime.snapshots import snapshotter
 from raftnode.settings import NodeSettings
-from raftnode.storage.checkpoints import LOG_START_FILE, write_log_start
 from raftnode.storage.files import Files
-from raftnode.storage.snapshot import SnapshotId
-from raftnode.storage.snapshotreading import SnapshotReader
+from raftnode.storage.log.checkpoints import LOG_START_FILE, write_log_start
+from raftnode.storage.snapshots.snapshot_file import SnapshotId
+from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
 
 from .conftest import LONG_MS, LONG_S
 
@@ -304,7 +305,7 @@ async def test_a_port_that_is_taken_is_named(machine, tmp_path):
 
 async def test_connections_too_many_are_turned_away_and_the_rest_served(machine, monkeypatch):
     """Without a limit clients would use up the descriptors, and then the disk "fails"."""
-    monkeypatch.setattr(assembly, "descriptors_for_clients", lambda _: 3)
+    monkeypatch.setattr(build, "descriptors_for_clients", lambda _: 3)
     async with machine.running():
         api = machine.service.api_endpoint
         held = [await asyncio.open_connection(api.host, api.port) for _ in range(3)]
@@ -351,13 +352,13 @@ async def test_a_node_that_is_told_to_be_stale_while_it_stops_is_never_started_a
     machine, monkeypatch, when
 ):
     """Whoever told may be away at the next start, which must not depend on it (S3)."""
-    do = getattr(assembly.Running, when)
+    do = getattr(build.Running, when)
 
     def told(running, *given):
         machine.node._fail(StorageStaleError("2 has seen more"))
         return do(running, *given)
 
-    monkeypatch.setattr(assembly.Running, when, told)
+    monkeypatch.setattr(build.Running, when, told)
     with pytest.raises(StorageStaleError, match="2 has seen more"):
         async with machine.running():
             await machine.form()
@@ -368,7 +369,7 @@ async def test_a_node_that_is_told_to_be_stale_while_it_stops_is_never_started_a
 
 
 async def test_a_node_takes_snapshots_and_starts_from_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(snapshotting, "CHECK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(snapshotter, "CHECK_INTERVAL_S", 0.01)
     machine = Machine(tmp_path, max_record_bytes_between_snapshots=2000, snapshots_retained=1)
     directory = tmp_path / "__cluster_metadata-0"
 
@@ -406,7 +407,7 @@ async def test_a_node_takes_snapshots_and_starts_from_them(tmp_path, monkeypatch
 
 async def test_a_start_that_finishes_a_trim_says_so(tmp_path, monkeypatch):
     """The log's start has no checksum: a flipped bit looks like a trim that a crash cut off."""
-    monkeypatch.setattr(snapshotting, "CHECK_INTERVAL_S", 0.001)
+    monkeypatch.setattr(snapshotter, "CHECK_INTERVAL_S", 0.001)
     machine = Machine(
         tmp_path,
         max_record_bytes_between_snapshots=9000,
@@ -450,7 +451,7 @@ async def test_a_node_whose_newest_snapshot_cannot_be_read_starts_from_the_one_b
     tmp_path, monkeypatch
 ):
     """Its log begins later: the one before, and what the log holds behind it, is everything."""
-    monkeypatch.setattr(snapshotting, "CHECK_INTERVAL_S", 0.001)
+    monkeypatch.setattr(snapshotter, "CHECK_INTERVAL_S", 0.001)
     machine = Machine(
         tmp_path,
         max_record_bytes_between_snapshots=2000,

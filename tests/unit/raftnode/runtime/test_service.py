@@ -15,7 +15,7 @@ from raftnode.core.roles import Follower
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, ReplicaKey
 from raftnode.errors import RequestError
-from raftnode.runtime.disk_state import DiskState
+from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.service import Service
 
 OWN = ReplicaKey(NodeId(1), uuid.UUID(int=1))

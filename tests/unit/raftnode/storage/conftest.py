@@ -10,10 +10,10 @@ from proofkit.faultdisk import FaultDisk
 from raftnode.core.records import Batch, RaftVersion
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
-from raftnode.storage.batch import Record, encode_data_batch, stamp
-from raftnode.storage.directory import DataDirectory
+from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
-from raftnode.storage.log import Log, LogSettings
+from raftnode.storage.log.log import Log, LogSettings
 
 ROOT = Path("/data")
 LOG = ROOT / "__cluster_metadata-0"

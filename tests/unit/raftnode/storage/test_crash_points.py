@@ -17,18 +17,18 @@ from raftnode.core.records import AddVoter, Batch, LeaderChange
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import StorageCorruptError
-from raftnode.storage.batch import (
+from raftnode.logformat.batch import (
     Record,
     decode_batches,
     encode_control_batch,
     encode_data_batch,
     stamp,
 )
-from raftnode.storage.directory import DataDirectory, format_storage
+from raftnode.storage.directory.directory import DataDirectory, format_storage
 from raftnode.storage.files import Files
-from raftnode.storage.inspection import find_log
-from raftnode.storage.log import Log, LogSettings
-from raftnode.storage.verification import Verification
+from raftnode.storage.inspection.log_reader import find_log
+from raftnode.storage.inspection.verification import Verification
+from raftnode.storage.log.log import Log, LogSettings
 
 ROOT = Path("/data")
 ONE = NodeId(1)

@@ -11,10 +11,10 @@ from proofkit import rot, rotten
 from proofkit.faultdisk import FaultDisk
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, Offset
-from raftnode.storage.batch import Record, decode_batches, encode_data_batch, stamp
-from raftnode.storage.directory import DataDirectory
+from raftnode.logformat.batch import Record, decode_batches, encode_data_batch, stamp
+from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
-from raftnode.storage.log import LogSettings
+from raftnode.storage.log.log import LogSettings
 
 NOT_LOST = {"`STORAGE_CORRUPT`", "`STORAGE_IDENTITY`", "made again", "snapshot set aside"}
 

@@ -12,11 +12,11 @@ from proofkit.faultdisk import FaultDisk
 from raftnode.core.records import Batch, RaftVersion
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError
-from raftnode.storage.batch import Record, encode_data_batch, stamp
+from raftnode.logformat.batch import Record, encode_data_batch, stamp
 from raftnode.storage.files import Files
-from raftnode.storage.inspection import find_log
-from raftnode.storage.log import Log, LogSettings
-from raftnode.storage.verification import Verification
+from raftnode.storage.inspection.log_reader import find_log
+from raftnode.storage.inspection.verification import Verification
+from raftnode.storage.log.log import Log, LogSettings
 
 DIR = Path("/data/__cluster_metadata-0")
 FEW = LogSettings(segment_bytes=20_000, now_ms=lambda: 5)

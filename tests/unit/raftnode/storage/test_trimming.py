@@ -12,13 +12,13 @@ import pytest
 from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError, StorageFailedError
-from raftnode.storage.batch import decode_batches
-from raftnode.storage.checkpoints import LOG_START_FILE, read_log_start, write_log_start
+from raftnode.logformat.batch import decode_batches
 from raftnode.storage.files import Files
-from raftnode.storage.inspection import LogReader, find_log
-from raftnode.storage.log import Log, OffsetOutsideError
-from raftnode.storage.snapshot import SnapshotHead, SnapshotId, write_snapshot
-from raftnode.storage.verification import Verification
+from raftnode.storage.inspection.log_reader import LogReader, find_log
+from raftnode.storage.inspection.verification import Verification
+from raftnode.storage.log.checkpoints import LOG_START_FILE, read_log_start, write_log_start
+from raftnode.storage.log.log import Log, OffsetOutsideError
+from raftnode.storage.snapshots.snapshot_file import SnapshotHead, SnapshotId, write_snapshot
 
 from .conftest import LOG, batch, control, new_log, reopen, segments
 

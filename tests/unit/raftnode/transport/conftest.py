@@ -23,8 +23,8 @@ from raftnode.transport import (
     PeerServer,
     TransportSettings,
 )
+from raftnode.transport.connection_limits import Rank
 from raftnode.transport.gate import Gate
-from raftnode.transport.room import Rank
 from raftnode.wire import Codec
 
 CLUSTER = "jzIrVDQ0QXu0bBSbPcyDpA"

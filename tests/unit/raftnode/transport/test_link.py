@@ -10,8 +10,8 @@ from aiohttp import ClientConnectionResetError
 
 from raftnode.core.messages import VoteRequest
 from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
-from raftnode.runtime.tasks import Tasks
-from raftnode.storage.batch import decode_batches
+from raftnode.logformat.batch import decode_batches
+from raftnode.runtime.process.tasks import Tasks
 from raftnode.transport import AddressBook, FailureReason, Identity, TransportSettings, link
 from raftnode.transport.dial import Dialled
 from raftnode.transport.gate import OpenGate

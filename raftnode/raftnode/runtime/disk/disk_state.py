@@ -1,0 +1,56 @@
+"""What the node knows of its disk, for whoever asks: `storage` in `GET /v1/node`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from raftnode.api.model import StorageInfo
+from raftnode.storage.snapshots.snapshot_file import SnapshotId
+
+DAMAGE_SHOWN = 5
+
+
+@dataclass(slots=True)
+class DiskState:
+    """Kept current by the watch of the disk and by the scrub.
+
+    Attributes:
+        free_bytes: at the last look; None: not looked yet.
+        size_bytes: of the disk, likewise.
+        low: less than the reserve is free (S30).
+        full: less than a quarter of it is: nothing is fetched any more.
+        damage: what the last pass of the scrub found that no start can make again.
+        scrubbed_ms: when the last pass ended, Unix time; None: none has.
+        damaged_snapshots: that this process has found and set aside, and what was wrong.
+        snapshot_room_missing_bytes: that a snapshot which is due lacks; 0: none.
+    """
+
+    free_bytes: int | None = None
+    size_bytes: int | None = None
+    low: bool = False
+    full: bool = False
+    damage: tuple[str, ...] = ()
+    scrubbed_ms: int | None = None
+    damaged_snapshots: dict[SnapshotId, str] = field(default_factory=dict[SnapshotId, str])
+    snapshot_room_missing_bytes: int = 0
+
+    @property
+    def all_damage(self) -> tuple[str, ...]:
+        """Everything that is damaged, or was: a snapshot is made again, its disk is not."""
+        of_scrub = [one for one in self.damage if one not in self.damaged_snapshots.values()]
+        return (*of_scrub, *self.damaged_snapshots.values())
+
+    def usage(self, free_bytes: int, size_bytes: int) -> None:
+        """Take the last look at its room."""
+        self.free_bytes, self.size_bytes = free_bytes, size_bytes
+
+    def info(self) -> StorageInfo:
+        """As the API shows it."""
+        return StorageInfo(
+            free_bytes=self.free_bytes,
+            size_bytes=self.size_bytes,
+            low=self.low or self.full,
+            damage=self.all_damage[:DAMAGE_SHOWN],
+            scrubbed_ms=self.scrubbed_ms,
+            snapshot_room_missing_bytes=self.snapshot_room_missing_bytes,
+        )

@@ -1,0 +1,1 @@
+"""What the running node reports to Prometheus."""

@@ -1,0 +1,1 @@
+"""The node as a process: signals, tasks, clocks, log lines, the watchdog."""

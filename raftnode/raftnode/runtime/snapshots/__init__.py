@@ -1,0 +1,1 @@
+"""Snapshots of the state machine: taken, sent, fetched, restored."""

@@ -1,0 +1,104 @@
+"""Starts the state machine from the newest snapshot that can be read, and the log behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import structlog
+
+from raftnode.core.types import FIRST_OFFSET, Epoch, Offset
+from raftnode.errors import StorageCorruptError
+from raftnode.statemachine.kv import Entry, KeyValueStore
+from raftnode.storage.files import FileOperationError
+from raftnode.storage.log.log import Log
+from raftnode.storage.snapshots.snapshot_file import SnapshotDamagedError, SnapshotFile, SnapshotId
+from raftnode.storage.snapshots.snapshot_store import SnapshotDamage, Snapshots
+
+_log = structlog.get_logger("raftnode")
+
+
+def covered_end(snapshots: Snapshots) -> Offset:
+    """What is below was committed, as any snapshot says, the damaged ones included.
+
+    To be asked before `restore_state`, which gives those other names, and does not start from a
+    log that lacks any of it.
+    """
+    return max((one.end_offset for one in snapshots.ids()), default=FIRST_OFFSET)
+
+
+def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, SnapshotFile | None]:
+    """The state to begin with: that of the newest snapshot that is whole, else an empty one.
+
+    One that is damaged, or that the disk cannot read, is set aside if an older one, or the log
+    alone, says the same. The log must hold what comes after the one that is taken, and all that
+    any of them covers, the damaged ones included: so nothing committed is left out.
+
+    Raises:
+        StorageCorruptError: the log does not reach back to a whole snapshot, or it lacks
+            records that a snapshot covers.
+        StorageFailedError: the disk failed; or it cannot read a snapshot now, and what it can
+            read does not do. Nothing was renamed then: a later start may read it.
+    """
+    damaged: list[SnapshotDamage] = []
+    unreadable: FileOperationError | None = None
+    for one in reversed(snapshots.ids()):
+        _check_covered(snapshots, one, log)
+        if one.end_offset < log.start_offset:
+            break
+        reader, since_s = snapshots.reader(one), snapshots.now_s()
+        try:
+            entries = ((r.key, Entry(r.value, r.offset, r.epoch)) for r in reader.records())
+            store = KeyValueStore.restore(one.end_offset, entries)
+        except (SnapshotDamagedError, ValueError) as error:
+            damaged.append(SnapshotDamage(one, str(error), since_s))
+            continue
+        except FileOperationError as error:
+            if not error.is_unreadable:
+                raise
+            unreadable = unreadable or error
+            damaged.append(SnapshotDamage(one, str(error), since_s))
+            continue
+        if reader.found is not None:
+            snapshots.proved(reader.found)
+        _set_aside(snapshots, damaged, log)
+        _log.info("snapshot_loaded", snapshot=str(one), entries=len(store))
+        return store, reader.found
+    if log.start_offset > 0:
+        _tell(damaged)
+        if unreadable is not None:
+            raise unreadable
+        raise StorageCorruptError(
+            f"{snapshots.directory}: the log begins at offset {log.start_offset} and no "
+            "undamaged snapshot reaches that offset; this replica must be replaced"
+        )
+    _set_aside(snapshots, damaged, log)
+    return KeyValueStore(), None
+
+
+def _tell(damaged: Iterable[SnapshotDamage]) -> None:
+    for one in damaged:
+        _log.error("snapshot_damaged", snapshot=str(one.snapshot_id), problem=one.problem)
+
+
+def _set_aside(snapshots: Snapshots, damaged: Sequence[SnapshotDamage], log: Log) -> None:
+    _tell(damaged)
+    for one in damaged:
+        snapshots.set_aside(one, log.start_offset)
+
+
+def _check_covered(snapshots: Snapshots, one: SnapshotId, log: Log) -> None:
+    """What a snapshot covers was committed and durable here: the log must have it."""
+    end = one.end_offset
+    if end <= log.start_offset:
+        return  # the epoch before its start the log does not tell
+    epoch = _epoch_before(log, end)
+    if end > log.end_offset or epoch != one.epoch:
+        raise StorageCorruptError(
+            f"{snapshots.directory / one.file_name} covers committed records up to offset {end} "
+            f"of epoch {one.epoch}, but the log ends at {log.end_offset} and has epoch {epoch} "
+            "there: records were lost; this replica must be replaced"
+        )
+
+
+def _epoch_before(log: Log, end: Offset) -> Epoch:
+    return max((entry.epoch for entry in log.epochs if entry.start_offset < end), default=Epoch(-1))

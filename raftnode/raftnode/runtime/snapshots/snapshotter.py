@@ -1,0 +1,330 @@
+"""Takes snapshots beside the running node.
+
+A snapshot is frozen on the loop in no time, between two applied batches, and written by a
+thread of its own (never by a fork, S29) which yields after each piece. Only what is committed
+and durable here is applied (S10), so nothing else gets into one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import structlog
+
+from raftnode.api.metrics import NodeMetrics
+from raftnode.core.events import SnapshotLost, SnapshotTaken
+from raftnode.core.log_index import LogIndex
+from raftnode.core.types import Offset
+from raftnode.runtime.disk.disk_state import DiskState
+from raftnode.runtime.process.pause import Pause, StoppedError
+from raftnode.runtime.snapshots.snapshot_room import SnapshotRoom
+from raftnode.runtime.writes.applier import Applier
+from raftnode.statemachine.kv import Entry, KeyValueStore
+from raftnode.storage.files import FileOperationError
+from raftnode.storage.log.log import Log
+from raftnode.storage.snapshots.snapshot_file import (
+    SnapshotFile,
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
+)
+from raftnode.storage.snapshots.snapshot_store import SnapshotDamage, Snapshots
+
+_log = structlog.get_logger("raftnode")
+
+CHECK_INTERVAL_S = 1.0
+PRESSING_INTERVAL_MS = 60_000
+"""Between two snapshots that are made because the disk runs low."""
+_MERGE_ENTRIES = 2000
+"""Put back in one go after a snapshot: about a millisecond."""
+_RECORD_OVERHEAD_BYTES = 64
+"""Of a record in a snapshot, at most: lengths, the header `kq`, its share of the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLimits:
+    """When one is due.
+
+    Attributes:
+        record_bytes: of the log applied since the last.
+        interval_ms: since the last, if anything is new; 0: never for its age.
+        reserve_bytes: what must stay free on the disk.
+        retention_bytes: of the log's end, kept though snapshots cover it; -1: all of it.
+    """
+
+    record_bytes: int
+    interval_ms: int
+    reserve_bytes: int
+    retention_bytes: int = -1
+
+
+class Snapshotter:
+    """Takes snapshots when they are due.
+
+    Args:
+        snapshots: where they stand.
+        applier: whose state it is.
+        index: the core's, for what the log says of the quorum.
+        limits: when one is due.
+        metrics: told of each.
+        log: which is trimmed behind them.
+        last: the one that the start began with.
+        free_bytes: how much room the disk has, told how much is wanted of it; it may block.
+        disk: told of damage and of missing room.
+        on_taken: told of each, and up to where the log may be trimmed behind it; or of a damaged
+            one, and which older one can be offered in its place.
+        now_ms: Unix time in milliseconds.
+    """
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        applier: Applier,
+        index: LogIndex,
+        limits: SnapshotLimits,
+        metrics: NodeMetrics,
+        *,
+        log: Log,
+        last: SnapshotFile | None,
+        free_bytes: Callable[[int], int],
+        disk: DiskState,
+        on_taken: Callable[[SnapshotTaken | SnapshotLost], None] = lambda _: None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._snapshots = snapshots
+        self._applier = applier
+        self._index = index
+        self._log = log
+        self._limits = limits
+        self._metrics = metrics
+        self._disk = disk
+        self._room = SnapshotRoom(
+            free_bytes,
+            limits.reserve_bytes,
+            trims=limits.retention_bytes >= 0,
+            disk=disk,
+            metrics=metrics,
+        )
+        self._on_taken = on_taken
+        self._now_ms = now_ms
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
+        self._pause = Pause()
+        self._bytes_at = applier.applied_bytes
+        self._taken_at = time.monotonic()
+        self._damaged: dict[SnapshotId, SnapshotDamage] = {}
+        """Found, and not set aside yet."""
+        self._wanted = False
+        """The newest one was damaged: the next is due at once."""
+        self._lost: SnapshotId | None = None
+        """It, until another one can be offered in its place."""
+        self.last = last
+        """The newest one."""
+        self._made_ms = last.made_ms if last else -1
+        metrics.snapshots_damaged.inc(len(snapshots.damaged))  # which the start has found
+        self._show()
+
+    def is_due(self) -> bool:
+        """Whether the next one should be taken now."""
+        end = self._applier.kv.next_offset
+        if end <= (self.last.snapshot_id.end_offset if self.last else 0):
+            return False
+        if not self._room.may_look:
+            return False
+        age_ms = (time.monotonic() - self._taken_at) * 1000
+        if self._wanted or (self._room.pressing and age_ms >= PRESSING_INTERVAL_MS):
+            return True
+        needed = max(self._limits.record_bytes, self.last.size // 2 if self.last else 0)
+        if self._applier.applied_bytes - self._bytes_at >= needed:
+            return True
+        return 0 < self._limits.interval_ms <= age_ms
+
+    async def run(self) -> None:
+        """Take them for ever; a failing disk ends the task, and with it the process.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        while not self._pause.stopped:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            await self._set_aside_damaged()
+            try:
+                if self.is_due():
+                    await self.take()
+                if self._lost is not None:
+                    await self._offer_older(self._lost)
+            except StoppedError:
+                return
+
+    def damaged(self, found: SnapshotDamage) -> None:
+        """This one was found damaged: set it aside soon, and take another one for the newest."""
+        if self._snapshots.doubt(found):
+            self._damaged[found.snapshot_id] = found
+
+    async def _set_aside_damaged(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._damaged:
+            snapshot_id, found = self._damaged.popitem()
+            if not await loop.run_in_executor(
+                self._thread, self._snapshots.set_aside, found, self._log.start_offset
+            ):
+                continue
+            newest = self._snapshots.newest()
+            if self.last is not None and self.last.snapshot_id == snapshot_id:
+                # Unless one with its name has been fetched meanwhile.
+                if newest is None or newest.snapshot_id < snapshot_id:
+                    self._wanted, self._lost = True, snapshot_id
+                self.last = newest
+            self._tell(found)
+
+    def _tell(self, found: SnapshotDamage) -> None:
+        """This one was set aside."""
+        _log.error("snapshot_damaged", snapshot=str(found.snapshot_id), problem=found.problem)
+        self._metrics.snapshots_damaged.inc()
+        self._show()
+
+    async def _offer_older(self, lost: SnapshotId) -> None:
+        """There is no room to make the newest once more: an older one does, if the log is there."""
+        damaged: list[SnapshotDamage] = []
+
+        def find() -> SnapshotFile | None:
+            for one in reversed(self._older(lost)):
+                found = self._snapshots.prove(one, self._pause)
+                if isinstance(found, SnapshotFile):
+                    return found
+                if found is not None and self._snapshots.set_aside(found, self._log.start_offset):
+                    damaged.append(found)
+            return None
+
+        found = await asyncio.get_running_loop().run_in_executor(self._thread, find)
+        for one in damaged:
+            self._tell(one)
+        if self._lost != lost:
+            return  # One was fetched meanwhile and has taken its place.
+        self._lost = None
+        if found is None or found.log_head is None:
+            self._on_taken(SnapshotLost(lost.position, None))
+            return
+        if self.last is None:
+            self.last = found
+            self._show()
+        self._on_taken(SnapshotLost(lost.position, found.snapshot_id.position))
+
+    def _older(self, lost: SnapshotId) -> list[SnapshotId]:
+        return [one for one in self._snapshots.ids() if one < lost]
+
+    async def take(self) -> SnapshotFile | None:
+        """Take one now; None: the disk has no room for it, or one is being put in place.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        loop, kv = asyncio.get_running_loop(), self._applier.kv
+        size = kv.size_bytes + len(kv) * _RECORD_OVERHEAD_BYTES
+        free = await loop.run_in_executor(self._thread, self._room.free, size)
+        if not self._room.suffices(free, size):
+            return None
+        await _merged(kv)
+        await self._applier.between_batches()
+        # From here to the next await nothing is applied.
+        end = kv.next_offset
+        if kv is not self._applier.kv or end < self._index.start:
+            # A fetched one takes its place: the core goes on from that first, the state later.
+            return None
+        snapshot_id, head = self._identified(end)
+        bytes_at, started = self._applier.applied_bytes, time.monotonic()
+        entries = kv.freeze(self._pause)
+        try:
+            made = await loop.run_in_executor(
+                self._thread, lambda: self._write(snapshot_id, head, entries)
+            )
+        except FileOperationError as error:
+            kv.release()
+            if not error.is_full:
+                raise
+            # Somebody else has taken the room meanwhile. Nothing of it is left.
+            self._room.lacks(size)
+            return None
+        except Exception:
+            kv.release()
+            raise
+        # Cancelled, it stays frozen: the thread may still be reading.
+        kv.release()
+        self._room.taken()
+        self._newest(made, bytes_at)
+        seconds = time.monotonic() - started
+        self._metrics.snapshot_seconds.observe(seconds)
+        trim_to = await loop.run_in_executor(self._thread, self._trim_to)
+        if made.log_head is not None:
+            self._on_taken(SnapshotTaken(snapshot_id.position, trim_to))
+        _log.info(
+            "snapshot_taken",
+            snapshot=str(snapshot_id),
+            entries=made.records,
+            bytes=made.size,
+            seconds=round(seconds, 3),
+        )
+        await _merged(kv)
+        return made
+
+    def _newest(self, made: SnapshotFile, bytes_at: int) -> None:
+        self._bytes_at, self._taken_at, self._wanted = bytes_at, time.monotonic(), False
+        self._lost = None
+        if self.last is None or made.snapshot_id > self.last.snapshot_id:
+            self.last, self._made_ms = made, self._now_ms()
+        self._show()
+
+    def installed(self, found: SnapshotFile) -> None:
+        """One came from the leader, and the state with it."""
+        self._newest(found, self._applier.applied_bytes)
+
+    def _trim_to(self) -> Offset:
+        retention = self._limits.retention_bytes
+        if retention < 0:
+            return Offset(0)
+        return self._log.trim_target(self._snapshots.covered(), retention)
+
+    def _identified(self, end: Offset) -> tuple[SnapshotId, SnapshotHead]:
+        found = self._index.head_at(end)
+        head = SnapshotHead(
+            found.voters,
+            found.raft_version,
+            found.formation_completed,
+            self._applier.last_timestamp_ms,
+            found.target_voters,
+            voter_record=found.voter_record,
+            target_record=found.target_record,
+        )
+        return SnapshotId.at(found.position), head
+
+    def _write(
+        self, snapshot_id: SnapshotId, head: SnapshotHead, entries: Iterator[tuple[bytes, Entry]]
+    ) -> SnapshotFile:
+        records = (StateRecord(key, one.value, one.offset, one.epoch) for key, one in entries)
+        # The same state makes the same bytes, whoever writes it and when.
+        return self._snapshots.write(
+            snapshot_id, head, records, now_ms=head.last_timestamp_ms, pause=self._pause
+        )
+
+    def _show(self) -> None:
+        self._metrics.storage_damaged.set(len(self._disk.all_damage))
+        if self.last is not None:
+            self._metrics.snapshot_end_offset.set(self.last.snapshot_id.end_offset)
+            self._metrics.snapshot_size_bytes.set(self.last.size)
+            self._metrics.snapshot_made_timestamp_seconds.set(max(self._made_ms, 0) / 1000)
+
+    def close(self) -> None:
+        """Give up a snapshot that is being written and wait for its thread; blocks."""
+        self._pause.stop()
+        self._thread.shutdown(wait=True)
+
+
+async def _merged(kv: KeyValueStore) -> None:
+    """Put back all that was written while the store was frozen, others having their turns."""
+    while True:
+        if kv.merge(_MERGE_ENTRIES):
+            return
+        await asyncio.sleep(0)

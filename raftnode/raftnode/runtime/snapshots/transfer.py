@@ -1,0 +1,297 @@
+"""Snapshots between the wire, the disk and the state machine, all of it beside the loop.
+
+A leader's pieces are read by one thread, what a follower fetches is written, read whole and
+put in place by another, one thing after the other. The loop holds one piece at a time of each.
+The state is made while the whole file is read, so that putting it in place takes no time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from raftnode.core.effects import ServeSnapshot, StoreSnapshotPiece
+from raftnode.core.events import (
+    Event,
+    SnapshotPieceStored,
+    SnapshotRefused,
+    SnapshotVerified,
+)
+from raftnode.core.log_head import LogHead
+from raftnode.core.messages import FetchSnapshotResponse
+from raftnode.core.types import LogPosition, Offset
+from raftnode.runtime.process.pause import Pause, StoppedError
+from raftnode.runtime.writes.applier import Applier
+from raftnode.statemachine.kv import Entry, KeyValueStore
+from raftnode.storage.log.log import Log
+from raftnode.storage.snapshots.snapshot_file import SnapshotDamagedError, SnapshotFile, SnapshotId
+from raftnode.storage.snapshots.snapshot_reader import with_pauses
+from raftnode.storage.snapshots.snapshot_store import SnapshotDamage, Snapshots
+
+_log = structlog.get_logger("raftnode")
+
+CHECK_AGAIN_S = 30.0
+"""A snapshot that is fetched is checked this often at most."""
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Loaded:
+    store: KeyValueStore
+    found: SnapshotFile
+
+
+class SnapshotTransfer:
+    """Carries out what the core wants of snapshots.
+
+    Args:
+        snapshots: where they stand.
+        log: in whose place one may be put.
+        applier: whose state it becomes.
+        post: gives the core an event.
+        respond: answers a peer's request.
+        on_error: told of the first failure of the disk.
+        on_installed: told of each that was put in place.
+        on_piece: told how many bytes of a piece were sent ("sent") or fetched ("fetched").
+        room_for: whether the disk has room for so many bytes; it may block.
+        on_damaged: told of a snapshot that somebody fetches and that is damaged here.
+    """
+
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        log: Log,
+        applier: Applier,
+        *,
+        post: Callable[[Event], None],
+        respond: Callable[[int, FetchSnapshotResponse], None],
+        on_error: Callable[[BaseException], None],
+        on_installed: Callable[[SnapshotFile], None],
+        on_piece: Callable[[str, int], None],
+        room_for: Callable[[int], bool],
+        on_damaged: Callable[[SnapshotDamage], None] = lambda _: None,
+    ) -> None:
+        self._snapshots = snapshots
+        self._log = log
+        self._applier = applier
+        self._post = post
+        self._respond = respond
+        self._on_error = on_error
+        self._on_installed = on_installed
+        self._on_piece = on_piece
+        self._room_for = room_for
+        self._on_damaged = on_damaged
+        self._checking = ThreadPoolExecutor(1, thread_name_prefix="snapshot-check")
+        self._checked: tuple[SnapshotId, float] | None = None
+        """Which was checked last, and when that was begun."""
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="snapshot-serve")
+        self._writing = ThreadPoolExecutor(1, thread_name_prefix="snapshot-fetch")
+        self._loaded: _Loaded | None = None
+        self._wanted: LogPosition | None = None
+        """What is being fetched; another thread looks whether it still is."""
+        self._pause = Pause()
+
+    # -- on a leader -------------------------------------------------------------------
+
+    def serve(self, effect: ServeSnapshot) -> None:
+        """Answer with a piece."""
+        response = effect.response
+        which = SnapshotId.at(response.snapshot)
+
+        def read() -> tuple[FetchSnapshotResponse, SnapshotDamage | None]:
+            since_s = self._snapshots.now_s()
+            try:
+                piece = self._snapshots.read_piece(which, response.position, effect.max_bytes)
+            except SnapshotDamagedError as error:
+                return effect.with_piece(None, b""), SnapshotDamage(which, str(error), since_s)
+            if piece is None:
+                return effect.with_piece(None, b""), None
+            return effect.with_piece(piece.size, piece.data), None
+
+        def answer(found: tuple[FetchSnapshotResponse, SnapshotDamage | None]) -> None:
+            piece, damage = found
+            if damage is not None:
+                self._on_damaged(damage)
+            self._on_piece("sent", len(piece.data))
+            self._respond(effect.request_id, piece)
+
+        self._beside(self._reading, read, answer)
+        if response.position == 0:
+            self._check(which)
+
+    def _check(self, which: SnapshotId) -> None:
+        """Somebody begins to fetch it: read it once, beside, as far as its checksums go.
+
+        Who fetches a damaged one finds that out at the end, and then begins anew for ever.
+        """
+        now = time.monotonic()
+        last = self._checked
+        if last is not None and last[0] == which and now - last[1] < CHECK_AGAIN_S:
+            return
+        self._checked = which, now
+
+        def check() -> SnapshotDamage | None:
+            try:
+                return self._snapshots.damage_of(which, self._pause)
+            except StoppedError:
+                return None
+
+        def tell(damage: SnapshotDamage | None) -> None:
+            if damage is not None:
+                self._on_damaged(damage)
+
+        self._beside(self._checking, check, tell)
+
+    def trim(self, start: Offset) -> None:
+        """Remove what is below; nobody is served from there any more."""
+
+        def trim() -> None:
+            # Another snapshot may have been put in place since this was wanted.
+            if start > self._log.start_offset:
+                self._log.trim(start)
+
+        self._beside(self._writing, trim, lambda _: None)
+
+    # -- on whoever fetches one ----------------------------------------------------------
+
+    def store(self, effect: StoreSnapshotPiece) -> None:
+        """Write a piece; the first one only if the disk has room for all."""
+        which, snapshot = SnapshotId.at(effect.snapshot), effect.snapshot
+        self._wanted = snapshot
+
+        def write() -> Event:
+            if effect.position == 0:
+                self._forget()
+                if not self._room_for(effect.size):
+                    return SnapshotRefused(
+                        snapshot, f"not enough free space for its {effect.size} bytes"
+                    )
+            try:
+                end = self._snapshots.incoming.store(which, effect.position, effect.data)
+            except ValueError as error:
+                return SnapshotRefused(snapshot, str(error))
+            return SnapshotPieceStored(snapshot, end)
+
+        def tell(event: Event) -> None:
+            if isinstance(event, SnapshotPieceStored):
+                self._on_piece("fetched", len(effect.data))
+            self._post(event)
+
+        self._beside(self._writing, write, tell)
+
+    def verify(self, snapshot: LogPosition) -> None:
+        """Read the whole, make the state of it, and say what it is."""
+        self._wanted = snapshot
+        self._beside(self._writing, lambda: self._load(snapshot), self._post)
+
+    def _load(self, snapshot: LogPosition) -> Event:
+        self._forget()
+
+        def pause() -> None:
+            self._pause()
+            if self._wanted != snapshot:
+                raise ValueError("no longer needed")
+
+        try:
+            reader = self._snapshots.incoming.reader(SnapshotId.at(snapshot))
+            entries = (
+                (one.key, Entry(one.value, one.offset, one.epoch))
+                for one in with_pauses(reader.records(), pause)
+            )
+            store = KeyValueStore.restore(snapshot.end_offset, entries)
+        except StoppedError:
+            return SnapshotRefused(snapshot, "the node is stopping")
+        except (SnapshotDamagedError, ValueError) as error:
+            return SnapshotRefused(snapshot, str(error))
+        found = reader.found
+        head = found.log_head if found is not None else None
+        if found is None or head is None:
+            return SnapshotRefused(
+                snapshot, "it does not name the record that its voters come from"
+            )
+        self._loaded = _Loaded(store, found)
+        return SnapshotVerified(head)
+
+    async def install(self, head: LogHead) -> None:
+        """Put the snapshot that was verified last in the place of log and state, durably.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        loaded, self._loaded, self._wanted = self._loaded, None, None
+        assert loaded is not None  # noqa: S101
+        assert loaded.found.log_head == head, head  # noqa: S101
+        loop = asyncio.get_running_loop()
+        started = time.monotonic()
+        async with self._applier.paused():
+            await loop.run_in_executor(
+                self._writing, self._snapshots.install, self._log, loaded.found
+            )
+            before = self._applier.kv
+            self._applier.replace(loaded.store)
+        self._beside(self._writing, lambda: self._let_go(before), lambda _: None)
+        self._on_installed(loaded.found)
+        _log.info(
+            "snapshot_file_installed",
+            snapshot=str(loaded.found.snapshot_id),
+            entries=loaded.found.records,
+            bytes=loaded.found.size,
+            seconds=round(time.monotonic() - started, 3),
+        )
+
+    def drop(self, snapshot: LogPosition) -> None:
+        """Let go of what was fetched."""
+        if self._wanted == snapshot:
+            self._wanted = None
+
+        def drop() -> None:
+            self._forget()
+            self._snapshots.incoming.drop()
+
+        self._beside(self._writing, drop, lambda _: None)
+
+    def _forget(self) -> None:
+        """The state that was made of what was fetched is not wanted."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None:
+            self._let_go(loaded.store)
+
+    def _let_go(self, store: KeyValueStore) -> None:
+        with contextlib.suppress(StoppedError):
+            store.let_go(self._pause)
+
+    # -- inside --------------------------------------------------------------------------
+
+    def _beside(
+        self, thread: ThreadPoolExecutor, work: Callable[[], T], done: Callable[[T], None]
+    ) -> None:
+        if self._pause.stopped:
+            return
+        future = asyncio.get_running_loop().run_in_executor(thread, work)
+
+        def finished(finished: asyncio.Future[T]) -> None:
+            if self._pause.stopped or finished.cancelled():
+                return
+            error = finished.exception()
+            if error is not None:
+                self._on_error(error)
+            else:
+                done(finished.result())
+
+        future.add_done_callback(finished)
+
+    def close(self) -> None:
+        """Begin nothing more and wait for the threads; blocks."""
+        self._pause.stop()
+        self._reading.shutdown(wait=True, cancel_futures=True)
+        self._checking.shutdown(wait=True, cancel_futures=True)
+        self._writing.shutdown(wait=True, cancel_futures=True)
+        self._snapshots.incoming.close()

@@ -1,0 +1,1 @@
+"""Clients' writes and the committed log: appended, flushed, applied."""

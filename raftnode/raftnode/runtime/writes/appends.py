@@ -1,0 +1,258 @@
+"""Clients' writes: gathered, appended as one batch, and told of their one outcome.
+
+While one batch is being fsynced the next one fills: the busier the node, the larger
+its batches (group commit). Where an fsync takes long and the others have committed all that was
+appended, the next batch does not wait for it: a leader's slow disk slows no writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from raftnode.api.errors import refusal
+from raftnode.api.model import Appended
+from raftnode.api.service import NewRecord
+from raftnode.core.effects import AppendAccepted, Refused
+from raftnode.core.events import AppendRequested, Event
+from raftnode.core.types import Epoch, Offset
+from raftnode.errors import RequestError
+from raftnode.logformat.batch import Record, encode_data_batch
+from raftnode.runtime.process import clock
+
+SLOW_FLUSH_S = 0.02
+"""An fsync that has taken so long is slow: no batch waits for it any more. On a disk that is
+quicker the batches are those of plain group commit."""
+
+RECORD_OVERHEAD_BYTES = 32
+"""What a record costs in a queue or a batch besides its key and value, roughly."""
+
+
+@dataclass(slots=True, eq=False)
+class _Write:
+    records: Sequence[NewRecord]
+    size: int
+    future: asyncio.Future[Appended]
+    base: int = -1
+    """Place of its first record in its batch, then in the log."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    writes: list[_Write]
+    appended_at: float = 0.0
+    last_offset: Offset = field(default=Offset(-1))
+    epoch: Epoch = field(default=Epoch(-1))
+
+
+class Appends:
+    """All writes of this node that have no outcome yet.
+
+    Args:
+        post: gives the core an event.
+        next_id: makes request ids.
+        error_of: the API's error for a refusal.
+        queue_bytes_max: what may wait; more is refused at once.
+        batch_bytes_max: how large a batch may grow.
+        linger_ms: how long a batch waits for more records; 0: until the loop's next turn.
+        flushing_s: for how long an fsync has been under way; its end calls `pump`. None: none is.
+        on_commit: told how many seconds a batch took to commit.
+    """
+
+    def __init__(
+        self,
+        post: Callable[[Event], None],
+        next_id: Callable[[], int],
+        error_of: Callable[[Refused], RequestError],
+        *,
+        queue_bytes_max: int,
+        batch_bytes_max: int,
+        linger_ms: int,
+        flushing_s: Callable[[], float | None],
+        on_commit: Callable[[float], None],
+    ) -> None:
+        self._post = post
+        self._next_id = next_id
+        self._error_of = error_of
+        self._queue_bytes_max = queue_bytes_max
+        self._batch_bytes_max = batch_bytes_max
+        self._linger_s = linger_ms / 1000
+        self._flushing_s = flushing_s
+        self._on_commit = on_commit
+        self._queue: deque[_Write] = deque()
+        self._looks_again = False
+        self.queued_bytes = 0
+        self._asked: dict[int, _Batch] = {}
+        self._appended: deque[_Batch] = deque()
+        self.appended_records = 0
+
+    async def append(self, records: Sequence[NewRecord], timeout_ms: int) -> Appended:
+        """Queue records and wait for their commit.
+
+        Raises:
+            RequestError: with outcome `unknown` once the core has them.
+        """
+        size = sum(record.size_bytes + RECORD_OVERHEAD_BYTES for record in records)
+        # One write always fits into an empty queue, whatever its overhead.
+        if self._queue and self.queued_bytes + size > self._queue_bytes_max:
+            raise refusal(
+                "QUEUE_FULL",
+                f"{self.queued_bytes} bytes are waiting to be written "
+                "(append_queue_bytes is the limit)",
+            )
+        write = _Write(records, size, asyncio.get_running_loop().create_future())
+        self._queue.append(write)
+        self.queued_bytes += size
+        if len(self._queue) == 1:
+            # Not at once: writes of one turn of the loop share a batch even without linger.
+            asyncio.get_running_loop().call_later(self._linger_s, self.pump)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await asyncio.shield(write.future)
+        except TimeoutError:
+            if write.future.done():  # in the very turn in which the time ran out
+                return write.future.result()
+            if self._withdraw(write):
+                raise refusal("NOT_COMMITTED", f"not started within {timeout_ms} ms") from None
+            raise refusal("TIMED_OUT", f"not committed within {timeout_ms} ms") from None
+        except asyncio.CancelledError:
+            self._withdraw(write)
+            raise
+        finally:
+            # Nobody may be left to hear of a failure that comes later.
+            write.future.add_done_callback(_retrieve)
+
+    @property
+    def idle(self) -> bool:
+        """Whether every write has its outcome."""
+        return not (self._queue or self._asked or self._appended)
+
+    @property
+    def pending(self) -> int:
+        """How many writes have no outcome yet."""
+        batches = (*self._asked.values(), *self._appended)
+        return len(self._queue) + sum(len(batch.writes) for batch in batches)
+
+    def _withdraw(self, write: _Write) -> bool:
+        if write not in self._queue:
+            return False
+        self._queue.remove(write)
+        self.queued_bytes -= write.size
+        return True
+
+    def pump(self) -> None:
+        """Give the core the next batch once the last one is synced here, or committed."""
+        if self._asked or not self._queue or self._held_by_flush():
+            return
+        writes: list[_Write] = []
+        records: list[Record] = []
+        size = 0
+        while self._queue and (not writes or size + self._queue[0].size <= self._batch_bytes_max):
+            write = self._queue.popleft()
+            self.queued_bytes -= write.size
+            size += write.size
+            write.base = len(records)
+            records.extend(Record(record.key, record.value) for record in write.records)
+            writes.append(write)
+        try:
+            data = encode_data_batch(records, clock.wall_ms())
+        except ValueError as error:
+            # Nothing of it has left: the next batch must not wait for it.
+            for write in writes:
+                _fail(
+                    write,
+                    refusal("INVALID_REQUEST", f"cannot make a batch of the records: {error}"),
+                )
+            asyncio.get_running_loop().call_soon(self.pump)
+            return
+        request_id = self._next_id()
+        self._asked[request_id] = _Batch(writes)
+        self._post(AppendRequested(request_id, data, len(records)))
+
+    def _held_by_flush(self) -> bool:
+        """Whether an fsync under way is worth waiting for: a quick one, or its batch's commit."""
+        flushing_s = self._flushing_s()
+        if flushing_s is None:
+            return False
+        if not self._appended and flushing_s < SLOW_FLUSH_S and not self._looks_again:
+            self._looks_again = True
+            asyncio.get_running_loop().call_later(SLOW_FLUSH_S - flushing_s, self._look_again)
+        return bool(self._appended) or flushing_s < SLOW_FLUSH_S
+
+    def _look_again(self) -> None:
+        self._looks_again = False
+        self.pump()
+
+    def accepted(self, accepted: AppendAccepted) -> None:
+        """The batch stands in the log; the next one waits for its flush, or for its commit."""
+        batch = self._asked.pop(accepted.request_id)
+        batch.appended_at = time.monotonic()
+        batch.last_offset, batch.epoch = accepted.last_offset, accepted.epoch
+        for write in batch.writes:
+            write.base += accepted.base_offset
+        self._appended.append(batch)
+        self.appended_records += accepted.last_offset - accepted.base_offset + 1
+
+    def refused(self, refused: Refused) -> bool:
+        """The core did not take a batch; says whether it was one of ours."""
+        batch = self._asked.pop(refused.request_id, None)
+        if batch is None:
+            return False
+        error = self._error_of(refused)
+        for write in batch.writes:
+            _fail(write, error)
+        asyncio.get_running_loop().call_soon(self.pump)
+        return True
+
+    def committed(self, high_watermark: Offset) -> None:
+        """Acknowledge what the high watermark has passed (P43)."""
+        while self._appended and self._appended[0].last_offset < high_watermark:
+            batch = self._appended.popleft()
+            self._on_commit(time.monotonic() - batch.appended_at)
+            for write in batch.writes:
+                if not write.future.done():
+                    last = write.base + len(write.records) - 1
+                    write.future.set_result(
+                        Appended(base_offset=write.base, last_offset=last, epoch=batch.epoch)
+                    )
+        if not self._appended and self._flushing_s() is not None:
+            self.pump()  # its end need not be waited for
+
+    def leadership_lost(self) -> None:
+        """What was appended may or may not survive; what waits is certainly not done."""
+        while self._appended:
+            for write in self._appended.popleft().writes:
+                _fail(
+                    write,
+                    refusal(
+                        "LEADERSHIP_LOST",
+                        f"appended at offset {write.base}; this node lost leadership before "
+                        "the commit",
+                    ),
+                )
+        # The core refuses what waits; a flush that hangs would never ask it.
+        asyncio.get_running_loop().call_soon(self.pump)
+
+    def fail_all(self, error: RequestError) -> None:
+        """The node stops."""
+        self.leadership_lost()
+        for batch in self._asked.values():
+            for write in batch.writes:
+                _fail(write, refusal("LEADERSHIP_LOST", "the node stopped during the append"))
+        self._asked.clear()
+        while self._queue:
+            _fail(self._queue.popleft(), error)
+        self.queued_bytes = 0
+
+
+def _fail(write: _Write, error: RequestError) -> None:
+    if not write.future.done():
+        write.future.set_exception(error)
+
+
+def _retrieve(future: asyncio.Future[Appended]) -> None:
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,1 @@
+"""Reading the files of a log without owning it: for the tools, the scrub and the pipeline."""

@@ -1,0 +1,172 @@
+"""Reading again what was written long ago, slowly and from the disk itself.
+
+Rot is silent until somebody reads there, and then it is the wrong moment. A pass reads every
+segment, index and snapshot beside the running node and checks it as `raftnode log verify` does.
+It has a file layer of its own, so that an error of a read is a finding and does not end the
+node; it reads in small pieces with pauses, so that a sync never waits long behind it; and it
+has the page cache forget what it is about to read, which would show what was written and not
+what the disk has kept.
+
+What lives here: one pass. What must not: when one is due, and what is done about its findings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from raftnode.errors import RaftnodeError
+from raftnode.storage.files import FileOperationError, Files, OsCalls, Stat, SystemCalls
+from raftnode.storage.inspection.log_reader import SNAPSHOT_SUFFIX, find_log
+from raftnode.storage.inspection.verification import Finding, Verification
+from raftnode.storage.segments.segment import SUFFIX
+from raftnode.storage.snapshots.snapshot_file import SnapshotDamagedError, list_snapshots
+from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
+
+PIECE_BYTES = 128 << 10
+"""Read at once: about a millisecond of a disk's time."""
+
+_OLD = (SUFFIX, SNAPSHOT_SUFFIX)
+
+
+class SlowCalls(OsCalls):
+    """The system calls of a pass: reads in pieces, told after each, past the page cache.
+
+    Args:
+        below: what does the work.
+        on_read: told how many bytes were read just now; it may wait, or raise to give up.
+        in_use: a path that readers lean on, whose pages are left in the cache.
+    """
+
+    def __init__(
+        self,
+        below: SystemCalls,
+        on_read: Callable[[int], None],
+        in_use: Callable[[], Path | None] = lambda: None,
+    ) -> None:
+        self._below = below
+        self._on_read = on_read
+        self._in_use = in_use
+        self._cached: set[int] = set()
+
+    def open(self, path: str, flags: int, mode: int) -> int:
+        """As `os.open`."""
+        if flags & (os.O_RDWR | os.O_WRONLY | os.O_CREAT):
+            raise OSError(errno.EROFS, "a scrub writes nothing", path)
+        fd = self._below.open(path, flags, mode)
+        if Path(path) == self._in_use():
+            self._cached.add(fd)
+        return fd
+
+    def close(self, fd: int) -> None:
+        """As `os.close`."""
+        self._cached.discard(fd)
+        self._below.close(fd)
+
+    def pread(self, fd: int, length: int, position: int) -> bytes:
+        """As `os.pread`, in pieces."""
+        parts: list[bytes] = []
+        done = 0
+        while done < length:
+            size = min(PIECE_BYTES, length - done)
+            if fd not in self._cached:
+                # Not every file system can; then the cache is read, as before.
+                with contextlib.suppress(OSError):
+                    os.posix_fadvise(fd, position + done, size, os.POSIX_FADV_DONTNEED)
+            part = self._below.pread(fd, size, position + done)
+            self._on_read(len(part))
+            parts.append(part)
+            done += len(part)
+            if len(part) < size:
+                break
+        return b"".join(parts)
+
+    # What else a pass asks for is passed on.
+
+    def fstat(self, fd: int) -> Stat:
+        """Status of an open file."""
+        return self._below.fstat(fd)
+
+    def stat(self, path: str) -> Stat:
+        """Status of whatever stands at the path now."""
+        return self._below.stat(path)
+
+    def listdir(self, path: str) -> list[str]:
+        """As `os.listdir`."""
+        return self._below.listdir(path)
+
+
+@dataclass(slots=True)
+class ScrubPass:
+    """One pass over a log's directory.
+
+    Attributes:
+        calls: the system calls, slow ones.
+        directory: the log's.
+        now_s: a clock that never goes back.
+        batches: how many were found whole so far.
+        looked_s: when the look began that what was found last is believed for, by
+            that clock.
+    """
+
+    calls: SystemCalls
+    directory: Path
+    now_s: Callable[[], float] = time.monotonic
+    batches: int = field(default=0, init=False)
+    looked_s: float = field(default=0.0, init=False)
+
+    def run(self) -> tuple[Finding, ...]:
+        """Read everything; whatever is found is looked at once more before it is believed.
+
+        Returns:
+            What is damaged, and (`derived`) what a start makes again.
+        """
+        self.batches = 0
+        found = [one for one in self._look() if one.kind != "tail"]
+        if not found:
+            return ()
+        again = {(one.path, one.position, one.kind) for one in self._look()}
+        return tuple(one for one in found if (one.path, one.position, one.kind) in again)
+
+    def size(self) -> int:
+        """Bytes that a pass has to read now."""
+        files = Files(self.calls)
+        paths = [self.directory / name for name in files.listdir(self.directory)]
+        there = (files.stat(path) for path in paths if path.suffix in _OLD)
+        return sum(one.size for one in there if one is not None)
+
+    def _look(self) -> Iterator[Finding]:
+        self.looked_s = self.now_s()
+        yield from self._guarded(self._log())
+        files = Files(self.calls)
+        for one in list_snapshots(files, self.directory):
+            yield from self._guarded(self._snapshot(self.directory / one.file_name))
+
+    def _log(self) -> Iterator[Finding]:
+        files = Files(self.calls)
+        verification = Verification(files, find_log(files, self.directory))
+        yield from verification.run()
+        self.batches += verification.batches
+
+    def _snapshot(self, path: Path) -> Iterator[Finding]:
+        reader = SnapshotReader(Files(self.calls), path)
+        try:
+            for _ in reader.records():
+                pass
+        except SnapshotDamagedError as error:
+            yield Finding("damage", path, None, None, str(error))
+
+    def _guarded(self, findings: Iterator[Finding]) -> Iterator[Finding]:
+        """What the disk cannot read is damaged; what was removed or found no descriptor is not."""
+        try:
+            yield from findings
+        except FileOperationError as error:
+            if error.is_unreadable:
+                yield Finding("damage", error.path, None, None, str(error))
+        except RaftnodeError as error:
+            yield Finding("damage", self.directory, None, None, str(error))

@@ -1,0 +1,1 @@
+"""The log as one sequence of records: appended, flushed, read, truncated, recovered at start."""

@@ -1,0 +1,64 @@
+"""Whether room is reserved for the segment that grows (`log_preallocate`), and how much.
+
+Only that one ever has room beyond its end: it is given back, durably, before the next one is
+made. So a start need look at the last one alone, whatever the setting was before the crash.
+
+A reservation is a convenience and its refusal no failure: the segment then takes its room as it
+grows. It is made where it leaves free what the caller wants left (S30), and is given back when
+room runs short: votes and epochs cannot be written into it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from raftnode.storage.files import FULL
+from raftnode.storage.segments.segment import Segment
+
+
+class Reservation:
+    """Reserves for one segment after the other.
+
+    Args:
+        segment_bytes: up to where; 0: nothing is ever reserved.
+        free_bytes_kept: what is left free on the disk, bytes.
+        on_refused: told why nothing is reserved: once, and again only if there was room in
+            between.
+    """
+
+    def __init__(
+        self, segment_bytes: int, free_bytes_kept: int, on_refused: Callable[[str], None]
+    ) -> None:
+        self._segment_bytes = segment_bytes
+        self._free_bytes_kept = free_bytes_kept
+        self._on_refused = on_refused
+        self._told = False
+
+    def take(self, segment: Segment) -> None:
+        """Reserve what the segment lacks (not durable, nor need it be).
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        missing = self._segment_bytes - segment.size
+        if missing <= 0:
+            return
+        free, wanted = segment.file.free_bytes(), missing + self._free_bytes_kept
+        # Asked first: a file system takes all that is free before it says that it is too little.
+        if free < wanted:
+            self._no_room(f"{free} bytes are free, {wanted} are needed")
+            return
+        refused = segment.reserve(self._segment_bytes)
+        if refused is None:
+            self._told = False
+        elif refused in FULL:
+            self._no_room(os.strerror(refused))
+        else:
+            self._segment_bytes = 0
+            self._on_refused(os.strerror(refused))
+
+    def _no_room(self, reason: str) -> None:
+        if not self._told:
+            self._told = True
+            self._on_refused(reason)

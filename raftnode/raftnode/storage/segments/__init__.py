@@ -1,0 +1,1 @@
+"""One file of the log and its index files."""

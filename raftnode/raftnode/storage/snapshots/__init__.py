@@ -1,0 +1,1 @@
+"""Snapshot files beside the log: written, read, fetched, installed, kept."""

@@ -1,0 +1,402 @@
+"""Which snapshots stand beside the log: made, fetched, kept, given out, set aside.
+
+A snapshot is counted as whole when this process wrote it or read it from end to end. Only
+those make an older one superfluous, cover a trim of the log, and are given to others: a newer
+file that nobody has read proves nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from raftnode.core.types import Offset
+from raftnode.storage.files import FileOperationError, Files
+from raftnode.storage.log.log import Log
+from raftnode.storage.snapshots.damaged_snapshots import link_aside, rename_aside
+from raftnode.storage.snapshots.incoming import INCOMING_SUFFIX, IncomingSnapshot
+from raftnode.storage.snapshots.installation import remove_marker, write_marker
+from raftnode.storage.snapshots.snapshot_file import (
+    PARTIAL_SUFFIX,
+    SnapshotDamagedError,
+    SnapshotFile,
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
+    list_snapshots,
+    write_snapshot,
+)
+from raftnode.storage.snapshots.snapshot_reader import SnapshotReader, with_pauses
+
+IN_USE_S = 30.0
+"""A snapshot that somebody read a piece of that lately is kept: else one that takes longer to
+fetch than the next takes to be made would never arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPiece:
+    """Some bytes of a snapshot file, and how large the file is."""
+
+    data: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDamage:
+    """That a snapshot was found damaged.
+
+    Attributes:
+        snapshot_id: which.
+        problem: what is wrong with it.
+        since_s: when the look at it began, by the clock of `Snapshots`. A file that has got the
+            name since is another one.
+    """
+
+    snapshot_id: SnapshotId
+    problem: str
+    since_s: float
+
+
+class Snapshots:
+    """The snapshots of one log. One thread writes; others may read pieces meanwhile.
+
+    `newest`, `proved` and `doubt` never wait for the disk; all else may.
+
+    Args:
+        files: the file layer.
+        directory: the log's.
+        retained: how many whole ones are kept.
+        before_write: called before a file is made: the check of the directory's identity (S4).
+        now_s: a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        retained: int,
+        before_write: Callable[[], None],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._retained = retained
+        self._before_write = before_write
+        self._now_s = now_s
+        self._whole: dict[SnapshotId, SnapshotFile] = {}
+        self._made_at: dict[SnapshotId, float] = {}
+        """When this process gave the file its name."""
+        self._read_at: dict[SnapshotId, float] = {}
+        self._lock = Lock()
+        """Of what is known: never held while the disk is asked for anything."""
+        self._names = Lock()
+        """Held while files get, change or lose their names; taken before the other one."""
+        for name in files.listdir(directory):
+            if name.endswith((PARTIAL_SUFFIX, INCOMING_SUFFIX)):
+                files.unlink(directory / name)
+        self.damaged: dict[SnapshotId, str] = {}
+        """Those that this process has set aside, and what was wrong with them."""
+        self.incoming = IncomingSnapshot(files, directory)
+        """The one that is being fetched."""
+
+    @property
+    def directory(self) -> Path:
+        """Where they stand."""
+        return self._directory
+
+    def ids(self) -> list[SnapshotId]:
+        """All of them by their names, oldest first."""
+        return list_snapshots(self._files, self._directory)
+
+    def reader(self, snapshot_id: SnapshotId) -> SnapshotReader:
+        """Reads one; tell `proved` when it came to its end.
+
+        With a file layer of its own: what one snapshot cannot give, another one or the log may.
+        """
+        return SnapshotReader(Files(self._files.calls), self._directory / snapshot_id.file_name)
+
+    def proved(self, found: SnapshotFile) -> None:
+        """This one was read from end to end."""
+        with self._lock:
+            self._whole[found.snapshot_id] = found
+
+    def now_s(self) -> float:
+        """The clock of `SnapshotDamage.since_s`."""
+        return self._now_s()
+
+    def doubt(self, found: SnapshotDamage) -> bool:
+        """This one was found damaged: from now on it stands for nothing.
+
+        Returns:
+            False: another file has its name by now, of which that says nothing.
+        """
+        with self._lock:
+            return self._doubt(found)
+
+    def _doubt(self, found: SnapshotDamage) -> bool:
+        if found.since_s < self._made_at.get(found.snapshot_id, found.since_s):
+            return False
+        self._whole.pop(found.snapshot_id, None)
+        return True
+
+    def set_aside(self, found: SnapshotDamage, log_start: Offset) -> bool:
+        """Take a damaged one out of the way, durably; nothing of it is lost.
+
+        It stands for nothing any more, and may be gone already. Its file keeps its name as long
+        as no whole one reaches to where the log begins: the read may have failed for once, and
+        the next start, which would have nothing else, finds it sound. `write` takes it away.
+
+        Args:
+            found: which, and what is wrong with it.
+            log_start: where the log begins.
+
+        Returns:
+            False: another file has its name by now, and keeps it.
+        """
+        with self._names:
+            with self._lock:
+                if not self._doubt(found):
+                    return False
+                self.damaged[found.snapshot_id] = found.problem
+                spared = not log_start or any(one.end_offset >= log_start for one in self._whole)
+            if spared:
+                rename_aside(self._files, self._directory / found.snapshot_id.file_name)
+        return True
+
+    def _left(self) -> set[SnapshotId]:
+        """Those found damaged whose files may have kept their names."""
+        with self._lock:
+            return self.damaged.keys() - self._whole.keys()
+
+    def _make_way(self, snapshot_id: SnapshotId) -> None:
+        """Before a whole one gets its name: of a damaged one that has it nothing is lost.
+
+        Until then that may be all that a start would have, so it keeps its name as well.
+        """
+        if snapshot_id in self._left():
+            link_aside(self._files, self._directory / snapshot_id.file_name)
+
+    def _rename_damaged(self) -> None:
+        """A whole one has its name durably: none of the others needs to keep its own."""
+        for one in self._left():
+            rename_aside(self._files, self._directory / one.file_name)
+
+    def newest(self) -> SnapshotFile | None:
+        """The newest whole one."""
+        with self._lock:
+            return self._whole[max(self._whole)] if self._whole else None
+
+    def damage_of(
+        self, snapshot_id: SnapshotId, pause: Callable[[], None]
+    ) -> SnapshotDamage | None:
+        """Read a snapshot's bytes and compare its checksums, from any thread.
+
+        It has a file layer of its own: what cannot be read is damaged, and ends nothing.
+
+        Args:
+            snapshot_id: which.
+            pause: called now and then; it may raise to give up.
+
+        Returns:
+            What is wrong with it; None: nothing, or it is not there any more.
+        """
+        since_s = self._now_s()
+        files = Files(self._files.calls)
+        path = self._directory / snapshot_id.file_name
+        reader = SnapshotReader(files, path, on_bytes=lambda _: pause())
+        try:
+            reader.check()
+        except SnapshotDamagedError as error:
+            there = Files(self._files.calls).stat(path)
+            return SnapshotDamage(snapshot_id, str(error), since_s) if there else None
+        except FileOperationError as error:
+            if error.is_unreadable:
+                return SnapshotDamage(snapshot_id, str(error), since_s)
+        return None
+
+    def prove(
+        self, snapshot_id: SnapshotId, pause: Callable[[], None]
+    ) -> SnapshotFile | SnapshotDamage | None:
+        """This one, if it is whole; reads it from end to end if nobody has, from any thread.
+
+        Likewise with a file layer of its own.
+
+        Args:
+            snapshot_id: which.
+            pause: called now and then; it may raise to give up.
+
+        Returns:
+            What it is; or what is wrong with it; None: it could not be opened.
+        """
+        since_s = self._now_s()
+        with self._lock:
+            if snapshot_id in self._whole:
+                return self._whole[snapshot_id]
+        reader = self.reader(snapshot_id)
+        try:
+            for _ in with_pauses(reader.records(), pause):
+                pass
+        except SnapshotDamagedError as error:
+            return SnapshotDamage(snapshot_id, str(error), since_s)
+        except FileOperationError as error:
+            if error.is_unreadable:
+                return SnapshotDamage(snapshot_id, str(error), since_s)
+            return None
+        assert reader.found is not None  # noqa: S101
+        self.proved(reader.found)
+        return reader.found
+
+    def write(
+        self,
+        snapshot_id: SnapshotId,
+        head: SnapshotHead,
+        records: Iterable[StateRecord],
+        *,
+        now_ms: int,
+        pause: Callable[[], None],
+    ) -> SnapshotFile:
+        """Make one durable, then remove those that it makes superfluous.
+
+        Raises:
+            FileOperationError: the disk has no room (`is_full`); nothing of it is left.
+            StorageError: the disk failed, or the directory is not the one that was opened.
+        """
+        self._before_write()
+
+        def between_batches() -> None:
+            self._files.check()
+            pause()
+
+        def make_way() -> None:
+            with self._names:
+                self._make_way(snapshot_id)
+
+        made = write_snapshot(
+            self._files,
+            self._directory,
+            snapshot_id,
+            head,
+            records,
+            now_ms=now_ms,
+            pause=between_batches,
+            make_way=make_way,
+        )
+        with self._names:
+            self._named(made)
+            self._rename_damaged()
+            for one in self._superfluous(self.ids()):
+                self._files.unlink(self._directory / one.file_name)
+        return made
+
+    def _named(self, found: SnapshotFile) -> None:
+        with self._lock:
+            self._whole[found.snapshot_id] = found
+            self._made_at[found.snapshot_id] = self._now_s()
+
+    def _superfluous(self, there: Iterable[SnapshotId]) -> list[SnapshotId]:
+        """Those of them that are not needed, and of which nobody gets a piece any more."""
+        with self._lock:
+            kept = sorted(self._whole)[-self._retained :]
+            if len(kept) < self._retained:
+                return []
+            busy_since = self._now_s() - IN_USE_S
+            gone = [
+                one
+                for one in there
+                if one < kept[0] and self._read_at.get(one, busy_since) <= busy_since
+            ]
+            for one in gone:
+                for known in (self._whole, self._made_at, self._read_at):
+                    known.pop(one, None)
+        return gone
+
+    def covered(self) -> Offset:
+        """What is below stands in as many whole snapshots as are kept; 0: in fewer.
+
+        As long as the log reaches back to there, a start has what it needs though the newest
+        is found damaged.
+        """
+        with self._lock:
+            whole = [self._whole[one] for one in sorted(self._whole)]
+        if len(whole) < self._retained or any(one.log_head is None for one in whole):
+            return Offset(0)
+        return whole[0].snapshot_id.end_offset
+
+    def read_piece(
+        self, snapshot_id: SnapshotId, position: int, max_bytes: int
+    ) -> SnapshotPiece | None:
+        """Some bytes of a whole snapshot; None: there is no such one any more.
+
+        An error of this read ends nothing: what it holds stands in memory, too, and nothing
+        that was acknowledged is read from here again. So the file layer is one of its own.
+
+        Raises:
+            SnapshotDamagedError: the disk cannot read them, or the file is shorter than it was.
+            StorageError: anything else failed, now or before.
+        """
+        self._files.check()
+        with self._lock:
+            found = self._whole.get(snapshot_id)
+            if found is None:
+                return None
+            # From now on it is not superfluous for a while.
+            self._read_at[snapshot_id] = self._now_s()
+        expected = min(max_bytes, found.size - position) if 0 <= position < found.size else 0
+        try:
+            data = self._read_apart(snapshot_id, expected, position) if expected else b""
+        except SnapshotDamagedError:
+            if self._is_still(found):
+                raise
+            return None
+        return SnapshotPiece(data, found.size) if self._is_still(found) else None
+
+    def _is_still(self, found: SnapshotFile) -> bool:
+        """Whether it was neither removed nor set aside nor replaced since it was looked up."""
+        with self._lock:
+            return self._whole.get(found.snapshot_id) is found
+
+    def _read_apart(self, snapshot_id: SnapshotId, count: int, position: int) -> bytes:
+        path = self._directory / snapshot_id.file_name
+        try:
+            data = Files(self._files.calls).read_bytes(path, count, position) or b""
+        except FileOperationError as error:
+            if error.is_unreadable:
+                raise SnapshotDamagedError(str(error)) from error
+            self._files.fail(error)
+            raise
+        if len(data) < count:
+            raise SnapshotDamagedError(
+                f"snapshot {snapshot_id}: {len(data)} of {count} bytes at byte {position}"
+            )
+        return data
+
+    def install(self, log: Log, found: SnapshotFile) -> None:
+        """Put the one that was fetched, and read whole, in the place of the log, durably.
+
+        A crash at any point leaves the log as it was, or the snapshot and an empty log behind
+        it once the next start has finished (`installing`).
+
+        A start takes any file of that name under the marker for the whole one. So one that has
+        the name already is replaced before: this log goes on from there, as from that one.
+
+        Raises:
+            StorageError: the disk failed, or the directory is not the one that was opened.
+        """
+        self._before_write()
+        snapshot_id = found.snapshot_id
+        with self._names:
+            path = self._directory / snapshot_id.file_name
+            replaces = self._files.stat(path) is not None
+            if replaces:
+                self._make_way(snapshot_id)
+                self.incoming.adopt(snapshot_id)
+            write_marker(self._files, self._directory, snapshot_id)
+            if not replaces:
+                self.incoming.adopt(snapshot_id)
+            log.reset(snapshot_id)
+            remove_marker(self._files, self._directory)
+            self._named(found)
+            self._rename_damaged()

@@ -1,0 +1,175 @@
+"""The metrics show the core's state, whatever its role."""
+
+import random
+import uuid
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from raftnode.api.metrics import NodeMetrics
+from raftnode.core.config import CoreConfig
+from raftnode.core.describe import describe
+from raftnode.core.log_index import LogIndex
+from raftnode.core.replica import Replica
+from raftnode.core.replication.progress import Progress
+from raftnode.core.roles import (
+    Blank,
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Unattached,
+)
+from raftnode.core.state import QuorumState
+from raftnode.core.types import (
+    Epoch,
+    NodeId,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+    format_directory_id,
+)
+from raftnode.runtime import description
+from raftnode.runtime.metrics.gauges import Gauges
+from raftnode.runtime.process import clock
+
+pytestmark = pytest.mark.rule("P58", "P59")
+
+OWN = ReplicaKey(NodeId(1), uuid.UUID(int=1))
+OTHER = ReplicaKey(NodeId(2), uuid.UUID(int=2))
+THIRD = ReplicaKey(NodeId(3), uuid.UUID(int=3))
+GONE = ReplicaKey(NodeId(4), uuid.UUID(int=4))
+
+
+class Queue:
+    """As much of the appends as the gauges look at."""
+
+    queued_bytes = 7
+    appended_records = 3
+    pending = 2
+
+
+def make(role, voters=(OWN, OTHER)):
+    log = LogIndex(VoterSet.of([Voter(key, None) for key in voters]))
+    replica = Replica(
+        OWN, CoreConfig(), random.Random(0), log, QuorumState(Epoch(5), None, OTHER), "c"
+    )
+    replica.role = role
+    return replica
+
+
+@pytest.fixture
+def registry():
+    return CollectorRegistry()
+
+
+ROLES = {
+    "blank": Blank(),
+    "unattached": Unattached(0),
+    "prospective": Prospective(0, 0),
+    "candidate": Candidate(0, 0),
+    "follower": Follower(OTHER, 0),
+    "leader": Leader(
+        Epoch(5),
+        0,
+        progress={OTHER: Progress(), THIRD: Progress(last_fetch_ms=0), GONE: Progress()},
+    ),
+    "resigned": Resigned(0),
+}
+
+
+@pytest.mark.parametrize("name", list(ROLES))
+def test_every_role_can_be_shown(registry, name):
+    replica = make(ROLES[name])
+    gauges = Gauges(NodeMetrics(registry), replica, Queue())
+    gauges.refresh()
+    gauges.refresh()
+    value = registry.get_sample_value
+    assert description.role_of(replica) == name
+    assert value("raftnode_current_state", {"raftnode_current_state": name}) == 1
+    assert value("raftnode_current_epoch") == 5
+    assert value("raftnode_current_vote") == 2
+    assert value("raftnode_current_leader") == {"follower": 2, "leader": 1}.get(name, -1)
+    assert value("raftnode_observers") == (1 if name == "leader" else 0)
+    assert value("raftnode_voters") == 2
+    assert value("raftnode_unknown_voter_connections") == 2
+    assert value("raftnode_append_queue_bytes") == 7
+    assert 0 <= value("raftnode_poll_idle_ratio") <= 1
+
+
+def test_only_what_the_quorum_is_described_with_counts_as_observer(registry):
+    replica = make(ROLES["leader"])
+    Gauges(NodeMetrics(registry), replica, Queue()).refresh()
+    described = describe(replica)
+    assert [observer.key for observer in described.observers] == [THIRD]
+    for name in ("raftnode_observers", "raftnode_possible_voters"):
+        assert registry.get_sample_value(name) == 1
+
+
+def test_appended_records_are_counted_once(registry):
+    gauges = Gauges(NodeMetrics(registry), make(Unattached(0)), Queue())
+    gauges.refresh()
+    gauges.refresh()
+    assert registry.get_sample_value("raftnode_appended_records_total") == 3
+
+
+def test_a_replica_outside_the_voters_observes(registry):
+    assert description.role_of(make(Follower(OTHER, 0), voters=(OTHER,))) == "observer"
+    assert description.role_of(make(Unattached(0), voters=(OTHER,))) == "observer"
+    assert description.role_of(make(Leader(Epoch(5), 0), voters=(OTHER,))) == "leader"
+
+
+def test_an_election_is_measured_from_standing_to_knowing_the_leader(registry):
+    replica = make(Unattached(0))
+    gauges = Gauges(NodeMetrics(registry), replica, Queue())
+    gauges.watch_elections()
+    for role in (Prospective(0, 0), Candidate(0, 0), Candidate(0, 0), Unattached(0)):
+        replica.role = role
+        gauges.watch_elections()
+    count = "raftnode_election_latency_seconds_count"
+    assert registry.get_sample_value(count) == 0
+    replica.role = Follower(OTHER, 0)
+    gauges.watch_elections()
+    gauges.watch_elections()
+    assert registry.get_sample_value(count) == 1
+    assert registry.get_sample_value("raftnode_elections_total") == 1
+
+
+def test_the_replica_names_its_cluster_once_it_has_one(registry):
+    replica = make(Blank())
+    replica.cluster_id = None
+    gauges = Gauges(NodeMetrics(registry), replica, Queue(), "1.2")
+    names = {
+        "node_id": "1",
+        "directory_id": format_directory_id(OWN.directory_id),
+        "version": "1.2",
+    }
+    assert registry.get_sample_value("raftnode_replica_info", names | {"cluster_id": ""}) == 1
+    replica.cluster_id = "c"
+    gauges.refresh()
+    assert registry.get_sample_value("raftnode_replica_info", names | {"cluster_id": ""}) is None
+    assert registry.get_sample_value("raftnode_replica_info", names | {"cluster_id": "c"}) == 1
+
+
+def test_a_vote_is_shown_with_the_directory_that_it_is_for(registry):
+    replica = make(Unattached(0))
+    gauges = Gauges(NodeMetrics(registry), replica, Queue())
+    voted = {"directory_id": format_directory_id(OTHER.directory_id)}
+    name, value = "raftnode_current_vote_directory_info", registry.get_sample_value
+    gauges.refresh()
+    assert (value("raftnode_current_vote"), value(name, voted)) == (2, 1)
+    replica.state = QuorumState(Epoch(6), None, None)
+    gauges.refresh()
+    assert (value("raftnode_current_vote"), value(name, voted)) == (-1, None)
+    assert value(name, {"directory_id": ""}) == 1
+
+
+def test_writes_without_an_outcome_and_readiness_are_shown(registry):
+    replica = make(Follower(OTHER, 0, caught_up_at_ms=clock.now_ms()))
+    Gauges(NodeMetrics(registry), replica, Queue()).refresh()
+    assert registry.get_sample_value("raftnode_appends_pending") == 2
+    assert registry.get_sample_value("raftnode_caught_up") == 1
+    assert (
+        registry.get_sample_value("raftnode_voter_record_offset") == replica.log.voter_record.offset
+    )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from raftnode.errors import DecodeError
-from raftnode.logformat.batch import check_crc, read_header
+from raftnode.logformat import check_crc, read_header
 
 
 @dataclass(frozen=True, slots=True)

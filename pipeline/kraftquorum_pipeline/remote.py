@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from kraftquorum_pipeline.errors import OptionError, UnreachableError
-from raftnode.storage.files import Files, OsCalls, Stat
+from raftnode.logfiles import Files, OsCalls, Stat
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo

@@ -32,16 +32,12 @@ from raftnode.logformat.batch import (
     read_header,
     stamp,
 )
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.directory.directory import DataDirectory, format_storage
 from raftnode.storage.directory.identity import LOG_DIRECTORY
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import LogSettings
-from raftnode.storage.snapshots.snapshot_file import (
-    SnapshotHead,
-    SnapshotId,
-    StateRecord,
-    write_snapshot,
-)
+from raftnode.storage.snapshots.snapshot_file import write_snapshot
 
 CLUSTER_ID = "TestTestTestTestTestTe"
 FIRST_MS = 1_700_000_000_000

@@ -20,6 +20,7 @@ from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterRecordId, VoterSet
 from raftnode.errors import StorageCorruptError, StorageFailedError
 from raftnode.logformat.batch import Record, decode_batches, encode_data_batch, iter_records, stamp
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.snapshots.restore import restore_state
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.directory.directory import DataDirectory, format_storage
@@ -28,12 +29,7 @@ from raftnode.storage.files import Files
 from raftnode.storage.log.log import Log, LogSettings
 from raftnode.storage.snapshots.damaged_snapshots import DAMAGED_SUFFIX
 from raftnode.storage.snapshots.installation import write_marker
-from raftnode.storage.snapshots.snapshot_file import (
-    SnapshotHead,
-    SnapshotId,
-    StateRecord,
-    write_snapshot,
-)
+from raftnode.storage.snapshots.snapshot_file import write_snapshot
 
 ROOT = Path("/data")
 LOG = ROOT / LOG_DIRECTORY

@@ -23,7 +23,7 @@ from kraftquorum_pipeline.source.files import FileLog
 from kraftquorum_pipeline.source.options import parse_options
 from proofkit.replicadirs import batches_in, flip, quorum_history, segments, write_quorum
 from raftnode.errors import RaftnodeError
-from raftnode.storage.directory.identity import LOG_DIRECTORY
+from raftnode.logfiles import LOG_DIRECTORY
 
 URI = "mock:///quorum%20one"
 

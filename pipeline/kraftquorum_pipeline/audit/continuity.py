@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from raftnode.logformat.epochs import FILE_NAME as EPOCHS_FILE
+from raftnode.logfiles import EPOCHS_FILE
 
 from .findings import Check, Finding, Place
 from .replicas import Replica

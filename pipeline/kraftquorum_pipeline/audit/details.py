@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from raftnode.errors import DecodeError
-from raftnode.logformat.batch import BatchHeader, LogRecord, iter_records
-from raftnode.logformat.control_fields import describe_control
+from raftnode.logformat import BatchHeader, LogRecord, describe_control, iter_records
 
 from .findings import Finding, Place
 from .matching import Batch

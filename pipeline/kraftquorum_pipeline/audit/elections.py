@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from raftnode.storage.directory.quorum_state import FILE_NAME as STATE_FILE
+from raftnode.logfiles import QUORUM_STATE_FILE as STATE_FILE
 
 from .findings import Check, Finding, Place
 from .replicas import Replica

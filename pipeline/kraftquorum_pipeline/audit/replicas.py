@@ -13,12 +13,15 @@ from kraftquorum_pipeline.remote import open_files
 from raftnode.core.state import QuorumState
 from raftnode.core.types import ReplicaKey
 from raftnode.errors import RaftnodeError
-from raftnode.logformat.epochs import FILE_NAME as EPOCHS_FILE
-from raftnode.logformat.epochs import read_epochs
-from raftnode.storage.directory.identity import LOG_DIRECTORY, read_identity
-from raftnode.storage.files import Files
-from raftnode.storage.inspection.log_reader import find_log
-from raftnode.storage.snapshots.snapshot_file import list_snapshots
+from raftnode.logfiles import (
+    EPOCHS_FILE,
+    LOG_DIRECTORY,
+    Files,
+    find_log,
+    list_snapshots,
+    read_epochs,
+    read_identity,
+)
 
 from .findings import Check, Finding, Place
 

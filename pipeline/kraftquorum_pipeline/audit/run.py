@@ -11,8 +11,7 @@ from typing import Any
 from kraftquorum_pipeline.errors import SourceError
 from kraftquorum_pipeline.remote import open_files, path_of
 from raftnode.errors import RaftnodeError
-from raftnode.storage.snapshots.damaged_snapshots import DAMAGED_SUFFIX
-from raftnode.storage.snapshots.snapshot_file import list_snapshots
+from raftnode.logfiles import DAMAGED_SUFFIX, list_snapshots
 
 from .committed import Holding, check_committed, committed_end
 from .continuity import Extent, measure

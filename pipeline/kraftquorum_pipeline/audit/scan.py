@@ -19,10 +19,17 @@ from typing import Literal, NamedTuple
 
 from kraftquorum_pipeline.remote import open_files, path_of
 from raftnode.errors import DecodeError
-from raftnode.logformat.batch import HEADER_BYTES, BatchHeader, check_crc, iter_records, read_header
-from raftnode.logformat.control_fields import describe_control
-from raftnode.logformat.epochs import EpochIndex, EpochStart
-from raftnode.storage.files import File
+from raftnode.logfiles import File
+from raftnode.logformat import (
+    HEADER_BYTES,
+    BatchHeader,
+    EpochIndex,
+    EpochStart,
+    check_crc,
+    describe_control,
+    iter_records,
+    read_header,
+)
 
 from .findings import Check, Finding, Place
 from .replicas import Piece

@@ -7,13 +7,18 @@ from pathlib import Path
 
 from kraftquorum_pipeline.remote import open_files
 from raftnode.errors import RaftnodeError, StorageCorruptError
-from raftnode.logformat.epochs import FILE_NAME as EPOCHS_FILE
-from raftnode.logformat.epochs import read_epochs
-from raftnode.storage.directory import formation, incarnation, peer_starts
-from raftnode.storage.log.checkpoints import (
+from raftnode.logfiles import (
+    EPOCHS_FILE,
+    FORMATION_FILE,
+    INCARNATION_FILE,
     LOG_START_FILE,
+    PEER_STARTS_FILE,
     RECOVERY_POINT_FILE,
+    read_epochs,
+    read_incarnation,
+    read_latch,
     read_log_start,
+    read_marks,
     read_recovery_point,
 )
 
@@ -50,13 +55,13 @@ def check_startable(replica: Replica) -> list[Finding]:
 
     def formed() -> None:
         # In the order in which a node writes them, the last one first.
-        latched = incarnation.read_incarnation(files, root / incarnation.FILE_NAME).latched
-        latch = formation.read_latch(files, root / formation.FILE_NAME)
+        latched = read_incarnation(files, root / INCARNATION_FILE).latched
+        latch = read_latch(files, root / FORMATION_FILE)
         if latched and latch is None:
-            raise StorageCorruptError(f"{root / formation.FILE_NAME} is missing")
+            raise StorageCorruptError(f"{root / FORMATION_FILE} is missing")
 
     def marks() -> None:
-        peer_starts.read_marks(files, root / peer_starts.FILE_NAME)
+        read_marks(files, root / PEER_STARTS_FILE)
 
     def recovery_point() -> None:
         if holds_something and read_recovery_point(files, inner / RECOVERY_POINT_FILE) is None:
@@ -72,7 +77,7 @@ def check_startable(replica: Replica) -> list[Finding]:
     start_path = inner / LOG_START_FILE
     look(Check.READABLE, start_path, log_start)
     look(Check.IDENTITY, root, formed)
-    look(Check.IDENTITY, root / peer_starts.FILE_NAME, marks)
+    look(Check.IDENTITY, root / PEER_STARTS_FILE, marks)
     look(Check.READABLE, inner / RECOVERY_POINT_FILE, recovery_point)
     look(Check.EPOCHS, inner / EPOCHS_FILE, epochs)
     return found

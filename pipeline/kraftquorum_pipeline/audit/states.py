@@ -17,11 +17,9 @@ from typing import NamedTuple
 from kraftquorum_pipeline.remote import open_files, path_of
 from raftnode.core.types import Offset
 from raftnode.errors import RaftnodeError, StorageCorruptError
-from raftnode.logformat.batch import iter_records
-from raftnode.storage.files import FileOperationError
-from raftnode.storage.inspection.log_reader import Piece as StoredPiece
-from raftnode.storage.inspection.log_reader import PieceReader
-from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
+from raftnode.logfiles import FileOperationError, PieceReader, SnapshotReader
+from raftnode.logfiles import Piece as StoredPiece
+from raftnode.logformat import iter_records
 
 from .continuity import Extent
 

@@ -19,7 +19,7 @@ from kraftquorum_pipeline.kinds import KIND_DATA
 from kraftquorum_pipeline.schema import HEADERS, TIMESTAMP
 from kraftquorum_pipeline.source.rows import ROWS_MAX, Columns, Row, corrupt_row, finish, table_of
 from raftnode.errors import DecodeError
-from raftnode.logformat.batch import HEADER_BYTES, BatchHeader, iter_records
+from raftnode.logformat import HEADER_BYTES, BatchHeader, iter_records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

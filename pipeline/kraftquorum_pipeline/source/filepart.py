@@ -23,14 +23,25 @@ from kraftquorum_pipeline.source.rows import (
 from raftnode.api.encode import control_fields
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import DecodeError, RaftnodeError
-from raftnode.logformat.batch import HEADER_BYTES, LogRecord, iter_records, read_header
-from raftnode.logformat.control_fields import describe_control
-from raftnode.logformat.epochs import EpochIndex, EpochStart
-from raftnode.storage.files import File, Files
-from raftnode.storage.inspection.log_reader import FoundBatch, Piece, PieceReader
-from raftnode.storage.segments.index_files import read_index
-from raftnode.storage.segments.segment import Damage
-from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
+from raftnode.logfiles import (
+    Damage,
+    File,
+    Files,
+    FoundBatch,
+    Piece,
+    PieceReader,
+    SnapshotReader,
+    read_index,
+)
+from raftnode.logformat import (
+    HEADER_BYTES,
+    EpochIndex,
+    EpochStart,
+    LogRecord,
+    describe_control,
+    iter_records,
+    read_header,
+)
 
 
 @dataclass(frozen=True, slots=True)

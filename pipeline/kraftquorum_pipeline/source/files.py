@@ -22,11 +22,15 @@ from kraftquorum_pipeline.source.options import Options
 from kraftquorum_pipeline.source.voters import voters_of
 from raftnode.core.types import NO_EPOCH, Epoch, Offset
 from raftnode.errors import ConfigurationError, DecodeError, RaftnodeError
-from raftnode.logformat.batch import HEADER_BYTES, BatchHeader, read_header
-from raftnode.logformat.epochs import EpochIndex, EpochStart
-from raftnode.logformat.index import SegmentIndex
-from raftnode.storage.inspection.log_reader import Piece, PieceReader
-from raftnode.storage.segments.index_files import read_index
+from raftnode.logfiles import Piece, PieceReader, read_index
+from raftnode.logformat import (
+    HEADER_BYTES,
+    BatchHeader,
+    EpochIndex,
+    EpochStart,
+    SegmentIndex,
+    read_header,
+)
 
 _LOOKS_MAX = 5
 """How often running replicas are looked at again that changed their epochs under our eyes."""

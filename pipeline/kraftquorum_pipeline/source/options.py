@@ -16,7 +16,7 @@ from kraftquorum_pipeline.remote import path_of
 from kraftquorum_pipeline.source.rows import Shape
 from raftnode.core.types import Endpoint
 from raftnode.errors import ConfigurationError
-from raftnode.storage.directory.meta_properties import check_cluster_id
+from raftnode.logfiles import check_cluster_id
 
 UpTo = Literal["committed", "end"]
 ReadFrom = Literal["followers", "leader", "any"]

@@ -9,12 +9,16 @@ from kraftquorum_pipeline.remote import open_files, path_of
 from raftnode.core.records import AddVoter, ControlRecord, LeaderChange, RemoveVoter
 from raftnode.core.types import FIRST_OFFSET, Offset, ReplicaKey
 from raftnode.errors import StorageCorruptError
-from raftnode.logformat.batch import to_batch
-from raftnode.storage.files import Files
-from raftnode.storage.inspection.log_reader import Piece, PieceReader
-from raftnode.storage.log import control_places
-from raftnode.storage.log.checkpoints import RECOVERY_POINT_FILE, read_recovery_point
-from raftnode.storage.log.control_places import read_control_places
+from raftnode.logfiles import (
+    CONTROL_PLACES_FILE,
+    RECOVERY_POINT_FILE,
+    Files,
+    Piece,
+    PieceReader,
+    read_control_places,
+    read_recovery_point,
+)
+from raftnode.logformat import to_batch
 
 
 def voters_of(replica: Replica) -> frozenset[ReplicaKey]:
@@ -70,7 +74,7 @@ def _control_records(files: Files, replica: Replica) -> Iterator[ControlRecord]:
     """All control records of the log, read where `control-batches.json` says they are."""
     directory = replica.log_directory
     point = read_recovery_point(files, directory / RECOVERY_POINT_FILE) or FIRST_OFFSET
-    places = read_control_places(files, directory / control_places.FILE_NAME, point)
+    places = read_control_places(files, directory / CONTROL_PLACES_FILE, point)
     pieces = [Piece(path_of(p.path), Offset(p.base_offset), p.size) for p in replica.pieces]
     known = [] if places is None else [one for one in places.places if one.offset < point]
     for place in known:

@@ -31,15 +31,11 @@ from raftnode.logformat.batch import (
     encode_data_batch,
     stamp,
 )
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import Log, LogSettings
-from raftnode.storage.snapshots.snapshot_file import (
-    SnapshotHead,
-    SnapshotId,
-    StateRecord,
-    write_snapshot,
-)
+from raftnode.storage.snapshots.snapshot_file import write_snapshot
 from raftnode.storage.snapshots.snapshot_store import Snapshots
 
 OWN = NodeId(1)

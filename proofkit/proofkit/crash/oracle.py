@@ -26,8 +26,8 @@ from proofkit.crash.history import (
 from raftnode.core.records import Batch
 from raftnode.core.state import QuorumState
 from raftnode.core.types import FIRST_OFFSET, Offset
+from raftnode.logformat.snapshot import SnapshotId
 from raftnode.runtime.snapshots.restore import restore_state
-from raftnode.storage.snapshots.snapshot_file import SnapshotId
 
 
 @dataclass(slots=True)

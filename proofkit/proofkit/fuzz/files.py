@@ -19,7 +19,6 @@ from raftnode.core.replication.peer_memory import Mark
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import DecodeError, StorageCorruptError, StorageIdentityError
-from raftnode.logformat import epochs
 from raftnode.logformat.batch import (
     HEADER_BYTES,
     Record,
@@ -32,6 +31,7 @@ from raftnode.logformat.batch import (
 from raftnode.logformat.control import decode_control_record, encode_control_record
 from raftnode.logformat.index import SegmentIndex
 from raftnode.logformat.sealed_json import Fields, seal
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.directory import incarnation
 from raftnode.storage.directory.formation import decode_latch, encode_latch
 from raftnode.storage.directory.identity import (
@@ -52,15 +52,9 @@ from raftnode.storage.directory.quorum_state import (
     read_quorum_state,
 )
 from raftnode.storage.files import Files
-from raftnode.storage.log import checkpoints, control_places
+from raftnode.storage.log import checkpoints, control_places, epoch_file
 from raftnode.storage.snapshots import installation
-from raftnode.storage.snapshots.snapshot_file import (
-    SnapshotDamagedError,
-    SnapshotHead,
-    SnapshotId,
-    StateRecord,
-    write_snapshot,
-)
+from raftnode.storage.snapshots.snapshot_file import SnapshotDamagedError, write_snapshot
 from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
 
 A = ReplicaKey(NodeId(1), uuid.UUID(int=1 << 90 | 1))
@@ -255,27 +249,27 @@ _read_places = read_as(
 _CORRUPT = (StorageCorruptError,)
 
 TARGETS = (
-    Target("batch", batches, (DecodeError,), BATCHES, ("storage.batch.read_header",)),
+    Target("batch", batches, (DecodeError,), BATCHES, ("logformat.batch.read_header",)),
     Target(
         "batch-checksummed",
         lambda data: batches(with_checksums(data)),
         (DecodeError,),
         BATCHES,
-        ("storage.batch.decode_batches", "storage.batch.iter_records"),
+        ("logformat.batch.decode_batches", "logformat.batch.iter_records"),
     ),
     Target(
         "batch-torn",
         lambda data: torn_batches(with_checksums(data)),
         (DecodeError,),
         (*BATCHES, DATA_BATCH[:-3]),
-        ("storage.batch.decode_batches",),
+        ("logformat.batch.decode_batches",),
     ),
     Target(
         "control-record",
         control_record,
         (DecodeError,),
         tuple(control_seed(record) for record in CONTROL),
-        ("storage.control.decode_control_record",),
+        ("logformat.control.decode_control_record",),
     ),
     Target(
         "quorum-state",
@@ -285,14 +279,14 @@ TARGETS = (
             _STATE,
             _STATE_0,
         ),
-        ("storage.quorum_state.decode_quorum_state", "storage.sealed.unseal"),
+        ("storage.directory.quorum_state.decode_quorum_state", "logformat.sealed_json.unseal"),
     ),
     Target(
         "quorum-state-file",
         read_as("quorum-state", read_quorum_state),
         _CORRUPT,
         (_STATE,),
-        ("storage.quorum_state.read_quorum_state",),
+        ("storage.directory.quorum_state.read_quorum_state",),
     ),
     Target(
         "meta-properties",
@@ -302,77 +296,77 @@ TARGETS = (
             encode_meta_properties(MetaProperties(NodeId(1), A.directory_id, _LATCH.cluster_id)),
             _META_BLANK,
         ),
-        ("storage.meta_properties.decode_meta_properties",),
+        ("storage.directory.meta_properties.decode_meta_properties",),
     ),
     Target(
         "latch",
         lambda data: latch(with_seal(data)),
         (ValueError,),
         (encode_latch(_LATCH),),
-        ("storage.formation.decode_latch",),
+        ("storage.directory.formation.decode_latch",),
     ),
     Target(
         "peer-starts",
         lambda data: marks(with_seal(data)),
         (ValueError,),
         (encode_marks({A: Mark(3, "00000000000000aa"), B: Mark(1, None)}),),
-        ("storage.peer_starts.decode_marks",),
+        ("storage.directory.peer_starts.decode_marks",),
     ),
     Target(
         "incarnation",
         lambda data: _read_incarnation(with_seal(data)),
         _CORRUPT,
         (seal({"incarnation": 3, "starts": ["00000000000000aa"]}),),
-        ("storage.incarnation.read_incarnation",),
+        ("storage.directory.incarnation.read_incarnation",),
     ),
     Target(
         "recovery-point",
         read_as(checkpoints.RECOVERY_POINT_FILE, checkpoints.read_recovery_point),
         _CORRUPT,
         (b"0\n1\n__cluster_metadata 0 123\n",),
-        ("storage.checkpoints.read_recovery_point",),
+        ("storage.log.checkpoints.read_recovery_point",),
     ),
     Target(
         "log-start",
         read_as(checkpoints.LOG_START_FILE, checkpoints.read_log_start),
         _CORRUPT,
         (b"0\n1\n__cluster_metadata 0 40\n",),
-        ("storage.checkpoints.read_log_start",),
+        ("storage.log.checkpoints.read_log_start",),
     ),
     Target(
         "snapshot-install",
         lambda data: _read_install(with_seal(data)),
         _CORRUPT,
         (seal({"version": 1, "end_offset": 40, "epoch": 3}),),
-        ("storage.installing.read_marker",),
+        ("storage.snapshots.installation.read_marker",),
     ),
     Target(
         "flushed-offset",
         read_as(checkpoints.FLUSHED_OFFSET_FILE, checkpoints.read_flushed_offset),
         (),
         (struct.pack(">qI", 5, crc32c.crc32c(struct.pack(">q", 5))),),
-        ("storage.checkpoints.read_flushed_offset",),
+        ("storage.log.checkpoints.read_flushed_offset",),
     ),
     Target(
         "leader-epochs",
-        read_as(epochs.FILE_NAME, epochs.read_epochs),
+        read_as(epoch_file.FILE_NAME, epoch_file.read_epochs),
         _CORRUPT,
         (b"0\n2\n1 0\n3 17\n",),
-        ("storage.epochs.read_epochs",),
+        ("storage.log.epoch_file.read_epochs", "logformat.epochs.decode_epochs"),
     ),
     Target(
         "control-batches",
         lambda data: _read_places(with_seal(data)),
         (),
         (seal({"version": 2, "recovery_points": [9, 7], "batches": [[0, 0], [5, 300]]}),),
-        ("storage.controlindex.read_control_places",),
+        ("storage.log.control_places.read_control_places",),
     ),
     Target(
         "format",
         read_as(FORMATTING_FILE, lambda files, path: read_unfinished_format(files, path.parent)),
         (StorageIdentityError,),
         (encode_plan(Format(A)), encode_plan(Format(A, _LATCH))),
-        ("storage.identity.read_unfinished_format",),
+        ("storage.directory.identity.read_unfinished_format",),
     ),
     Target(
         "index",
@@ -384,9 +378,9 @@ TARGETS = (
             + struct.pack(">qiqi", NOW_MS, 3, NOW_MS + 5, 5),
         ),
         (
-            "storage.index.decode_offsets",
-            "storage.index.decode_times",
-            "storage.index.SegmentIndex.decode",
+            "logformat.index.decode_offsets",
+            "logformat.index.decode_times",
+            "logformat.index.SegmentIndex.decode",
         ),
     ),
     Target(
@@ -394,6 +388,6 @@ TARGETS = (
         lambda data: _read_snapshot(with_checksums(data)),
         (SnapshotDamagedError,),
         (_SNAPSHOT,),
-        ("storage.snapshot.SnapshotReader.records",),
+        ("storage.snapshots.snapshot_reader.SnapshotReader.records",),
     ),
 )

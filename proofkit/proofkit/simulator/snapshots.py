@@ -1,6 +1,6 @@
 """The snapshots of a simulated process: taken, trimmed behind, given out, fetched, put in place.
 
-What the runtime's `snapshotting` and `transfer` and the storage's `snapshots` do, in their order,
+What the runtime's `snapshotter` and `transfer` and the storage's `snapshots` do, in their order,
 on a disk that is simulated. One snapshot is written at a time. What concerns a fetched one and
 the trims are jobs of one thread, done one after the other; an install waits for those before it.
 Each takes its time, and a crash may come at any point between them.

@@ -15,6 +15,7 @@ from raftnode.core.records import Batch
 from raftnode.core.types import Offset, VoterSet
 from raftnode.errors import ConfigurationError, ExitCode
 from raftnode.logformat.batch import iter_records, to_batch
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.directory.identity import LOG_DIRECTORY
 from raftnode.storage.files import Files
@@ -22,9 +23,6 @@ from raftnode.storage.inspection.log_reader import LogFiles, LogReader, find_log
 from raftnode.storage.snapshots.snapshot_file import (
     SnapshotDamagedError,
     SnapshotFile,
-    SnapshotHead,
-    SnapshotId,
-    StateRecord,
     list_snapshots,
     write_snapshot,
 )

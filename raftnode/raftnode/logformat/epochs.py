@@ -1,23 +1,13 @@
-"""Where each epoch starts in the log, and `leader-epoch-checkpoint` in Kafka's text form.
-
-The file is written before the first batch of a new epoch and after a truncation, so
-at any crash it covers the epochs in the log. The leader epoch of a batch lies outside
-its checksum: comparing the log with this file on start is what finds a flipped bit there.
-"""
+"""Where each epoch starts in the log: Kafka's `leader-epoch-checkpoint`, as bytes."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 from raftnode.core.types import NO_EPOCH, NO_OFFSET, Epoch, Offset
-from raftnode.errors import StorageCorruptError
-from raftnode.storage.files import Files
-
-FILE_NAME = "leader-epoch-checkpoint"
-_LIMIT_BYTES = 16 << 20
+from raftnode.errors import DecodeError
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,32 +59,29 @@ class EpochIndex:
         return EpochIndex(self.entries[max(below - 1, 0) :])
 
 
-def write_epochs(files: Files, path: Path, index: EpochIndex) -> None:
-    """Replace the file durably."""
+def encode_epochs(index: EpochIndex) -> bytes:
+    """Kafka's text form: a version, the number of entries, an epoch and its start per line."""
     lines = ["0", str(len(index.entries))]
     lines += (f"{entry.epoch} {entry.start_offset}" for entry in index.entries)
-    files.replace(path, ("\n".join(lines) + "\n").encode())
+    return ("\n".join(lines) + "\n").encode()
 
 
-def read_epochs(files: Files, path: Path) -> EpochIndex | None:
-    """Read the file; None if there is none.
+def decode_epochs(data: bytes) -> EpochIndex:
+    """The index that `encode_epochs` wrote.
 
     Raises:
-        StorageCorruptError: it is not what `write_epochs` writes.
+        DecodeError: it is nothing that `encode_epochs` writes.
     """
-    data = files.read_bytes(path, _LIMIT_BYTES)
-    if data is None:
-        return None
     try:
         version, count, *lines = data.decode("ascii").splitlines()
         pairs = [tuple(int(part) for part in line.split(" ")) for line in lines]
         entries = tuple(EpochStart(Epoch(epoch), Offset(start)) for epoch, start in pairs)
         sound = version == "0" and int(count) == len(entries)
     except ValueError as error:
-        raise StorageCorruptError(f"{path} is damaged: {error}") from error
+        raise DecodeError(str(error)) from error
     below_first = EpochStart(NO_EPOCH, NO_OFFSET)
     for before, entry in pairwise((below_first, *entries)):
         sound = sound and before.epoch < entry.epoch and before.start_offset < entry.start_offset
     if not sound:
-        raise StorageCorruptError(f"{path} is damaged: {data[:80]!r}")
+        raise DecodeError(f"{data[:80]!r}")
     return EpochIndex(entries)

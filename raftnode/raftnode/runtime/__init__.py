@@ -1,19 +1,15 @@
 """The running node: gives the core its events and carries its effects out.
 
-- tasks: how every task is started, held and watched;
-- driver: the one task that owns the core;
-- flusher: fdatasync in its own thread;
-- appends: clients' writes, gathered into batches, each with one outcome;
-- inquiries: requests to the core that wait for an answer;
-- applier: the committed log into the key-value store;
-- peering: the transport's callbacks as events, and effects as frames;
-- description, gauges: what the API and the metrics show;
-- diskroom: what is free, once the log has given back what it reserved;
-- watch: the disk's identity and free space on a timer;
-- service: all of it as the HTTP API's `NodeService`;
-- recovery: from what the disk holds to a core;
-- promising: what a storage remembers of promises to vote for nobody;
-- assembly: which part knows which;
-- process: signals, open files, last words;
-- server: a node from start to stop.
+- `server`: a node from start to stop; `build`: which part knows which;
+- `driver`: the one task that owns the core; `inquiries`: requests to it that wait for an answer;
+- `recovery`: from what the disk holds to a core;
+- `service`: all of it as the HTTP API's `NodeService`; `description`: what the API shows;
+- `writes`: clients' writes gathered into batches, fdatasync in its own thread, the committed
+  log into the key-value store;
+- `snapshots`: taken, sent, fetched, restored;
+- `disk`: identity, room and health of the disk, and reads that may take long;
+- `peers`: who is admitted, the hello, promises not to vote, frames as events and effects as
+  frames;
+- `process`: signals, tasks, clocks, log lines, the watchdog;
+- `metrics`: what Prometheus gets.
 """

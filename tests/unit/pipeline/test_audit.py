@@ -29,12 +29,12 @@ from proofkit.replicadirs import (
 from raftnode.core.records import AddVoter, Batch, LeaderChange, RaftVersion
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, Offset
+from raftnode.logfiles import LOG_DIRECTORY, LOG_START_FILE, Files
+from raftnode.logformat import StateRecord
 from raftnode.logformat.batch import Record, encode_control_batch, encode_data_batch, stamp
-from raftnode.storage.directory.identity import LOG_DIRECTORY, MARKER_FILE
+from raftnode.storage.directory.identity import MARKER_FILE
 from raftnode.storage.directory.quorum_state import encode_quorum_state
-from raftnode.storage.files import Files
-from raftnode.storage.log.checkpoints import LOG_START_FILE, write_log_start
-from raftnode.storage.snapshots.snapshot_file import StateRecord
+from raftnode.storage.log.checkpoints import write_log_start
 
 Run = Callable[..., Verdict]
 
@@ -697,7 +697,7 @@ def control(offset: int, epoch: int, *records) -> bytes:
 
 def find_control(path: Path, kind: type, *, epoch: int, last: bool = False):
     """Segment, number in it and header of a control batch of one record of a kind."""
-    from raftnode.logformat.batch import iter_records  # noqa: PLC0415
+    from raftnode.logformat import iter_records  # noqa: PLC0415
 
     found = []
     for segment in segments(path):

@@ -15,9 +15,8 @@ from kraftquorum_pipeline.cli import make_app
 from proofkit.replicadirs import batches_in, flip, segments
 from raftnode.core.types import Offset
 from raftnode.errors import StorageFailedError
-from raftnode.storage.directory.identity import LOG_DIRECTORY
-from raftnode.storage.files import Files
-from raftnode.storage.log.checkpoints import LOG_START_FILE, write_log_start
+from raftnode.logfiles import LOG_DIRECTORY, LOG_START_FILE, Files
+from raftnode.storage.log.checkpoints import write_log_start
 
 
 def audit(*arguments: object) -> Result:

@@ -41,11 +41,12 @@ from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RaftnodeError, StorageCorruptError
 from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat.snapshot import SnapshotId
 from raftnode.storage.files import File, FileOperationError, Files
 from raftnode.storage.log import log as log_module
 from raftnode.storage.log.log import Log
 from raftnode.storage.snapshots import snapshot_store as snapshots_module
-from raftnode.storage.snapshots.snapshot_file import SnapshotFile, SnapshotId
+from raftnode.storage.snapshots.snapshot_file import SnapshotFile
 from raftnode.storage.snapshots.snapshot_store import Snapshots
 
 pytestmark = pytest.mark.timeout(600)

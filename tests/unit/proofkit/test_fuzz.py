@@ -17,13 +17,13 @@ from raftnode.logformat.batch import decode_batches
 PACKAGE = Path(__file__).resolve().parents[3] / "raftnode" / "raftnode"
 WITHIN_OTHERS = {
     "wire.kafka.decode_error": "a number from an envelope that is read",
-    "storage.peer_starts.read_marks": "decode_marks on a file",
-    "storage.formation.read_latch": "decode_latch on a file",
-    "storage.meta_properties.read_meta_properties": "decode_meta_properties on a file",
-    "storage.identity.read_identity": "reads the files that have targets of their own",
-    "storage.indexfiles.read_index": "SegmentIndex.decode on two files",
-    "storage.indexfiles.read_index_ends": "SegmentIndex.decode on two files",
-    "storage.quarantine.read_mark": "any content is the reason",
+    "storage.directory.peer_starts.read_marks": "decode_marks on a file",
+    "storage.directory.formation.read_latch": "decode_latch on a file",
+    "storage.directory.meta_properties.read_meta_properties": "decode_meta_properties on a file",
+    "storage.directory.identity.read_identity": "reads the files that have targets of their own",
+    "storage.segments.index_files.read_index": "SegmentIndex.decode on two files",
+    "storage.segments.index_files.read_index_ends": "SegmentIndex.decode on two files",
+    "storage.directory.quarantine.read_mark": "any content is the reason",
 }
 """Decoders that others call, and why that is enough."""
 
@@ -72,8 +72,8 @@ def test_any_bytes_are_taken_or_refused_as_promised(name: str, data: st.DataObje
 def decoders() -> set[str]:
     """All functions that make something of bytes or of a file."""
     found = set[str]()
-    for folder in ("wire", "storage", "transport"):
-        for path in sorted((PACKAGE / folder).glob("*.py")):
+    for folder in ("wire", "logformat", "storage", "transport"):
+        for path in sorted((PACKAGE / folder).rglob("*.py")):
             tree = ast.parse(path.read_text())
             functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
             for function in functions:
@@ -83,7 +83,8 @@ def decoders() -> set[str]:
                 decodes = function.name.startswith("decode_") and "Files" not in takes
                 reads = function.name.startswith("read_") and "Files" in takes
                 if decodes or reads:
-                    found.add(f"{folder}.{path.stem}.{function.name}")
+                    module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+                    found.add(f"{module}.{function.name}")
     return found
 
 

@@ -28,8 +28,9 @@ from raftnode.core.types import (
 from raftnode.errors import DecodeError
 from raftnode.logformat.control import decode_control_record, encode_control_record
 from raftnode.logformat.control_fields import describe_control
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId
 from raftnode.storage.files import Files
-from raftnode.storage.snapshots.snapshot_file import SnapshotHead, SnapshotId, write_snapshot
+from raftnode.storage.snapshots.snapshot_file import write_snapshot
 from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
 
 pytestmark = pytest.mark.rule("P33", "S15")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from raftnode.api.model import StorageInfo
-from raftnode.storage.snapshots.snapshot_file import SnapshotId
+from raftnode.logformat.snapshot import SnapshotId
 
 DAMAGE_SHOWN = 5
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import structlog
 
 from raftnode.api.metrics import NodeMetrics
+from raftnode.logformat.snapshot import SnapshotId
 from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.process.idle import make_thread_idle
 from raftnode.runtime.process.pause import Pause, StoppedError
 from raftnode.storage.files import OsCalls, SystemCalls
 from raftnode.storage.inspection.scrub import ScrubPass, SlowCalls
 from raftnode.storage.inspection.verification import Finding
-from raftnode.storage.snapshots.snapshot_file import SnapshotId
 from raftnode.storage.snapshots.snapshot_store import SnapshotDamage
 
 _log = structlog.get_logger("raftnode")

@@ -8,10 +8,11 @@ import structlog
 
 from raftnode.core.types import FIRST_OFFSET, Epoch, Offset
 from raftnode.errors import StorageCorruptError
+from raftnode.logformat.snapshot import SnapshotId
 from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.files import FileOperationError
 from raftnode.storage.log.log import Log
-from raftnode.storage.snapshots.snapshot_file import SnapshotDamagedError, SnapshotFile, SnapshotId
+from raftnode.storage.snapshots.snapshot_file import SnapshotDamagedError, SnapshotFile
 from raftnode.storage.snapshots.snapshot_store import SnapshotDamage, Snapshots
 
 _log = structlog.get_logger("raftnode")

@@ -19,6 +19,7 @@ from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import SnapshotLost, SnapshotTaken
 from raftnode.core.log_index import LogIndex
 from raftnode.core.types import Offset
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.process.pause import Pause, StoppedError
 from raftnode.runtime.snapshots.snapshot_room import SnapshotRoom
@@ -26,12 +27,7 @@ from raftnode.runtime.writes.applier import Applier
 from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.files import FileOperationError
 from raftnode.storage.log.log import Log
-from raftnode.storage.snapshots.snapshot_file import (
-    SnapshotFile,
-    SnapshotHead,
-    SnapshotId,
-    StateRecord,
-)
+from raftnode.storage.snapshots.snapshot_file import SnapshotFile
 from raftnode.storage.snapshots.snapshot_store import SnapshotDamage, Snapshots
 
 _log = structlog.get_logger("raftnode")

@@ -27,11 +27,12 @@ from raftnode.core.events import (
 from raftnode.core.log_head import LogHead
 from raftnode.core.messages import FetchSnapshotResponse
 from raftnode.core.types import LogPosition, Offset
+from raftnode.logformat.snapshot import SnapshotId
 from raftnode.runtime.process.pause import Pause, StoppedError
 from raftnode.runtime.writes.applier import Applier
 from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.log.log import Log
-from raftnode.storage.snapshots.snapshot_file import SnapshotDamagedError, SnapshotFile, SnapshotId
+from raftnode.storage.snapshots.snapshot_file import SnapshotDamagedError, SnapshotFile
 from raftnode.storage.snapshots.snapshot_reader import with_pauses
 from raftnode.storage.snapshots.snapshot_store import SnapshotDamage, Snapshots
 

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from raftnode.core.types import FIRST_OFFSET, NO_EPOCH, Offset
 from raftnode.errors import ConfigurationError, DecodeError, StorageCorruptError
 from raftnode.logformat.batch import HEADER_BYTES, BatchHeader, check_crc, read_header
-from raftnode.logformat.epochs import FILE_NAME as EPOCHS_FILE
 from raftnode.logformat.epochs import EpochIndex
+from raftnode.logformat.snapshot import SNAPSHOT_SUFFIX
 from raftnode.storage.directory.identity import LOG_DIRECTORY
 from raftnode.storage.files import Files
 from raftnode.storage.log.checkpoints import (
@@ -29,10 +29,10 @@ from raftnode.storage.log.checkpoints import (
     read_log_start,
     read_recovery_point,
 )
+from raftnode.storage.log.epoch_file import FILE_NAME as EPOCHS_FILE
 from raftnode.storage.log.torn_tail import is_torn
 from raftnode.storage.segments.segment import SUFFIX, Damage, segment_base_offset
 
-SNAPSHOT_SUFFIX = ".checkpoint"
 _WINDOW_BYTES = 4 << 20
 _REPORT_BYTES = 8 << 20
 _PLACE = re.compile(r"^batch at byte \d+( \(offset \d+\))?:? ")

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from raftnode.errors import RaftnodeError
+from raftnode.logformat.snapshot import SNAPSHOT_SUFFIX
 from raftnode.storage.files import FileOperationError, Files, OsCalls, Stat, SystemCalls
-from raftnode.storage.inspection.log_reader import SNAPSHOT_SUFFIX, find_log
+from raftnode.storage.inspection.log_reader import find_log
 from raftnode.storage.inspection.verification import Finding, Verification
 from raftnode.storage.segments.segment import SUFFIX
 from raftnode.storage.snapshots.snapshot_file import SnapshotDamagedError, list_snapshots

@@ -15,8 +15,7 @@ from typing import Literal
 from raftnode.core.types import FIRST_OFFSET, NO_EPOCH, Offset
 from raftnode.errors import DecodeError, RaftnodeError
 from raftnode.logformat.batch import MAX_OFFSET, BatchHeader, iter_records
-from raftnode.logformat.epochs import FILE_NAME as EPOCHS_FILE
-from raftnode.logformat.epochs import EpochIndex, EpochStart, read_epochs
+from raftnode.logformat.epochs import EpochIndex, EpochStart
 from raftnode.logformat.index import (
     INTERVAL_BYTES,
     NO_TIMESTAMP_MS,
@@ -36,6 +35,8 @@ from raftnode.storage.log.checkpoints import (
     read_recovery_point,
 )
 from raftnode.storage.log.control_places import ControlPlace, read_control_places
+from raftnode.storage.log.epoch_file import FILE_NAME as EPOCHS_FILE
+from raftnode.storage.log.epoch_file import read_epochs
 from raftnode.storage.segments.index_files import LIMIT_BYTES
 from raftnode.storage.snapshots.snapshot_file import list_snapshots
 

@@ -29,8 +29,8 @@ from raftnode.core.records import Batch
 from raftnode.core.types import LogPosition, Offset
 from raftnode.errors import RaftnodeError, StorageError, StorageLostError
 from raftnode.logformat.batch import BatchHeader, encode_control_batch, read_header
-from raftnode.logformat.epochs import FILE_NAME as EPOCHS_FILE
-from raftnode.logformat.epochs import EpochIndex, EpochStart, write_epochs
+from raftnode.logformat.epochs import EpochIndex, EpochStart
+from raftnode.logformat.snapshot import SnapshotId
 from raftnode.storage.files import Files
 from raftnode.storage.log import control_places
 from raftnode.storage.log.checkpoints import (
@@ -42,6 +42,8 @@ from raftnode.storage.log.checkpoints import (
     write_recovery_point,
 )
 from raftnode.storage.log.control_places import ControlPlace, write_control_places
+from raftnode.storage.log.epoch_file import FILE_NAME as EPOCHS_FILE
+from raftnode.storage.log.epoch_file import write_epochs
 from raftnode.storage.log.log_recovery import Recovered, recover
 from raftnode.storage.log.log_settings import LogSettings
 from raftnode.storage.log.recent_batches import RecentBatches
@@ -51,7 +53,6 @@ from raftnode.storage.snapshots.installation import (
     empty_log,
     finish_install,
 )
-from raftnode.storage.snapshots.snapshot_file import SnapshotId
 
 __all__ = ["Log", "LogSettings", "OffsetOutsideError"]
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from raftnode.core.records import Batch
 from raftnode.core.types import FIRST_OFFSET, Offset
 from raftnode.errors import StorageCorruptError
-from raftnode.logformat.epochs import FILE_NAME as EPOCHS_FILE
-from raftnode.logformat.epochs import EpochIndex, read_epochs, write_epochs
-from raftnode.logformat.index import OFFSET_SUFFIX, TIME_SUFFIX, IndexCache
+from raftnode.logformat.epochs import EpochIndex
+from raftnode.logformat.index import OFFSET_SUFFIX, TIME_SUFFIX
+from raftnode.logformat.snapshot import SnapshotId
 from raftnode.storage.files import TEMPORARY_SUFFIX, Files
 from raftnode.storage.log import control_places
 from raftnode.storage.log.checkpoints import (
@@ -35,7 +35,10 @@ from raftnode.storage.log.control_places import (
     read_control_places,
     write_control_places,
 )
+from raftnode.storage.log.epoch_file import FILE_NAME as EPOCHS_FILE
+from raftnode.storage.log.epoch_file import read_epochs, write_epochs
 from raftnode.storage.log.torn_tail import is_torn
+from raftnode.storage.segments.index_cache import IndexCache
 from raftnode.storage.segments.segment import (
     ControlBatch,
     Damage,
@@ -44,7 +47,6 @@ from raftnode.storage.segments.segment import (
     segment_path,
     without_data,
 )
-from raftnode.storage.snapshots.snapshot_file import SnapshotId
 
 
 @dataclass(frozen=True, slots=True)

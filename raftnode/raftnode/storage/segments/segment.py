@@ -17,14 +17,9 @@ from raftnode.core.types import NO_EPOCH, Epoch, Offset
 from raftnode.errors import DecodeError, StorageCorruptError
 from raftnode.logformat.batch import HEADER_BYTES, BatchHeader, check_crc, read_header, to_batch
 from raftnode.logformat.epochs import EpochIndex, EpochStart
-from raftnode.logformat.index import (
-    OFFSET_SUFFIX,
-    TIME_SUFFIX,
-    IndexCache,
-    OffsetEntry,
-    SegmentIndex,
-)
+from raftnode.logformat.index import OFFSET_SUFFIX, TIME_SUFFIX, OffsetEntry, SegmentIndex
 from raftnode.storage.files import File, Files
+from raftnode.storage.segments.index_cache import IndexCache
 from raftnode.storage.segments.index_files import IndexFiles, read_index, read_index_ends
 from raftnode.storage.segments.window import Window
 

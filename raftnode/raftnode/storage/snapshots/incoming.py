@@ -10,9 +10,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from raftnode.logformat.snapshot import SNAPSHOT_SUFFIX, SnapshotId
 from raftnode.storage.files import File, FileOperationError, Files
-from raftnode.storage.inspection.log_reader import SNAPSHOT_SUFFIX
-from raftnode.storage.snapshots.snapshot_file import SnapshotId
 from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
 
 INCOMING_SUFFIX = SNAPSHOT_SUFFIX + ".incoming"

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError
-from raftnode.logformat.epochs import FILE_NAME as EPOCHS_FILE
-from raftnode.logformat.epochs import EpochIndex, EpochStart, write_epochs
+from raftnode.logformat.epochs import EpochIndex, EpochStart
 from raftnode.logformat.index import OFFSET_SUFFIX, TIME_SUFFIX
 from raftnode.logformat.sealed_json import integer, seal, unseal
+from raftnode.logformat.snapshot import SnapshotId
 from raftnode.storage.files import Files
 from raftnode.storage.log import control_places
 from raftnode.storage.log.checkpoints import (
@@ -28,8 +28,9 @@ from raftnode.storage.log.checkpoints import (
     write_recovery_point,
 )
 from raftnode.storage.log.control_places import write_control_places
+from raftnode.storage.log.epoch_file import FILE_NAME as EPOCHS_FILE
+from raftnode.storage.log.epoch_file import write_epochs
 from raftnode.storage.segments.segment import SUFFIX, Segment, segment_base_offset
-from raftnode.storage.snapshots.snapshot_file import SnapshotId
 
 MARKER_FILE = "snapshot-install.json"
 

@@ -11,34 +11,23 @@ own offset and epoch are record headers. Kafka skips all of these.
 The same state at the same place makes the same bytes on every replica, so that a transfer that
 one leader began can be finished by another.
 
-What lives here: what a snapshot is and how it is written; `snapshotreading` reads it. What must
+What lives here: how a snapshot is written; `snapshot_reader` reads it, and `logformat.snapshot`
+has its name, header and footer. What must
 not: which snapshots are kept, and what a state is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import crc32c
 
 from raftnode.core.log_head import LogHead
-from raftnode.core.records import (
-    AddVoter,
-    ControlRecord,
-    FormationCompleted,
-    RaftVersion,
-    TargetVoters,
-)
 from raftnode.core.types import (
     BASE_VOTER_RECORD,
-    Epoch,
-    LogPosition,
     Offset,
-    VoterRecordId,
-    VoterSet,
 )
 from raftnode.errors import StorageCorruptError
 from raftnode.logformat.batch import (
@@ -48,22 +37,20 @@ from raftnode.logformat.batch import (
     stamp,
 )
 from raftnode.logformat.control import encode_control_record
-from raftnode.logformat.control_fields import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
-from raftnode.logformat.encoding import int16, tagged_fields
+from raftnode.logformat.snapshot import (
+    SNAPSHOT_SUFFIX,
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
+    footer_record,
+    header_record,
+    quorum_records,
+)
 from raftnode.logformat.snapshot_fields import (
-    CHECKSUM,
-    COUNT,
     ORIGIN,
     PLACE,
-    TAG,
-    TAG_CHECKSUM,
-    TAG_TARGET_RECORD,
-    TAG_VOTER_RECORD,
-    TIMESTAMP,
-    VERSION,
 )
 from raftnode.storage.files import Files
-from raftnode.storage.inspection.log_reader import SNAPSHOT_SUFFIX
 
 PARTIAL_SUFFIX = SNAPSHOT_SUFFIX + ".part"
 """Of a snapshot that was being written when the node stopped; never read."""
@@ -79,78 +66,9 @@ _SYNC_BYTES = 1 << 20
 """Synced as often as that: a file system that writes its data with its journal, as ext4 does, lets
 the log's own fsyncs wait until what is being synced of a snapshot is written."""
 
-_OFFSET_DIGITS, _EPOCH_DIGITS = 20, 10
-
 
 class SnapshotDamagedError(StorageCorruptError):
     """A snapshot file that is not whole, not what its name says, or not well formed."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class SnapshotId:
-    """Which snapshot: the state without `end_offset`; `epoch` is that of the record before it."""
-
-    end_offset: Offset
-    epoch: Epoch
-
-    def __str__(self) -> str:
-        return f"{self.end_offset:0{_OFFSET_DIGITS}d}-{self.epoch:0{_EPOCH_DIGITS}d}"
-
-    @property
-    def file_name(self) -> str:
-        """Kafka's name for the file."""
-        return f"{self}{SNAPSHOT_SUFFIX}"
-
-    @property
-    def position(self) -> LogPosition:
-        """The same, as the core has it."""
-        return LogPosition(self.epoch, self.end_offset)
-
-    @classmethod
-    def at(cls, position: LogPosition) -> SnapshotId:
-        """The snapshot that the core names by a position in the log."""
-        return cls(position.end_offset, position.epoch)
-
-    @classmethod
-    def of(cls, name: str) -> SnapshotId | None:
-        """The snapshot that a file's name says; None for any other file."""
-        stem = name.removesuffix(SNAPSHOT_SUFFIX)
-        offset, dash, epoch = stem.partition("-")
-        ours = (
-            stem != name
-            and dash
-            and len(offset) == _OFFSET_DIGITS
-            and len(epoch) == _EPOCH_DIGITS
-            and (offset + epoch).isascii()
-            and (offset + epoch).isdigit()
-        )
-        return cls(Offset(int(offset)), Epoch(int(epoch))) if ours else None
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotHead:
-    """What the log up to the snapshot says of the quorum."""
-
-    voters: VoterSet = field(default_factory=VoterSet)
-    raft_version: int = 0
-    formation_completed: bool = False
-    last_timestamp_ms: int = -1
-    """Timestamp of the last record that it covers; -1: not known."""
-    target_voters: VoterSet = field(default_factory=VoterSet)
-    """Of a reassignment that is not finished; empty: there is none (S15)."""
-    voter_record: VoterRecordId = BASE_VOTER_RECORD
-    """The record that the voters come from; the base's: a file of an earlier program."""
-    target_record: VoterRecordId = BASE_VOTER_RECORD
-    """The record that told of a target last; the base's: none ever did."""
-
-
-class StateRecord(NamedTuple):
-    """One entry of the state, and the record of the log that wrote it."""
-
-    key: bytes
-    value: bytes
-    offset: Offset
-    epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +143,10 @@ class _Writer:
                     file.fdatasync()
                     self.synced = self.position
 
-            control = [_header(self.snapshot_id, head), *map(encode_control_record, _quorum(head))]
+            control = [
+                header_record(self.snapshot_id, head),
+                *map(encode_control_record, quorum_records(head)),
+            ]
             put(self._control(control), len(control))
             total = 0
             for batch in _batches(records):
@@ -233,7 +154,7 @@ class _Writer:
                 put(stamp(data, Offset(self.offset), self.snapshot_id.epoch), len(batch))
                 total += len(batch)
                 pause()
-            put(self._control([_footer(total, self.checksum)]), 1)
+            put(self._control([footer_record(total, self.checksum)]), 1)
             file.fsync()
         finally:
             file.close()
@@ -286,33 +207,6 @@ def write_snapshot(
     files.run("rename", path, files.calls.rename, str(partial), str(path))
     files.fsync_dir(directory)
     return SnapshotFile(snapshot_id, head, total, writer.position, now_ms)
-
-
-def _quorum(head: SnapshotHead) -> Iterator[ControlRecord]:
-    if head.raft_version:
-        yield RaftVersion(head.raft_version)
-    for voter in head.voters.voters:
-        yield AddVoter(voter)
-    if head.formation_completed:
-        yield FormationCompleted()
-    if head.target_voters:
-        yield TargetVoters(head.target_voters.voters)
-
-
-def _header(snapshot_id: SnapshotId, head: SnapshotHead) -> tuple[bytes, bytes]:
-    place = PLACE.pack(snapshot_id.end_offset, snapshot_id.epoch)
-    tags = {TAG: place}
-    if head.voter_record != BASE_VOTER_RECORD:
-        tags[TAG_VOTER_RECORD] = PLACE.pack(head.voter_record.offset, head.voter_record.epoch)
-    if head.target_record != BASE_VOTER_RECORD:
-        tags[TAG_TARGET_RECORD] = PLACE.pack(head.target_record.offset, head.target_record.epoch)
-    value = int16(VERSION) + TIMESTAMP.pack(head.last_timestamp_ms)
-    return int16(0) + int16(SNAPSHOT_HEADER), value + tagged_fields(tags)
-
-
-def _footer(records: int, checksum: int) -> tuple[bytes, bytes]:
-    tags = {TAG: COUNT.pack(records), TAG_CHECKSUM: CHECKSUM.pack(checksum)}
-    return int16(0) + int16(SNAPSHOT_FOOTER), int16(VERSION) + tagged_fields(tags)
 
 
 def _batches(records: Iterable[StateRecord]) -> Iterator[list[Record]]:

@@ -32,6 +32,7 @@ from raftnode.errors import DecodeError
 from raftnode.logformat.batch import LogRecord, iter_records
 from raftnode.logformat.control_fields import SNAPSHOT_FOOTER, SNAPSHOT_HEADER
 from raftnode.logformat.encoding import Reader
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.logformat.snapshot_fields import (
     CHECKSUM,
     COUNT,
@@ -46,13 +47,7 @@ from raftnode.logformat.snapshot_fields import (
 )
 from raftnode.storage.files import Files
 from raftnode.storage.inspection.log_reader import Piece, PieceReader
-from raftnode.storage.snapshots.snapshot_file import (
-    SnapshotDamagedError,
-    SnapshotFile,
-    SnapshotHead,
-    SnapshotId,
-    StateRecord,
-)
+from raftnode.storage.snapshots.snapshot_file import SnapshotDamagedError, SnapshotFile
 
 PAUSE_BYTES = 64 << 10
 """While a whole file is read: whoever waits for the interpreter gets it that often."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 
 from raftnode.core.types import Offset
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.files import FileOperationError, Files
 from raftnode.storage.log.log import Log
 from raftnode.storage.snapshots.damaged_snapshots import link_aside, rename_aside
@@ -23,9 +24,6 @@ from raftnode.storage.snapshots.snapshot_file import (
     PARTIAL_SUFFIX,
     SnapshotDamagedError,
     SnapshotFile,
-    SnapshotHead,
-    SnapshotId,
-    StateRecord,
     list_snapshots,
     write_snapshot,
 )

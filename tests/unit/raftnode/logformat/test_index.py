@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import DecodeError
 from raftnode.logformat.batch import BatchHeader
-from raftnode.logformat.index import IndexCache, OffsetEntry, SegmentIndex, TimeEntry
+from raftnode.logformat.index import OffsetEntry, SegmentIndex, TimeEntry
+from raftnode.storage.segments.index_cache import IndexCache
 
 BASE = Offset(1000)
 

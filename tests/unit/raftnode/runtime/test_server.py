@@ -25,13 +25,13 @@ from raftnode.errors import (
     StorageLostError,
     StorageStaleError,
 )
+from raftnode.logformat.snapshot import SnapshotId
 from raftnode.runtime import build
 from raftnode.runtime.server import Node
 from raftnode.runtime.snapshots import snapshotter
 from raftnode.settings import NodeSettings
 from raftnode.storage.files import Files
 from raftnode.storage.log.checkpoints import LOG_START_FILE, write_log_start
-from raftnode.storage.snapshots.snapshot_file import SnapshotId
 from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
 
 from .conftest import LONG_MS, LONG_S

@@ -13,12 +13,13 @@ from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError, StorageFailedError
 from raftnode.logformat.batch import decode_batches
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId
 from raftnode.storage.files import Files
 from raftnode.storage.inspection.log_reader import LogReader, find_log
 from raftnode.storage.inspection.verification import Verification
 from raftnode.storage.log.checkpoints import LOG_START_FILE, read_log_start, write_log_start
 from raftnode.storage.log.log import Log, OffsetOutsideError
-from raftnode.storage.snapshots.snapshot_file import SnapshotHead, SnapshotId, write_snapshot
+from raftnode.storage.snapshots.snapshot_file import write_snapshot
 
 from .conftest import LOG, batch, control, new_log, reopen, segments
 

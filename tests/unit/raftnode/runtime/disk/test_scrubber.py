@@ -15,18 +15,14 @@ from raftnode.api.metrics import NodeMetrics
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, NodeId, Offset
 from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.disk.scrubber import Scrubber
 from raftnode.runtime.process.idle import make_thread_idle
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import LogSettings
-from raftnode.storage.snapshots.snapshot_file import (
-    SnapshotHead,
-    SnapshotId,
-    StateRecord,
-    write_snapshot,
-)
+from raftnode.storage.snapshots.snapshot_file import write_snapshot
 from raftnode.storage.snapshots.snapshot_store import SnapshotDamage
 
 pytestmark = pytest.mark.timeout(400)

@@ -35,6 +35,7 @@ from raftnode.core.types import (
     VoterSet,
 )
 from raftnode.errors import StorageFailedError, StorageLostError
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.process import pause
 from raftnode.runtime.process.pause import Pause
 from raftnode.runtime.snapshots import snapshotter
@@ -44,7 +45,6 @@ from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.files import Files
 from raftnode.storage.snapshots import snapshot_file as snapshot_module
 from raftnode.storage.snapshots.damaged_snapshots import DAMAGED_SUFFIX
-from raftnode.storage.snapshots.snapshot_file import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.snapshots.snapshot_store import SnapshotDamage, Snapshots
 
 

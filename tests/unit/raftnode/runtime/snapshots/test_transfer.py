@@ -18,6 +18,7 @@ from raftnode.core.events import SnapshotPieceStored, SnapshotRefused, SnapshotV
 from raftnode.core.messages import ErrorCode, FetchSnapshotResponse
 from raftnode.core.types import Epoch, LogPosition, NodeId, Offset, ReplicaKey, VoterRecordId
 from raftnode.errors import RequestError, StorageFailedError
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.snapshots import transfer as transfer_module
 from raftnode.runtime.snapshots.transfer import SnapshotTransfer
 from raftnode.runtime.writes.applier import Applier
@@ -25,7 +26,6 @@ from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import Log, LogSettings
 from raftnode.storage.snapshots import snapshot_reader
-from raftnode.storage.snapshots.snapshot_file import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.snapshots.snapshot_store import SnapshotDamage, Snapshots
 
 END = LogPosition(Epoch(3), Offset(100))

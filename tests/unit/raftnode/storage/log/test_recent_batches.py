@@ -9,10 +9,10 @@ from tests.unit.raftnode.storage.conftest import batch, control, new_log, reopen
 
 from proofkit.faultdisk import FaultDisk
 from raftnode.core.types import LogPosition, Offset
+from raftnode.logformat.snapshot import SnapshotId
 from raftnode.storage.log import recent_batches as module
 from raftnode.storage.log.log import Log, OffsetOutsideError
 from raftnode.storage.log.recent_batches import RecentBatches
-from raftnode.storage.snapshots.snapshot_file import SnapshotId
 
 
 def compare(log: Log, rng: random.Random) -> int:

@@ -15,9 +15,9 @@ from tests.unit.raftnode.storage.conftest import LOG, SMALL, batch, control, seg
 from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import ExitCode, StorageFailedError
+from raftnode.logformat.snapshot import SnapshotId
 from raftnode.storage.files import FileOperationError, Files
 from raftnode.storage.log.log import Log, LogSettings
-from raftnode.storage.snapshots.snapshot_file import SnapshotId
 
 RESERVING = replace(SMALL, preallocate=True)
 ROOM = SMALL.segment_bytes

@@ -15,16 +15,12 @@ from tests.unit.raftnode.storage.conftest import LOG, batch, control, new_log, r
 from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageError, StorageFailedError
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.snapshots.restore import restore_state
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import Log
 from raftnode.storage.snapshots.damaged_snapshots import DAMAGED_SUFFIX, link_aside, rename_aside
-from raftnode.storage.snapshots.snapshot_file import (
-    SnapshotHead,
-    SnapshotId,
-    StateRecord,
-    write_snapshot,
-)
+from raftnode.storage.snapshots.snapshot_file import write_snapshot
 from raftnode.storage.snapshots.snapshot_store import SnapshotDamage, Snapshots
 
 FIRST = SnapshotId(Offset(25), Epoch(1))

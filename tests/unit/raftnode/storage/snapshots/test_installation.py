@@ -28,6 +28,7 @@ from raftnode.errors import (
     StorageLostError,
 )
 from raftnode.logformat.batch import decode_batches, read_header
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.files import Files
 from raftnode.storage.inspection.log_reader import find_log
 from raftnode.storage.inspection.verification import Verification
@@ -37,9 +38,6 @@ from raftnode.storage.snapshots.installation import MARKER_FILE, read_marker, wr
 from raftnode.storage.snapshots.snapshot_file import (
     SnapshotDamagedError,
     SnapshotFile,
-    SnapshotHead,
-    SnapshotId,
-    StateRecord,
     write_snapshot,
 )
 from raftnode.storage.snapshots.snapshot_store import Snapshots

@@ -13,13 +13,11 @@ from tests.unit.raftnode.storage.conftest import KEY, LOG
 from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.logformat.batch import read_header, stamp
+from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.files import FileOperationError, Files
 from raftnode.storage.snapshots import snapshot_file
 from raftnode.storage.snapshots.snapshot_file import (
     SnapshotDamagedError,
-    SnapshotHead,
-    SnapshotId,
-    StateRecord,
     list_snapshots,
     write_snapshot,
 )

@@ -25,6 +25,13 @@ class TimePassed:
 
 
 @dataclass(frozen=True, slots=True)
+class EndpointBound:
+    """The replica listens: others reach it at `endpoint`, which its requests and answers name."""
+
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
 class RequestReceived:
     """A peer, known by its connection as `source`, asks. Answered by `SendResponse`."""
 
@@ -232,6 +239,7 @@ class ShutdownRequested:
 
 Event = (
     TimePassed
+    | EndpointBound
     | RequestReceived
     | ResponseReceived
     | RequestFailed

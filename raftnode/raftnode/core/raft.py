@@ -28,6 +28,7 @@ from raftnode.core.events import (
     ClusterJoined,
     ConfirmRequested,
     DiskSpaceChanged,
+    EndpointBound,
     Event,
     LatchReceived,
     LogFlushed,
@@ -66,7 +67,7 @@ from raftnode.core.replication import fetcher, leadership
 from raftnode.core.roles import Blank, Follower, Leader, Resigned, Unattached
 from raftnode.core.snapshots import snapshot_fetch, snapshot_serving
 from raftnode.core.state import QuorumState
-from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, ReplicaKey
+from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
 
 EPOCH_JUMP_MAX = 1 << 24
 """An epoch further ahead than this is no epoch but damage: at one election a second it
@@ -86,6 +87,8 @@ class RaftCore:
         fetch_sequence: above that of any earlier start, e.g. the wall clock in µs (S3).
         quiet_ms: the longest that earlier starts of this storage may have promised to vote for
             nobody; for so long it does not (S33).
+        committed_end: below it all of the log was committed before this start, as a snapshot of
+            its own proves, though that snapshot is not the one that `log` goes on from.
         rng: source of every random choice.
     """
 
@@ -102,10 +105,11 @@ class RaftCore:
         incarnation: int = 1,
         fetch_sequence: int = 0,
         quiet_ms: int = 0,
+        committed_end: Offset = FIRST_OFFSET,
         endpoint: Endpoint | None = None,
     ) -> None:
-        # Whatever a snapshot covers was committed when it was made.
-        covered = log.snapshot.end_offset if log.snapshot else FIRST_OFFSET
+        # What a snapshot covers was committed when the snapshot was made.
+        covered = max(log.snapshot.end_offset if log.snapshot else FIRST_OFFSET, committed_end)
         self.replica = Replica(
             key,
             config or CoreConfig(),
@@ -189,6 +193,8 @@ class RaftCore:
         match event:
             case TimePassed():
                 pass
+            case EndpointBound(endpoint):
+                self.replica.endpoint = endpoint
             case RequestReceived():
                 self._request(event)
             case ResponseReceived():

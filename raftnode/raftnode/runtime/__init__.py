@@ -1,6 +1,6 @@
 """The running node: gives the core its events and carries its effects out.
 
-- `server`: a node from start to stop; `build`: which part knows which;
+- `server`: a node from start to stop; `builders`: which part knows which;
 - `driver`: the one task that owns the core; `inquiries`: requests to it that wait for an answer;
 - `recovery`: from what the disk holds to a core;
 - `service`: all of it as the HTTP API's `NodeService`; `description`: what the API shows;

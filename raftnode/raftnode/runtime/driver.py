@@ -47,7 +47,7 @@ from raftnode.core.events import Event, LogFlushed, TimePassed
 from raftnode.core.messages import FetchResponse, Request, Response
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import Batch
-from raftnode.core.types import FIRST_OFFSET, Offset, ReplicaKey
+from raftnode.core.types import ReplicaKey
 from raftnode.errors import ProtocolHaltError, StorageStaleError
 from raftnode.logformat.batch import read_header, stamp
 from raftnode.runtime.disk.cold_reads import ColdReads
@@ -81,11 +81,7 @@ class Post(Protocol):
 
 @dataclass(slots=True)
 class Parts:
-    """What the driver works on; put together by the server.
-
-    Attributes:
-        covered: below it a snapshot has proved at the start that all was committed.
-    """
+    """What the driver works on; put together by the builders."""
 
     core: RaftCore
     directory: DataDirectory
@@ -97,7 +93,6 @@ class Parts:
     cold_reads: ColdReads
     post: Post
     transfer: SnapshotTransfer
-    covered: Offset = FIRST_OFFSET
 
 
 class Driver:
@@ -131,6 +126,11 @@ class Driver:
     def post(self, event: Event) -> None:
         """Queue an event; from the loop's thread."""
         self._events.append(event)
+        self._wake.set()
+
+    def begin_with(self, event: Event) -> None:
+        """Queue an event before all that wait: peers may have asked something already."""
+        self._events.appendleft(event)
         self._wake.set()
 
     async def run(self, parts: Parts) -> None:
@@ -193,13 +193,6 @@ class Driver:
                     parts.log.append(stamped)
                 parts.flusher.flush_if_needed()
             case TruncateLog(end):
-                committed = max(parts.covered, parts.applier.kv.next_offset)
-                if end < committed:
-                    # The core has forgotten at its start what was committed; a snapshot has not.
-                    raise ProtocolHaltError(
-                        f"a truncation to offset {end} was requested, but this replica has "
-                        f"committed records up to {committed}"
-                    )
                 await self._on_disk(lambda: parts.log.truncate(end))
                 parts.flusher.flush_if_needed()
             case SendRequest(target, request):

@@ -13,6 +13,9 @@ from raftnode.errors import RequestError
 
 Answer = Done | Confirmed | VoterChangeCompleted
 
+KnownLeader = Callable[[], tuple[ReplicaKey | None, Endpoint | None]]
+"""Says which replica leads, as far as this one knows, and where its API is."""
+
 
 class Inquiries:
     """Matches the core's answers with those who wait for them.
@@ -25,7 +28,7 @@ class Inquiries:
     def __init__(
         self,
         post: Callable[[Event], None],
-        leader: Callable[[], tuple[ReplicaKey | None, Endpoint | None]],
+        leader: KnownLeader,
     ) -> None:
         self._post = post
         self._leader = leader

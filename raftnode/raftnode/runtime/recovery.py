@@ -11,7 +11,7 @@ from raftnode.core.config import CoreConfig
 from raftnode.core.log_index import LogIndex
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import RAFT_VERSION
-from raftnode.core.types import VoterSet
+from raftnode.core.types import FIRST_OFFSET, Offset, VoterSet
 from raftnode.errors import ProtocolHaltError, StorageCorruptError, StorageIdentityError
 from raftnode.runtime.process import clock
 from raftnode.storage.directory.directory import DataDirectory
@@ -25,9 +25,20 @@ _log = structlog.get_logger("raftnode")
 
 
 def recover(
-    settings: NodeSettings, directory: DataDirectory, log: Log, loaded: SnapshotFile | None
+    settings: NodeSettings,
+    directory: DataDirectory,
+    log: Log,
+    loaded: SnapshotFile | None,
+    covered: Offset = FIRST_OFFSET,
 ) -> RaftCore:
-    """Make the core from what the disk holds; `loaded` is the snapshot that the state is from.
+    """Make the core from what the disk holds.
+
+    Args:
+        settings: the node's.
+        directory: its data directory.
+        log: its log, recovered.
+        loaded: the snapshot that the state of the store is from; None: there is none.
+        covered: the end of the newest snapshot, whether or not that one could be read.
 
     Raises:
         StorageCorruptError: the log was trimmed, and the snapshot does not say enough.
@@ -91,4 +102,5 @@ def recover(
         incarnation=directory.incarnation,
         fetch_sequence=clock.fetch_sequence_base(),
         quiet_ms=directory.promised_ms,
+        committed_end=covered,
     )

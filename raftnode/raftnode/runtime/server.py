@@ -17,7 +17,7 @@ from raftnode.errors import (
     StorageError,
     StorageStaleError,
 )
-from raftnode.runtime.build import Running, running_node
+from raftnode.runtime.builders.node import Running, running_node
 from raftnode.runtime.disk.calls_in_flight import WatchedCalls
 from raftnode.runtime.process import interpreter
 from raftnode.runtime.process.journal import keep_journal

@@ -291,7 +291,7 @@ def test_program_starts_prints_its_version_and_imports_no_server():
 def test_client_starts_without_what_only_a_node_needs():
     modules = ("aiohttp.web", "kio", "structlog", "prometheus_client", "raftnode.runtime")
     assert imported("import raftnode.client", *modules) == ["[]"]
-    assert imported("import raftnode.runtime.build", "aiohttp.web") == ["['aiohttp.web']"]
+    assert imported("import raftnode.runtime.builders.node", "aiohttp.web") == ["['aiohttp.web']"]
 
 
 def test_node_starts_without_hypothesis(tmp_path: Path):

@@ -9,9 +9,11 @@ import pytest
 
 from proofkit.playbook import Playbook, key_of
 from raftnode.core.config import CoreConfig
-from raftnode.core.effects import Fact, Halt, HaltReason, TruncateLog
+from raftnode.core.effects import Fact, Halt, HaltReason, SendRequest, TruncateLog
 from raftnode.core.elections import election
+from raftnode.core.events import EndpointBound
 from raftnode.core.log_index import LogIndex
+from raftnode.core.messages import FetchRequest
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import AddVoter, Batch, RaftVersion
 from raftnode.core.replica import Replica
@@ -83,6 +85,47 @@ def test_what_a_core_is_told_at_its_start_its_replica_knows():
     assert (plain.config, plain.incarnation, plain.fetch_sequence) == (CoreConfig(), 1, 0)
     assert (plain.high_watermark, plain.applicable, plain.endpoint) == (0, 0, None)
     assert isinstance(plain.role, Blank)
+
+
+@pytest.mark.rule("P42", "S32")
+@pytest.mark.parametrize(("snapshot_end", "committed_end"), [(None, 2), (1, 2), (2, 1), (2, 0)])
+def test_what_any_snapshot_covers_is_never_cut_off(snapshot_end: int | None, committed_end: int):
+    """The state may go on from an older snapshot; what a damaged newer one covers is committed."""
+    log = LogIndex(VoterSet.of([Voter(ONE), Voter(TWO)]))
+    for offset in range(3):
+        log.append(Batch(Offset(offset), Offset(offset), Epoch(1), b"x"))
+    log.durable_end = log.end
+    log.snapshot = None if snapshot_end is None else LogPosition(Epoch(1), Offset(snapshot_end))
+    made = RaftCore(
+        ONE,
+        log=log,
+        state=QuorumState(Epoch(1)),
+        cluster_id="c",
+        rng=random.Random(0),
+        now_ms=0,
+        committed_end=Offset(committed_end),
+    ).replica
+    assert (made.high_watermark, made.applicable) == (2, 2)
+    assert made.truncate(Offset(2))
+    assert not made.truncate(Offset(1))
+    assert made.halted
+    assert log.end == 2
+
+
+def test_the_address_that_the_listener_got_is_named_in_what_the_replica_sends():
+    made = RaftCore(
+        ONE,
+        log=LogIndex(VoterSet.of([Voter(ONE), Voter(TWO)])),
+        state=QuorumState(Epoch(1)),
+        cluster_id="c",
+        rng=random.Random(0),
+        now_ms=0,
+    )
+    effects = made.handle(EndpointBound(Endpoint("one.example", 9093)), 1)
+    [asked] = [effect.request for effect in effects if isinstance(effect, SendRequest)]
+    assert isinstance(asked, FetchRequest)
+    assert asked.endpoint == Endpoint("one.example", 9093)
+    assert made.replica.endpoint == Endpoint("one.example", 9093)
 
 
 def test_times_are_whole_milliseconds_whatever_the_settings():

@@ -55,7 +55,6 @@ from raftnode.runtime.snapshots.transfer import SnapshotTransfer
 from raftnode.runtime.writes.appends import Appends
 from raftnode.runtime.writes.applier import Applier
 from raftnode.runtime.writes.flusher import Flusher
-from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import Log, OffsetOutsideError
@@ -508,33 +507,6 @@ async def test_a_halt_ends_everything_at_once(bench, reason, error):
     with pytest.raises(error, match="because"):
         await bench.play(Halt(reason, "because"), SendResponse(1, VOTE))
     assert bench.post.sent == []
-
-
-async def test_what_a_snapshot_covers_is_never_cut_off(bench):
-    """The core forgets at a start how far the log was committed."""
-    await bench.play(AppendBatches((bench.batch(0), bench.batch(1))))
-    bench.applier.kv = KeyValueStore.restore(Offset(1), [])
-    await bench.play(TruncateLog(Offset(1)))
-    assert bench.log.end_offset == 1
-    bench.core.script.append((TruncateLog(Offset(0)),))
-    bench.driver.post(ConfirmRequested(99, False))
-    with pytest.raises(ProtocolHaltError, match="has committed records up to 1"):
-        await bench.task
-    assert bench.log.end_offset == 1
-
-
-async def test_what_a_damaged_newer_one_covers_is_not_cut_off_either(bench):
-    """The state begins with an older one; that more was committed stays true."""
-    await bench.play(AppendBatches((bench.batch(0), bench.batch(1), bench.batch(2))))
-    bench.parts.covered = Offset(2)
-    bench.applier.kv = KeyValueStore.restore(Offset(1), [])
-    await bench.play(TruncateLog(Offset(2)))
-    assert bench.log.end_offset == 2
-    bench.core.script.append((TruncateLog(Offset(1)),))
-    bench.driver.post(ConfirmRequested(99, False))
-    with pytest.raises(ProtocolHaltError, match="has committed records up to 2"):
-        await bench.task
-    assert bench.log.end_offset == 2
 
 
 async def test_a_deadline_brings_time_and_a_past_one_does_not_spin(bench):

@@ -10,7 +10,7 @@ import pytest
 
 from raftnode.core.config import CoreConfig
 from raftnode.core.raft import RaftCore
-from raftnode.core.types import NodeId
+from raftnode.core.types import NodeId, Offset
 from raftnode.runtime.process import clock
 from raftnode.runtime.recovery import recover
 from raftnode.settings import NodeSettings
@@ -43,12 +43,12 @@ def path(tmp_path: Path) -> Path:
     return data
 
 
-def start(path: Path, **settings: Any) -> RaftCore:
+def start(path: Path, covered: int = 0, **settings: Any) -> RaftCore:
     directory = DataDirectory.open(path, NodeId(1))
     log = directory.open_log()
     try:
         own = NodeSettings(node_id=1, log_dir=path, **settings)
-        return recover(own, directory, log, None)
+        return recover(own, directory, log, None, Offset(covered))
     finally:
         log.close()
         directory.close()
@@ -99,6 +99,14 @@ def test_all_that_the_core_is_told_is_a_setting_but_for_a_few_things() -> None:
     assert {field.name for field in fields(CoreConfig)} - NO_SETTING == told
     for name, value in SETTINGS.items():
         assert NodeSettings.model_fields[name].default != value, name
+
+
+@pytest.mark.rule("P42", "S32")
+@pytest.mark.without("runtime.recovery:recover", "committed_end=covered,", "")
+def test_what_a_snapshot_covers_is_known_to_be_committed(path: Path) -> None:
+    """Also where the newest snapshot is damaged, and the state goes on from an older one."""
+    assert start(path).replica.high_watermark == 0
+    assert start(path, covered=7).replica.high_watermark == 7
 
 
 @pytest.mark.rule("S33")

@@ -1,0 +1,115 @@
+"""What goes on beside the log on the disk: snapshots, the scrub, the watch of its room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+from raftnode.api.metrics import NodeMetrics
+from raftnode.core.events import DiskSpaceChanged, Event
+from raftnode.runtime.builders.base import Base
+from raftnode.runtime.builders.writes import Writes
+from raftnode.runtime.disk.disk_room import make_room
+from raftnode.runtime.disk.disk_state import DiskState
+from raftnode.runtime.disk.disk_watch import watch_storage
+from raftnode.runtime.disk.scrubber import Scrubber
+from raftnode.runtime.snapshots.snapshotter import SnapshotLimits, Snapshotter
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """What knows of the disk, and what works on it beside the log.
+
+    Attributes:
+        state: what is known of the disk.
+        snapshotter: takes snapshots.
+        scrubber: reads again what was written long ago.
+        has_room: whether a snapshot of so many bytes fits beside the reserve.
+    """
+
+    state: DiskState
+    snapshotter: Snapshotter
+    scrubber: Scrubber
+    has_room: Callable[[int], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceReport:
+    """Passes on what the watch of the disk sees: to the core, the metrics and the API."""
+
+    state: DiskState
+    metrics: NodeMetrics
+    post: Callable[[Event], None]
+
+    def low(self, low: bool) -> None:  # noqa: FBT001
+        """Less than the reserve is free, or no longer."""
+        self.state.low = low
+        self.metrics.disk_low.set(low)
+        self.post(DiskSpaceChanged(self.state.low, self.state.full))
+
+    def full(self, full: bool) -> None:  # noqa: FBT001
+        """Less than a quarter of the reserve is free, or no longer."""
+        self.state.full = full
+        self.post(DiskSpaceChanged(self.state.low, self.state.full))
+
+    def usage(self, free_bytes: int, size_bytes: int) -> None:
+        """The last look."""
+        self.state.usage(free_bytes, size_bytes)
+        self.metrics.disk_usage(free_bytes, size_bytes)
+
+
+def build_disk(base: Base, writes: Writes) -> Disk:
+    """Build them."""
+    settings, log = base.settings, base.log
+    state = DiskState(damaged_snapshots=base.snapshots.damaged)
+
+    def free_bytes(wanted_bytes: int) -> int:
+        return make_room(settings.log_dir, wanted_bytes, log).free_bytes
+
+    def has_room(snapshot_bytes: int) -> bool:
+        wanted_bytes = snapshot_bytes + 2 * settings.disk_reserve_bytes
+        return free_bytes(wanted_bytes) >= wanted_bytes
+
+    snapshotter = Snapshotter(
+        base.snapshots,
+        writes.applier,
+        base.core.replica.log,
+        SnapshotLimits(
+            settings.max_record_bytes_between_snapshots,
+            settings.max_snapshot_interval_ms,
+            settings.disk_reserve_bytes,
+            settings.log_retention_bytes,
+        ),
+        base.metrics,
+        log=log,
+        last=base.loaded,
+        free_bytes=free_bytes,
+        disk=state,
+        on_taken=base.driver.post,
+    )
+    scrubber = Scrubber(
+        base.directory.log_directory,
+        state,
+        base.metrics,
+        bytes_per_second=settings.scrub_bytes_per_second,
+        interval_ms=settings.scrub_interval_ms,
+        in_use=lambda: log.active_path,
+        on_damaged_snapshot=snapshotter.damaged,
+        now_s=base.snapshots.now_s,
+    )
+    return Disk(state, snapshotter, scrubber, has_room)
+
+
+def watch_disk(base: Base, disk: Disk) -> Coroutine[None, None, None]:
+    """Check the disk's identity and its room until cancelled."""
+    report = SpaceReport(disk.state, base.metrics, base.driver.post)
+    return watch_storage(
+        base.directory,
+        base.log,
+        base.settings.log_dir,
+        interval_ms=base.settings.storage_check_interval_ms,
+        reserve_bytes=base.settings.disk_reserve_bytes,
+        on_space=report.low,
+        on_full=report.full,
+        on_usage=report.usage,
+    )

@@ -1,0 +1,143 @@
+"""The other replicas: who is admitted, where they are, requests both ways, snapshots."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from raftnode.core.replica import Replica
+from raftnode.core.types import VoterSet
+from raftnode.errors import StorageStaleError
+from raftnode.hosts import HostsFile
+from raftnode.logformat.batch import decode_batches
+from raftnode.runtime.builders.base import Base
+from raftnode.runtime.builders.disk import Disk
+from raftnode.runtime.builders.writes import Writes
+from raftnode.runtime.peers.gatekeeper import Gatekeeper
+from raftnode.runtime.peers.peer_messages import Peering, rank_of
+from raftnode.runtime.service import Service
+from raftnode.runtime.snapshots.transfer import SnapshotTransfer
+from raftnode.transport import AddressBook, HostsFileResolver, Identity, PeerPool, PeerServer
+from raftnode.wire import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """What knows of the other replicas.
+
+    Attributes:
+        gatekeeper: who is admitted.
+        addresses: where they listen.
+        peering: between the core's messages and the transport.
+        transfer: snapshots between the wire, the disk and the state machine.
+    """
+
+    gatekeeper: Gatekeeper
+    addresses: AddressBook
+    peering: Peering
+    transfer: SnapshotTransfer
+
+
+@dataclass(slots=True)
+class VoterAddresses:
+    """Keeps the address book at the voters in force."""
+
+    replica: Replica
+    addresses: AddressBook
+    known: VoterSet
+
+    def follow(self) -> None:
+        """Take over a set of voters that is another than the last time."""
+        voters = self.replica.log.voters
+        if voters is not self.known:
+            self.known = voters
+            self.addresses.set_voters(voters)
+
+
+def build_peers(base: Base, writes: Writes, disk: Disk) -> Peers:
+    """Build all but the connections."""
+    settings, driver, replica = base.settings, base.driver, base.core.replica
+    addresses = AddressBook(settings.first_addresses)
+    gatekeeper = Gatekeeper(
+        replica,
+        base.directory.peer_marks,
+        write=base.directory.write_peer_marks,
+        on_stale=lambda reason: base.fail(StorageStaleError(reason)),
+        spawn=base.tasks,
+    )
+    peering = Peering(
+        driver.post,
+        writes.inquiries.next_id,
+        addresses,
+        timeout_ms=settings.request_timeout_ms,
+        vote_timeout_ms=settings.election_timeout_ms,
+        backlog=lambda: driver.backlog,
+        on_epoch=gatekeeper.note_epoch,
+        metrics=base.metrics,
+    )
+    transfer = SnapshotTransfer(
+        base.snapshots,
+        base.log,
+        writes.applier,
+        post=driver.post,
+        respond=peering.respond,
+        on_error=base.fail,
+        on_installed=disk.snapshotter.installed,
+        on_piece=base.metrics.snapshot_piece,
+        room_for=disk.has_room,
+        on_damaged=disk.snapshotter.damaged,
+    )
+    return Peers(gatekeeper, addresses, peering, transfer)
+
+
+def own_identity(base: Base, service: Service) -> Callable[[], Identity]:
+    """What this replica says of itself in each hello: the log as it was at the start."""
+    directory, replica = base.directory, base.core.replica
+    start_epoch, start_end = replica.epoch, base.log.end_offset
+
+    def identity() -> Identity:
+        return Identity(
+            directory.key,
+            replica.cluster_id,
+            directory.incarnation,
+            service.peer_endpoint,
+            service.api_endpoint,
+            directory.line,
+            start_end,
+            start_epoch,
+        )
+
+    return identity
+
+
+def connect(
+    base: Base, peers: Peers, identity: Callable[[], Identity]
+) -> tuple[PeerPool, PeerServer]:
+    """Give the peering its connections; returns the calling and the called side of them."""
+    codec = Codec(decode_batches=decode_batches)
+    hosts_file = base.settings.hosts_file
+    resolver = HostsFileResolver(HostsFile(hosts_file), spawn=base.tasks) if hosts_file else None
+    peering = peers.peering
+    pool = PeerPool(
+        codec=codec,
+        identity=identity,
+        addresses=peers.addresses,
+        on_response=peering.on_response,
+        on_failure=peering.on_failure,
+        on_hello=peering.on_hello,
+        gate=peers.gatekeeper,
+        spawn=base.tasks,
+        rng=random.Random(),  # noqa: S311
+        resolver=resolver,
+    )
+    peering.pool = pool
+    return pool, PeerServer(
+        codec=codec,
+        identity=identity,
+        on_request=peering.on_request,
+        on_hello=peering.on_called,
+        gate=peers.gatekeeper,
+        rank=lambda key: rank_of(base.core.replica, key),
+        spawn=base.tasks,
+    )

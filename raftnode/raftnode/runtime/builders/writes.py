@@ -1,0 +1,58 @@
+"""Clients' writes and the committed log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftnode.runtime.builders.base import Base
+from raftnode.runtime.disk.cold_reads import ColdReads
+from raftnode.runtime.inquiries import Inquiries, KnownLeader
+from raftnode.runtime.writes.appends import Appends
+from raftnode.runtime.writes.applier import Applier
+from raftnode.runtime.writes.flusher import Flusher
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """From a client's request to the store.
+
+    Attributes:
+        flusher: makes the log durable.
+        inquiries: requests to the core that wait for an answer.
+        appends: writes, gathered into batches.
+        applier: the committed log into the store.
+        cold_reads: reads of old records for the followers.
+    """
+
+    flusher: Flusher
+    inquiries: Inquiries
+    appends: Appends
+    applier: Applier
+    cold_reads: ColdReads
+
+
+def build_writes(base: Base, leader: KnownLeader) -> Writes:
+    """Build them; `leader` says which replica a client that came to another one is sent to."""
+    settings, metrics, post = base.settings, base.metrics, base.driver.post
+    replica = base.core.replica
+    flusher = Flusher(
+        base.log,
+        replica.log,
+        on_flushed=post,
+        on_error=base.fail,
+        on_seconds=metrics.fsync_seconds.observe,
+    )
+    inquiries = Inquiries(post, leader)
+    appends = Appends(
+        post,
+        inquiries.next_id,
+        inquiries.error_of,
+        queue_bytes_max=settings.append_queue_bytes,
+        batch_bytes_max=settings.max_batch_bytes,
+        linger_ms=settings.append_linger_ms,
+        flushing_s=lambda: flusher.in_flight_s,
+        on_commit=metrics.commit_latency_seconds.observe,
+    )
+    applier = Applier(base.log, base.state)
+    applier.committed(replica.high_watermark, replica.applicable)
+    return Writes(flusher, inquiries, appends, applier, ColdReads(base.log, replica.may_be_voter))

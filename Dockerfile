@@ -1,4 +1,4 @@
-# The images of kraftquorum: `operator`, `node` and `pipeline`. See docs/howto/image.md.
+# The images of kraftquorum: `operator`, `node` and `pipeline`. See docs/operations/image.md.
 #
 #     docker build --target node --tag ghcr.io/kraftquorum/node:0.1.0 .
 #

@@ -202,7 +202,7 @@ manifests: $(READY) ## Write deploy/kustomize/base from the chart, and the chart
 	@$(BIN)/python tools/generate_chart_readme.py
 	@$(BIN)/python -m kraftquorum_devcluster.chart manifests deploy/kustomize/base
 
-reference: $(READY) ## Write docs/reference/ from the code
+reference: $(READY) ## Write docs/reference/ and the tables of docs/evidence/ from the code
 	@$(BIN)/python tools/generate_reference.py
 	@$(BIN)/python tools/generate_kip_map.py
 	@$(BIN)/python tools/generate_scenarios.py
@@ -219,7 +219,7 @@ dashboards-preview: $(READY) ## Draw the dashboards' pictures for the docs from 
 site: $(SITE_READY) ## Build the documentation as a site into build/site; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "site: build/site/index.html"
 
-e2e-docs: $(READY) ## Take the report of the last `make e2e` into docs/reference and docs/explain
+e2e-docs: $(READY) ## Take the report of the last `make e2e` into docs/evidence and docs/concepts/promises.md
 	@$(BIN)/python -m e2elib.tables build/e2e/report.json
 
 LOCK = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11

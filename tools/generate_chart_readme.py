@@ -96,7 +96,7 @@ def render(text: str) -> str:
 
 _INSTALL = (
     "How to install, upgrade and uninstall it, and what stays then: "
-    "[docs/howto/install.md](../../docs/howto/install.md).\n"
+    "[docs/operations/install.md](../../docs/operations/install.md).\n"
 )
 _STRICT = (
     "A value that does not exist here, or cannot be, is refused by `values.schema.json` "

@@ -1,6 +1,6 @@
-"""Write docs/reference/kip-map.md: every row of the documents, every rule of ours, their tests.
+"""Write docs/evidence/kip-map.md: every row of the documents, every rule of ours, their tests.
 
-What a row asks, how far it is built and where stands in docs/reference/kip-map.toml. Which
+What a row asks, how far it is built and where stands in docs/evidence/kip-map.toml. Which
 tests check it is said by the tests themselves:
 
 - `@pytest.mark.rule("P28", "S13")` on a test, or `pytestmark` for all tests of a file;
@@ -23,8 +23,8 @@ from typing import Any
 import generate_scenarios
 
 ROOT = Path(__file__).resolve().parent.parent
-ROWS = ROOT / "docs" / "reference" / "kip-map.toml"
-PAGE = ROOT / "docs" / "reference" / "kip-map.md"
+ROWS = ROOT / "docs" / "evidence" / "kip-map.toml"
+PAGE = ROOT / "docs" / "evidence" / "kip-map.md"
 HOMES = (ROOT / "raftnode" / "raftnode", ROOT / "operator" / "kraftquorum_operator", ROOT)
 MUTANT = re.compile(r"([PS]\d+)-[a-z][A-Za-z0-9-]+")
 STATES = ("built", "partly", "not yet", "not built", "nothing to build")

@@ -1,7 +1,8 @@
-"""Write docs/reference/ from the code; with --check, say whether it is current.
+"""Write docs/reference/ and tables of docs/evidence/; with --check, say if they are current.
 
-Pages: http-api, node-settings, node-cli, node-metrics, exit-codes, bad-requests, bad-changes,
-surviving-mutants. What a page says of one thing stands beside that thing in the code.
+Pages: http-api, node-settings, node-cli, node-metrics and exit-codes; bad-requests, bad-changes,
+surviving-mutants and semantic-mutants. What a page says of one thing stands beside that thing in
+the code.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from raftnode.runtime.metrics.leader_metrics import LeaderCollector
 from raftnode.settings import DOCUMENT_NAMES as SETTING_NAMES
 from raftnode.settings import ENV_PREFIX, NodeSettings
 
-REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
 MADE = "<!-- Made by tools/generate_reference.py; do not edit. -->\n"
 
 
@@ -205,7 +206,8 @@ def bad_changes() -> Iterator[str]:
         "What a leader answers over HTTP to a request with one thing wrong in it: each field of "
         "each operation that forms a quorum or changes its voters, left out, null, negative, "
         "huge, of another type, or another replica's. Rows follow from the models of the "
-        "[API](http-api.md). The message of INVALID_REQUEST names the field; nothing changes. "
+        "[API](../reference/http-api.md). The message of INVALID_REQUEST names the field; nothing "
+        "changes. "
         "`tests/node/test_bad_changes.py` sends every row to the leader of a real quorum; "
         "CancelReassignment's while a target is under way. AddVoter's `replaces` may name a "
         "replica that is no voter: it adds then, and removes no voter. Requests between nodes have "
@@ -233,7 +235,7 @@ def surviving_mutants() -> Iterator[str]:
     yield "# Mutants that may survive\n"
     yield (
         f"`make mutants` breaks the core in thousands of small ways; see [how and with what "
-        f"result](../explain/proof.md#mutants). These {count} faults no test notices, nor need "
+        f"result](proof.md#mutants). These {count} faults no test notices, nor need "
         "one. A fault that survives and is not here fails the run.\n"
     )
     for reason in reasons:
@@ -252,7 +254,7 @@ def semantic_mutants() -> Iterator[str]:
     yield "# Semantic mutants\n"
     yield (
         f"`make mutants SEMANTIC=1` breaks the core in these {len(found)} ways, one at a time, and "
-        "a fast test must notice each; see [how](../explain/proof.md#whole-rules). The source says "
+        "a fast test must notice each; see [how](proof.md#whole-rules). The source says "
         "where such a bug was met or was warned of. The patches are in "
         "[semantic.toml](../../tools/mutants/semantic.toml).\n"
     )
@@ -265,20 +267,20 @@ def semantic_mutants() -> Iterator[str]:
 
 
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
-    "http-api.md": http_api,
-    "node-settings.md": node_settings,
-    "node-cli.md": node_cli,
-    "node-metrics.md": node_metrics,
-    "exit-codes.md": exit_codes,
-    "bad-requests.md": bad_requests,
-    "bad-changes.md": bad_changes,
-    "surviving-mutants.md": surviving_mutants,
-    "semantic-mutants.md": semantic_mutants,
+    "reference/http-api.md": http_api,
+    "reference/node-settings.md": node_settings,
+    "reference/node-cli.md": node_cli,
+    "reference/node-metrics.md": node_metrics,
+    "reference/exit-codes.md": exit_codes,
+    "evidence/bad-requests.md": bad_requests,
+    "evidence/bad-changes.md": bad_changes,
+    "evidence/surviving-mutants.md": surviving_mutants,
+    "evidence/semantic-mutants.md": semantic_mutants,
 }
 
 
 def render() -> dict[str, str]:
-    """Make every page, by file name."""
+    """Make every page, by its path below docs/."""
     return {name: MADE + "\n" + "\n".join(page()).rstrip() + "\n" for name, page in PAGES.items()}
 
 
@@ -372,13 +374,13 @@ def main() -> int:
     stale = [
         name
         for name, text in render().items()
-        if not (REFERENCE / name).exists() or (REFERENCE / name).read_text() != text
+        if not (DOCS / name).exists() or (DOCS / name).read_text() != text
     ]
     if "--check" in sys.argv[1:]:
         print("\n".join(f"stale: {name}" for name in stale) or "current")
         return 1 if stale else 0
     for name, text in render().items():
-        (REFERENCE / name).write_text(text)
+        (DOCS / name).write_text(text)
     print(f"wrote {', '.join(stale)}" if stale else "all were current")
     return 0
 

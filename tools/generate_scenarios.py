@@ -1,6 +1,6 @@
-"""Write docs/reference/scenarios.md: accidents by name, their tests, and what those need to pass.
+"""Write docs/evidence/scenarios.md: accidents by name, their tests, and what those need to pass.
 
-What happened stands in docs/reference/scenarios.toml. Tests say by themselves what they are:
+What happened stands in docs/evidence/scenarios.toml. Tests say by themselves what they are:
 
 - `@pytest.mark.scenario("two-adds")` on a test, or in `pytestmark` for all of a file;
 - `@pytest.mark.without("core.membership.voter_changes:obstacle", "if ...:", "if False:")` on the
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROWS = ROOT / "docs" / "reference" / "scenarios.toml"
-PAGE = ROOT / "docs" / "reference" / "scenarios.md"
+ROWS = ROOT / "docs" / "evidence" / "scenarios.toml"
+PAGE = ROOT / "docs" / "evidence" / "scenarios.md"
 TESTS = ROOT / "tests"
 SCRIPTS = TESTS / "scenarios" / "testdata"
 

@@ -19,7 +19,7 @@ _LINK = re.compile(r"(\]\()((?:\.\./)+[^)#\s]+)")
 def on_config(config: Any) -> Any:
     """Put the pages of a folder in place of its name."""
     docs = Path(config.docs_dir)
-    runbooks = sorted(docs.glob("runbooks/kraftquorum-*.md"))
+    runbooks = sorted(docs.glob("operations/runbooks/kraftquorum-*.md"))
     decisions = [docs / "decisions/README.md", *sorted(docs.glob("decisions/0*.md"))]
     folders = {"RUNBOOKS": runbooks, "DECISIONS": decisions}
     config.nav = _filled(config.nav, folders, docs)

@@ -9,7 +9,7 @@ What fails elsewhere does not count: a table that cannot be set any more says no
 rule, and an `assert` of the code itself is taken out together with what it stands behind. More
 triples are taken out together with the first; another mark is a run of its own.
 
-`@pytest.mark.scenario(name)` says which scenario of docs/reference/scenarios.toml a test is.
+`@pytest.mark.scenario(name)` says which scenario of docs/evidence/scenarios.toml a test is.
 """
 
 from __future__ import annotations

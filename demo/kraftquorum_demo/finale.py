@@ -211,6 +211,6 @@ class Finale:
             (f"{out}/data/", "each replica's directory as it ended"),
             (f"{out}/logs/", "what operator and nodes said"),
             ("make demo HOLD=1", "the same, left running to play with"),
-            ("docs/start.md", "what each step shows"),
+            ("docs/tutorials/demo.md", "what each step shows"),
         ):
             tell(f"  {path:<26}  {what}")

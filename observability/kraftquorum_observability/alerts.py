@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-RUNBOOKS = "https://github.com/kraftquorum/kraftquorum/blob/main/docs/runbooks"
+RUNBOOKS = "https://github.com/kraftquorum/kraftquorum/blob/main/docs/operations/runbooks"
 """Where the runbooks are read; the chart can put another place here."""
 
 WHICH = "Quorum {{ $labels.namespace }}/{{ $labels.quorum }}"

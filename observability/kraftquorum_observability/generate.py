@@ -17,7 +17,7 @@ BOARDS = Path("charts/kraftquorum/dashboards")
 PAGE = Path("docs/reference/alerts.md")
 INTRODUCTION = (
     "`critical` needs a person at once, `warning` has time until the morning. How to get them: "
-    "[monitoring](../howto/monitoring.md). Each leads to its runbook, as does its annotation "
+    "[monitoring](../operations/monitoring.md). Each leads to its runbook, as does its annotation "
     "`runbook_url`.\n"
 )
 OURS = ("charts/kraftquorum/rules/*.yaml", "charts/kraftquorum/dashboards/*.json")
@@ -38,7 +38,7 @@ def alerts_page() -> str:
         INTRODUCTION,
         "| Alert | Severity | After | Meaning |\n|---|---|---|---|",
         *(
-            f"| [{alert.name}](../runbooks/{kebab(alert.name)}.md) | {alert.severity} "
+            f"| [{alert.name}](../operations/runbooks/{kebab(alert.name)}.md) | {alert.severity} "
             f"| {alert.lasts} | {_plain(alert.description)} |"
             for alert in ALERTS
         ),

@@ -2,7 +2,7 @@
 
 Every series is by `namespace` and `quorum`; those of nodes by `node_id`, too. The operator's
 own have the first two, scraped nodes get all three from their pods' labels (see the chart's
-PodMonitor and docs/howto/monitoring.md). What is about a quorum is aggregated over those who
+PodMonitor and docs/operations/monitoring.md). What is about a quorum is aggregated over those who
 tell it, so that an alert does not begin again when another node leads or the operator moves.
 """
 

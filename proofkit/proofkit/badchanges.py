@@ -3,7 +3,7 @@
 Rows follow from the models of `raftnode.api.model`: each field of each operation is left out, and
 is put in negative, huge, of another type, and as another replica's or record's. A row's answer is
 INVALID_REQUEST, which names the field, unless `OTHERWISE` says so: there the value is one that the
-model allows, and a rule of the quorum decides. `docs/reference/bad-changes.md` is made from it,
+model allows, and a rule of the quorum decides. `docs/evidence/bad-changes.md` is made from it,
 and `tests/node/test_bad_changes.py` sends each to a real leader.
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from kraftquorum_devcluster.binaries import ensure_binaries
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "howto" / "tutorial-kind.md"
+PAGE = ROOT / "docs" / "tutorials" / "kind.md"
 KIND = "<!-- only with kind -->"
 
 

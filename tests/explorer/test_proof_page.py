@@ -1,4 +1,4 @@
-"""docs/explain/proof.md tells the truth: its worlds, their bounds, what was counted."""
+"""docs/evidence/proof.md tells the truth: its worlds, their bounds, what was counted."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from proofkit.explorer.bounds import PRESETS
 from proofkit.explorer.search import explore
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/explain/proof.md").read_text()
+PAGE = (ROOT / "docs/evidence/proof.md").read_text()
 ROWS = {
     cells[0].strip("`"): cells[1:]
     for line in PAGE.splitlines()
@@ -28,7 +28,7 @@ def test_every_world_is_on_the_page_with_its_bounds():
 def test_figures_are_those_that_are_found(name: str):
     report = explore(PRESETS["smoke"][name])
     found = [f"{n:,}" for n in (report.states, report.transitions, report.depth)]
-    assert ROWS[name][1:] == found, f"write {found} into docs/explain/proof.md"
+    assert ROWS[name][1:] == found, f"write {found} into docs/evidence/proof.md"
 
 
 def test_every_mutant_that_the_page_names_is_tested():

@@ -66,7 +66,7 @@ def test_it_is_labelled_small_enough_and_has_neither_shell_nor_root(docker, pipe
     assert config["User"] == "10001:10001"
     assert config["Labels"]["org.opencontainers.image.title"] == "kraftquorum pipeline"
     assert config["Entrypoint"] == ["python3", "-m", "kraftquorum_pipeline.launch"]
-    assert pipeline.size < 1.1e9, "docs/howto/image.md, with a little room"
+    assert pipeline.size < 1.1e9, "docs/operations/image.md, with a little room"
     script = (
         "import shutil, sys; from pathlib import Path;"
         f"print([name for name in {SHELLS!r} if shutil.which(name)]);"

@@ -2,7 +2,7 @@
 
 Both lead their third epoch over logs whose epochs begin at the same offsets. Where their
 answers differ, the difference is one of those that are listed here, with its reason
-(docs/explain/proof.md).
+(docs/evidence/proof.md).
 """
 
 from __future__ import annotations

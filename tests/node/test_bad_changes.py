@@ -119,5 +119,5 @@ def test_every_answer_that_is_not_the_models_own_is_of_a_row():
 
 
 def test_the_page_on_proofs_says_how_many_rows_there_are():
-    page = Path("docs/explain/proof.md").read_text()
-    assert f"(../reference/bad-changes.md), {len(list(wrong_changes()))} of them" in page
+    page = Path("docs/evidence/proof.md").read_text()
+    assert f"(bad-changes.md), {len(list(wrong_changes()))} of them" in page

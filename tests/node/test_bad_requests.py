@@ -1,4 +1,4 @@
-"""Every row of docs/reference/bad-requests.md, as bytes to the port of a real node.
+"""Every row of docs/evidence/bad-requests.md, as bytes to the port of a real node.
 
 One node leads alone; the other is a voter of two, and the test plays the second voter, which
 leads it. So each request comes from whom the node must listen to, with one thing wrong in it.

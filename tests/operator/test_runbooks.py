@@ -34,7 +34,7 @@ API_PORT = 9080
 def found() -> list[str]:
     """Each command once, as it is written."""
     lines: dict[str, None] = {}
-    for path in sorted((ROOT / "docs" / "runbooks").glob("*.md")):
+    for path in sorted((ROOT / "docs" / "operations" / "runbooks").glob("*.md")):
         for block in re.findall(
             r"^ *```sh\n(.*?)^ *```$", path.read_text(), re.MULTILINE | re.DOTALL
         ):
@@ -136,7 +136,7 @@ def test_every_command_of_the_runbooks_runs(krq, operators) -> None:
 
 
 def test_a_disk_is_replaced_as_the_runbook_says(krq, operators, writing) -> None:
-    """docs/runbooks/kraftquorum-disk-failing.md, with policy `Manual`."""
+    """docs/operations/runbooks/kraftquorum-disk-failing.md, with policy `Manual`."""
     operators.start()
     krq.apply(
         voters=3,
@@ -151,7 +151,7 @@ def test_a_disk_is_replaced_as_the_runbook_says(krq, operators, writing) -> None
         "left to a person",
         lambda: krq.status().get("waitingFor") == "deletion_policy_allows",
     )
-    text = (ROOT / "docs" / "runbooks" / "kraftquorum-disk-failing.md").read_text()
+    text = (ROOT / "docs" / "operations" / "runbooks" / "kraftquorum-disk-failing.md").read_text()
     block = text.split("`deletion_policy_allows`")[1].split("```")[1]
     typed = [line.strip() for line in block.splitlines() if "kubectl" in line]
     assert [line.split()[1:3] for line in typed] == [["delete", "pvc"], ["delete", "pod"]]

@@ -2,7 +2,7 @@
 
 The mutants (`test_mutants.py`) show that broken rules are found. Here it is shown of each name that
 a checker can report that something is behind it; none is without a row below or a mutant that is
-found by it. `docs/reference/invariants.md` tells what each means.
+found by it. `docs/evidence/invariants.md` tells what each means.
 """
 
 import ast

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-PAGE = Path("docs/explain/failure-modes.md")
+PAGE = Path("docs/operations/failure-modes.md")
 SECTION = "## Faults of a disk, one by one"
 
 FAULTS = (

@@ -1,4 +1,4 @@
-"""docs/reference/invariants.md has every invariant and fault asked for, and names what there is."""
+"""docs/evidence/invariants.md has every invariant and fault asked for, and names what there is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from proofkit.simulator.faults import SLOW_WEIGHTS, SNAPSHOT_WEIGHTS, WEIGHTS
 
-PAGE = Path("docs/reference/invariants.md").read_text()
+PAGE = Path("docs/evidence/invariants.md").read_text()
 CHECKERS = sorted(Path("proofkit/proofkit/simulator").glob("*.py"))
 
 INVARIANTS = (

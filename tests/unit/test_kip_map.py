@@ -1,4 +1,4 @@
-"""docs/reference/kip-map.md tells the truth: every row, what it names, and the tests that name it."""
+"""docs/evidence/kip-map.md tells the truth: every row, what it names, and the tests that name it."""
 
 from __future__ import annotations
 

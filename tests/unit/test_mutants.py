@@ -17,7 +17,7 @@ from mutants.survivors import Survivor, changes, read, why
 from mutants.touched import changed_lines, function_named, touched_lines
 
 CORE = Path("raftnode/raftnode/core")
-KIP_MAP = Path("docs/reference/kip-map.toml")
+KIP_MAP = Path("docs/evidence/kip-map.toml")
 SOURCE = textwrap.dedent(
     """\
     def free(a):

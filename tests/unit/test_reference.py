@@ -15,14 +15,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("name", list(generate_reference.PAGES))
 def test_page_is_current(name: str):
-    found = (ROOT / "docs" / "reference" / name).read_text()
+    found = (ROOT / "docs" / name).read_text()
     assert found == generate_reference.render()[name], "run: python tools/generate_reference.py"
 
 
 def test_pages_name_every_error_and_setting():
     pages = generate_reference.render()
-    assert all(f"`{name}`" in pages["http-api.md"] for name in ERRORS)
-    assert all(f"`{name}`" in pages["node-settings.md"] for name in NodeSettings.model_fields)
+    assert all(f"`{name}`" in pages["reference/http-api.md"] for name in ERRORS)
+    assert all(
+        f"`{name}`" in pages["reference/node-settings.md"] for name in NodeSettings.model_fields
+    )
 
 
 def test_pages_do_not_depend_on_the_environment(monkeypatch: pytest.MonkeyPatch):

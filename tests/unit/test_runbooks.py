@@ -25,7 +25,7 @@ from raftnode.cli import make_app
 from raftnode.settings import NodeSettings
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "docs" / "runbooks"
+FOLDER = ROOT / "docs" / "operations" / "runbooks"
 PAGES = {path.stem: path for path in sorted(FOLDER.glob("*.md")) if path.stem != "README"}
 EVERY = {**PAGES, "README": FOLDER / "README.md"}
 BY_NAME = {kebab(alert.name): alert for alert in ALERTS}

@@ -1,4 +1,4 @@
-"""docs/reference/scenarios.md tells the truth: every name, its tests, what is taken out of the code.
+"""docs/evidence/scenarios.md tells the truth: every name, its tests, what is taken out of the code.
 
 That the tests do fail then is no concern of this file: they are run so (tools/without.py).
 """
@@ -67,7 +67,7 @@ def test_page_is_current():
 
 
 def test_page_on_proofs_counts_them():
-    page = " ".join((generate_scenarios.ROOT / "docs/explain/proof.md").read_text().split())
+    page = " ".join((generate_scenarios.ROOT / "docs/evidence/proof.md").read_text().split())
     named = [case for case in CASES if case.names]
     cuts = sum(len(case.cuts) for case in named)
     assert f"{len(ROWS)} names, {len(named)} tests, {cuts} things taken out" in page

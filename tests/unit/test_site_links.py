@@ -6,7 +6,7 @@ import pytest
 
 import site_links
 
-PAGE = SimpleNamespace(file=SimpleNamespace(src_uri="howto/install.md"))
+PAGE = SimpleNamespace(file=SimpleNamespace(src_uri="operations/install.md"))
 CONFIG = SimpleNamespace(repo_url="https://example.org/repo")
 
 
@@ -20,19 +20,19 @@ def test_links_that_leave_the_docs_lead_to_the_repository():
 
 
 def test_links_within_the_docs_stay():
-    for link in ("[a](image.md)", "[a](../start.md#play)", "[a](https://example.org)"):
+    for link in ("[a](image.md)", "[a](../tutorials/demo.md#play)", "[a](https://example.org)"):
         assert led(link) == link
 
 
 def test_a_link_to_nothing_ends_the_build():
-    with pytest.raises(FileNotFoundError, match=r"howto/install.md links to nothing.txt"):
+    with pytest.raises(FileNotFoundError, match=r"operations/install.md links to nothing.txt"):
         led("[a](../../nothing.txt)")
 
 
 def test_a_folder_in_the_navigation_stands_for_its_pages():
     config = SimpleNamespace(
-        docs_dir=str(site_links.ROOT / "docs"), nav=[{"Runbooks": "RUNBOOKS"}, "start.md"]
+        docs_dir=str(site_links.ROOT / "docs"), nav=[{"Runbooks": "RUNBOOKS"}, "README.md"]
     )
     first, second = site_links.on_config(config).nav
     assert len(first["Runbooks"]) > 20
-    assert second == "start.md"
+    assert second == "README.md"

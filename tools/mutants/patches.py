@@ -45,7 +45,7 @@ class Patch:
 
     name: str
     rule: str
-    """The row or rule of docs/reference/kip-map.md that it breaks."""
+    """The row or rule of docs/evidence/kip-map.md that it breaks."""
     source: str
     """Where such a bug was met, or was warned of."""
     story: str

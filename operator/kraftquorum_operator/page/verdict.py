@@ -42,7 +42,7 @@ RUNBOOKS: dict[Level, str] = {
     "blocked": "kraftquorum-guard-blocking",
     "weakened": "kraftquorum-fault-tolerance-reduced",
 }
-"""Where to read on, in docs/runbooks/."""
+"""Where to read on, in docs/operations/runbooks/."""
 
 TROUBLES = frozenset(
     {"PodsBlocked", "Failing", "StorageDamaged", "DiskLow", "VolumesFailing", "ConfigRejected"}

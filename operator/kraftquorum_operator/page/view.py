@@ -49,7 +49,7 @@ class QuorumView(StatusModel):
     sentence: str
     """What it means."""
     runbook: str | None = None
-    """Name of the runbook in docs/runbooks/; unset: nobody needs one."""
+    """Name of the runbook in docs/operations/runbooks/; unset: nobody needs one."""
     voters_wanted: int
     """`spec.voters`."""
     tolerance: int = 0

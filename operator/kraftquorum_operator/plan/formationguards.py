@@ -68,7 +68,7 @@ def no_earlier_claims(case: Case) -> str | None:
 
     With old claims no new quorum is formed, since they may hold the only copy of its data: it
     is adopted when its replicas elect a leader. If they cannot, bring back what they lack
-    (see [quorum-loss](../explain/quorum-loss.md)), or give the resource another name.
+    (see [quorum-loss](../operations/quorum-loss.md)), or give the resource another name.
     """
     earlier = [
         claim.name
@@ -119,7 +119,7 @@ def never_rebootstrap(case: Case) -> str | None:
     Blocks when the storage of a majority of the last known voters is known to be lost, or, where
     the last voters are not known, when no claim can hold their data. `status.nodes` says which
     replicas hold which offsets and epochs; a person must decide
-    (see [quorum-loss](../explain/quorum-loss.md)).
+    (see [quorum-loss](../operations/quorum-loss.md)).
     """
     seen = case.seen
     known = seen.known_voters()

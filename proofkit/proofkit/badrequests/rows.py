@@ -1,7 +1,7 @@
 """What a peer may get wrong in a request, field by field, and the answer that it must get.
 
 What lives here: the table. Each row stands for bytes that a real node's port gets;
-`docs/reference/bad-requests.md` is made from it. What must not: connections, and what a test
+`docs/evidence/bad-requests.md` is made from it. What must not: connections, and what a test
 looks at.
 """
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-REPORT = ROOT / "docs" / "reference" / "e2e.json"
-PAGE = ROOT / "docs" / "reference" / "e2e.md"
-PROMISES = ROOT / "docs" / "explain" / "promises.md"
+REPORT = ROOT / "docs" / "evidence" / "e2e.json"
+PAGE = ROOT / "docs" / "evidence" / "e2e.md"
+PROMISES = ROOT / "docs" / "concepts" / "promises.md"
 BEGIN, END = "<!-- e2e -->", "<!-- /e2e -->"
 
 Json = dict[str, Any]
@@ -24,7 +24,7 @@ _TITLE = """<!-- Made by `make e2e-docs` from e2e.json, the report of a run. Do 
 # What the end-to-end suite came to
 
 Every case on real kubelets, installed by Helm from the images, with six clients that write all
-along ([how to run it](../howto/e2e.md)) and default settings, unless its row says otherwise.
+along ([how to run it](../contributing/e2e.md)) and default settings, unless its row says otherwise.
 *Seconds* are from what happens until all is well again; *stall* is the longest time in which no
 client got an acknowledgement; *unknown* are writes that were sent and never answered, which the
 client tells and never repeats.

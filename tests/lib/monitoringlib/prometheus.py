@@ -1,4 +1,4 @@
-"""A real Prometheus on a quorum of devcluster, configured as docs/howto/monitoring.md says."""
+"""A real Prometheus on a quorum of devcluster, configured as docs/operations/monitoring.md says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kraftquorum_devcluster.network import free_port
 from kraftquorum_devcluster.processes import Child, spawn
 from kraftquorum_observability.generate import ROOT, RULES
 
-GUIDE = Path("docs/howto/monitoring.md")
+GUIDE = Path("docs/operations/monitoring.md")
 STEP_S = 1
 """Between two scrapes, and between two points that are asked for."""
 

@@ -173,7 +173,7 @@ def test_a_person_is_told_what_to_do(error: KubeError, says: str) -> None:
 
 
 async def test_the_page_about_installing_quotes_what_is_really_said() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "howto" / "install.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "operations" / "install.md").read_text()
     quoted = re.findall(r"^\|`(the [^`]+)`\|", page, re.MULTILINE)
     said = [explain(error) for error in (AWAY, NO_CRD, FORBIDDEN)]
     roles = Roles({("delete", "pods")})

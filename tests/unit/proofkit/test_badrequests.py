@@ -95,7 +95,7 @@ def test_every_row_spoils_something_and_no_two_are_alike(request_name: str):
 
 
 def test_the_page_on_proofs_says_how_many_rows_there_are():
-    assert f"has {len(wrong_requests())} rows;" in Path("docs/explain/proof.md").read_text()
+    assert f"has {len(wrong_requests())} rows;" in Path("docs/evidence/proof.md").read_text()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -95,7 +95,7 @@ def test_every_decoder_is_fuzzed():
 
 
 def test_the_page_tells_of_a_run_of_all_of_them():
-    page = PACKAGE.parents[1] / "docs" / "explain" / "proof.md"
+    page = PACKAGE.parents[1] / "docs" / "evidence" / "proof.md"
     assert f"all {len(TARGETS)} targets" in page.read_text(encoding="utf-8")
 
 

@@ -67,5 +67,5 @@ def test_the_map_of_rules_names_every_exception():
             for node in ast.walk(ast.parse(path.read_text()))
         )
     }
-    rows = tomllib.loads((ROOT / "docs" / "reference" / "kip-map.toml").read_text())
+    rows = tomllib.loads((ROOT / "docs" / "evidence" / "kip-map.toml").read_text())
     assert forking == set(re.findall(r"`([\w/]+\.py)`", rows["S29"]["differs"]))

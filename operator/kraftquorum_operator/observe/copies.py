@@ -57,7 +57,7 @@ def _why_voter(replica: Replica, claim: Claim, statefulset: StatefulSet) -> str 
             return f"claim {claim.name} is a copy of claim {on_claim.claim_uid}"
         if on_claim.directory_id != replica.directory_id:
             return (
-                f"voter {replica} answers from claim {claim.name}, on which storage "
+                f"voter {replica} answers from claim {claim.name}, on which directory id "
                 f"{on_claim.directory_id} was recorded"
             )
         return None

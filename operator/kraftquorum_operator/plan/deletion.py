@@ -22,7 +22,7 @@ def delete(going: Going) -> Action | Done:
     With `Retain` the claims stay and so does the latch, which says what the data belongs to.
     """
     if going.orphaned:
-        return Done("deleted; all of its objects are left as they are (--cascade=orphan)")
+        return Done("deleted; all of its objects stay as they are (--cascade=orphan)")
     statefulset = going.statefulset
     ours = statefulset is not None and statefulset.owner_uid == going.uid
     if statefulset is not None and ours and not statefulset.terminating:

@@ -1,4 +1,4 @@
-"""The guards of formation: a quorum is formed once, and only where there has been none."""
+"""The guards of formation: the operator forms a quorum once, and only if there was none before."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kraftquorum_operator.plan.guarding import guard, replica_names
 
 
 def named_voters(seen: Snapshot) -> tuple[tuple[Replica, ...], str]:
-    """The voters as people know them, and where that is from: for sentences, not for judgements."""
-    if told := seen.told_voters():
-        return told, ""
+    """The voters to name in a message, and the source of that list. No decision depends on it."""
+    if voters := seen.told_voters():
+        return voters, ""
     if seen.last is not None and seen.last.voters:
         return seen.last.voters, f", as last known at {seen.last.at or 'an unknown time'}"
     return seen.known_voters(), ", the first voters"
@@ -19,13 +19,14 @@ def named_voters(seen: Snapshot) -> tuple[tuple[Replica, ...], str]:
 
 @guard
 def claims_are_ours(case: Case) -> str | None:
-    """The operator puts no pod on a volume claim of another or of an unknown owner.
+    """The operator starts no pod on a PersistentVolumeClaim of another or of an unknown owner.
 
-    A StatefulSet takes any claim that has the name. A claim is this quorum's, or an earlier
-    one's of the name, by its labels, by what was recorded on it or on the StatefulSet, or by its
-    pod. One without any of these may hold a voter that lost its labels: put the labels
-    `app.kubernetes.io/name=kraftquorum` and `app.kubernetes.io/instance` with the quorum's name
-    on it if it is. Else give the resource another name.
+    A StatefulSet uses any claim that has the expected name. The operator identifies a claim of this
+    quorum, or of an earlier quorum of this name, by its labels, by what was recorded on it or on
+    the StatefulSet, or by its pod. A claim without any of these may hold a voter whose claim lost
+    its labels. If it does, put the labels `app.kubernetes.io/name=kraftquorum` and
+    `app.kubernetes.io/instance` with the quorum's name on it. Otherwise give the resource another
+    name.
     """
     seen, begun = case.seen, case.seen.latch is not None or case.quorum is not None
     for claim in _strangers(seen):
@@ -37,12 +38,12 @@ def claims_are_ours(case: Case) -> str | None:
 
 
 def doubtful_claim(seen: Snapshot) -> str | None:
-    """What a person can do about a claim that may hold a voter that is missed; None: none may."""
+    """What to do about a claim that may hold a missing voter; None if there is no such claim."""
     return next((_why_doubtful(seen, c) for c in _strangers(seen) if c.doubtful), None)
 
 
 def _strangers(seen: Snapshot) -> list[Claim]:
-    """The claims that are not known to be ours; a first voter's is, whatever it has lost."""
+    """The claims that are not known to be ours; a first voter's is ours even without labels."""
     replicas = seen.statefulset.replicas if seen.statefulset is not None else 0
     first = {voter.replica.node_id for voter in seen.latch.voters} if seen.latch else set[int]()
     return [
@@ -57,19 +58,22 @@ def _strangers(seen: Snapshot) -> list[Claim]:
 def _why_doubtful(seen: Snapshot, claim: Claim) -> str:
     labels = f"{names.LABEL_APP}={names.APP} {names.LABEL_INSTANCE}={seen.name}"
     return (
-        f"claim {claim.name} has a name of this quorum and nothing on it says whose it is: if it "
-        f"holds a replica's data, label it ({labels}); else give the resource another name"
+        f"claim {claim.name} is named like a claim of this quorum and nothing on it identifies its "
+        f"owner: if it holds a replica's data, label it ({labels}); otherwise give the resource "
+        "another name"
     )
 
 
 @guard
 def no_earlier_claims(case: Case) -> str | None:
-    """No claim of this quorum's name is left from an earlier resource (S18).
+    """No claim of this quorum's name is left from an earlier resource.
 
-    With old claims no new quorum is formed, since they may hold the only copy of its data: it
-    is adopted when its replicas elect a leader. If they cannot, bring back what they lack
-    (see [quorum-loss](../operations/quorum-loss.md)), or give the resource another name.
+    Old claims may hold the only copy of the earlier quorum's data, so the operator forms no new
+    quorum. It adopts the earlier quorum when its replicas elect a leader. If they cannot, restore
+    what they lack (see [quorum-loss](../operations/quorum-loss.md)), or give the resource another
+    name.
     """
+    # S18.
     earlier = [
         claim.name
         for claim in case.seen.claims
@@ -79,14 +83,15 @@ def no_earlier_claims(case: Case) -> str | None:
         return None
     return (
         f"claims of an earlier resource exist: {', '.join(earlier)}; they may hold the only copy "
-        "of its data, so no other quorum is formed; they are adopted once their replicas elect a "
-        "leader"
+        "of its data, so the operator forms no other quorum; it adopts them once their replicas "
+        "elect a leader"
     )
 
 
 @guard
 def all_blank_before_formation(case: Case) -> str | None:
-    """Every first voter has answered that it is blank (S18)."""
+    """Every first voter has answered that its storage is blank."""
+    # S18.
     for ordinal in range(case.spec.voters):
         node = case.seen.node(ordinal)
         if node is None:
@@ -99,9 +104,9 @@ def all_blank_before_formation(case: Case) -> str | None:
 
 
 def _may_know_better(seen: Snapshot) -> bool:
-    """Whether no replica told its voters yet and one may that the latch does not list.
+    """Whether no replica has reported its voters yet, and a replica outside the latch may.
 
-    The latch's set is the first one; the voters of today may be on other claims.
+    The latch lists the first voters; the current voters may be on other claims.
     """
     if seen.latch is None or any(not node.blank and node.voters for node in seen.nodes):
         return False
@@ -114,10 +119,10 @@ def _may_know_better(seen: Snapshot) -> bool:
 
 @guard
 def never_rebootstrap(case: Case) -> str | None:
-    """Where a quorum has been, no new one is ever formed by the operator.
+    """The operator never forms a new quorum in place of an earlier one.
 
-    Blocks when the storage of a majority of the last known voters is known to be lost, or, where
-    the last voters are not known, when no claim can hold their data. `status.nodes` says which
+    Blocks when the storage of a majority of the last known voters is known to be lost. If the last
+    voters are not known, it blocks when no claim can hold their data. `status.nodes` shows which
     replicas hold which offsets and epochs; a person must decide
     (see [quorum-loss](../operations/quorum-loss.md)).
     """
@@ -127,7 +132,7 @@ def never_rebootstrap(case: Case) -> str | None:
         if seen.remembered_cluster_id is None or seen.may_hold_data():
             return None
         return (
-            f"the status remembers cluster {seen.remembered_cluster_id}, whose latch and data are "
+            f"the status names cluster {seen.remembered_cluster_id}, whose latch and data are "
             "gone; a person must decide"
         )
     gone = tuple(replica for replica in known if seen.is_storage_gone(replica))
@@ -150,10 +155,10 @@ def never_rebootstrap(case: Case) -> str | None:
 
 @guard
 def earlier_quorum_elects_leader(case: Case) -> str | None:
-    """Where a quorum has been whose latch is missing, its replicas elect a leader first.
+    """If the latch of an earlier quorum is missing, its replicas elect a leader first.
 
-    The latch is then made again for that quorum. Blocks as long as a replica holds data, or the
-    status remembers a cluster id and a claim may hold its data, and no leader has answered.
+    The operator then recreates the latch for that quorum. Until a leader has answered, this blocks
+    if a replica holds data, or if the status names a cluster id and a claim may hold its data.
     """
     seen = case.seen
     if seen.latch is not None or seen.quorum is not None:
@@ -162,25 +167,26 @@ def earlier_quorum_elects_leader(case: Case) -> str | None:
     if not data and seen.remembered_cluster_id is None:
         return None
     which = f"cluster {seen.remembered_cluster_id}" if seen.remembered_cluster_id else "a quorum"
-    holders = f"; {replica_names(data)} hold data of it" if data else ""
+    holders = f"; {replica_names(data)} hold its data" if data else ""
     return f"the latch of {which} is missing, and no leader has answered yet{holders}"
 
 
 @guard
 def latch_and_quorum_agree(case: Case) -> str | None:
-    """The quorum that answers has the latched cluster id."""
+    """The quorum that answers has the cluster id of the latch."""
     latch, quorum = case.seen.latch, case.quorum
     if latch is None or quorum is None or latch.cluster_id == quorum.cluster_id:
         return None
-    return f"the latch names cluster {latch.cluster_id}, the quorum is {quorum.cluster_id}"
+    return f"the latch names cluster {latch.cluster_id}, but the quorum is {quorum.cluster_id}"
 
 
 @guard
 def formation_complete(case: Case) -> str | None:
-    """All first voters have the first batch, so that clients may write (P52).
+    """All first voters have the first batch, so that clients may write.
 
-    Until then only repairs are made.
+    Until then the operator only makes repairs.
     """
+    # P52.
     if case.quorum is not None and case.quorum.formation_completed:
         return None
-    return "the first voters do not all have the first records yet"
+    return "not all first voters have the first records yet"

@@ -1,9 +1,9 @@
 """What a guard is, the table of all of them, and how they are asked.
 
-A guard is a function of a `Case` that returns None or why it blocks. Its name
-is what people see: in the log, the status (`waitingFor`, the condition's
-reason), the event, the metric's label and docs/reference/guards.md, which is
-generated from the guards' docstrings.
+A guard is a function of a `Case` that returns None or why it blocks. Users see its
+name in the log, in the status (`waitingFor`, the condition's reason), in the event,
+in the metric's label and in docs/reference/guards.md, which is generated from the
+guards' docstrings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def guard(function: Guard) -> Guard:
 
 
 def first_block(case: Case, *guards: Guard) -> Wait | None:
-    """Ask guards in order; the first that blocks is what is waited for."""
+    """Ask guards in order and return the wait for the first that blocks."""
     for candidate in guards:
         if (why := candidate(case)) is not None:
             return Wait(candidate.__name__, why)

@@ -49,13 +49,13 @@ KUBERNETES_MIN = (1, 29)
 
 @guard
 def not_paused(case: Case) -> str | None:
-    """`spec.pause` is not set. While it is, the operator observes and reports only."""
+    """`spec.pause` is not set. While it is set, the operator only observes and reports."""
     return "spec.pause is set" if case.spec.pause else None
 
 
 @guard
 def objects_are_ours(case: Case) -> str | None:
-    """The StatefulSet was made for this resource, not for an earlier one of the same name.
+    """The StatefulSet was created for this resource, not for an earlier one of the same name.
 
     Delete the old StatefulSet (its claims stay) or give the resource another name.
     """
@@ -74,26 +74,26 @@ def objects_are_ours(case: Case) -> str | None:
 
 @guard
 def kubernetes_version_supported(case: Case) -> str | None:
-    """The API server is Kubernetes 1.29 or later, before anything is made.
+    """The cluster runs Kubernetes 1.29 or later.
 
-    1.27 and earlier do not tell a pod its ordinal; 1.28 is not tested. A quorum that is there
-    is kept on any.
+    Asked before the operator creates a StatefulSet. Kubernetes 1.27 and earlier do not give a pod
+    its ordinal; 1.28 is not tested. The operator keeps an existing quorum on any version.
     """
     version = case.seen.kubernetes
     if version is None or version >= KUBERNETES_MIN:
         return None
     found, least = (".".join(map(str, v)) for v in (version, KUBERNETES_MIN))
-    return f"this cluster is Kubernetes {found}, {least} or later is needed"
+    return f"this cluster runs Kubernetes {found}; the operator needs {least} or later"
 
 
 @guard
 def objects_written(case: Case) -> str | None:
-    """The API server takes the Services, the disruption budget and the StatefulSet.
+    """The API server accepts the Services, the disruption budget and the StatefulSet.
 
     The operator writes a refused object again after pauses that grow to a minute. It never
     overwrites an object of the same name that another owner created: delete that object, or give
-    the resource another name. Formation and repair go on without it; growing, shrinking and
-    rolling do not.
+    the resource another name. Formation and repair continue without the object; growing, shrinking
+    and rolling restarts wait for it.
     """
     # Objects that failed together share a reason.
     reasons = dict.fromkeys(why for _, why in case.seen.refused)
@@ -104,16 +104,18 @@ def objects_written(case: Case) -> str | None:
 
 @guard
 def config_accepted(case: Case) -> str | None:
-    """A node takes `spec.config`, checked as a whole by the node's own rules.
+    """A node accepts `spec.config`, which the operator checks as a whole by the node's own rules.
 
-    Until it does, the StatefulSet is not created and its pod template stays as it is, no pod is
-    restarted for another template, and no quorum is formed: nothing of the change is done, nor of
-    a change of the image that came with it. Pods keep the settings that they have, and repairs go
-    on with them. What protects the quorum in the StatefulSet (update strategy, claim retention,
-    ordinals, labels) is restored all the same when it is changed by hand.
+    Until then the operator does not create the StatefulSet, does not change its pod template,
+    restarts no pod for another template and forms no quorum. It applies no part of the change, and
+    no change of the image that came with it. Pods keep their settings, and repairs continue with
+    them. The operator still restores what protects the quorum in the StatefulSet (update strategy,
+    claim retention, ordinals, labels) when a person changes it.
     """
     faults = case.seen.config_faults
-    return f"{'; '.join(faults)}; until then no pod is changed" if faults else None
+    return (
+        f"{'; '.join(faults)}; the operator changes no pod until this is fixed" if faults else None
+    )
 
 
 # --- the quorum ----------------------------------------------------------------------------------
@@ -121,7 +123,7 @@ def config_accepted(case: Case) -> str | None:
 
 @guard
 def majority_reachable(case: Case) -> str | None:
-    """A majority of the last known voters answers, with its own storage."""
+    """A majority of the last known voters answers, each with its own storage."""
     if case.seen.majority_answers():
         return None
     alive = {node.replica for node in case.seen.nodes}
@@ -138,18 +140,20 @@ def leader_elected(case: Case) -> str | None:
 
 @guard
 def confirmed_voters_required(case: Case) -> str | None:
-    """The leader's voters were confirmed by a majority after they were asked for (S11).
+    """A majority confirmed the leader after the operator had asked it for its voters.
 
     Asked before every voter change and every deletion.
     """
+    # S11.
     if case.quorum is not None and case.quorum.confirmed:
         return None
-    return "the leader's answer is not confirmed by a majority"
+    return "no majority has confirmed the leader's answer"
 
 
 @guard
 def epoch_committed(case: Case) -> str | None:
-    """The leader's own LeaderChange record is committed (P28)."""
+    """The leader's own LeaderChange record is committed."""
+    # P28.
     if case.quorum is not None and case.quorum.epoch_committed:
         return None
     return "the leader has not committed a record of its own epoch yet"
@@ -157,7 +161,8 @@ def epoch_committed(case: Case) -> str | None:
 
 @guard
 def one_voter_change_at_a_time(case: Case) -> str | None:
-    """No voter change is pending or uncommitted (P28, P31)."""
+    """No voter change is pending or uncommitted."""
+    # P28 and P31.
     quorum = case.quorum
     if quorum is None:
         return "no leader has answered yet"
@@ -171,12 +176,13 @@ def one_voter_change_at_a_time(case: Case) -> str | None:
 
 @guard
 def survivors_caught_up(case: Case) -> str | None:
-    """Every voter that stays is caught up (S23).
+    """Every voter that stays is caught up.
 
-    Those that are themselves lost or damaged, or silent for the grace period, are not waited for:
-    whether the rest is enough is the matter of `majority_survives_removal`,
-    `majority_survives_addition` and `majority_survives_loss`.
+    The operator does not wait for voters that are themselves lost or damaged, or silent for the
+    grace period. `majority_survives_removal`, `majority_survives_addition` and
+    `majority_survives_loss` check whether the other voters are enough.
     """
+    # S23.
     late = tuple(
         voter.replica
         for voter in case.survivors
@@ -202,13 +208,13 @@ def heal_before_shrink(case: Case) -> str | None:
 
 @guard
 def majority_survives_removal(case: Case) -> str | None:
-    """The caught-up voters that stay are a majority of the set without the removed one."""
+    """The caught-up voters that stay are a majority of the set without the removed voter."""
     survivors = case.survivors
     fresh = sum(1 for voter in survivors if voter.fresh)
     if survivors and fresh >= majority(len(survivors)):
         return None
     return (
-        f"without {case.old} only {fresh} of {len(survivors)} voters would be caught up, "
+        f"without {case.old} only {fresh} of {len(survivors)} voters would be caught up; "
         f"{majority(len(survivors))} are needed"
     )
 
@@ -217,14 +223,15 @@ def majority_survives_removal(case: Case) -> str | None:
 def majority_survives_loss(case: Case) -> str | None:
     """The caught-up voters that stay are a majority of the set as it is.
 
-    Asked before a replica is ended whose place in the set is filled only later.
+    Asked before the operator stops a voter that stays in the set until it has restarted or its
+    replacement is a voter.
     """
     voters = case.quorum.voters if case.quorum else ()
     fresh = sum(1 for voter in case.survivors if voter.fresh)
     if fresh >= majority(len(voters)):
         return None
     return (
-        f"while {case.old} is away only {fresh} of {len(voters)} voters would be caught up, "
+        f"while {case.old} is down only {fresh} of {len(voters)} voters would be caught up; "
         f"{majority(len(voters))} are needed"
     )
 
@@ -237,15 +244,15 @@ def majority_survives_addition(case: Case) -> str | None:
     needed = majority(len(voters) + 1)
     if fresh >= needed:
         return None
-    return f"with {case.new} only {fresh} voters would be caught up, {needed} are needed"
+    return f"with {case.new} only {fresh} voters would be caught up; {needed} are needed"
 
 
 @guard
 def leader_can_move(case: Case) -> str | None:
-    """Another voter that stays is caught up and can take leadership over."""
+    """Another voter that stays is caught up and can become the leader."""
     if any(voter.fresh for voter in case.survivors):
         return None
-    return f"no caught-up voter can take leadership over from {case.old}"
+    return f"no caught-up voter can become the leader in place of {case.old}"
 
 
 # --- replacing and adding ------------------------------------------------------------------------
@@ -261,7 +268,7 @@ def replacement_policy_allows(case: Case) -> str | None:
 
 @guard
 def deletion_policy_allows(case: Case) -> str | None:
-    """`spec.replacement.policy` is `Automatic`: only then is a broken volume deleted.
+    """`spec.replacement.policy` is `Automatic`. The operator deletes a broken volume only then.
 
     Asked last, once all other voters are caught up and are a majority without it.
     """
@@ -275,14 +282,15 @@ def deletion_policy_allows(case: Case) -> str | None:
 
 @guard
 def replacements_spaced(case: Case) -> str | None:
-    """A replica's volume is given up again only after a pause that grows.
+    """The operator gives up further volumes of a replica only after pauses that grow.
 
-    A storage class or a machine whose volumes all fail would cost one volume after the other. A
-    new volume that fails before its replica is a voter is given up at once; the next one after a
-    minute, then 4, 16 and 60 minutes. Of one replica no more than four volumes are given up
-    within an hour. The StatefulSet's annotation `kraftquorum.io/given-up-N` counts; once the
-    cause is gone you can remove it, and the replacement goes on at once. A note whose time lies
-    more than five minutes in the future does not count: a clock was wrong when it was written.
+    A storage class or a machine whose volumes all fail would otherwise cost one volume after the
+    other. The operator gives up a new volume at once if it fails before its replica is a voter. It
+    gives up the next one after a minute, then after 4, 16 and 60 minutes. It gives up at most four
+    volumes of one replica within an hour. The StatefulSet's annotation `kraftquorum.io/given-up-N`
+    records them; when the cause is fixed you can remove it, and the replacement continues at once.
+    The operator ignores an entry whose time lies more than five minutes in the future, because a
+    clock was wrong when it was written.
     """
     claim, statefulset = case.seen.claim(case.ordinal), case.seen.statefulset
     if claim is None or statefulset is None:
@@ -292,10 +300,10 @@ def replacements_spaced(case: Case) -> str | None:
     if left_ms == 0 or any(note.claim_uid == claim.uid for note in notes):
         return None
     return (
-        f"volume {claim.name} has failed and {len(notes)} volumes of this replica were given up "
-        f"before it, {in_a_row(notes)} of them new; the next one is given up in "
+        f"volume {claim.name} has failed; the operator gave up {len(notes)} volumes of this "
+        f"replica before it, {in_a_row(notes)} of them new, and gives this one up in "
         f"{left_ms // 60_000 + 1} min. Check its storage class and its node: "
-        f"{_ended(case) or 'the pod does not say why'}"
+        f"{_ended(case) or 'the pod does not report why'}"
     )
 
 
@@ -306,40 +314,43 @@ def _ended(case: Case) -> str:
 
 @guard
 def replica_silent_for_grace_period(case: Case) -> str | None:
-    """The old (id, UUID) has been silent for `spec.replacement.gracePeriodSeconds` (S23)."""
+    """The old replica has been silent for `spec.replacement.gracePeriodSeconds`."""
+    # S23.
     quorum = case.quorum
     voter = next((v for v in quorum.voters if v.replica == case.old), None) if quorum else None
     if voter is None or case.is_silent(voter):
         return None
     if voter.silent_since_ms is None:
         return f"the leader still hears from {case.old}"
-    return f"{case.old} is silent for {case.now_ms - voter.silent_since_ms} ms"
+    return f"{case.old} has been silent for {case.now_ms - voter.silent_since_ms} ms"
 
 
 @guard
 def claim_is_the_recorded_one(case: Case) -> str | None:
-    """The replica answers from the claim that its storage UUID was recorded on (S3).
+    """The replica answers from the claim on which the operator recorded its directory id.
 
-    A volume put back from a snapshot or a backup has forgotten votes and acknowledged records.
-    Such a voter is not counted in any majority. With policy `Automatic` it is replaced, claim
-    then pod, once all other voters are caught up and are a majority without it; else a person
-    decides: delete its claim and pod at such a time, or, to accept the volume as it is, set the
-    claim's annotations `kraftquorum.io/directory-id` to the replica's storage UUID and
-    `kraftquorum.io/claim-uid` to the claim's own UID. Claims from before there were such
-    annotations are trusted once, and recorded.
+    A volume that was restored from a snapshot or a backup lacks votes and acknowledged records.
+    Such a voter counts in no majority. With policy `Automatic` the operator replaces it, claim
+    then pod, once all other voters are caught up and are a majority without it. With another
+    policy a person decides. Delete its claim and pod at such a time. Or, to accept the volume as
+    it is, set the claim's annotations `kraftquorum.io/directory-id` to the replica's directory id
+    and `kraftquorum.io/claim-uid` to the claim's own UID. The operator trusts a claim from before
+    these annotations existed once, and records it.
     """
+    # S3.
     node = case.seen.node(case.ordinal)
     why = why_copied(case.seen, node) if node is not None else None
-    return f"{why}: its volume was put back from a copy" if why else None
+    return f"{why}: its volume was restored from a copy" if why else None
 
 
 @guard
 def storage_undamaged(case: Case) -> str | None:
-    """The replica has found no damage in its storage.
+    """The replica has found no corruption in its storage.
 
-    Rot that its scrub found, while it goes on. Such a voter is not counted in any majority. With
-    policy `Automatic` it is replaced, claim then pod, once all other voters are caught up and are
-    a majority without it; else a person decides. A replica that is no voter yet is not added.
+    A replica whose scrub finds corruption continues to run, and counts in no majority. With policy
+    `Automatic` the operator replaces it, claim then pod, once all other voters are caught up and
+    are a majority without it. With another policy a person decides. The operator does not add such
+    a replica as a voter.
     """
     node = case.seen.node(case.ordinal)
     why = why_damaged(node)
@@ -348,7 +359,8 @@ def storage_undamaged(case: Case) -> str | None:
 
 @guard
 def claim_bound_and_unshared(case: Case) -> str | None:
-    """The new replica's claim is Bound, its own, and not being deleted (S23)."""
+    """The new replica's claim is bound, belongs to it alone, and is not being deleted."""
+    # S23.
     claim = case.seen.claim(case.ordinal)
     if claim is None:
         return f"replica {case.ordinal} has no claim"
@@ -361,11 +373,12 @@ def claim_bound_and_unshared(case: Case) -> str | None:
 
 @guard
 def new_replica_caught_up(case: Case) -> str | None:
-    """The leader sees the new replica as an observer that keeps up (P28, S13).
+    """The leader reports the new replica as an observer that keeps up.
 
-    A replica that knows a higher epoch than the leader cannot catch up: the operator asks for
-    AddVoter first. The leader then raises the epoch, adds nothing, and the replica catches up.
+    A replica that knows a higher epoch than the leader cannot catch up. The operator requests
+    AddVoter for it first: the leader raises the epoch and adds nothing, and the replica catches up.
     """
+    # P28 and S13.
     if case.new is None or case.quorum is None:
         return "no new replica"
     observer = case.quorum.observer(case.new)
@@ -378,10 +391,11 @@ def new_replica_caught_up(case: Case) -> str | None:
 
 @guard
 def new_replica_survived_probe(case: Case) -> str | None:
-    """The new UUID has survived a restart and holds what it fsynced (S23).
+    """The new replica has kept its directory id over a restart, and holds what it fsynced.
 
-    A disk that forgets at restart (a tmpfs, a wrong mount) never becomes a voter.
+    A replica whose volume is empty after a restart (a tmpfs, a wrong mount) never becomes a voter.
     """
+    # S23.
     node = case.seen.node(case.ordinal)
     if node is None or node.replica != case.new:
         return f"replica {case.ordinal} does not answer"
@@ -394,7 +408,7 @@ def new_replica_survived_probe(case: Case) -> str | None:
 
 @guard
 def no_foreign_data(case: Case) -> str | None:
-    """The replica's volume is empty or of this quorum, never of another cluster."""
+    """The replica's volume is empty or holds data of this quorum, not of another cluster."""
     node = case.seen.node(case.ordinal)
     if node is None or node.blank or case.quorum is None:
         return None
@@ -402,7 +416,7 @@ def no_foreign_data(case: Case) -> str | None:
         return None
     return (
         f"replica {node.replica} holds data of cluster {node.cluster_id}, perhaps the only copy; "
-        "it is left as it is, and a person must decide what becomes of it"
+        "the operator leaves it as it is, and a person must decide what to do with it"
     )
 
 
@@ -413,20 +427,22 @@ def node_answers(case: Case) -> str | None:
         return None
     pod = case.seen.pod(case.ordinal)
     if pod is None:
-        told = [str(trouble) for trouble in case.seen.troubles if trouble.ordinal == case.ordinal]
-        return "; ".join([f"replica {case.ordinal} has no pod yet", *told])
+        troubles = [
+            str(trouble) for trouble in case.seen.troubles if trouble.ordinal == case.ordinal
+        ]
+        return "; ".join([f"replica {case.ordinal} has no pod yet", *troubles])
     state = "being deleted" if pod.terminating else pod.phase
     return f"pod {pod.name} is {state} and does not answer{': ' if pod.detail else ''}{pod.detail}"
 
 
 @guard
 def node_catches_up(case: Case) -> str | None:
-    """A voter that was away has fetched what it missed."""
+    """A voter that was down has fetched the records that it missed."""
     voters = case.quorum.voters_of(case.ordinal) if case.quorum else ()
     late = [voter for voter in voters if not voter.fresh]
     if not late:
         return None
-    fenced = " and fenced: its storage lost what it had acknowledged" if late[0].fenced else ""
+    fenced = ", and fenced: it lost records that it had acknowledged" if late[0].fenced else ""
     return f"voter {late[0].replica} is not caught up{fenced}"
 
 
@@ -435,7 +451,8 @@ def node_catches_up(case: Case) -> str | None:
 
 @guard
 def replicas_never_below_highest_voter(case: Case) -> str | None:
-    """The StatefulSet keeps a pod for every voter, whatever the spec says (S25)."""
+    """The StatefulSet keeps a pod for every voter, even if the spec asks for fewer."""
+    # S25.
     highest = case.quorum.highest_voter if case.quorum else None
     if highest is None or case.replicas <= highest:
         return f"replica {highest} is a voter, so replicas cannot be {case.replicas}"
@@ -444,36 +461,40 @@ def replicas_never_below_highest_voter(case: Case) -> str | None:
 
 @guard
 def voter_label_off_before_removal(case: Case) -> str | None:
-    """A pod leaves the disruption budget before its replica leaves the voters (S22)."""
+    """A pod leaves the disruption budget before its replica leaves the voter set."""
+    # S22.
     pod = case.seen.pod(case.ordinal)
     if pod is None or not pod.voter_label:
         return None
-    return f"pod {pod.name} still carries the voter label"
+    return f"pod {pod.name} still has the voter label"
 
 
 @guard
 def budget_counts_voters(case: Case) -> str | None:
-    """The disruption budget counts the pods that carry the voter label now (S22).
+    """The disruption budget has counted the pods that have the voter label now.
 
-    Asked before a voter is removed. Kubernetes counts again when a pod of the budget changes, but
-    not when a pod leaves it, and would let one voter too many be evicted meanwhile. So the operator
-    touches the budget and waits for the count.
+    Asked before the operator removes a voter. Kubernetes counts again when a pod of the budget
+    changes, but not when a pod leaves it, and would allow one eviction too many meanwhile. So the
+    operator touches the budget and waits for the count.
     """
+    # S22.
     budget, labelled = case.seen.budget, case.seen.labelled
     if budget is None or budget.counted == labelled:
         return None
     counts = "has not counted since it changed" if budget.counted is None else "is not up to date"
-    return f"the disruption budget {counts}: {labelled} pods carry the voter label"
+    return f"the disruption budget {counts}: {labelled} pods have the voter label"
 
 
 @guard
 def budget_allows_eviction(case: Case) -> str | None:
-    """The disruption budget allows one more of its pods to be evicted now (S22).
+    """The disruption budget allows one more of its pods to be evicted now.
 
-    Asked before a healthy voter's pod is restarted, so that a drain and a roll never take two
-    voters together. The pod is then evicted, not deleted: the API server checks the budget once
-    more. It waits while another voter's pod is away or a node is being drained.
+    Asked before the operator restarts a healthy voter's pod, so that a drain and a rolling restart
+    never stop two voters together. The operator then evicts the pod and does not delete it, so that
+    the API server checks the budget again. It waits while another voter's pod is missing or not
+    ready, or a Kubernetes node is being drained.
     """
+    # S22.
     pod, budget = case.seen.pod(case.ordinal), case.seen.budget
     if pod is None or not pod.voter_label or budget is None:
         return None
@@ -483,7 +504,7 @@ def budget_allows_eviction(case: Case) -> str | None:
         return None
     return (
         f"pod {pod.name}: the disruption budget allows no eviction now; another voter's pod is "
-        "away, not ready or being drained"
+        "missing, not ready or being drained"
     )
 
 
@@ -491,11 +512,11 @@ def budget_allows_eviction(case: Case) -> str | None:
 def eviction_accepted(case: Case) -> str | None:
     """The API server accepts the eviction, or the deletion, of the pod.
 
-    After a refusal the operator asks again after 2 seconds, then after pauses that grow to a
-    minute, and does what else there is to do meanwhile. It never deletes a healthy pod whose
-    eviction is refused. A refusal lasts where a second disruption budget selects the same pods
-    (Kubernetes then refuses every eviction with status 500), where a budget never allows one, or
-    where an admission webhook denies it: remove the cause.
+    After a refusal the operator tries again after 2 seconds, then after pauses that grow to a
+    minute, and continues with other work meanwhile. It never deletes a healthy pod whose eviction
+    is refused. A refusal lasts if a second disruption budget selects the same pods (Kubernetes
+    then refuses every eviction with status 500), if a budget never allows an eviction, or if an
+    admission webhook denies it: remove the cause.
     """
     pod = case.seen.pod(case.ordinal)
     why = case.seen.why_refused(pod.uid) if pod is not None else None
@@ -504,9 +525,9 @@ def eviction_accepted(case: Case) -> str | None:
 
 @guard
 def claim_deletion_accepted(case: Case) -> str | None:
-    """The API server accepts the deletion of the volume claim.
+    """The API server accepts the deletion of the PersistentVolumeClaim.
 
-    After a refusal the operator asks again as for `eviction_accepted`.
+    After a refusal the operator tries again as described for `eviction_accepted`.
     """
     claim = case.seen.claim(case.ordinal)
     why = case.seen.why_refused(claim.uid) if claim is not None else None
@@ -515,19 +536,20 @@ def claim_deletion_accepted(case: Case) -> str | None:
 
 @guard
 def pod_gone_before_next_step(case: Case) -> str | None:
-    """The pod of a removed replica has ended before its claim or the next one is touched."""
+    """The pod of a removed replica is gone before its claim or the next replica is removed."""
     pod = case.seen.pod(case.ordinal)
-    return None if pod is None else f"pod {pod.name} has not ended yet"
+    return None if pod is None else f"pod {pod.name} is not gone yet"
 
 
 @guard
 def fresh_claim_uid(case: Case) -> str | None:
-    """The claim was made for this resource, and no voter's storage is on it (S21, S25)."""
+    """The claim was created for this resource, and no voter's storage is on it."""
+    # S21 and S25.
     claim = case.seen.claim(case.ordinal)
     if claim is None:
         return None
     if claim.owner_uid != case.seen.uid:
-        return f"claim {claim.name} was made for another resource"
+        return f"claim {claim.name} was created for another resource"
     if case.quorum is None or case.quorum.voters_of(case.ordinal):
         return f"claim {claim.name} holds a voter's storage"
     return None
@@ -535,10 +557,10 @@ def fresh_claim_uid(case: Case) -> str | None:
 
 @guard
 def current_template_starts(case: Case) -> str | None:
-    """No pod of the present template fails to start.
+    """No pod of the current template fails to start.
 
-    Asked before the operator recreates a pod of an older template that crashes again and again:
-    it would not start either. A pod that has never started is recreated in any case.
+    Asked before the operator recreates a pod of an older template that crashes repeatedly: the new
+    pod would not start either. The operator recreates a pod that has never started in any case.
     """
     statefulset = case.seen.statefulset
     current = statefulset.revision if statefulset else None
@@ -546,7 +568,7 @@ def current_template_starts(case: Case) -> str | None:
     if not stuck:
         return None
     why = f": {stuck[0].detail}" if stuck[0].detail else ""
-    return f"pod {stuck[0].name} has the present template and does not start{why}"
+    return f"pod {stuck[0].name} has the current template and does not start{why}"
 
 
 # --- rolling -------------------------------------------------------------------------------------
@@ -554,16 +576,17 @@ def current_template_starts(case: Case) -> str | None:
 
 @guard
 def all_voters_caught_up(case: Case) -> str | None:
-    """Every voter is caught up before a healthy pod is restarted.
+    """Every voter is caught up before the operator restarts a healthy pod.
 
-    In the leader's eyes, which may lag behind a restart, and in its own: its pod is ready.
+    Both the leader and the voter must report it, and the voter's pod must be ready: after a restart
+    the leader's report may be out of date.
     """
     voters = case.quorum.voters if case.quorum else ()
-    late = tuple(v.replica for v in voters if not (v.fresh and _says_it_is_well(case, v.replica)))
+    late = tuple(v.replica for v in voters if not (v.fresh and _is_caught_up(case, v.replica)))
     return f"not caught up: {replica_names(late)}" if late else None
 
 
-def _says_it_is_well(case: Case, voter: Replica) -> bool:
+def _is_caught_up(case: Case, voter: Replica) -> bool:
     node, pod = case.seen.node(voter.node_id), case.seen.pod(voter.node_id)
     known = node is not None and node.replica == voter and node.caught_up
     return known and pod is not None and pod.ready

@@ -21,7 +21,7 @@ def without_leader(case: Case) -> Wait:
     if away is not None:
         return exchange_waits(case) or _with_doubt(case, away)
     return first_block(case, guards.leader_elected) or Wait(
-        guards.leader_elected.__name__, "a leader answered, observing again"
+        guards.leader_elected.__name__, "a leader has just answered; the operator observes it again"
     )
 
 

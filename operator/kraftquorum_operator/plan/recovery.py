@@ -39,7 +39,7 @@ STUCK_POD_MS = 10_000
 """How long a pod may wait for a claim that is not there before it is made again."""
 
 STORAGE_LOST = "the replica's storage is lost"
-COPIED = "its volume was put back from a copy"
+COPIED = "its volume was restored from a copy"
 DAMAGED = "the replica's storage is damaged"
 
 Step = Action | Wait | None
@@ -238,7 +238,7 @@ def _probe(case: Case, subject: Case, node: Node) -> Action | Wait | None:
     if wait is None or node.incarnation > 1 or pod is None or pod.terminating:
         return wait
     unsure = first_block(subject, guards.confirmed_voters_required)
-    return unsure or restart(subject, pod, "probe: does the new storage survive a restart?")
+    return unsure or restart(subject, pod, "probe whether the new storage survives a restart")
 
 
 def _silent_voter(case: Case, ordinal: int) -> Step:
@@ -259,7 +259,7 @@ def _silent_voter(case: Case, ordinal: int) -> Step:
         guards.majority_survives_loss,
         guards.deletion_policy_allows,
     )
-    reasons = {STALE: "the replica's storage is an old copy (S3)", CORRUPT: DAMAGED}
+    reasons = {STALE: "the replica's storage is an old copy", CORRUPT: DAMAGED}
     pod = case.seen.pod(ordinal)
     code = None if pod is None else pod.exit_code
     reason = STORAGE_LOST if code is None else reasons.get(code, STORAGE_LOST)
@@ -282,8 +282,8 @@ def _silent_observer(case: Case, ordinal: int) -> Action | Wait:
 
 
 def _unanswered(case: Case, ordinal: int) -> Wait:
-    found = first_block(_case(case, ordinal, old=None), guards.node_answers)
-    return found or Wait("node_answers", "observing again")
+    wait = first_block(_case(case, ordinal, old=None), guards.node_answers)
+    return wait or Wait("node_answers", "it has just answered; the operator observes it again")
 
 
 def _kept(case: Case, ordinal: int, waiting: Wait) -> Action | Wait | None:
@@ -321,7 +321,7 @@ def _wipe(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Action | Wait
         return None
     if claim is None and pod.age_ms < STUCK_POD_MS:
         return None  # the StatefulSet controller makes the claim of a pending pod itself
-    going = "its volume claim is gone or going"
+    going = "its volume claim is gone or being deleted"
     ended = restart(case, pod, going)
     by_own_budget = guards.budget_allows_eviction.__name__
     waits = isinstance(ended, Wait) and ended.guard == by_own_budget
@@ -441,7 +441,7 @@ def move_leadership(case: Case) -> MoveLeadership | Wait:
     """Have the leader, `case.old`, resign in favour of the lowest caught-up voter that stays."""
     wait = first_block(case, guards.leader_can_move)
     if wait is not None or case.old is None:
-        return wait or Wait("leader_can_move", "no leader to move")
+        return wait or Wait("leader_can_move", "there is no leader to transfer leadership from")
     able = [voter.replica for voter in case.survivors if voter.fresh]
 
     def rank(replica: Replica) -> tuple[bool, bool, Replica]:

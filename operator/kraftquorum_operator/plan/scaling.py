@@ -180,7 +180,9 @@ def _delete_kept_claim(case: Case) -> Action | None:
             guards.claim_deletion_accepted,
         )
         if wait is None:
-            return DeleteClaim(claim.name, claim.uid, "scaled away and claimRetention is Delete")
+            return DeleteClaim(
+                claim.name, claim.uid, "its replica was removed and claimRetention is Delete"
+            )
     return None
 
 

@@ -68,7 +68,7 @@ def test_a_voter_on_a_copied_volume_is_replaced_claim_first(seen: Snapshot) -> N
     assert copied_voters(seen) == (replica(2),)
     decision = decide(SPEC, seen, NOW_MS)
     uid = seen.claims[2].uid
-    assert decision == act.DeleteClaim("data-demo-2", uid, "its volume was put back from a copy", 2)
+    assert decision == act.DeleteClaim("data-demo-2", uid, "its volume was restored from a copy", 2)
     ending = with_claim(seen, replace(seen.claims[2], terminating=True))
     decision = decide(SPEC, ending, NOW_MS)
     assert isinstance(decision, act.EvictPod)
@@ -243,4 +243,4 @@ def test_the_model_gets_rid_of_a_volume_that_was_put_back() -> None:
     assert isinstance(decision, Done)
     assert [voter.node_id for voter in world.voters] == [0, 1, 2]
     assert before not in world.voters
-    assert any("put back from a copy" in change for change in world.changes)
+    assert any("restored from a copy" in change for change in world.changes)

@@ -350,7 +350,7 @@ def test_refused_settings_and_those_that_nodes_have_are_in_the_status() -> None:
     assert "did you mean log_retention_bytes?" in told["ConfigRejected"].message
     assert told["Ready"].status == "False"
     assert status.waiting_for == "config_accepted"
-    assert "no pod is changed" in status.message
+    assert "the operator changes no pod" in status.message
 
 
 @pytest.mark.parametrize(

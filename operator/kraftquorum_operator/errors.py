@@ -1,18 +1,18 @@
 """Errors of the operator.
 
 OperatorError
-├── SettingsError             settings that cannot work
-├── KubeError                 the API server's answer, or none
+├── SettingsError             a setting has a value that is not allowed
+├── KubeError                 a request to the API server failed
 │   ├── NotFoundError         404
 │   ├── ConflictError         409: a precondition (UID, resourceVersion) or create-once failed
-│   ├── RefusedError          400, 403, 422: asking again will not help
-│   └── KubeUnavailableError  no answer, 429, 5xx: ask again later
-├── NodeError                 a replica's answer, or none
+│   ├── RefusedError          400, 403, 422: a retry does not help
+│   └── KubeUnavailableError  no answer, 429, 5xx: retry later
+├── NodeError                 a request to a replica failed
 │   ├── NodeUnreachableError  no connection, or no answer in time
-│   └── NodeRefusedError      the replica said no; carries the API's error name
-└── LeaseLostError            another operator may be active: nothing more may be done
+│   └── NodeRefusedError      the replica refused; has the API's error name
+└── LeaseLostError            another operator may be active: this one must not act
 
-`kopf.TemporaryError` and `kopf.PermanentError` stand in `handlers.py` only.
+Only `handlers.py` uses `kopf.TemporaryError` and `kopf.PermanentError`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class OperatorError(Exception):
 
 
 class SettingsError(OperatorError):
-    """Settings that cannot work; the message names the setting and what is allowed."""
+    """A setting has a value that is not allowed; the message names both and what is allowed."""
 
 
 class KubeError(OperatorError):
-    """The API server did not do what was asked.
+    """A request to the API server failed.
 
     Attributes:
         status: HTTP status, 0 when there was no answer.
@@ -43,7 +43,7 @@ class KubeError(OperatorError):
 
 
 class NotFoundError(KubeError):
-    """The object is not there."""
+    """The object does not exist."""
 
 
 class ConflictError(KubeError):
@@ -51,18 +51,18 @@ class ConflictError(KubeError):
 
 
 class RefusedError(KubeError):
-    """The request is not allowed or not valid; repeating it changes nothing."""
+    """The request is not allowed or not valid; a retry does not help."""
 
 
 class KubeUnavailableError(KubeError):
-    """No answer, too many requests, or a fault of the server."""
+    """No answer, too many requests, or an error of the server."""
 
 
 class NodeError(OperatorError):
-    """A replica did not do what was asked.
+    """A request to a replica failed.
 
     Attributes:
-        outcome: `unknown` when the request may have been carried out or still may be.
+        outcome: `unknown` when the replica may have carried out the request, or still may.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class NodeUnreachableError(NodeError):
 
 
 class NodeRefusedError(NodeError):
-    """The replica answered that it will not.
+    """The replica refused the request.
 
     Attributes:
         error: the API's stable name, e.g. `STALE_VOTER_RECORD`.
@@ -95,4 +95,4 @@ class NodeRefusedError(NodeError):
 
 
 class LeaseLostError(OperatorError):
-    """This operator's Lease ran out, perhaps while it was stopped."""
+    """This operator's Lease expired, perhaps while the process was stopped."""

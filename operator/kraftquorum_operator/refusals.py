@@ -1,8 +1,8 @@
-"""What the API server refused: not asked for again at every look, and reported meanwhile.
+"""Requests that the API server refused: retried after growing pauses, and reported meanwhile.
 
-Objects that it does not take, and pods and claims that it does not let the operator evict or
-delete. Without pauses one such request, asked for at each look, would keep everything that
-comes after it from being done. Losing this costs one more try, never safety.
+These are objects that it does not accept, and pods and claims that it does not let the operator
+evict or delete. Without pauses, one such request in each reconciliation would hold back everything
+after it. Losing this state costs one more attempt, never safety.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ LONGEST_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why something was not done, and when to try again."""
+    """Why the API server refused a request, and when to retry it."""
 
     why: str
     generation: int
-    """Of the resource: after a change of its spec there is something new to try."""
+    """Of the resource: after a change of its spec the operator retries at once."""
     pause_ms: int
     until_ms: int
     count: int = 1
     """How many times in a row."""
     failure: tuple[str, str] = ("", "")
-    """The same for a condition: a reason in one word, and a sentence."""
+    """The same as a condition's reason and message."""
 
 
 def _again(
@@ -40,7 +40,7 @@ def _again(
     now_ms: int,
     failure: tuple[str, str] = ("", ""),
 ) -> Refusal:
-    """The refusal after another one: each time the pause is twice as long."""
+    """The next refusal in a row: its pause is twice as long."""
     if last is None or last.generation != generation:
         return Refusal(why, generation, FIRST_MS, now_ms + FIRST_MS, 1, failure)
     pause_ms = min(LONGEST_MS, last.pause_ms * 2)
@@ -49,7 +49,7 @@ def _again(
 
 @dataclass(slots=True)
 class Refusals:
-    """What was refused about one quorum."""
+    """The refused requests of one quorum."""
 
     known: dict[str, Refusal] = field(default_factory=dict[str, Refusal])
     """Objects that could not be written, as `Kind/name`."""
@@ -62,29 +62,30 @@ class Refusals:
             self.known[key] = _again(self.known.get(key), why, generation, now_ms)
 
     def not_ended(self, action: Action, failure: Failure, generation: int, now_ms: int) -> None:
-        """Remember that a pod or a claim could not be evicted or deleted; others do not matter.
+        """Remember that a pod or a claim could not be evicted or deleted; ignore other actions.
 
-        A conflict is no refusal: another writer was faster, and the next look decides again.
+        A conflict is no refusal: another client was faster, and the next reconciliation decides
+        again.
         """
         if failure.conflict or not isinstance(action, EvictPod | DeletePod | DeleteClaim):
             return
-        told = (failure.reason, f"{describe(action)}: {failure.message}")
+        condition = (failure.reason, f"{describe(action)}: {failure.message}")
         last = self.ends.get(action.uid)
-        self.ends[action.uid] = _again(last, failure.message, generation, now_ms, told)
+        self.ends[action.uid] = _again(last, failure.message, generation, now_ms, condition)
 
     def ended(self, action: Action) -> None:
-        """Forget what was refused of a pod or a claim that is accepted now."""
+        """Forget the refusal of a pod or a claim once the API server accepts the request."""
         if isinstance(action, EvictPod | DeletePod | DeleteClaim):
             self.ends.pop(action.uid, None)
 
     def mark(self, seen: Snapshot, now_ms: int) -> Snapshot:
-        """Tell what to do now from what was refused just now."""
+        """Take out of the observation what was refused and is not due for a retry."""
         self.known = {key: what for key, what in self.known.items() if key in seen.outdated}
         held = _held(self.known, seen.generation, now_ms)
         outdated = tuple(key for key in seen.outdated if key not in held)
         refused = (*seen.refused, *sorted(held.items()))
         present = {one.uid for one in (*seen.pods, *seen.claims)}
-        # One that is not asked for again when its pause is over is not wanted any more.
+        # A request that is not retried after its pause is no longer wanted.
         self.ends = {
             uid: what
             for uid, what in self.ends.items()
@@ -97,7 +98,7 @@ class Refusals:
 
 
 def _held(known: dict[str, Refusal], generation: int, now_ms: int) -> dict[str, str]:
-    """What is not to be asked for again yet, and why."""
+    """The requests that are not due for a retry, and why they were refused."""
     return {
         key: what.why
         for key, what in known.items()

@@ -133,7 +133,7 @@ def test_a_service_of_somebody_else_under_our_name_is_left_alone_and_told(krq, o
     krq.apply(voters=3)
     krq.until("formed", lambda: len(krq.voters()) == 3)
     status = krq.until_status("told", lambda now: now.get("waitingFor") == "objects_written")
-    assert "Service/demo: it is there already" in status["message"]
+    assert "Service/demo: it exists already" in status["message"]
     assert krq.condition("Ready")["status"] == "False"
     krq.available()
     krq.until("warned", lambda: "ObjectsWritten" in {e["reason"] for e in krq.list("events")})

@@ -76,7 +76,7 @@ def test_an_operator_that_was_stopped_before_a_delete_spares_the_new_disk(krq, o
 
         def was_late(delete: int = delete) -> bool:
             # A pod that is not ready is deleted by its version, too, and that has changed as well.
-            late = "left alone"
+            late = "and is kept"
             return sum(late in action for action in operators.actions()) >= delete
 
         krq.until("its late DELETE answered", was_late)

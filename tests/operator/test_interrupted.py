@@ -46,7 +46,7 @@ def test_a_volume_put_back_from_a_copy_is_replaced_again(krq, operators) -> None
     operators.start()
     krq.replaced(ordinal, old)
     assert krq.get("pvc", claim)["metadata"]["uid"] not in {fresh, recorded[claim]["uid"]}
-    assert [a for a in operators.actions() if "put back from a copy" in a]
+    assert [a for a in operators.actions() if "restored from a copy" in a]
 
 
 def test_a_replacement_that_loses_its_own_disk_is_replaced_in_turn(krq, operators) -> None:

@@ -164,5 +164,5 @@ def test_a_disk_is_replaced_as_the_runbook_says(krq, operators, writing) -> None
     messages = [entry["message"] for entry in krq.status()["timeline"]]
     assert any(message.startswith(f"Voter {ordinal} added") for message in messages)
     assert any(message.startswith(f"Voter {ordinal} removed") for message in messages)
-    assert messages[-1].startswith("All is well")
+    assert messages[-1].startswith("The quorum is ready")
     writing.finish()

@@ -43,5 +43,5 @@ def test_a_wrong_image_at_the_first_formation_is_mended_by_mending_the_spec(krq,
     assert _claims(krq) == claims, "no claim was touched"
     assert krq.latched() == set(krq.voters())
     ended = [a for a in operators.actions() if a.startswith("DeletePod") and a.endswith("done")]
-    deleted = [a for a in ended if "left alone" not in a]
+    deleted = [a for a in ended if "and is kept" not in a]
     assert len(deleted) == 3, deleted

@@ -128,7 +128,9 @@ def is_well_after(entries: Sequence[Entry], begins: str) -> bool:
     """Whether it was told that all is well, and that after this entry."""
     messages = [entry["message"] for entry in entries]
     at = next((i for i, message in enumerate(messages) if message.startswith(begins)), None)
-    return at is not None and any(m.startswith("All is well: 3 voters") for m in messages[at:])
+    return at is not None and any(
+        m.startswith("The quorum is ready: 3 voters") for m in messages[at:]
+    )
 
 
 def tells(entries: Sequence[Entry], story: Sequence[Entry]) -> bool:
@@ -174,7 +176,7 @@ def test_a_lost_disk_is_told_from_beginning_to_end(krq, operators, tab, network)
     new = now[ordinal]
     playwright.expect(page.locator("section .pill")).to_have_text("Safe", timeout=60_000)
     shoot(tabs, "repaired")
-    removed = f"Voter {ordinal} removed, storage UUID {old}"
+    removed = f"Voter {ordinal} removed, directory id {old}"
 
     def repaired() -> list[Entry] | None:
         entries = timeline(quorum(host))
@@ -185,8 +187,8 @@ def test_a_lost_disk_is_told_from_beginning_to_end(krq, operators, tab, network)
     mended = [
         earliest(events, kind, begins)
         for kind, begins in (
-            ("Change", f"demo-{ordinal} has an empty disk, storage UUID {new}"),
-            ("Repair", f"Voter {ordinal} added, storage UUID {new}"),
+            ("Change", f"demo-{ordinal} has an empty disk, directory id {new}"),
+            ("Repair", f"Voter {ordinal} added, directory id {new}"),
             ("Repair", removed),
         )
     ]

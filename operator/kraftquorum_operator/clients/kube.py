@@ -98,7 +98,7 @@ class KubeClient:
                 )
         except (ConfigException, OSError) as error:
             where = kubeconfig or "the service account or the default kubeconfig"
-            msg = f"cannot read how to reach Kubernetes from {where}: {error}"
+            msg = f"cannot read the address of the API server from {where}: {error}"
             raise SettingsError(msg) from error
         return cls(configuration, timeout_s)
 

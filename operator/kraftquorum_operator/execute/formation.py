@@ -30,20 +30,20 @@ async def _create(cluster_id: str, voters: tuple[LatchVoter, ...], tools: Tools,
     try:
         await tools.kube.create(body)
     except ConflictError:
-        return "another operator was first; its latch counts"
+        return "another operator has created the latch already; its latch counts"
     return f"cluster {cluster_id}, voters {', '.join(str(v.replica) for v in voters)}"
 
 
 async def create_latch(action: CreateLatch, tools: Tools) -> str:
-    """Create the latch once. Whoever loses the race uses the winner's, read back."""
+    """Create the latch once. An operator that comes second uses the latch that it reads back."""
     return await _create(random_cluster_id(), action.voters, tools, "formed")
 
 
 async def adopt_quorum(action: AdoptQuorum, tools: Tools) -> str:
-    """Create the latch for a quorum that is there, so that no other is formed.
+    """Create the latch for an existing quorum, so that no operator forms another one.
 
-    Before it, the latch of a deleted resource of this name goes, if it is of the same quorum: this
-    one stands in its place. Another quorum's stays, since its data may be on a volume somewhere.
+    This first deletes the latch of a deleted resource of this name, if it is of the same quorum:
+    the new latch replaces it. It keeps another quorum's latch, whose data may still be on a volume.
     """
     with suppress(KubeError):
         await _delete_superseded(action.cluster_id, tools)
@@ -65,7 +65,7 @@ async def _delete_superseded(cluster_id: str, tools: Tools) -> None:
 
 
 async def send_latch(action: SendLatch, tools: Tools) -> str:
-    """Send the latch; the node takes it only blank and only if it is listed itself."""
+    """Send the latch; a node accepts it only if the node is blank and in the latch."""
     voters = tuple(
         VoterSpec(
             node_id=voter.replica.node_id,
@@ -80,7 +80,7 @@ async def send_latch(action: SendLatch, tools: Tools) -> str:
 
 
 async def join_node(action: JoinNode, tools: Tools) -> str:
-    """Send the cluster id, after asking once more who is at that address.
+    """Send the cluster id, after reading again which replica is at that address.
 
     Raises:
         NodeUnreachableError: another replica answers there now.
@@ -88,7 +88,7 @@ async def join_node(action: JoinNode, tools: Tools) -> str:
     address = tools.address(action.replica.node_id)
     now = await tools.nodes.node(address)
     if (now.node_id, now.directory_id) != (action.replica.node_id, action.replica.directory_id):
-        msg = f"{now.node_id}-{now.directory_id} answers at {address}, not {action.replica}"
+        msg = f"replica {now.node_id}-{now.directory_id} answers at {address}, not {action.replica}"
         raise NodeUnreachableError(msg)
     if now.cluster_id is None:
         await tools.nodes.join(address, JoinRequest(cluster_id=action.cluster_id))

@@ -27,12 +27,12 @@ from kraftquorum_operator.resources.metadata import Body, selector
 
 
 async def apply_objects(action: ApplyObjects, tools: Tools) -> str:
-    """Write what is missing, outdated or changed; of the StatefulSet only what may change.
+    """Write missing, outdated and changed objects; of the StatefulSet only what may change.
 
-    One that cannot be written keeps none of the others back.
+    An object that cannot be written does not keep the operator from writing the others.
 
     Raises:
-        KubeError: the first one, after all were tried.
+        KubeError: the first error, after all objects were tried.
     """
     failed: list[KubeError] = []
     for key in action.objects:
@@ -56,7 +56,10 @@ async def _apply(body: Body, tools: Tools) -> None:
                 "StatefulSet", namespace, name, uid=statefulset.uid, change=change
             )
             if has_drifted(body, written):
-                msg = f"StatefulSet/{name}: what is written is changed at once, by a webhook?"
+                msg = (
+                    f"StatefulSet/{name} differs from what the operator has just written: another "
+                    "client or an admission webhook changes it; stop it"
+                )
                 raise RefusedError(200, "NotKept", msg)
         return
     if body["kind"] == "PodDisruptionBudget":
@@ -69,18 +72,18 @@ async def _apply(body: Body, tools: Tools) -> None:
 
 
 async def create_statefulset(action: CreateStatefulSet, tools: Tools) -> str:
-    """Create the StatefulSet; one that is there already is left as it is."""
+    """Create the StatefulSet; an existing one stays as it is."""
     body = tools.bodies[f"StatefulSet/{tools.owner.name}"]
     body = body | {"spec": body["spec"] | {"replicas": action.replicas}}
     try:
         await tools.kube.create(body)
     except ConflictError:
-        return "it is there already"
+        return "it exists already"
     return f"with {action.replicas} replicas"
 
 
 async def set_replicas(action: SetReplicas, tools: Tools) -> str:
-    """Change the replicas, if nobody changed the StatefulSet since it was observed."""
+    """Change the replicas, if no other client changed the StatefulSet since it was observed."""
     await tools.kube.patch(
         "StatefulSet",
         tools.owner.namespace,
@@ -95,7 +98,7 @@ async def set_replicas(action: SetReplicas, tools: Tools) -> str:
 
 
 async def set_voter_label(action: SetVoterLabel, tools: Tools) -> str:
-    """Put the voter label on a pod or take it off; a pod that is gone needs neither."""
+    """Set or remove a pod's voter label; a pod that is gone needs neither."""
     value = "true" if action.voter else None
     try:
         await tools.kube.patch(
@@ -106,7 +109,7 @@ async def set_voter_label(action: SetVoterLabel, tools: Tools) -> str:
             change={"metadata": {"labels": {names.LABEL_VOTER: value}}},
         )
     except (ConflictError, NotFoundError):
-        return f"pod {action.pod} is another one by now"
+        return f"pod {action.pod} was recreated meanwhile; it stays as it is"
     return f"{'on' if action.voter else 'off'} pod {action.pod}"
 
 
@@ -123,7 +126,7 @@ async def recount_budget(action: RecountBudget, tools: Tools) -> str:
 
 
 async def set_claim_owner(action: SetClaimOwner, tools: Tools) -> str:
-    """Mark an adopted claim as made for this resource."""
+    """Mark an adopted claim as created for this resource."""
     await tools.kube.patch(
         "PersistentVolumeClaim",
         tools.owner.namespace,
@@ -171,16 +174,16 @@ async def _delete(
     try:
         await tools.kube.delete(kind, tools.owner.namespace, name, uid=uid, version=version)
     except ConflictError:
-        changed = "has changed meanwhile" if version else "is another one by now"
-        return f"{name} {changed}, left alone"
+        changed = "has changed meanwhile" if version else "was recreated meanwhile"
+        return f"{name} {changed} and is kept"
     return name
 
 
 async def delete_claim(action: DeleteClaim, tools: Tools) -> str:
-    """Delete the claim that was observed, never a namesake.
+    """Delete the claim that was observed, never a new claim of the same name.
 
     Raises:
-        KubeError: of a claim that is given up also if that cannot be noted; it stays then.
+        KubeError: also if a claim to give up cannot be recorded first; the claim stays then.
     """
     if action.gives_up is not None:
         await _note_given_up(action.gives_up, action.uid, tools)
@@ -189,7 +192,7 @@ async def delete_claim(action: DeleteClaim, tools: Tools) -> str:
 
 
 async def _note_given_up(ordinal: int, claim_uid: str, tools: Tools) -> None:
-    """Note on the StatefulSet, as it is now, which claim is given up and when."""
+    """Record on the current StatefulSet which claim is given up and when."""
     namespace, name = tools.owner.namespace, tools.owner.name
     found = await tools.kube.get("StatefulSet", namespace, name)
     if found is None:
@@ -207,7 +210,10 @@ async def _note_given_up(ordinal: int, claim_uid: str, tools: Tools) -> None:
 
 
 async def delete_pod(action: DeletePod, tools: Tools) -> str:
-    """Delete the pod that was observed, never its successor, nor, if asked, one that started."""
+    """Delete the pod that was observed, never its successor.
+
+    With a version it also spares a pod that has changed since, such as one that has started.
+    """
     done = await _delete("Pod", action.pod, action.uid, tools, version=action.version)
     return f"{done}: {action.reason}"
 
@@ -216,13 +222,13 @@ async def evict_pod(action: EvictPod, tools: Tools) -> str:
     """Evict the pod that was observed, never its successor.
 
     Raises:
-        KubeError: with status 429 where the disruption budget does not allow it now.
+        KubeError: with status 429 if the disruption budget does not allow it now.
     """
     tools.failpoints.before_delete()
     try:
         await tools.kube.evict(tools.owner.namespace, action.pod, uid=action.uid)
     except ConflictError:
-        return f"{action.pod} is another one by now, left alone"
+        return f"{action.pod} was recreated meanwhile and is kept"
     return f"{action.pod}: {action.reason}"
 
 
@@ -232,7 +238,7 @@ async def delete_statefulset(action: DeleteStatefulSet, tools: Tools) -> str:
 
 
 async def delete_latch(action: DeleteLatch, tools: Tools) -> str:
-    """Delete the latch; nothing is left that it could form or must not."""
+    """Delete the latch, once no claim is left that it protects."""
     name = names.latch(action.resource_uid)
     found = await tools.kube.get("ConfigMap", tools.owner.namespace, name)
     if found is None:

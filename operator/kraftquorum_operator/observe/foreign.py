@@ -28,7 +28,7 @@ def foreign_objects(owner: Owner, found: Iterable[Body]) -> tuple[tuple[str, str
     """Those of the objects that are not this resource's, as `Kind/name` and why."""
     whose = [(object_key(body), _whose(owner, body)) for body in found]
     return tuple(
-        (key, f"it is there already and belongs to {other}; delete it or rename the resource")
+        (key, f"it exists already and belongs to {other}; delete it or rename the resource")
         for key, other in whose
         if other
     )

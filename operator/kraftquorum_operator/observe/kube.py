@@ -313,8 +313,8 @@ def _detail(conditions: dict[str, Body], container: Body, ended: Body | None) ->
     waiting = _part(_part(container, "state"), "waiting")
     words = [str(waiting[key]) for key in ("reason", "message") if waiting.get(key)]
     if ended and not container.get("ready"):
-        now = "" if "running" not in _part(container, "state") else "its last run "
-        words.append(f"{now}ended with {ended.get('exitCode')}")
+        now = "" if "running" not in _part(container, "state") else "its last run had "
+        words.append(f"{now}exit code {ended.get('exitCode')}")
         words.append(_termination(str(ended.get("message") or ended.get("reason") or "")))
     return ": ".join(word for word in words if word)[:300]
 

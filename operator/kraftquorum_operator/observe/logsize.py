@@ -1,6 +1,6 @@
 """Whether the nodes' settings keep their logs smaller than their volumes. Pure.
 
-Judged by what the StatefulSet gives to the nodes, not by what is wanted: the pods run with that.
+Depends on the settings in the StatefulSet, not on the wanted ones: the pods run with the former.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _MIB = 1 << 20
 
 
 def why_log_outgrows(statefulset: StatefulSet | None) -> tuple[str, str] | None:
-    """Why the log may grow until its volume is full: a reason in one word, and a sentence.
+    """Why the log may grow until its volume is full, as a condition's reason and message.
 
     None: it cannot, or there is no StatefulSet yet.
     """
@@ -27,9 +27,9 @@ def why_log_outgrows(statefulset: StatefulSet | None) -> tuple[str, str] | None:
     size, retention = statefulset.claim_size, number("log_retention_bytes")
     if retention < 0:
         why = (
-            "log_retention_bytes is -1: the log is never trimmed, and when it has filled its "
-            f"volume of {size} writes are refused; set spec.config.log_retention_bytes unless "
-            "every record must stay"
+            "log_retention_bytes is -1: the nodes never trim the log, and refuse writes when it "
+            f"has filled its volume of {size}; set spec.config.log_retention_bytes unless every "
+            "record must stay"
         )
         return "RetentionOff", why
     parts = {
@@ -41,9 +41,9 @@ def why_log_outgrows(statefulset: StatefulSet | None) -> tuple[str, str] | None:
     needed = sum(parts.values())
     if needed < size_bytes(size):
         return None
-    told = ", ".join(f"{name} {value // _MIB} MiB" for name, value in parts.items())
+    listed = ", ".join(f"{name} {value // _MIB} MiB" for name, value in parts.items())
     why = (
-        f"the log may grow until it needs {needed // _MIB} MiB with what must stay free ({told}), "
-        f"and its volume has {size}; set a smaller spec.config.log_retention_bytes"
+        f"the log and the space that must stay free may need {needed // _MIB} MiB ({listed}), but "
+        f"the volume has {size}; set a smaller spec.config.log_retention_bytes"
     )
     return "RetentionTooLarge", why

@@ -1,8 +1,8 @@
-"""What keeps a pod or a claim from starting, in Kubernetes' own words (pure, over dicts).
+"""Why a pod cannot start or a claim has no volume, as Kubernetes reports it (pure, over dicts).
 
-An image that cannot be pulled, no node, no volume, a quota, a crash loop: none of it is the
-operator's to mend, and all of it holds a quorum up. Some of it stands only in events: those of
-the StatefulSet tell why there is no pod, those of a claim why it has no volume.
+An image that cannot be pulled, no node, no volume, a quota, a crash loop: the operator cannot fix
+any of them, and each of them delays a quorum. Kubernetes reports some of them only in events:
+those of the StatefulSet say why there is no pod, those of a claim why it has no volume.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from kraftquorum_operator.observe.snapshot import Claim, Pod, StatefulSet, Troub
 Body = dict[str, Any]
 
 ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""Reasons of a waiting container that are none."""
+"""Reasons of a waiting container that are no fault."""
 
 CRASHES = 2
-"""So many restarts without having been ready make a crash loop, while it does not run."""
+"""This many restarts without being ready make a crash loop, while the container does not run."""
 
 CRASH_LOOP = "CrashLoopBackOff"
-"""Kubernetes' own word."""
+"""The reason that Kubernetes uses."""
 
 CLAIM_EVENTS = frozenset({"FailedBinding", "ProvisioningFailed", "FailedCreate"})
 PENDING = "ClaimPending"
@@ -48,14 +48,14 @@ def read_troubles(
     claims: Sequence[Claim],
     events: Iterable[Body] = (),
 ) -> tuple[Trouble, ...]:
-    """Everything that cannot start now, by ordinal; what passes by itself is in it as well."""
+    """All pods and claims that cannot start now, by ordinal, short delays included."""
     told = _newest(events)
     found = [*_of_pods(pods), *_of_claims(claims, told)]
     if statefulset is not None:
         there = {pod.ordinal for pod in pods}
         absent = [n for n in range(statefulset.replicas) if n not in there]
         found += [t for n in absent if (t := _of_absent(quorum, n, told)) is not None]
-    # A claim that waits for its pod says less than what the pod waits for.
+    # A claim that waits for its pod is less useful than what the pod waits for.
     plain = {trouble.ordinal for trouble in found if trouble.reason != PENDING}
     found = [t for t in found if t.reason != PENDING or t.ordinal not in plain]
     return tuple(sorted(found, key=lambda trouble: (trouble.ordinal, trouble.subject)))

@@ -16,7 +16,7 @@ from kraftquorum_operator.observe.snapshot import Snapshot, majority
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath, describe
 
 Answer = tuple[bool, str, str]
-"""Whether it holds, a reason in one word, and a sentence."""
+"""Whether the condition holds, its reason and its message."""
 
 QUORUM_LOST = frozenset({"never_rebootstrap"})
 FORMATION_WAITS = frozenset({"all_blank_before_formation", "earlier_quorum_elects_leader"})
@@ -44,7 +44,7 @@ def _why(decision: Decision) -> tuple[str, str]:
 
 
 def _ready(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """Every wanted voter is there, caught up, and nothing is left to do."""
+    """The quorum has every wanted voter, all are caught up, and the operator has nothing to do."""
     del wanted, seen
     truth = beneath(decision)
     reason, why = _why(truth)
@@ -52,7 +52,7 @@ def _ready(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
 
 
 def _available(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """A leader is confirmed by a majority: clients can write."""
+    """A majority has confirmed the leader: clients can write."""
     del wanted
     quorum = seen.quorum
     if quorum is None:
@@ -60,18 +60,18 @@ def _available(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
         reason, why = _why(truth)
         return False, reason if isinstance(truth, Wait) else "NoLeader", why
     if not quorum.confirmed:
-        return False, "NotConfirmed", "the leader is not confirmed by a majority"
+        return False, "NotConfirmed", "no majority has confirmed the leader"
     if not quorum.formation_completed:
         return False, "Forming", "not all first voters have the first records yet"
     leader = seen.node(quorum.leader.node_id)
     if leader is not None and leader.replica == quorum.leader and leader.disk_low:
-        told = next(map(str, low_disks(seen)), "")
-        return False, "DiskLow", f"leader {quorum.leader} refuses writes: {told}"
+        low = next(map(str, low_disks(seen)), "")
+        return False, "DiskLow", f"leader {quorum.leader} refuses writes: {low}"
     return True, "LeaderConfirmed", f"{quorum.leader} leads in epoch {quorum.epoch}"
 
 
 def _progressing(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """The operator is changing something or waits to."""
+    """The operator is changing the quorum, or waits until it can."""
     del wanted, seen
     reason, why = _why(decision)
     stuck = isinstance(decision, Wait) and decision.guard in NEEDS_PERSON
@@ -79,23 +79,23 @@ def _progressing(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
 
 
 def _degraded(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """Fewer voters may fail than the wanted number allows."""
+    """The quorum tolerates fewer failures than `spec.voters` voters would."""
     del decision
     quorum = seen.quorum
     if quorum is None:
         return seen.latch is not None, "NoLeader", "no leader has answered"
     tolerance, full = fault_tolerance(seen), wanted - majority(wanted)
     late = [str(v.replica) for v in quorum.voters if not v.fresh]
-    text = f"{max(tolerance, 0)} of {full} failures can be tolerated"
+    text = f"the quorum tolerates {max(tolerance, 0)} of {full} failures"
     if late:
         text += f"; not caught up: {', '.join(late)}"
     return tolerance < full or bool(late), "FaultTolerance", text
 
 
 def quorum_lost(seen: Snapshot, decision: Decision) -> tuple[str, str] | None:
-    """Why the quorum is lost, as a reason and a sentence; None: there is no sign of it.
+    """Why the quorum is lost, as a reason and a message; None: nothing indicates that it is.
 
-    A loss that was reported once stays reported while too few replicas answer to say otherwise.
+    A reported loss stays reported while too few replicas answer to refute it.
     """
     truth = beneath(decision)
     if isinstance(truth, Wait) and truth.guard in QUORUM_LOST:
@@ -113,11 +113,11 @@ def _quorum_lost(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     lost = quorum_lost(seen, decision)
     if lost is not None:
         return True, *lost
-    return False, "NotLost", "a leader answers" if seen.quorum else "no sign of lost storage"
+    return False, "NotLost", "a leader answers" if seen.quorum else "no storage is known to be lost"
 
 
 def _formation_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """The quorum cannot be formed without a person."""
+    """The operator cannot form the quorum until a person acts."""
     del wanted
     truth = beneath(decision)
     if seen.latch is None and isinstance(truth, Wait) and truth.guard in FORMATION:
@@ -126,66 +126,70 @@ def _formation_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answe
 
 
 def _volume_from_copy(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """A replica's volume was put back from a copy; it counts in no majority."""
+    """A replica's volume was restored from a copy; the replica counts in no majority."""
     del wanted, decision
     copied = copied_voters(seen)
     stale = [pod for pod in seen.pods if pod.exit_code == STALE and not pod.ready]
     if stale and not copied:
         return True, "StorageStale", "; ".join(f"pod {pod.name}: {pod.detail}" for pod in stale)
     if not copied:
-        return False, "AsRecorded", "every voter that answers is on its recorded claim"
+        return False, "AsRecorded", "every voter that answers uses its recorded claim"
     nodes = [node for node in seen.nodes if node.replica in copied]
     reasons = "; ".join(f"{node.replica}: {why_copied(seen, node)}" for node in nodes)
     return True, camel("claim_is_the_recorded_one"), reasons
 
 
 def _storage_damaged(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """A replica's storage is damaged, as its scrub or its start found; see `VolumeFromCopy` too."""
+    """A replica's scrub or start-up found corruption in its storage; see `VolumeFromCopy` too."""
     del wanted, decision
-    found = damaged_storage(seen)
-    if not found:
-        return False, "NotDamaged", "no replica has found damage in its storage"
-    return True, found[0].reason, "; ".join(map(str, found))
+    damaged = damaged_storage(seen)
+    if not damaged:
+        return False, "NotDamaged", "no replica has found corruption in its storage"
+    return True, damaged[0].reason, "; ".join(map(str, damaged))
 
 
 def _disk_low(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """A replica's disk is full or nearly so; the message names pod, claim and volume."""
+    """A replica's disk is full or nearly full; the message names pod, claim and volume."""
     del wanted, decision
-    found = low_disks(seen)
-    if not found:
-        return False, "RoomEnough", "every replica that answers has more room than its reserve"
-    return True, found[0].reason, "; ".join(map(str, found))
+    low = low_disks(seen)
+    if not low:
+        return (
+            False,
+            "RoomEnough",
+            "every replica that answers has more free space than its reserve",
+        )
+    return True, low[0].reason, "; ".join(map(str, low))
 
 
 def _volumes_failing(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """New volumes of a replica failed one after the other; the next ones wait ever longer."""
+    """New volumes of a replica failed one after the other; the operator waits longer each time."""
     del wanted, decision
-    found = failing_in_a_row(seen)
-    if not found:
-        return False, "NotFailing", "no new volumes failed one after the other"
-    told = (f"replica {n}: {count} new volumes in a row" for n, count in found)
-    return True, camel("replacements_spaced"), f"failed before they were used: {'; '.join(told)}"
+    failing = failing_in_a_row(seen)
+    if not failing:
+        return False, "NotFailing", "no two new volumes of a replica failed in a row"
+    counts = (f"replica {n}: {count} new volumes in a row" for n, count in failing)
+    return True, camel("replacements_spaced"), f"failed before they were used: {'; '.join(counts)}"
 
 
 def _config_rejected(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """Nodes would refuse `spec.config`: the message says what, and the pods stay as they are."""
+    """Nodes would refuse `spec.config`. The message says why; the operator changes no pod."""
     del wanted, decision
     if not seen.config_faults:
-        return False, "ConfigAccepted", "nodes take the settings that are wanted"
+        return False, "ConfigAccepted", "nodes accept spec.config"
     return True, "InvalidConfig", "; ".join(seen.config_faults)
 
 
 def _log_outgrows_disk(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """Nothing keeps the log smaller than its volume: writes will be refused once it is full."""
+    """The settings do not keep the log smaller than its volume; a full volume refuses writes."""
     del wanted, decision
     why = why_log_outgrows(seen.statefulset)
     if why is None:
-        return False, "LogBounded", "the log is trimmed before it fills its volume"
+        return False, "LogBounded", "the nodes trim the log before it fills its volume"
     return True, why[0], why[1]
 
 
 def _pods_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """A pod or a claim cannot start; the reason and the message are Kubernetes' own."""
+    """A pod cannot start or a claim has no volume; reason and message are those of Kubernetes."""
     del wanted, decision
     if not seen.troubles:
         return False, "NotBlocked", "nothing keeps a pod or a claim from starting"
@@ -193,15 +197,15 @@ def _pods_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
 
 
 def _failing(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """What the operator asks of the API server or of a node is not done; it is tried again."""
+    """Requests of the operator to the API server or to a node fail; the operator retries them."""
     del wanted, decision
     if seen.failure is None:
-        return False, "NotFailing", "what was asked for last was done"
+        return False, "NotFailing", "the operator's last request succeeded"
     return True, *seen.failure
 
 
 def _paused(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
-    """`spec.pause` is set: nothing is done; the other conditions go on telling how it is."""
+    """`spec.pause` is set: the operator changes nothing, and still reports the other conditions."""
     del wanted, seen
     if isinstance(decision, Wait) and decision.held_back is not None:
         return True, camel(decision.guard), decision.why
@@ -217,7 +221,7 @@ ALARMS = frozenset(
         "kubernetes_version_supported",
     }
 )
-"""Guards that are told at once, as warnings, whether or not a person has to do something."""
+"""Guards that are reported at once, as warnings, whether or not a person has to act."""
 
 NEEDS_PERSON = frozenset(
     {
@@ -233,7 +237,7 @@ NEEDS_PERSON = frozenset(
         "no_foreign_data",
     }
 )
-"""Guards that stay until a person does something: told at once, as warnings."""
+"""Guards that block until a person acts: reported at once, as warnings."""
 
 CONDITIONS: dict[str, Callable[[Snapshot, int, Decision], Answer]] = {
     "Ready": _ready,
@@ -255,39 +259,40 @@ CONDITIONS: dict[str, Callable[[Snapshot, int, Decision], Answer]] = {
 
 
 STANDING = ("Ready", "Available", "Progressing", "Degraded", "QuorumLost")
-"""Conditions that are always there, in this order; the others only while they are not False."""
+"""Conditions that a status always has, in this order; the others only while they are not False."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """When a status is written, and about which generation."""
+    """The time of a status, and the generation that it is about."""
 
     now: str
     generation: int
     heard: str | None = None
-    """When a replica last answered this operator; None: not since it began."""
+    """When a replica last answered this operator; None: not since this operator started."""
 
 
 BY_REPLICAS = frozenset({"Ready", "Available", "Degraded"})
-"""What only the replicas can tell: without an answer of any it is neither True nor False."""
+"""Conditions that only replicas can report: Unknown while no replica answers."""
 
 BY_REPLICAS_OR_PODS = frozenset({"VolumeFromCopy", "StorageDamaged", "DiskLow"})
-"""What a pod's end may tell as well, but only that it is so, never that it is not."""
+"""Conditions that a pod's exit code can set to True as well, but not to False."""
 
 
 def _unheard(seen: Snapshot) -> str | None:
-    """Why what the replicas tell is unknown: none answers, though Kubernetes finds some ready.
+    """Why the replicas' state is unknown: none answers, but Kubernetes reports some as ready.
 
-    Replicas that Kubernetes does not find ready either are down, and that is no lack of sight.
+    Replicas that Kubernetes does not report as ready either are down, and their state is known.
     """
     ready = [pod.name for pod in seen.pods if pod.ready and not pod.terminating]
     if seen.nodes or not ready:
         return None
-    return f"no replica answers the operator, while Kubernetes reports as ready: {', '.join(ready)}"
+    listed = ", ".join(ready)
+    return f"no replica answers the operator, but Kubernetes reports as ready: {listed}"
 
 
 def why_unknown(name: str, seen: Snapshot, *, holds: bool) -> str | None:
-    """Why a condition is neither True nor False; None: it is as it was judged."""
+    """Why a condition is Unknown; None: it is True or False."""
     asked = name in BY_REPLICAS or (name in BY_REPLICAS_OR_PODS and not holds)
     return _unheard(seen) if asked else None
 
@@ -307,14 +312,14 @@ def fault_tolerance(seen: Snapshot) -> int:
 def conditions(
     seen: Snapshot, wanted: int, decision: Decision, before: Sequence[Condition], stamp: Stamp
 ) -> list[Condition]:
-    """The conditions that people need to see; the time of one moves only when it turns."""
+    """The conditions to report; the time of a condition changes only with its status."""
     earlier = {condition.type: condition for condition in before}
     result: list[Condition] = []
     for name, judge in CONDITIONS.items():
         holds, reason, message = judge(seen, wanted, decision)
         status: Literal["True", "False", "Unknown"] = "True" if holds else "False"
         if (why := why_unknown(name, seen, holds=holds)) is not None:
-            last_answer = stamp.heard or "before this operator began"
+            last_answer = f"at {stamp.heard}" if stamp.heard else "before this operator started"
             status, reason = "Unknown", NOT_OBSERVED
             message = f"{why}; the last answer came {last_answer}"
         if status == "False" and name not in STANDING:

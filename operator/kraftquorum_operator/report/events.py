@@ -1,6 +1,6 @@
-"""Which events a look is worth: each action once, a guard that goes on blocking now and then.
+"""The events of a reconciliation: each action once, a guard that keeps blocking now and then.
 
-How they are sent and counted: `postman.py`.
+`postman.py` sends and counts them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait, desc
 from kraftquorum_operator.report.conditions import ALARMS, NEEDS_PERSON, camel
 
 PATIENCE_MS = 5_000
-"""A guard that a moment clears is not worth an event."""
+"""A guard that blocks for less than this has no event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class Event:
     reason: str
     message: str
     about: str = ""
-    """Events of one type and reason about the same are one, with a count and the last message."""
+    """Events of one type and reason about the same subject are one event with a count."""
 
 
 @dataclass(slots=True)
 class EventLog:
-    """What was told already about one resource; losing it repeats an event, no more."""
+    """The events already posted about one resource; losing it only repeats an event."""
 
     guard: str | None = None
     blocked_since_ms: int = 0
@@ -40,10 +40,10 @@ class EventLog:
     failure: tuple[str, str] | None = None
     failure_told_at_ms: int = 0
     troubles: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """When each subject and reason was told last."""
+    """When each subject and reason last had an event."""
 
     def of(self, decision: Decision, now_ms: int, interval_ms: int) -> list[Event]:
-        """The events that a decision is worth. Call it with every decision."""
+        """The events of a decision. Call it with every decision."""
         if not isinstance(decision, Wait):
             self.guard = None
             return [] if isinstance(decision, Done) else [_action(decision)]
@@ -61,7 +61,7 @@ class EventLog:
     def of_troubles(
         self, troubles: Sequence[Trouble], now_ms: int, interval_ms: int
     ) -> list[Event]:
-        """A warning about each pod or claim that cannot start; again only now and then."""
+        """A warning about each pod or claim that cannot start, repeated once per interval."""
         events: list[Event] = []
         present = {(trouble.subject, trouble.reason) for trouble in troubles}
         self.troubles = {key: at for key, at in self.troubles.items() if key in present}
@@ -76,13 +76,13 @@ class EventLog:
     def of_failure(
         self, action: Action | None, why: str, now_ms: int, interval_ms: int
     ) -> list[Event]:
-        """A warning about an action that failed; the same one again only now and then.
+        """A warning about an action that failed; the same warning once per interval.
 
         Args:
-            action: None: the quorum could not be observed.
-            why: the answer.
+            action: None: the operator could not observe the quorum.
+            why: the error.
             now_ms: the operator's monotonic clock.
-            interval_ms: how long the same is not told again.
+            interval_ms: how long the same warning is not repeated.
         """
         name = type(action).__name__ if action is not None else "Observe"
         failure = (describe(action) if action is not None else name, why)
@@ -98,7 +98,7 @@ class EventLog:
         Args:
             spec: what is wanted.
             generation: the spec's generation.
-            reported: the generation that the status is about; it was warned of before.
+            reported: the generation that the status is about; it has had its warning.
         """
         if spec.voters % 2 or generation <= max(reported, self.even_generation):
             return []
@@ -107,12 +107,12 @@ class EventLog:
             Event(
                 "Warning",
                 "EvenVoters",
-                f"{spec.voters} voters tolerate no more failures than {spec.voters - 1} do; "
-                "an odd number is better",
+                f"{spec.voters} voters tolerate no more failures than {spec.voters - 1}; "
+                "use an odd number",
             )
         ]
 
 
 def _action(action: Action) -> Event:
-    said = describe(action)[:1000]
-    return Event("Normal", type(action).__name__, said, said)
+    message = describe(action)[:1000]
+    return Event("Normal", type(action).__name__, message, message)

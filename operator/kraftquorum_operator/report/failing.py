@@ -1,7 +1,7 @@
-"""The status of a quorum that cannot be observed.
+"""The status of a quorum that the operator cannot observe.
 
-What was last seen stays in it as such. No condition goes on being True or False by what was seen
-before: it is Unknown, and its message says when it was seen last and how it was.
+The status keeps the last observation as such. Conditions that were True or False become Unknown;
+their messages have the time and the result of the last observation.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from typing import Any, cast
 from kraftquorum_operator import names
 from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
 from kraftquorum_operator.report.conditions import NOT_OBSERVED, Stamp
-from kraftquorum_operator.report.timeline import TOLD, appended
+from kraftquorum_operator.report.timeline import TURNS, appended
 
 Body = dict[str, Any]
 TYPE = "Failing"
 
 KNOWN = frozenset({TYPE, "Paused"})
-"""Conditions that need no observation."""
+"""Conditions that depend on no observation."""
 
 UNSEEN_S = 10.0
-"""After so long without an observation the last one no longer counts. An error that asking again
-does not end makes it not count at once."""
+"""The last observation counts for this long. After an error that a retry cannot fix, it no longer
+counts at once."""
 
 
 def failing_status(
     resource: Body, failure: tuple[str, str], stamp: Stamp, seen: str | None = None
 ) -> Body | None:
-    """A merge patch for the status subresource; None if it says so already.
+    """A merge patch for the status subresource; None if the status is up to date.
 
     Args:
         resource: the KRaftQuorum as it is.
-        failure: a reason in one word, and a sentence.
-        stamp: when this is said, and about which generation.
+        failure: a condition's reason and message.
+        stamp: the time of the status, and the generation that it is about.
         seen: when this operator last observed the quorum; None: never.
     """
     status = cast("Body", resource.get("status") or {})
@@ -62,8 +62,8 @@ def failing_status(
         change: Body = {"message": message[:1000], "conditions": [*others, condition]}
         last = last_status(resource)
         if turned and last is not None:
-            told = appended(last.timeline, "Fault", f"{TOLD[TYPE][0]}: {message}", stamp.now)
-            change["timeline"] = [e.model_dump(by_alias=True, mode="json") for e in told]
+            entries = appended(last.timeline, "Fault", f"{TURNS[TYPE][0]}: {message}", stamp.now)
+            change["timeline"] = [e.model_dump(by_alias=True, mode="json") for e in entries]
         return {"status": change}
     return {
         "status": _first(resource["metadata"]["name"], message, stamp) | {"conditions": [condition]}
@@ -75,7 +75,7 @@ def _unseen(condition: Body, stamp: Stamp, seen: str | None) -> Body:
     if condition["type"] in KNOWN or condition["status"] == "Unknown":
         return condition
     was = f"{condition['status']}, {condition['reason']}: {condition['message']}"
-    when = f"at {seen}" if seen else "before this operator began"
+    when = f"at {seen}" if seen else "before this operator started"
     return condition | {
         "status": "Unknown",
         "reason": NOT_OBSERVED,
@@ -85,7 +85,7 @@ def _unseen(condition: Body, stamp: Stamp, seen: str | None) -> Body:
 
 
 def _first(name: str, message: str, stamp: Stamp) -> Body:
-    """The status of a quorum that nobody has ever observed."""
+    """The status of a quorum that no operator has observed."""
     return QuorumStatus(
         observed_generation=stamp.generation,
         phase="Forming",

@@ -1,4 +1,4 @@
-"""The status of a resource that is being deleted: what is taken away, or what does not let it."""
+"""The status of a resource that is being deleted: what the operator deletes, or why it cannot."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ Body = dict[str, Any]
 
 
 def going_status(resource: Body, decision: Action | Done, failure: str | None) -> Body | None:
-    """A merge patch for the status subresource; None if it says so already.
+    """A merge patch for the status subresource; None if the status is up to date.
 
-    A resource without any status gets none: its deletion was sooner than the first look.
+    A resource without a status gets none: it was deleted before the operator first reconciled it.
 
     Args:
         resource: the KRaftQuorum as it is.
-        decision: what is done next.
-        failure: why that was not done; None: it was, or nothing was tried yet.
+        decision: the next action.
+        failure: why that action failed; None: it succeeded, or was not tried yet.
     """
     status = cast("Body", resource.get("status") or {})
     if not status:
         return None
-    said = decision.why if isinstance(decision, Done) else describe(decision)
-    message = f"{said} failed: {failure}" if failure else said
+    step = decision.why if isinstance(decision, Done) else describe(decision)
+    message = f"{step} failed: {failure}" if failure else step
     now = {"phase": "Deleting", "message": message[:1000], "doing": summary(decision)}
     return None if now.items() <= status.items() else {"status": now}

@@ -1,7 +1,7 @@
-"""What is under way, and at which step: derived from one observation, like every decision.
+"""The operations in progress and their steps, derived from one observation like every decision.
 
-Nothing is remembered but when an operation and its step were first seen, which is read off
-the last status. The steps' names are a table, so that a metric's labels are bounded.
+Only the times at which an operation and its step were first seen come from the last status. The
+names of the steps are a table, so that a metric's labels are bounded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kraftquorum_operator.observe.snapshot import Pod, Replica, Snapshot
 from kraftquorum_operator.plan.recovery import REPLACE_ME_RESTARTS
 
 LOST = 11
-"""A node's exit code when another directory, or none, is where its storage was."""
+"""A node's exit code when its directory is missing or is another one."""
 
 Kind = Literal["Formation", "Replacement", "Addition", "Removal", "Restart"]
 
@@ -33,7 +33,7 @@ STEPS: dict[Kind, tuple[str, ...]] = {
 def operations(
     spec: QuorumSpec, seen: Snapshot, before: Sequence[Operation], now: str
 ) -> list[Operation]:
-    """Everything that is under way.
+    """All operations in progress.
 
     Args:
         spec: what is wanted.
@@ -48,7 +48,7 @@ def operations(
     for kind, pod, step in found:
         earlier = known.get((kind, pod))
         if step == "EmptyDisk" and earlier is not None and _is_restarting(seen, pod):
-            step = earlier.step  # noqa: PLW2901 - it was further than what can be seen now
+            step = earlier.step  # noqa: PLW2901 - it was further than the observation shows now
         same = earlier is not None and earlier.step == step
         result.append(
             Operation(
@@ -69,9 +69,9 @@ Found = tuple[Kind, str, str]
 
 
 def _interrupted(seen: Snapshot, before: Sequence[Operation], found: set[str]) -> Iterator[Found]:
-    """Replacements whose replica is away for a moment, as when its new storage is probed.
+    """Replacements whose replica is down for a moment, as while its new storage is probed.
 
-    Nothing tells them from a voter that is only away but that they were under way.
+    They differ from a voter that is only down in that the last status listed them.
     """
     for operation in before:
         if operation.kind != "Replacement" or operation.pod in found or seen.quorum is None:
@@ -83,7 +83,7 @@ def _interrupted(seen: Snapshot, before: Sequence[Operation], found: set[str]) -
 
 
 def _is_restarting(seen: Snapshot, pod: str) -> bool:
-    """Whether a replica is away on a claim that is well: its last end says nothing new then."""
+    """Whether a replica is down on a sound claim: its last exit code is not new then."""
     node_id = names.ordinal_of(pod, seen.name)
     claim = seen.claim(node_id) if node_id is not None else None
     well = claim is not None and claim.phase == "Bound" and not claim.terminating
@@ -115,7 +115,7 @@ def _found(spec: QuorumSpec, seen: Snapshot) -> Iterator[Found]:
 
 
 def _formation(spec: QuorumSpec, seen: Snapshot) -> str | None:
-    """The step of the formation; None where a quorum has been."""
+    """The step of the formation; None if there was a quorum before."""
     if seen.quorum is not None:
         return "FirstRecords"
     if seen.latch is None:
@@ -129,7 +129,7 @@ def _formation(spec: QuorumSpec, seen: Snapshot) -> str | None:
 
 
 def _joining(seen: Snapshot, node_id: int) -> str | None:
-    """How far a replica that is no voter has come; None if it does not answer."""
+    """The step of a replica that is not a voter; None if it does not answer."""
     node = seen.node(node_id)
     if node is None or seen.quorum is None:
         return None
@@ -160,7 +160,7 @@ def _is_disk_lost(seen: Snapshot, node_id: int, voter: Replica) -> bool:
     if claim.record is None and seen.statefulset is not None:
         record = seen.statefulset.record(node_id)
         if record is not None and record.directory_id == voter.directory_id:
-            return True  # a new claim in the place of the one that was recorded
+            return True  # a new claim in place of the recorded one
     return pod is not None and pod.exit_code in {*REPLACE_ME_RESTARTS, LOST}
 
 

@@ -24,7 +24,7 @@ from kraftquorum_operator.report.timeline import timeline
 Phase = Literal["Forming", "Running", "Changing", "Waiting", "QuorumLost", "Paused", "Deleting"]
 
 OWN_TIME = "leaderSeenAt"
-"""Changes with every look; it is written along with other changes only."""
+"""Changes with every reconciliation; it is written with other changes only."""
 
 VOLATILE = frozenset(
     {
@@ -37,12 +37,12 @@ VOLATILE = frozenset(
         OWN_TIME,
     }
 )
-"""Fields that change all the time; a status that differs only in them is not urgent."""
+"""Fields that change all the time; a status that differs only in them is written less often."""
 
 
 def _phase(seen: Snapshot, decision: Decision) -> Phase:
     if quorum_lost(seen, decision) is not None:
-        return "QuorumLost"  # graver than a pause, which is set while a person works on it
+        return "QuorumLost"  # it outranks a pause, which a person may set during the restore
     match decision:
         case Wait(guard="not_paused"):
             return "Paused"
@@ -126,15 +126,15 @@ def build_status(
     stamp: Stamp,
     last: QuorumStatus | None = None,
 ) -> QuorumStatus:
-    """Report what was seen and what is being done.
+    """The status that reports an observation and the decision on it.
 
     Args:
-        spec: what is wanted.
-        seen: what was observed.
-        decision: what was decided on it.
-        current_action: the operation in flight, which may wait for a guard now.
+        spec: the wanted state.
+        seen: the observation.
+        decision: the decision on it.
+        current_action: the action in progress, which may wait for a guard now.
         before: the conditions of the last status, for their times.
-        stamp: when, and about which generation.
+        stamp: the time of the status, and the generation that it is about.
         last: the last status, for the timeline; None: there was none.
     """
     quorum = seen.quorum
@@ -179,13 +179,13 @@ def build_status(
 
 
 def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two statuses say the same, apart from when a leader was seen."""
+    """Whether two statuses are the same, apart from when a leader was seen."""
     first, second = ({k: v for k, v in status.items() if k != OWN_TIME} for status in (one, other))
     return first == second
 
 
 def steady(status: object) -> object:
-    """A status without what changes all the time, to see whether something else did."""
+    """A status without its volatile fields, to see whether another field changed."""
     if isinstance(status, dict):
         items = cast("dict[str, Any]", status).items()
         return {key: steady(value) for key, value in items if key not in VOLATILE}

@@ -1,8 +1,8 @@
-"""The last faults, repairs and changes of a quorum: what differs between two statuses.
+"""The last faults, repairs and changes of a quorum: the differences between two statuses.
 
-It is kept in the status itself and goes on from there, so it outlives the operator, and what
-happened while no operator ran is in it as soon as one runs again. It is bounded: what comes
-and goes is counted and not repeated. Pure, and a report only: nothing is decided on it.
+The status itself holds the timeline, so it survives a restart of the operator. A change that
+happens while no operator runs appears in it as soon as one runs again. The timeline is bounded: it
+counts a repeated entry instead of repeating it. Pure, and a report only: no decision depends on it.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ Kind = Literal["Fault", "Repair", "Change"]
 Found = tuple[Kind, str]
 
 REPEATS = 6
-"""Among so many of the last entries, the same one is counted and not repeated."""
+"""An entry that equals one of this many last entries is counted and not repeated."""
 
-TOLD: dict[str, tuple[str, str]] = {
+TURNS: dict[str, tuple[str, str]] = {
     "QuorumLost": ("The quorum is lost", "The quorum is no longer lost"),
     "FormationBlocked": ("The quorum cannot be formed", "The quorum can be formed"),
-    "VolumeFromCopy": ("A volume was put back from a copy", "No volume is a copy any more"),
-    "StorageDamaged": ("Damage was found in a replica's storage", "No storage is damaged any more"),
-    "DiskLow": ("A disk is full or nearly so", "All disks have room again"),
+    "VolumeFromCopy": ("A volume was restored from a copy", "No volume is a copy any more"),
+    "StorageDamaged": ("A replica's storage is damaged", "No storage is damaged any more"),
+    "DiskLow": ("A disk is full or nearly full", "All disks have enough free space again"),
     "VolumesFailing": ("New volumes fail", "New volumes no longer fail"),
-    "ConfigRejected": ("Nodes would refuse the settings", "Nodes take the settings again"),
+    "ConfigRejected": ("Nodes would refuse spec.config", "Nodes accept spec.config again"),
     "PodsBlocked": ("Cannot start", "All pods and claims can start again"),
-    "Failing": ("What the operator asks for is not done", "What the operator asks for is done"),
+    "Failing": ("Requests of the operator fail", "Requests of the operator succeed again"),
 }
-"""Condition → what is said when it begins and when it ends."""
+"""Condition → the entry when it becomes True and the entry when it no longer is."""
 
 ACTIONS = ("CreateLatch", "AdoptQuorum", "SetReplicas", "DeleteClaim", "DeletePod", "EvictPod")
-"""Actions that are told by themselves; the outcome of the others is."""
+"""Actions that have an entry of their own; of the others only the outcome has one."""
 
 
 def timeline(before: QuorumStatus | None, now: QuorumStatus, at: str) -> list[TimelineEntry]:
-    """The last status' timeline with what is new, oldest first.
+    """The timeline of the last status with the new entries, oldest first.
 
     Args:
         before: the last status; None: there was none.
-        now: this status, whose own timeline does not count.
+        now: this status; its own timeline is ignored.
         at: the time of this status.
     """
     result = list(before.timeline) if before else []
@@ -57,7 +57,7 @@ def timeline(before: QuorumStatus | None, now: QuorumStatus, at: str) -> list[Ti
 def appended(
     entries: Sequence[TimelineEntry], kind: Kind, message: str, at: str
 ) -> list[TimelineEntry]:
-    """The entries with one more; the same one of a moment ago is counted instead."""
+    """The entries with one more; a recent equal entry is counted instead."""
     message = message if len(message) <= 240 else f"{message[:239]}…"
     recent = entries[-REPEATS:]
     same = next((e for e in recent if (e.kind, e.message) == (kind, message)), None)
@@ -69,7 +69,7 @@ def appended(
 
 def _differences(before: QuorumStatus | None, now: QuorumStatus) -> Iterator[Found]:
     if before is None:
-        yield "Change", "The operator begins to look after it"
+        yield "Change", "The operator starts to manage the quorum"
         return
     yield from _action(before, now)
     yield from _replicas(before, now)
@@ -83,14 +83,14 @@ def _action(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
     if action is None or action == before.current_action or not action.startswith(ACTIONS):
         return
     kind: Kind = "Repair" if action.startswith("DeleteClaim") else "Change"
-    yield kind, f"The operator takes action: {action}"
+    yield kind, f"The operator acts: {action}"
 
 
 def _replicas(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
-    """Voters' replicas that fell silent, answer again or have another storage."""
+    """Voters' replicas that stopped answering, answer again or have another directory id."""
     voters = {voter.node_id for voter in (*before.voters, *now.voters)}
     if not voters and now.cluster_id is not None:
-        voters = {node.node_id for node in now.nodes}  # without a leader nobody says who votes
+        voters = {node.node_id for node in now.nodes}  # no leader reports the voters
     was = {node.node_id: node for node in before.nodes}
     for node in now.nodes:
         earlier = was.get(node.node_id)
@@ -101,18 +101,18 @@ def _replicas(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
             yield kind, f"{node.pod} does not answer{': ' if node.detail else ''}{node.detail}"
         elif _silent(earlier) and not _silent(node):
             yield "Repair", f"{node.pod} answers again"
-        found = _other_disk(node, earlier, before, now)
-        if found and found not in {entry.message for entry in before.timeline}:
-            yield "Change", found
+        message = _other_disk(node, earlier, before, now)
+        if message and message not in {entry.message for entry in before.timeline}:
+            yield "Change", message
 
 
 def _other_disk(
     node: ReplicaStatus, earlier: ReplicaStatus, before: QuorumStatus, now: QuorumStatus
 ) -> str:
-    """A replica that answers with another storage than its voter's; empty: it does not.
+    """The message about a replica with another directory id than its voter's; empty: none.
 
-    With a leader it was empty a moment ago, perhaps between two looks. Without one, and with no
-    voters known, only an empty disk is known to be another one.
+    With a leader, its disk was empty a moment ago, perhaps between two reconciliations. Without a
+    leader and known voters, only an empty disk is known to be another disk.
     """
     named = (*before.voters, *before.last_known_voters, *now.voters, *now.last_known_voters)
     known = {voter.directory_id for voter in named if voter.node_id == node.node_id}
@@ -121,7 +121,7 @@ def _other_disk(
     if node.role != "blank" and not known:
         return ""
     kind = "an empty" if node.role == "blank" or now.leader is not None else "another"
-    return f"{node.pod} has {kind} disk, storage UUID {node.directory_id}"
+    return f"{node.pod} has {kind} disk, directory id {node.directory_id}"
 
 
 def _silent(node: ReplicaStatus) -> bool:
@@ -134,35 +134,35 @@ def _is_ended_by_us(pod: str, now: QuorumStatus) -> bool:
 
 
 def _leader(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
-    """Who leads now; that nobody does is the condition `Available`'s."""
+    """The new leader, or that no leader answers any more."""
     leader, earlier = now.leader, before.leader
     if leader is None:
         if earlier is not None:
             yield "Fault", f"No leader answers; it was {earlier.pod}"
         return
     if earlier is None or earlier.directory_id != leader.directory_id:
-        yield "Change", f"{leader.pod} leads, storage UUID {leader.directory_id}"
+        yield "Change", f"{leader.pod} leads, directory id {leader.directory_id}"
     elif before.epoch is not None and now.epoch is not None and now.epoch > before.epoch:
         yield "Change", f"{leader.pod} was elected again"
 
 
 def _voters(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
-    """Who became a voter and who is none any more, once that is committed."""
+    """Replicas that became voters, and replicas that no longer are, once that is committed."""
     if not now.voters:
         return
     was = {(v.node_id, v.directory_id) for v in before.voters if v.committed}
     are = {(v.node_id, v.directory_id) for v in now.voters if v.committed}
     ids = {node_id for node_id, _ in was}
     if not was:
-        return  # the first voters, or nobody knew them a moment ago: the leader has been told
+        return  # the first voters, or the last status had none: the leader has its own entry
     for node_id, uuid in sorted(are - was):
         kind: Kind = "Repair" if node_id in ids else "Change"
-        yield kind, f"Voter {node_id} added, storage UUID {uuid}"
+        yield kind, f"Voter {node_id} added, directory id {uuid}"
     for node_id, uuid in sorted(was - are):
         kind = "Repair" if node_id in {n for n, _ in are} else "Change"
-        yield kind, f"Voter {node_id} removed, storage UUID {uuid}"
+        yield kind, f"Voter {node_id} removed, directory id {uuid}"
     if (before.leader, before.epoch) != (now.leader, now.epoch):
-        return  # a new leader has to hear from everybody first
+        return  # a new leader has to hear from every voter first
     if {c.status for c in before.conditions if c.type == "Available"} != {"True"}:
         return  # so has the first one
     late = {(v.node_id, v.directory_id) for v in before.voters if not v.caught_up}
@@ -188,11 +188,11 @@ def _conditions(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
         turned = earlier != condition.status
         begins = condition.status == "True"
         if not turned or condition.status == "Unknown" or (earlier == "Unknown" and not begins):
-            continue  # what cannot be seen has neither begun nor ended
-        if condition.type in TOLD:
-            on, off = TOLD[condition.type]
+            continue  # an Unknown condition has neither begun nor ended
+        if condition.type in TURNS:
+            on, off = TURNS[condition.type]
             yield ("Fault", f"{on}: {condition.message}") if begins else ("Repair", off)
         elif condition.type == "Paused":
             yield "Change", "Paused by spec.pause" if begins else "No longer paused"
         elif condition.type == "Ready" and begins:
-            yield "Repair", f"All is well: {condition.message}"
+            yield "Repair", f"The quorum is ready: {condition.message}"

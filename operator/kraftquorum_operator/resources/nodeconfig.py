@@ -127,7 +127,7 @@ def _said_twice(older: Mapping[str, object], config: Mapping[str, object]) -> It
             camel = to_camel(name)
             yield (
                 f"nodeSettings.{camel} is {value!r} and config.{name} is {config[name]!r}; set "
-                f"config.{name} alone, nodeSettings is its older name"
+                f"config.{name} only; nodeSettings is its older name"
             )
 
 
@@ -137,8 +137,8 @@ def _no_room(values: Mapping[str, object], size: str) -> Iterator[str]:
     reserve = int(_text(name, values.get(name, default_of(name))))
     if 2 * reserve >= size_bytes(size):
         yield (
-            f"config.{name}: {reserve} is too much for storage.size {size}: a leader "
-            "takes writes only while twice as much is free; set less than half of the size"
+            f"config.{name} is {reserve}, too much for storage.size {size}: a leader accepts "
+            "writes only while twice as much is free; set less than half of the size"
         )
 
 

@@ -98,7 +98,7 @@ def test_it_counts_in_no_majority_and_shows() -> None:
 
 def test_a_node_that_was_told_that_it_is_stale_shows() -> None:
     """Content that was put back beneath its claim: no record tells, the other voters do."""
-    detail = "CrashLoopBackOff: ended with 17: STORAGE_STALE voter 0 has seen more"
+    detail = "CrashLoopBackOff: exit code 17: STORAGE_STALE voter 0 has seen more"
     ended = replace(pod(2), ready=False, exit_code=17, restarts=2, detail=detail)
     seen = with_pod(without_node(healthy(), 2), ended)
     [found] = [

@@ -110,14 +110,14 @@ def test_a_replica_with_damaged_storage_becomes_no_voter() -> None:
 
 
 def test_a_node_that_ended_for_damage_is_replaced_by_the_same_path() -> None:
-    seen = ended(12, "ended with 12: STORAGE_CORRUPT rot")
+    seen = ended(12, "exit code 12: STORAGE_CORRUPT rot")
     voters = (voter(0), voter(1), voter(2, silent_ms=60_000))
     decision = decide(SPEC, with_quorum(seen, voters=voters), NOW_MS)
     reason = "the replica's storage is damaged"
     assert decision == act.DeleteClaim("data-demo-2", "claim-2", reason, 2)
 
 
-@pytest.mark.parametrize("seen", [rotten(), ended(12, f"ended with 12: STORAGE_CORRUPT {ROT}")])
+@pytest.mark.parametrize("seen", [rotten(), ended(12, f"exit code 12: STORAGE_CORRUPT {ROT}")])
 def test_the_condition_names_pod_claim_volume_and_place(seen: Snapshot) -> None:
     found = condition(seen, "StorageDamaged")
     assert (found.status, found.reason) == ("True", "StorageDamaged")
@@ -165,7 +165,7 @@ def test_a_disk_that_rots_while_a_larger_quorum_is_wanted_is_replaced_and_the_qu
 # -- room ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seen", [full(), ended(16, "ended with 16: STORAGE_FULL no space")])
+@pytest.mark.parametrize("seen", [full(), ended(16, "exit code 16: STORAGE_FULL no space")])
 def test_a_low_disk_is_told_by_pod_claim_and_volume(seen: Snapshot) -> None:
     found = condition(seen, "DiskLow")
     assert (found.status, found.reason) == ("True", "DiskLow")
@@ -216,5 +216,5 @@ def test_both_are_told_as_warnings_once_in_an_interval() -> None:
 @pytest.mark.parametrize(("ordinal", "leads"), [(0, True), (2, False)])
 def test_only_a_leader_with_a_full_disk_gives_up_leading(ordinal: int, leads: bool) -> None:
     said = condition(full(ordinal), "DiskLow").message
-    assert ("gives up leading" in said) == leads, said
-    assert ("leads only where no other voter can" in said) != leads, said
+    assert ("it gives up leadership" in said) == leads, said
+    assert ("leads only if no other voter can" in said) != leads, said

@@ -52,7 +52,7 @@ def test_the_status_stays_as_it_was_but_its_conditions_do_not() -> None:
     kept, new = change["status"]["conditions"]
     assert (kept["status"], kept["reason"]) == ("Unknown", "NotObserved")
     assert kept["message"] == (
-        "last observed before this operator began, when it was True, Done: well"
+        "last observed before this operator started, when it was True, Done: well"
     )
     assert (new["status"], new["reason"], new["lastTransitionTime"]) == (
         "True",

@@ -20,7 +20,7 @@ from proofkit.operatorworld.snapshots import NOW_MS, UID, blank, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
 PLAIN = {"kind": "Service", "metadata": {"name": "demo", "uid": "u"}, "spec": {"ports": []}}
-WHY = (("Service/demo", "it is there already and belongs to another owner"),)
+WHY = (("Service/demo", "it exists already and belongs to another owner"),)
 
 
 def owned(kind: str, name: str, uid: str, *, controller: bool = True) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def test_formation_and_repair_go_on_and_the_rest_waits_and_says_why() -> None:
         decision = decide(spec(voters=voters), well, NOW_MS)
         assert isinstance(decision, Wait)
         assert decision.guard == "objects_written"
-        assert "Service/demo: it is there already" in decision.why
+        assert "Service/demo: it exists already" in decision.why
     outdated = replace(well, outdated=("PodDisruptionBudget/demo",))
     assert decide(spec(voters=3), outdated, NOW_MS) == ApplyObjects(outdated.outdated)
     assert isinstance(decide(spec(voters=3), replace(well, refused=()), NOW_MS), Done)

@@ -234,7 +234,7 @@ def test_the_schema_has_the_node_s_own_types_and_limits_and_no_default() -> None
         ({"fetch_max_wait_ms": 1500}, r"at least twice fetch_max_wait_ms \(1500\)"),
         ({"retry_backoff_ms": 5000}, "twice retry_backoff_ms"),
         ({"max_batch_bytes": 8 << 20, "segment_bytes": 4096}, r"\(8388608\) exceeds segment_bytes"),
-        ({"disk_reserve_bytes": 1 << 29}, "536870912 is too much for storage.size 1Gi"),
+        ({"disk_reserve_bytes": 1 << 29}, "is 536870912, too much for storage.size 1Gi"),
     ],
     ids=str,
 )

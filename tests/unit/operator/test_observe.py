@@ -51,7 +51,7 @@ def test_the_exit_code_and_the_node_s_own_words_are_read_from_the_last_end() -> 
     }
     pod = read_pods("demo", [pod_body("demo-0", containerStatuses=[container])], NOW)[0]
     assert (pod.exit_code, pod.restarts) == (12, 3)
-    assert pod.detail == "CrashLoopBackOff: ended with 12: STORAGE_CORRUPT bad crc"
+    assert pod.detail == "CrashLoopBackOff: exit code 12: STORAGE_CORRUPT bad crc"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_an_end_before_the_container_was_ready_is_not_held_against_its_disk(
 @pytest.mark.parametrize(
     ("turned", "detail"),
     [
-        ("2026-01-01T00:00:10Z", "its last run ended with 12: STORAGE_CORRUPT bad crc"),
+        ("2026-01-01T00:00:10Z", "its last run had exit code 12: STORAGE_CORRUPT bad crc"),
         ("2026-01-01T00:00:21Z", ""),
     ],
 )

@@ -177,7 +177,7 @@ async def test_nothing_that_a_quorum_is_called_or_says_becomes_markup(
     board.quorums["test", "demo"] = Seen("test", "demo", "u", 3, clean, NOW_S, own=True)
     before = read((await client.ask("/"))[2])
     said = json.dumps(clean.model_dump(by_alias=True, mode="json"))
-    for words in ("demo-", "WORDS", "3 voters, all caught up", "The operator begins", "cluster-a"):
+    for words in ("demo-", "WORDS", "3 voters, all caught up", "The operator starts", "cluster-a"):
         said = said.replace(words, json.dumps(HOSTILE)[1:-1])
     hostile = QuorumStatus.model_validate_json(said)
     board.quorums.clear()

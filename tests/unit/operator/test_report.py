@@ -255,5 +255,5 @@ def test_an_alarm_is_a_condition_while_it_holds_and_its_end_is_in_the_timeline()
     assert "DiskLow" not in {c.type for c in after.conditions}
     assert [(e.kind, e.message[:20]) for e in after.timeline[-2:]] == [
         ("Fault", "A disk is full or ne"),
-        ("Repair", "All disks have room "),
+        ("Repair", "All disks have enoug"),
     ]

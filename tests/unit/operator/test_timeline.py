@@ -18,7 +18,7 @@ from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
 from kraftquorum_operator.report.failing import failing_status
 from kraftquorum_operator.report.status import build_status
-from kraftquorum_operator.report.timeline import TOLD, appended
+from kraftquorum_operator.report.timeline import TURNS, appended
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     healthy,
@@ -58,7 +58,9 @@ WELL = status(healthy(), None)
 
 
 def test_it_begins_with_the_first_look_and_says_nothing_while_nothing_changes() -> None:
-    assert [entry.message for entry in WELL.timeline] == ["The operator begins to look after it"]
+    assert [entry.message for entry in WELL.timeline] == [
+        "The operator starts to manage the quorum"
+    ]
     assert told(WELL, healthy()) == []
 
 
@@ -74,7 +76,7 @@ def test_a_voter_that_falls_silent_and_comes_back() -> None:
     assert told(status(away, WELL), healthy()) == [
         ("Repair", "demo-1 answers again"),
         ("Repair", "Voter 1 is caught up again"),
-        ("Repair", "All is well: 3 voters, all caught up"),
+        ("Repair", "The quorum is ready: 3 voters, all caught up"),
     ]
 
 
@@ -82,7 +84,7 @@ def test_a_pod_that_the_operator_ended_is_no_fault() -> None:
     action = describe(DeletePod("demo-1", "uid", "its template is outdated"))
     away = without_node(healthy(), 1)
     assert told(WELL, away, action) == [
-        ("Change", f"The operator takes action: {action}"),
+        ("Change", f"The operator acts: {action}"),
         ("Change", "demo-1 does not answer"),
     ]
     other = describe(DeletePod("demo-2", "uid", "its template is outdated"))
@@ -95,13 +97,13 @@ def test_the_replacement_of_a_disk_is_told_by_its_outcome() -> None:
     empty = with_node(healthy(), node(1, "b"))
     one = status(empty, WELL, 1, claim)
     assert [(e.kind, e.message) for e in one.timeline[1:3]] == [
-        ("Repair", f"The operator takes action: {claim}"),
-        ("Change", f"demo-1 has an empty disk, storage UUID {new.directory_id}"),
+        ("Repair", f"The operator acts: {claim}"),
+        ("Change", f"demo-1 has an empty disk, directory id {new.directory_id}"),
     ]
     both = replace(empty, quorum=quorum([voter(0), voter(1), voter(1, "b"), voter(2)]))
-    assert ("Repair", f"Voter 1 added, storage UUID {new.directory_id}") in told(one, both)
+    assert ("Repair", f"Voter 1 added, directory id {new.directory_id}") in told(one, both)
     last = replace(empty, quorum=quorum([voter(0), voter(1, "b"), voter(2)]))
-    assert ("Repair", f"Voter 1 removed, storage UUID {old.directory_id}") in told(
+    assert ("Repair", f"Voter 1 removed, directory id {old.directory_id}") in told(
         status(both, one), last
     )
 
@@ -121,7 +123,7 @@ def test_voters_that_catch_up_for_the_first_time_are_no_repair() -> None:
 
 
 def test_scaling_is_a_change_and_no_repair() -> None:
-    assert ("Change", f"Voter 3 added, storage UUID {replica(3).directory_id}") in told(
+    assert ("Change", f"Voter 3 added, directory id {replica(3).directory_id}") in told(
         WELL, healthy(4)
     )
 
@@ -130,7 +132,7 @@ def test_a_leader_that_is_lost_and_another_one() -> None:
     none = replace(healthy(), quorum=None)
     assert told(WELL, none)[0] == ("Fault", "No leader answers; it was demo-0")
     after = with_quorum(healthy(), leader=replica(2), epoch=4)
-    assert ("Change", f"demo-2 leads, storage UUID {replica(2).directory_id}") in told(
+    assert ("Change", f"demo-2 leads, directory id {replica(2).directory_id}") in told(
         status(none, WELL), after
     )
     assert told(WELL, with_quorum(healthy(), epoch=4)) == [("Change", "demo-0 was elected again")]
@@ -165,7 +167,7 @@ def test_conditions_that_turn_are_told_once() -> None:
 
 def test_every_condition_is_told_or_is_known_not_to_be() -> None:
     elsewhere = {"Ready", "Paused", "Available", "Progressing", "Degraded", "LogOutgrowsDisk"}
-    assert set(CONDITIONS) == set(TOLD) | elsewhere
+    assert set(CONDITIONS) == set(TURNS) | elsewhere
 
 
 def test_it_goes_on_from_the_resource_whoever_wrote_it() -> None:

@@ -87,7 +87,7 @@ async def run_kopf(
                 if not changed.is_set() or stop.is_set():
                     return
         except Exception as error:  # noqa: BLE001 - of kopf's; those of handlers do not come here
-            log.warning("restarting the watches", why=str(error)[:300], kind=type(error).__name__)
+            log.warning("watches_restarted", why=str(error)[:300], kind=type(error).__name__)
         if await _is_stopped(stop, AGAIN_S if chosen or not settings.namespaces else CHOOSE_S):
             return
 
@@ -104,7 +104,7 @@ async def _choose(
         return last
     if chosen != last:
         without = sorted(set(settings.namespaces) - set(chosen))
-        log.warning("watching other namespaces", namespaces=list(chosen), without=without)
+        log.warning("namespaces_changed", namespaces=list(chosen), without=without)
     return chosen
 
 

@@ -70,7 +70,7 @@ async def await_rights(kube: KubeClient, settings: Settings, retry_s: float = RE
             if missing and settings.namespaces and not await _missing_lease(kube, settings):
                 missing = missing if not await watchable_namespaces(kube, settings) else []
         except RefusedError as error:
-            log.warning("cannot ask for the operator's rights, going on", why=str(error))
+            log.warning("rights_check_refused", why=str(error))
             return ""
         except KubeError as error:
             return explain(error)
@@ -142,8 +142,8 @@ async def _await(what: str, look: Callable[[], Awaitable[str]], retry_s: float) 
     told, attempts = "", 0
     while why := await look():
         if why != told or attempts % REPEAT == 0:
-            log.warning("waiting", what=what, why=why)
+            log.warning("startup_delayed", what=what, why=why)
         told, attempts = why, attempts + 1
         await asyncio.sleep(retry_s)
     if told:
-        log.info("no longer waiting", what=what)
+        log.info("startup_continued", what=what)

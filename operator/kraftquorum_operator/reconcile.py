@@ -153,7 +153,7 @@ class Reconciler:
             outcome = await self._look(namespace, name, uid, memory, bound)
         except (KubeError, NodeError, LeaseLostError, ValueError) as error:
             self.metrics.reconciles.labels(namespace, name, "error").inc()
-            bound.warning("look failed", error=str(error), kind=type(error).__name__)
+            bound.warning("reconcile_failed", error=str(error), kind=type(error).__name__)
             events = await self._tell(namespace, name, uid, memory, error)
             outcome = Outcome(None, self.settings.reconcile_busy_s, tuple(events), failed=True)
         if not outcome.gone:
@@ -306,11 +306,11 @@ class Reconciler:
         match decision:
             case Wait(guard, why):
                 if memory.last_logged != guard:
-                    bound.info("waiting", guard=guard, why=why)
+                    bound.info("guard_blocked", guard=guard, why=why)
                 memory.last_logged = guard
             case Done(why):
                 if memory.last_logged != "done":
-                    bound.info("done", why=why)
+                    bound.info("quorum_reconciled", why=why)
                 memory.last_logged = "done"
             case _:
                 memory.last_logged = ""
@@ -399,8 +399,8 @@ class Reconciler:
             result, reason = "done", ""
         self.metrics.actions.labels(*key, result).inc()
         seconds = round(time.monotonic() - started, 3)
-        tell = bound.info if result == "done" or conflict else bound.warning
-        tell("action", action=name, what=what, result=result, seconds=seconds)
+        write = bound.info if result == "done" or conflict else bound.warning
+        write("action_finished", action=name, what=what, result=result, seconds=seconds)
         return None if result == "done" else Failure(reason, what, conflict)
 
     async def _report(self, observed: Observed, decision: Decision, memory: Memory) -> None:
@@ -445,7 +445,7 @@ class Reconciler:
                     subresource="status",
                 )
         except KubeError as error:
-            log.warning("status not written", quorum=observed.owner.name, error=str(error))
+            log.warning("status_write_failed", quorum=observed.owner.name, error=str(error))
             return
         memory.written, memory.written_at_s = status, time.monotonic()
 

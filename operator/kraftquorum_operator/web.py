@@ -39,7 +39,7 @@ def guarded(headers: Mapping[str, str]) -> Middleware:
             response = web.Response(status=error.status, text=error.text, headers=allow)
         except Exception:  # noqa: BLE001 - whatever it is, it is logged and answered
             # The words stay in the log: an answer may tell what it should not.
-            lines.say(log.exception, "request failed", path=request.path)
+            lines.say(log.exception, "request_failed", path=request.path)
             response = web.Response(status=500, text="This cannot be shown; see the log.\n")
         response.headers.update(headers)
         try:
@@ -97,5 +97,5 @@ async def _listen(runner: web.AppRunner, host: str, port: int, what: str) -> asy
     try:
         return await asyncio.get_running_loop().create_server(accept, host, port, backlog=32)
     except OSError as error:
-        log.warning("cannot listen", what=what, host=host, port=port, why=str(error))
+        log.warning("listener_failed", what=what, host=host, port=port, why=str(error))
         return None

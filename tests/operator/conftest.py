@@ -156,7 +156,7 @@ class Operators:
         return [
             f"{line['action']} {line['what']} {line['result']}"
             for line in lines
-            if line["event"] == "action"
+            if line["event"] == "action_finished"
         ]
 
     def log(self) -> str:

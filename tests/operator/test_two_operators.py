@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900
 def _acted(operators, number: int) -> int:
     lines = (operators.logs / f"operator-{number}.log").read_text().splitlines()
     events = [json.loads(line) for line in lines if line.startswith("{")]
-    return sum(event["event"] == "action" for event in events)
+    return sum(event["event"] == "action_finished" for event in events)
 
 
 def _rests(operators) -> bool:

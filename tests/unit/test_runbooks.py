@@ -41,6 +41,14 @@ SECTIONS = [
 ]
 PROGRAMS = {"raftnode": make_app(), "kraftquorum-operator": operator_app}
 DOCUMENTED = (ROOT / "docs" / "reference" / "node-metrics.md").read_text()
+EVENTS = set(
+    re.findall(
+        r"^\| `(\w+)` \|",
+        (ROOT / "docs" / "reference" / "operator-log-events.md").read_text(),
+        re.MULTILINE,
+    )
+)
+"""Of the operator's log; another test holds that page to the code."""
 
 
 def commands(text: str) -> Iterator[list[str]]:
@@ -147,7 +155,7 @@ def test_metrics_guards_settings_and_codes_that_are_named_exist(name: str) -> No
         elif re.fullmatch(r"kraftquorum_[a-z_]+", word):
             assert word in metrics, word
         elif re.fullmatch(r"[a-z]+(_[a-z]+)+", word):
-            assert word in GUARDS or word in NodeSettings.model_fields, word
+            assert word in GUARDS or word in NodeSettings.model_fields or word in EVENTS, word
         elif re.fullmatch(r"[A-Z]+(_[A-Z]+)+", word):
             assert word in ERRORS or f"`{word}`" in codes, word
         elif re.fullmatch(r"[a-z]+(-[a-z]+){2,}", word):

@@ -48,7 +48,11 @@ async def test_each_reason_is_told_once_while_it_lasts() -> None:
     kube = FakeKube(AWAY, AWAY, AWAY, NO_CRD, NO_CRD)
     with capture_logs() as logs:
         await await_api(cast("Any", kube), retry_s=0)
-    assert [line["event"] for line in logs] == ["waiting", "waiting", "no longer waiting"]
+    assert [line["event"] for line in logs] == [
+        "startup_delayed",
+        "startup_delayed",
+        "startup_continued",
+    ]
     assert {line["what"] for line in logs} == {"the API server"}
     assert not kube.errors
 
@@ -93,7 +97,7 @@ async def test_missing_rights_are_named_with_verb_resource_and_namespace_and_wai
         "the operator's role does not allow: update leases.coordination.k8s.io in namespace ops; "
         "patch,delete pods in namespace a; patch,delete pods in namespace b"
     )
-    assert logs[-1]["event"] == "no longer waiting"
+    assert logs[-1]["event"] == "startup_continued"
 
 
 class Namespaced(Roles):
@@ -143,14 +147,14 @@ async def test_a_server_that_is_away_while_rights_are_asked_for_is_waited_for() 
     with capture_logs() as logs:
         await await_rights(cast("Any", roles), load_settings(), retry_s=0)
     assert logs[0]["why"].startswith("the API server cannot be reached")
-    assert logs[-1]["event"] == "no longer waiting"
+    assert logs[-1]["event"] == "startup_continued"
 
 
 async def test_a_server_that_does_not_let_us_ask_for_rights_is_no_reason_to_wait() -> None:
     roles = Roles(set(), *[FORBIDDEN] * 2)
     with capture_logs() as logs:
         await await_rights(cast("Any", roles), load_settings(), retry_s=0)
-    assert [line["event"] for line in logs] == ["cannot ask for the operator's rights, going on"]
+    assert [line["event"] for line in logs] == ["rights_check_refused"]
 
 
 @pytest.mark.parametrize("given", ["a,B", "a b", "-a", "a" * 64, "a,*"])

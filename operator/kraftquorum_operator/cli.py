@@ -16,7 +16,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Keep Raft quorums alive on Kubernetes.",
+    help="Run and repair Raft quorums on Kubernetes.",
 )
 crds = typer.Typer(no_args_is_help=True, help="The CustomResourceDefinition.")
 app.add_typer(crds, name="crds")
@@ -26,17 +26,17 @@ app.add_typer(crds, name="crds")
 def run(
     namespace: Annotated[
         str | None,
-        typer.Option(help="Namespaces to watch, separated by commas; without it: all."),
+        typer.Option(help="Namespaces to watch, separated by commas; unset: all."),
     ] = None,
     kubeconfig: Annotated[
-        str | None, typer.Option(help="Kubeconfig file; without it: the pod's service account.")
+        str | None, typer.Option(help="Kubeconfig file; unset: the pod's service account.")
     ] = None,
     metrics_port: Annotated[
         int | None, typer.Option(help="Port of /metrics; 0: none.", min=0, max=65535)
     ] = None,
     log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
 ) -> None:
-    """Run the operator. All other settings are KRAFTQUORUM_* variables."""
+    """Run the operator. The KRAFTQUORUM_* variables have all other settings."""
     try:
         settings = load_settings(
             namespace=namespace,

@@ -37,7 +37,7 @@ DISK_EXITS = frozenset(
         ExitCode.STORAGE_STALLED,
     }
 )
-"""Exit codes of a node that speak of its disk."""
+"""Exit codes of a node that concern its disk."""
 
 
 class Metrics:
@@ -48,26 +48,26 @@ class Metrics:
         registry = self.registry
         self.reconciles = Counter(
             "kraftquorum_reconciles_total",
-            "Looks at a quorum, by what came of them: action, wait, done, error or standby.",
+            "Reconciliations of a quorum, by result: action, wait, done, error or standby.",
             (*QUORUM, "result"),
             registry=registry,
         )
         self.reconcile_seconds = Histogram(
             "kraftquorum_reconcile_seconds",
-            "How long one look took, the action included.",
+            "Seconds that a reconciliation took, including its action.",
             QUORUM,
             buckets=SECONDS,
             registry=registry,
         )
         self.actions = Counter(
             "kraftquorum_actions_total",
-            "Actions, by name and by result: done, refused, unknown or failed.",
+            "Actions, by name and result: done, refused, unknown or failed.",
             (*QUORUM, "action", "result"),
             registry=registry,
         )
         self.blocked = Gauge(
             "kraftquorum_blocked",
-            "1 for the guard that the quorum waits for, by its name.",
+            "1 for the guard that blocks, by its name.",
             (*QUORUM, "guard"),
             registry=registry,
         )
@@ -76,7 +76,7 @@ class Metrics:
         )
         self.voters = Gauge(
             "kraftquorum_voters",
-            "Voters in force, by (id, UUID); no series while no leader answers.",
+            "Voters in force, by node id and directory id; no series while no leader answers.",
             QUORUM,
             registry=registry,
         )
@@ -86,7 +86,7 @@ class Metrics:
         self.fault_tolerance = Gauge(
             "kraftquorum_fault_tolerance",
             "Caught-up voters minus the majority of the voter set; below 0 nothing commits. "
-            "0, too, while no leader answers.",
+            "Also 0 while no leader answers.",
             QUORUM,
             registry=registry,
         )
@@ -98,7 +98,7 @@ class Metrics:
         )
         self.voters_copied = Gauge(
             "kraftquorum_voters_on_copied_volumes",
-            "Voters that answer from a volume that was put back from a copy.",
+            "Voters that answer from a volume that was restored from a copy.",
             QUORUM,
             registry=registry,
         )
@@ -107,57 +107,57 @@ class Metrics:
         )
         self.last_reconcile = Gauge(
             "kraftquorum_last_reconcile_timestamp_seconds",
-            "When the quorum was last looked at.",
+            "When the operator last reconciled the quorum.",
             QUORUM,
             registry=registry,
         )
         self.conditions = Gauge(
             "kraftquorum_condition",
-            "1 for a condition of the resource that is True, 0 for one that is False; none for one "
-            "that is Unknown.",
+            "1 for a condition of the resource that is True, 0 if it is False; no series if it is "
+            "Unknown.",
             (*QUORUM, "condition"),
             registry=registry,
         )
         self.operations = Gauge(
             "kraftquorum_operations",
-            "Operations under way, by kind and by the step that each is at.",
+            "Operations in progress, by kind and current step.",
             (*QUORUM, "operation", "step"),
             registry=registry,
         )
         self.voters_unlike_spec = Gauge(
             "kraftquorum_voters_unlike_spec",
-            "Voters that are missing, not wanted, or twice there with one node id.",
+            "Voters that are missing, not wanted, or have a node id that another voter has too.",
             QUORUM,
             registry=registry,
         )
         self.replacements_open = Gauge(
             "kraftquorum_replacements_open",
-            "Node ids with two voters: the new storage is in, the old one not out yet (S23).",
+            "Node ids with two voters: the new replica is a voter, the old one is not removed yet.",
             QUORUM,
             registry=registry,
         )
         self.storage_gone = Gauge(
             "kraftquorum_voters_storage_gone",
-            "Voters whose storage is known to be lost, not just silent.",
+            "Voters whose storage is known to be lost; silent voters are not counted.",
             QUORUM,
             registry=registry,
         )
         self.storage_failing = Gauge(
             "kraftquorum_pods_storage_failing",
-            "Pods that ended with an exit code of their disk and have not been ready since.",
+            "Pods whose node exited with an exit code that concerns its disk, not ready since.",
             QUORUM,
             registry=registry,
         )
         self.api_requests = Counter(
             "kraftquorum_api_requests_total",
-            "Requests to the API server (by verb and class of status) and to nodes (by what was "
-            "asked and what came of it).",
+            "Requests to the API server (by verb and class of status) and to nodes (by request and "
+            "result).",
             ("server", "request", "result"),
             registry=registry,
         )
         self.api_request_seconds = Histogram(
             "kraftquorum_api_request_seconds",
-            "Seconds from a request to its answer or its failure.",
+            "Seconds from a request to its answer or failure.",
             ("server", "request"),
             buckets=SECONDS,
             registry=registry,
@@ -171,7 +171,7 @@ class Metrics:
         )
         self.idle_seconds = Gauge(
             "kraftquorum_operator_reconcile_idle_seconds",
-            "Seconds that this operator pauses between two looks when nothing is left to do.",
+            "Pause in seconds between two reconciliations of a quorum with nothing left to do.",
             registry=registry,
         )
         self._guards: dict[tuple[str, str], str] = {}
@@ -217,7 +217,7 @@ class Metrics:
         self.api_request_seconds.labels(server, request).observe(seconds)
 
     def _begin(self, key: tuple[str, str]) -> None:
-        """Show counters at 0: a rate misses what a series begins with."""
+        """Show counters at 0: a rate ignores the first value of a series."""
         self._begun.add(key)
         for result in RESULTS:
             self.reconciles.labels(*key, result)
@@ -225,7 +225,7 @@ class Metrics:
             self.actions.labels(*key, action, "done")
 
     def _observe_voters(self, key: tuple[str, str], quorum: Quorum | None) -> None:
-        """Without a leader's answer there is no number: 0 would be one."""
+        """Show no series without a leader's answer: 0 would be a number."""
         if quorum is None:
             labels = {"namespace": key[0], "quorum": key[1]}
             self.voters.remove_by_labels(labels)
@@ -297,17 +297,17 @@ class Metrics:
         self._hide(key)
 
     def stand_by(self, namespace: str, quorum: str) -> None:
-        """Count a look that was left to the active operator, and say nothing of the quorum.
+        """Count a reconciliation on standby, and drop the series of the quorum.
 
-        What was true when this operator had the Lease is not any more.
+        What this operator last observed while it had the Lease is out of date.
         """
         self.reconciles.labels(namespace, quorum, "standby").inc()
         self._hide((namespace, quorum))
 
     def unseen(self, namespace: str, quorum: str) -> None:
-        """Show no condition of a quorum that cannot be observed, but for that.
+        """Show of a quorum that cannot be observed only the condition that reports this.
 
-        What calls a person goes on as it was: a loss does not end by not being seen.
+        Series behind alerts stay: a loss does not end because it cannot be observed.
         """
         labels = {"namespace": namespace, "quorum": quorum}
         for name in CONDITIONS:
@@ -343,9 +343,10 @@ class Metrics:
 
 
 def _has_successor(seen: Snapshot, voter: Replica) -> bool:
-    """Whether the leader knows the node id of a voter that is away with another storage.
+    """Whether the leader knows a replica of a silent voter's node id with another directory id.
 
-    While the new storage is probed nobody answers at all, and the old one is no less gone.
+    While that replica restarts for the probe, no replica of the node id answers, and the old
+    storage is still lost.
     """
     quorum = seen.quorum
     if quorum is None or any(one.fresh for one in quorum.voters_of(voter.node_id)):

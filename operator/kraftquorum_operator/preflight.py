@@ -1,7 +1,7 @@
-"""Before anything is watched: an API server that knows our resource, and all rights.
+"""Checks before the watches: the API server serves our resource, and the roles are complete.
 
-Whatever is missing is told in one line, again only when it changes or after a
-while, and waited for. kopf would end the operator, or wait without a word.
+The operator waits for what is missing. It logs that in one line, and logs the line
+again when it changes or after a while. kopf would exit, or wait without a log line.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
 
 RETRY_S = 2.0
 REPEAT = 30
-"""The same line is written again after so many attempts: once a minute."""
+"""The same line is logged again after this many attempts: once a minute."""
 
 
 def explain(error: KubeError) -> str:
-    """What a person can do about it."""
+    """The error and what to do about it."""
     if isinstance(error, NotFoundError):
         return (
             f"the API server does not know {names.PLURAL}.{names.GROUP}: apply the CRD, "
@@ -39,8 +39,8 @@ def explain(error: KubeError) -> str:
     if error.status in {401, 403}:
         return f"the API server refuses this operator; check its token and roles: {error}"
     if isinstance(error, KubeUnavailableError) and error.status == 0:
-        return f"the API server cannot be reached: {error}"
-    return f"the API server does not answer as it should: {error}"
+        return f"the operator cannot reach the API server: {error}"
+    return f"the API server answered with an error: {error}"
 
 
 async def await_api(kube: KubeClient, retry_s: float = RETRY_S) -> None:
@@ -57,11 +57,11 @@ async def await_api(kube: KubeClient, retry_s: float = RETRY_S) -> None:
 
 
 async def await_rights(kube: KubeClient, settings: Settings, retry_s: float = RETRY_S) -> None:
-    """Return once the roles allow all of `rights.py`, and in one of the namespaces at least.
+    """Return once the roles allow all of `rights.py` in at least one of the namespaces.
 
-    A namespace that is gone, and its roles with it, keeps no other one waiting: see
+    A namespace that was deleted with its roles does not delay the others: see
     `watchable_namespaces`. An operator with half of its rights would stop in the middle of a
-    replacement. An API server that does not let us ask is taken at its word when we act.
+    replacement. If the API server refuses the check, the operator starts without it.
     """
 
     async def look() -> str:
@@ -74,13 +74,13 @@ async def await_rights(kube: KubeClient, settings: Settings, retry_s: float = RE
             return ""
         except KubeError as error:
             return explain(error)
-        return f"the operator's role does not allow: {'; '.join(missing)}" if missing else ""
+        return f"the operator's roles do not allow: {'; '.join(missing)}" if missing else ""
 
     await _await("rights", look, retry_s)
 
 
 async def missing_rights(kube: KubeClient, settings: Settings) -> list[str]:
-    """What the roles lack, as `verb,verb resource in namespace x`.
+    """The missing rights, as `verb,verb resource in namespace x`.
 
     Raises:
         KubeError: the API server did not answer.
@@ -92,10 +92,10 @@ async def missing_rights(kube: KubeClient, settings: Settings) -> list[str]:
 
 
 async def watchable_namespaces(kube: KubeClient, settings: Settings) -> tuple[str, ...]:
-    """Those of the namespaces that are to be watched in which the operator has all of its rights.
+    """The configured namespaces in which the operator has all of its rights.
 
-    Where a namespace was deleted its roles are gone. Watching it all the same would end the
-    watches of all others again and again. All of them, if the API server does not let us ask.
+    The roles of a deleted namespace are gone. A watch on it would end the watches of all others
+    again and again. Returns all namespaces if the API server refuses the check.
 
     Raises:
         KubeError: the API server did not answer.
@@ -138,12 +138,12 @@ async def _missing(
 
 
 async def _await(what: str, look: Callable[[], Awaitable[str]], retry_s: float) -> None:
-    """Look until nothing is wrong any more; tell what is when it changes, and now and then."""
-    told, attempts = "", 0
+    """Check until nothing is missing; log what is when it changes, and now and then."""
+    logged, attempts = "", 0
     while why := await look():
-        if why != told or attempts % REPEAT == 0:
+        if why != logged or attempts % REPEAT == 0:
             log.warning("startup_delayed", what=what, why=why)
-        told, attempts = why, attempts + 1
+        logged, attempts = why, attempts + 1
         await asyncio.sleep(retry_s)
-    if told:
+    if logged:
         log.info("startup_continued", what=what)

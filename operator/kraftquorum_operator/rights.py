@@ -1,8 +1,8 @@
-"""What the operator must be allowed to do: the one table that roles and preflight go by.
+"""The rights of the operator: the table that the chart's roles and the preflight use.
 
-The chart's roles are compared with it by a test, and another compares it with the requests of
-an operator that forms, scales, repairs and deletes a quorum: no verb is missing, and none is
-there that nobody uses. Discovery and asking about one's own rights are every account's.
+One test compares the chart's roles with it. Another compares it with the requests of an operator
+that forms, scales, repairs and deletes a quorum: no verb is missing and none is unused. Every
+account may use discovery and check its own rights.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Right:
 
     Attributes:
         group: API group, empty for the core.
-        resource: plural, with `/subresource` where it is about that.
+        resource: plural, with `/subresource` if it is about one.
         verbs: in the order of the chart.
-        why: what goes wrong, or is not done, without it.
+        why: what the operator needs it for.
     """
 
     group: str
@@ -38,14 +38,14 @@ WATCHED: tuple[Right, ...] = (
         names.GROUP,
         names.PLURAL,
         ("get", "list", "watch", "patch"),
-        "read what is wanted; hold a deletion back by the finalizer",
+        "read the wanted state; delay a deletion by the finalizer",
     ),
     Right(names.GROUP, f"{names.PLURAL}/status", ("patch",), "report"),
     Right(
         names.GROUP,
         f"{names.PLURAL}/finalizers",
         ("update",),
-        "own the objects of a quorum where OwnerReferencesPermissionEnforcement is on",
+        "own the objects of a quorum if OwnerReferencesPermissionEnforcement is on",
     ),
     Right("", "pods", ("list", "watch", "patch", "delete"), "label voters; restart a replica"),
     Right(
@@ -58,7 +58,7 @@ WATCHED: tuple[Right, ...] = (
         "",
         "persistentvolumeclaims",
         ("list", "watch", "patch", "delete"),
-        "record storage UUIDs; replace a lost disk",
+        "record directory ids; replace a lost disk",
     ),
     Right(
         "",
@@ -71,7 +71,7 @@ WATCHED: tuple[Right, ...] = (
         "",
         "events",
         ("list", "create", "patch"),
-        "say why there is no pod or no volume; say what is done and what is waited for",
+        "report why there is no pod or no volume; report actions and guards that block",
     ),
     Right(
         "apps",
@@ -86,10 +86,10 @@ WATCHED: tuple[Right, ...] = (
         "keep evictions from taking a majority",
     ),
 )
-"""In every namespace that is watched."""
+"""In every watched namespace."""
 
 LEASE: tuple[Right, ...] = (
     Right("coordination.k8s.io", "leases", ("create",), "be the active operator"),
     Right("coordination.k8s.io", "leases", ("get", "update"), "stay the active operator"),
 )
-"""In the namespace of the Lease; the second one on the Lease's name only."""
+"""In the namespace of the Lease; the second right is for the Lease's name only."""

@@ -18,7 +18,7 @@ from kraftquorum_operator.errors import SettingsError
 
 
 class Settings(BaseSettings):
-    """All settings; each one's unit is the end of its name."""
+    """All settings; the name of a setting ends with its unit."""
 
     model_config = SettingsConfigDict(
         env_prefix="KRAFTQUORUM_",
@@ -34,28 +34,30 @@ class Settings(BaseSettings):
     kubeconfig: str | None = None
     """Kubeconfig file; unset: the pod's service account, else the default file."""
     identity: str = Field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
-    """Name of this operator in the Lease; must differ between operators."""
+    """Name of this operator in the Lease. Each operator needs another name."""
     lease_namespace: str | None = None
-    """Namespace of the Lease; unset: the watched namespace if it is only one, else `default`."""
+    """Namespace of the Lease; unset: the watched namespace if there is only one, else `default`."""
     lease_name: str = "kraftquorum-operator"
-    """Name of the Lease. Operators with the same one take turns."""
+    """Name of the Lease. Of all operators with the same Lease, one is active at a time."""
     lease_duration_s: Annotated[float, Field(ge=1, le=600)] = 10.0
-    """How long a Lease that is not renewed keeps others out. Longer: fewer needless takeovers;
-    shorter: a quicker one after a crash."""
+    """How long a Lease that is not renewed keeps other operators on standby. A longer time causes
+    fewer needless takeovers; a shorter time allows a faster takeover after a crash."""
     reconcile_busy_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0
-    """Pause between two looks while something is in flight."""
+    """Pause between two reconciliations of a quorum that is changing or waits for a guard."""
     reconcile_idle_s: Annotated[float, Field(ge=1, le=3600)] = 10.0
-    """Pause between two looks when nothing is left to do; events wake it earlier."""
+    """Pause between two reconciliations of a quorum with nothing left to do; a change that the
+    operator notices ends the pause."""
     kube_timeout_s: Annotated[float, Field(ge=0.5, le=300)] = 10.0
     """How long one request to the Kubernetes API may take."""
     node_timeout_s: Annotated[float, Field(ge=0.2, le=60)] = 1.5
-    """How long a replica may take to say how it is; a longer one counts as silent."""
+    """How long a replica may take to answer; a replica that takes longer counts as silent."""
     change_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = 5000
-    """Deadline that a voter change carries (S11): after it, it is not appended any more."""
+    """Deadline of a voter change: the leader does not append the change after it."""
     event_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 60.0
-    """A guard that goes on blocking is told again as an event after this long."""
+    """How often the operator repeats the event of a guard that keeps blocking."""
     status_interval_s: Annotated[float, Field(ge=0, le=3600)] = 5.0
-    """Offsets and lags in the status are written at most this often; all else at once."""
+    """The operator writes new offsets and lags into the status at most this often; it writes all
+    other changes at once."""
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port of `/metrics`; 0: none."""
     metrics_host: str = "127.0.0.1"
@@ -63,38 +65,42 @@ class Settings(BaseSettings):
     page_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port of the status page and of `/status.json`; 0: none."""
     page_host: str = "127.0.0.1"
-    """Addresses that the status page listens on, separated by commas. It has no
-    authentication; nothing can be changed through it."""
+    """Addresses that the status page listens on, separated by commas. The page has no
+    authentication and is read-only."""
     liveness_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port of `/healthz`; 0: none."""
     liveness_host: str = "0.0.0.0"
     """Address that `/healthz` listens on."""
     log_format: Literal["json", "text"] = "json"
-    """`json` for machines, `text` for a terminal."""
+    """`json`, or `text` for a terminal."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least level that is logged."""
+    """Lowest level that the operator logs."""
     exit_before_action: Annotated[int, Field(ge=0)] = 0
-    """For tests: end by SIGKILL before the n-th action; 0: never."""
+    """For tests: kill the operator with SIGKILL before the n-th action; 0: never."""
     stop_before_delete: Annotated[int, Field(ge=0)] = 0
-    """For tests: stop by SIGSTOP before the n-th DELETE, when it is already decided; 0: never."""
+    """For tests: stop the operator with SIGSTOP before the n-th DELETE, after the decision on it;
+    0: never."""
 
     @field_validator("namespace")
     @classmethod
     def _are_namespaces(cls, given: str | None) -> str | None:
         for name in _split(given):
             if re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name) is None:
-                msg = f"{name!r} is not the name of a namespace"
+                msg = (
+                    f"{name!r} is not the name of a namespace: it must have at most 63 lower-case "
+                    "letters, digits and '-', and begin and end with a letter or digit"
+                )
                 raise ValueError(msg)
         return given
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """The namespaces that are watched, each once; empty: all."""
+        """The namespaces to watch, each once; empty: all."""
         return tuple(dict.fromkeys(_split(self.namespace)))
 
     @property
     def lease_place(self) -> str:
-        """Namespace that the Lease is in."""
+        """Namespace of the Lease."""
         only = self.namespaces[0] if len(self.namespaces) == 1 else "default"
         return self.lease_namespace or only
 
@@ -104,10 +110,10 @@ def _split(given: str | None) -> list[str]:
 
 
 def load_settings(**given: object) -> Settings:
-    """Read the settings; what is given and not None wins over the environment.
+    """Read the settings; an argument that is not None overrides the environment.
 
     Raises:
-        SettingsError: a value that cannot work, with the setting's name.
+        SettingsError: a value is not allowed; names the setting.
     """
     try:
         return Settings.model_validate(

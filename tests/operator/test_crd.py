@@ -66,7 +66,7 @@ def refusal(cluster: DevCluster, namespace: str, text: str) -> str:
         ),
         (
             {"nodeSettings": {"fetchTimeoutMs": 3000}, "config": {"fetch_timeout_ms": 4000}},
-            r"spec\.nodeSettings\.fetchTimeoutMs.*say different things; set config",
+            r"spec\.nodeSettings\.fetchTimeoutMs.*differ; set config",
         ),
         (
             {"config": {"log_retention_bytes": -2}},

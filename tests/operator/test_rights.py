@@ -204,7 +204,7 @@ def test_an_operator_without_a_right_names_it_waits_and_does_nothing_half(
         lines = (operators.logs / "operator-0.log").read_text().splitlines()
         return [json.loads(line).get("why", "") for line in lines if line.startswith("{")]
 
-    why = f"the operator's role does not allow: delete pods in namespace {krq.namespace}"
+    why = f"the operator's roles do not allow: delete pods in namespace {krq.namespace}"
     krq.until("told", lambda: told()[-1:] == [why])
     assert not krq.list("sts")
     assert not krq.status()

@@ -1,7 +1,7 @@
-"""`spec.config`: which of the nodes' settings a resource may set, and what each may be.
+"""`spec.config`: the node settings that a resource may set, and their schema.
 
 The node's own model is the only source: its names, types, bounds and descriptions become the
-schema of the CRD. A new setting of the node is allowed by itself unless it is listed here.
+schema of the CRD. A resource may set every new setting of the node that is not listed here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from raftnode.settings import NodeSettings, find_faults, setting_called
 
 _IDENTITY = "it is the replica's identity, which the operator gives to each pod"
 _ADDRESS = "it is an address, which the operator derives from the pod and its Services"
-_PATH = "it is a path in the container, which the operator lays out"
+_PATH = "it is a path in the container, which the operator sets"
 
 SET_BY_OPERATOR: dict[str, str] = {
     "node_id": _IDENTITY,
@@ -27,7 +27,7 @@ SET_BY_OPERATOR: dict[str, str] = {
     "api_listen": _ADDRESS,
     "api_advertised": _ADDRESS,
     "bootstrap_servers": _ADDRESS,
-    "quorum_voters": "who votes is in the log; spec.voters says how many",
+    "quorum_voters": "the log holds the voter set; set spec.voters for their number",
     "hosts_file": _PATH,
     "termination_log": _PATH,
     "shutdown_grace_ms": "it must fit into the pod's grace period, which the operator sets",
@@ -45,14 +45,14 @@ STAND_IN: Mapping[str, object] = {
     "peer_advertised": "node:1",
     "api_advertised": "node:2",
 }
-"""What a node must have besides, to check settings without one."""
+"""Values for the settings that a node requires, to check the others without a node."""
 
 
 def config_schema() -> dict[str, JsonValue]:
     """The JSON schema of `spec.config`.
 
-    A name that is none of these is kept by the API server, so that the operator can name it: it
-    would be dropped without a word for every client that does not ask for strict validation.
+    The API server keeps unknown names, so that the operator can report them. It would otherwise
+    drop them silently for every client that does not request strict validation.
     """
     found = cast("dict[str, dict[str, JsonValue]]", NodeSettings.model_json_schema()["properties"])
     properties: dict[str, JsonValue] = {name: _property(found[name]) for name in ALLOWED}
@@ -64,7 +64,7 @@ def config_schema() -> dict[str, JsonValue]:
 
 
 def _property(found: dict[str, JsonValue]) -> JsonValue:
-    """One setting without a default: a default in the CRD would reach quorums that are there."""
+    """One setting without a default: a default in the CRD would change existing quorums."""
     kept = {key: value for key, value in found.items() if key not in ("title", "default")}
     default = found["default"]
     shown = str(default).lower() if isinstance(default, bool) else default
@@ -72,7 +72,7 @@ def _property(found: dict[str, JsonValue]) -> JsonValue:
 
 
 def find_name_faults(names: Iterable[str]) -> Iterator[str]:
-    """Say of each name in `spec.config` that is not allowed why, and which one may be meant."""
+    """For each name in `spec.config` that is not allowed: why, or which one may be meant."""
     for name in names:
         if name in ALLOWED:
             continue
@@ -81,20 +81,20 @@ def find_name_faults(names: Iterable[str]) -> Iterator[str]:
             yield f"config.{name} cannot be set: {SET_BY_OPERATOR[meant]}; remove it"
         else:
             nearest = meant or get_close_matches(_snake(name), ALLOWED, n=1, cutoff=0.0)[0]
-            yield f"config.{name} is not a setting of a node; did you mean {nearest}?"
+            yield f"config.{name} is not a node setting; did you mean {nearest}?"
 
 
 def find_value_faults(values: Mapping[str, object]) -> Iterator[str]:
-    """Say what a node would refuse of settings with allowed names, rules between them included."""
+    """The faults that a node would find in settings with allowed names, and between them."""
     for fault in find_faults({**STAND_IN, **values}):
         yield f"config.{fault.setting}: {fault.message}" if fault.setting else fault.message
 
 
 def default_of(name: str) -> JsonValue:
-    """What a node takes for a setting that is not set."""
+    """The node's default of a setting."""
     return cast("JsonValue", NodeSettings.model_fields[name].default)
 
 
 def _snake(name: str) -> str:
-    """`logRetentionBytes`, `log.retention.bytes` and the like as the settings are written."""
+    """The name of a setting that was written like `logRetentionBytes` or `log.retention.bytes`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace(".", "_").replace("-", "_").lower()

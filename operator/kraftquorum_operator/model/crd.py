@@ -29,12 +29,12 @@ NAME_RULES = [
     {
         "rule": "size(self.metadata.name) <= 40",
         "message": "metadata.name must have at most 40 characters: names of pods, claims and "
-        "services are made from it",
+        "services contain it",
     },
     {
         "rule": "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-        "message": "metadata.name must be a DNS label that begins with a letter: a Service is "
-        "named after it",
+        "message": "metadata.name must be a DNS label that begins with a letter: a Service has "
+        "the same name",
     },
 ]
 
@@ -162,7 +162,7 @@ def crd() -> Json:
                     "schema": {
                         "openAPIV3Schema": {
                             "type": "object",
-                            "description": "A Raft quorum that keeps itself alive.",
+                            "description": "A Raft quorum that the operator runs and repairs.",
                             "required": ["spec"],
                             "x-kubernetes-validations": NAME_RULES,
                             "properties": {

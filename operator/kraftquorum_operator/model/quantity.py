@@ -1,4 +1,4 @@
-"""Sizes as Kubernetes writes them."""
+"""Sizes in the notation of Kubernetes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def size_bytes(quantity: str) -> int:
     """A size such as `10Gi`, `1.5G` or `1073741824`, in bytes.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a size.
     """
     number = quantity.rstrip("mkKMGTPEi")
     unit = quantity.removeprefix(number)
     if unit not in _UNITS or not number.replace(".", "", 1).isdecimal():
-        msg = f"not a size: {quantity!r}; expected a number and a unit, such as 10Gi"
+        msg = f"{quantity!r} is not a size: it must be a number and a unit, such as 10Gi"
         raise ValueError(msg)
     return int(Decimal(number) * _UNITS[unit])

@@ -1,8 +1,8 @@
-"""`spec` of a KRaftQuorum: what a person may ask for, with bounds and cross-field rules.
+"""`spec` of a KRaftQuorum: the wanted state, with bounds and cross-field rules.
 
 The docstring under each field becomes its description in the CRD and in
-`docs/reference/crd.md`. Cross-field rules are CEL, checked by the API server
-at apply; the operator reads only what has passed them.
+`docs/reference/crd.md`. Cross-field rules are CEL. The API server checks them at
+apply; the operator reads only resources that have passed them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SpecModel(BaseModel):
 
 
 class Storage(SpecModel):
-    """The volume of each replica. Immutable: a new size needs a new quorum for now."""
+    """The volume of each replica. Immutable: another size needs a new quorum."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -45,13 +45,13 @@ class Storage(SpecModel):
                 "rule": "quantity(self.size).compareTo(quantity('256Mi')) >= 0",
                 "fieldPath": ".size",
                 "message": "storage.size must be at least 256Mi: nodes keep 64 MiB in reserve, and "
-                "take writes only while twice as much is free",
+                "accept writes only while twice as much is free",
             }
         )
     )
 
     size: Annotated[str, Field(pattern=QUANTITY, max_length=20)] = "1Gi"
-    """Size of each volume, as Kubernetes writes quantities, e.g. `10Gi`."""
+    """Size of each volume, as a Kubernetes quantity, e.g. `10Gi`."""
     class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """StorageClass of the volumes; unset: the cluster's default."""
 
@@ -59,8 +59,8 @@ class Storage(SpecModel):
 class NodeSettings(SpecModel):
     """Deprecated: the older names of seven settings of `config`.
 
-    Without defaults of its own. Resources from before `config` carry the defaults that it once
-    had, so a value that is the default counts as not set where `config` says another.
+    They have no defaults. Resources from before `config` contain the defaults of that time, so
+    `config` overrides a value here that equals the default.
     """
 
     fetch_timeout_ms: Annotated[int, Field(ge=200, le=60_000)] | None = None
@@ -86,7 +86,7 @@ def _set(name: str) -> tuple[str, str, str, str]:
 
 
 def _cel(name: str) -> str:
-    """CEL of what a setting is, wherever it is said."""
+    """CEL of a setting's value, from `config`, `nodeSettings` or its default."""
     has_new, new, has_old, old = _set(name)
     return f"({has_new} ? {new} : {has_old} ? {old} : {default_of(name)})"
 
@@ -97,33 +97,33 @@ def _said_once(name: str) -> Rule:
     return {
         "rule": f"!({has_new} && {has_old}) || {old} == {default} || {old} == {new}",
         "fieldPath": f".nodeSettings.{to_camel(name)}",
-        "message": f"nodeSettings.{to_camel(name)} and config.{name} say different things; set "
-        f"config.{name} alone, nodeSettings is its older name",
+        "message": f"nodeSettings.{to_camel(name)} and config.{name} differ; set "
+        f"config.{name} only, nodeSettings is its older name",
     }
 
 
 class Replacement(SpecModel):
-    """What to do about a replica whose disk is lost."""
+    """What the operator does about a replica whose disk is lost."""
 
     policy: Literal["Automatic", "Manual", "Off"] = "Automatic"
-    """`Automatic`: replace it. `Manual`: use an empty disk that a person provides, delete none.
-    `Off`: report only."""
+    """`Automatic`: the operator replaces it. `Manual`: the operator uses an empty disk that a
+    person provides, and deletes none. `Off`: the operator only reports it."""
     grace_period_seconds: Annotated[int, Field(ge=1, le=86_400)] = 5
-    """How long the old replica must have been silent before it is replaced."""
+    """How long the old replica must have been silent before the operator replaces it."""
     order: Literal["AddFirst", "RemoveFirst"] = "AddFirst"
-    """`AddFirst` keeps every vote until the new replica has all data (KIP-856). `RemoveFirst`
-    avoids the moment with one voter more, at the price of one voter less."""
+    """`AddFirst` removes the old voter after the new replica has all data and is a voter
+    (KIP-856). `RemoveFirst` never has one voter more; it has one voter less for a time."""
 
 
 class Deletion(SpecModel):
     """What happens to the data when the resource is deleted."""
 
     claims: Literal["Retain", "Delete"] = "Retain"
-    """`Retain` keeps every volume claim; `Delete` deletes them with the resource."""
+    """`Retain` keeps every PersistentVolumeClaim; `Delete` deletes them with the resource."""
 
 
 class Quantities(SpecModel):
-    """Compute resources, as Kubernetes writes quantities."""
+    """Compute resources, as Kubernetes quantities."""
 
     cpu: Annotated[str, Field(pattern=QUANTITY, max_length=20)] | None = None
     """CPU, e.g. `500m`."""
@@ -137,63 +137,65 @@ class Resources(SpecModel):
     requests: Quantities | None = None
     """What the scheduler reserves."""
     limits: Quantities | None = None
-    """What the container may use at most."""
+    """The most that the container may use."""
 
 
 class QuorumSpec(SpecModel):
-    """The quorum that is wanted."""
+    """The wanted state of the quorum."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             {
                 "rule": "self.storage == oldSelf.storage",
                 "fieldPath": ".storage",
-                "message": "storage is immutable; make a new KRaftQuorum for another size or class",
+                "message": "storage is immutable; create a new KRaftQuorum for another size or "
+                "class",
             },
             {
                 "rule": "self.replacement.gracePeriodSeconds * 1000 >= " + _cel("fetch_timeout_ms"),
                 "fieldPath": ".replacement.gracePeriodSeconds",
                 "message": "replacement.gracePeriodSeconds must be at least "
-                "config.fetch_timeout_ms: before that no replica counts as silent",
+                "config.fetch_timeout_ms: a replica counts as silent only after that time",
             },
             {
                 "rule": f"{_cel('election_timeout_ms')} <= {_cel('fetch_timeout_ms')}",
                 "message": "config.election_timeout_ms must not be larger than "
-                "config.fetch_timeout_ms: an election that outlasts the followers' patience makes "
-                "them stand as well",
+                "config.fetch_timeout_ms: during a longer election other followers start elections "
+                "as well",
             },
             {
                 "rule": f"2 * {_cel('election_timeout_ms')} >= {_cel('request_timeout_ms')}",
                 "message": "config.election_timeout_ms must be at least half of "
-                "config.request_timeout_ms: if requests take so long, no vote may come in time",
+                "config.request_timeout_ms: votes may otherwise arrive too late",
             },
             *(_said_once(name) for name in NodeSettings.model_fields),
         )
     )
 
     voters: Annotated[int, Field(ge=1, le=9)] = 3
-    """How many voters, 1 to 9. Odd numbers are better: an even one tolerates no failure more
-    than the odd one below it and is accepted with a Warning event."""
+    """The number of voters, 1 to 9. Use an odd number: an even number of voters tolerates no more
+    failures than one voter fewer. The operator accepts it with a Warning event."""
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """Container image of the node; unset: the image that the operator is configured with."""
+    """Container image of the node; unset: the operator's `KRAFTQUORUM_NODE_IMAGE`."""
     storage: Storage = Storage()
     """The volume of each replica. Immutable."""
     config: Annotated[dict[str, JsonValue], WithJsonSchema(config_schema())] = Field(
         default_factory=dict[str, JsonValue]
     )
-    """The nodes' settings, by the names of docs/reference/node-settings.md. What is not set is as
-    the operator or the node has it by default. A node checks them as a whole: what it would
-    refuse is in the condition `ConfigRejected`, and until then nothing of the pods is changed."""
+    """The nodes' settings, by the names of docs/reference/node-settings.md. A setting that is not
+    here has the default of the operator or the node. The operator checks all of them by the node's
+    rules. If a node would refuse them, the condition `ConfigRejected` says why, and the operator
+    changes no pod until they are fixed."""
     node_settings: NodeSettings = NodeSettings()
     """Deprecated: the older names of seven settings of `config`."""
     replacement: Replacement = Replacement()
-    """What to do about a replica whose disk is lost."""
+    """What the operator does about a replica whose disk is lost."""
     claim_retention: Literal["Retain", "Delete"] = "Retain"
-    """Whether the claim of a replica that was scaled away is kept. A kept one is reused as an
-    observer's disk when the quorum grows again."""
+    """Whether the operator keeps the claim of a replica that it removed because `voters` became
+    smaller. When the quorum grows again, an observer reuses the claim."""
     deletion: Deletion = Deletion()
     """What happens to the data when the resource is deleted."""
     resources: Resources = Resources()
     """Compute resources of each node's container."""
     pause: bool = False
-    """`true`: observe and report, but do nothing."""
+    """`true`: the operator observes and reports, and changes nothing."""

@@ -1,7 +1,7 @@
-"""`status` of a KRaftQuorum: a report for people, never read back as truth (S11).
+"""`status` of a KRaftQuorum: a report for users, never input to a decision (S11).
 
-Two exceptions are harmless: `observedGeneration` keeps the operator from posting the
-same warning twice for one generation, and `timeline` goes on from what it was before.
+The operator reads two fields back, which is harmless: `observedGeneration`, so that it
+posts a warning once per generation, and `timeline`, so that it can append to it.
 """
 
 from __future__ import annotations
@@ -25,102 +25,102 @@ class StatusModel(BaseModel):
 
 
 class Condition(StatusModel):
-    """One condition, as Kubernetes writes them; their types are in docs/reference/conditions.md."""
+    """One condition; docs/reference/conditions.md lists the types."""
 
     type: Annotated[str, Field(max_length=64)]
     """Name of the condition."""
     status: Literal["True", "False", "Unknown"]
     """Whether it holds."""
     reason: Annotated[str, Field(max_length=128)]
-    """One word: a guard's name in CamelCase, or what is going on."""
+    """One word: a guard's name in CamelCase, or another short reason."""
     message: Annotated[str, Field(max_length=4096)]
-    """A sentence for people."""
+    """The reason in words."""
     last_transition_time: str
     """When `status` last changed."""
     observed_generation: int
-    """The generation of the spec that this was said about."""
+    """The generation of the spec that the condition is about."""
 
 
 class Leader(StatusModel):
-    """Who leads: always with the storage UUID (S1)."""
+    """The leader, always with its directory id (S1)."""
 
     node_id: int
     """The node's id, which is its pod's ordinal."""
     directory_id: str
-    """UUID of its storage, in Kafka's 22 characters."""
+    """Its directory id, 22 characters as in Kafka."""
     pod: str
     """Name of its pod."""
 
 
 class VoterName(StatusModel):
-    """A voter by its names."""
+    """The names of a voter."""
 
     node_id: int
     """The node's id."""
     directory_id: str
-    """UUID of its storage."""
+    """Its directory id."""
     pod: str
     """Name of the pod of this node id."""
 
 
 class VoterStatus(VoterName):
-    """One voter of the set in force, as the leader sees it."""
+    """One voter of the set in force, as the leader reports it."""
 
     committed: bool
     """Whether the record that made it a voter is committed."""
     caught_up: bool
-    """Fresh, and within one catch-up round of the leader."""
+    """Whether it is caught up with the leader."""
     lag: int
-    """Records between it and the leader's log end."""
+    """Records between its log end offset and the leader's."""
     last_fetch_age_ms: int | None = None
-    """Since the leader last heard from it; unset: not since the election."""
+    """Time since its last fetch; unset: none since the election."""
 
 
 class ReplicaStatus(StatusModel):
-    """One replica, as it says itself: what a person needs when the quorum is lost."""
+    """One replica, as it reports itself: what a person needs when the quorum is lost."""
 
     node_id: int
     """The node's id, which is its pod's ordinal."""
     pod: str
     """Name of its pod."""
     directory_id: str | None = None
-    """UUID of its storage; unset: it did not answer."""
+    """Its directory id; unset: it did not answer."""
     role: str
     """Role, or `silent` when it did not answer."""
     epoch: int | None = None
     """Its epoch."""
     log_end_offset: int | None = None
-    """End of its log, durable or not."""
+    """Its log end offset."""
     durable_end_offset: int | None = None
-    """End of what it has fsynced."""
+    """The end of what it has fsynced."""
     high_watermark: int | None = None
-    """What it knows to be committed."""
+    """The high watermark that it knows."""
     ready: bool
     """Whether its pod is ready."""
     detail: str = ""
-    """Why it does not run, if it does not."""
+    """Why it does not run; empty: it runs."""
 
 
 TIMELINE_MAX = 24
-"""Entries that are kept: a status is written often, and all of it each time."""
+"""The most entries of a timeline: the operator writes the whole status often."""
 
 OPERATIONS_MAX = 16
 
 
 class Operation(StatusModel):
-    """Something that takes several steps, as derived from what was seen."""
+    """An operation of several steps, derived from the observation."""
 
     kind: Literal["Formation", "Replacement", "Addition", "Removal", "Restart"]
-    """What is done: forming the quorum, replacing a lost disk, one voter more, one less, or
-    restarting pods whose template changed."""
+    """The kind of operation: forming the quorum, replacing a lost disk, adding a voter, removing
+    a voter, or restarting pods whose template changed."""
     pod: str = ""
     """The pod that it is about; empty: the whole quorum."""
     step: str
-    """The step that is next or under way."""
+    """The step that is next or in progress."""
     number: int
-    """Which step that is, from 1."""
+    """The number of that step, from 1."""
     steps: int
-    """How many there are."""
+    """The number of steps."""
     since: str
     """When the operation was first seen."""
     step_since: str
@@ -128,78 +128,78 @@ class Operation(StatusModel):
 
 
 class TimelineEntry(StatusModel):
-    """A fault, a repair or another change, as the operator saw it."""
+    """A fault, a repair or another change, as the operator observed it."""
 
     at: str
-    """When, the last time."""
+    """When it last occurred."""
     kind: Literal["Fault", "Repair", "Change"]
-    """What sort of thing it was."""
+    """Whether it was a fault, a repair or another change."""
     message: Annotated[str, Field(max_length=240)]
-    """A sentence for people."""
+    """What happened."""
     count: int | None = None
-    """How often lately, for what comes and goes; unset: once."""
+    """How often it occurred recently; unset: once."""
     first: str | None = None
-    """When, the first time of so many; unset: it was once."""
+    """When it first occurred of these times; unset: it occurred once."""
 
 
 class QuorumStatus(StatusModel):
-    """What the operator last saw and what it is doing."""
+    """The operator's last observation, and what it is doing."""
 
     observed_generation: int
     """The generation of the spec that this status is about."""
     phase: Literal["Forming", "Running", "Changing", "Waiting", "QuorumLost", "Paused", "Deleting"]
-    """One word for the whole."""
+    """The state of the quorum in one word."""
     replicas: int
-    """Voters that are committed; the scale subresource's count."""
+    """The number of committed voters; the count of the scale subresource."""
     ready_voters: int
-    """Voters that are caught up."""
+    """The number of voters that are caught up."""
     fault_tolerance: int
-    """How many more voters may fail: live voters minus the majority of the set."""
+    """How many more voters may fail: caught-up voters minus the majority of the set."""
     cluster_id: str | None = None
-    """Id of the formed quorum; random, never from a name."""
+    """The quorum's cluster id, which is random."""
     leader: Leader | None = None
-    """Who leads, as confirmed by a majority."""
+    """The leader that answered; unset: no leader answers."""
     epoch: int | None = None
     """The leader's epoch."""
     high_watermark: int | None = None
-    """How far the log is committed."""
+    """The leader's high watermark."""
     voters: list[VoterStatus] = Field(default_factory=list[VoterStatus])
     """The voter set in force; empty without a leader, see `lastKnownVoters`."""
     leader_seen_at: str | None = None
     """When a leader last answered. With a leader, when this status was last written."""
     last_known_voters: list[VoterName] = Field(default_factory=list[VoterName])
-    """Without a leader: the voters as they were at `leaderSeenAt`. Nothing is decided on them."""
+    """Without a leader: the voters at `leaderSeenAt`. No decision depends on them."""
     nodes: list[ReplicaStatus] = Field(default_factory=list[ReplicaStatus])
-    """Every replica, as it says itself."""
+    """Every replica, as it reports itself."""
     current_action: str | None = None
-    """The action that was just taken, e.g. `AddVoter`."""
+    """The operator's last action, e.g. `AddVoter`."""
     doing: str | None = None
-    """The action or, if it waits, the guard, short enough for a column; unset: nothing."""
+    """The action in a word or two or, if the operator waits, the guard; unset: nothing."""
     waiting_for: str | None = None
     """Name of the guard that blocks, as in docs/reference/guards.md."""
     message: str = ""
-    """What is going on, in a sentence."""
+    """What the operator does or waits for, in words."""
     operations: Annotated[list[Operation], Field(max_length=OPERATIONS_MAX)] = Field(
         default_factory=list[Operation]
     )
-    """What is under way, with the step that it is at."""
+    """The operations in progress, with their steps."""
     timeline: Annotated[list[TimelineEntry], Field(max_length=TIMELINE_MAX)] = Field(
         default_factory=list[TimelineEntry]
     )
-    """The last faults, repairs and changes, oldest first; it outlives the operator."""
+    """The last faults, repairs and changes, oldest first; it survives a restart of the operator."""
     config: dict[str, str] = Field(default_factory=dict[str, str])
-    """The settings that the pods' template gives to each node; what is not here is as the node
-    has it by default. While pods are restarted for another template, some have the one before."""
+    """The settings that the pod template gives to each node. A setting that is not here has the
+    node's default. During a rolling restart some pods still have the settings before."""
     label_selector: str
     """Selects the pods; for the scale subresource."""
     conditions: list[Condition] = Field(default_factory=list[Condition])
-    """Conditions; their types are in docs/reference/conditions.md."""
+    """The conditions; docs/reference/conditions.md lists the types."""
 
 
 def last_status(resource: Mapping[str, Any]) -> QuorumStatus | None:
-    """What was last reported of a resource, for the times and the timeline in it.
+    """The last status of a resource, for its times and its timeline.
 
-    None where there is nothing, or what another version wrote: nothing is decided on it.
+    None if there is no status, or one that another version wrote. No decision depends on it.
     """
     status = resource.get("status")
     try:

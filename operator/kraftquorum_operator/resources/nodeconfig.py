@@ -127,7 +127,7 @@ def _said_twice(older: Mapping[str, object], config: Mapping[str, object]) -> It
             camel = to_camel(name)
             yield (
                 f"nodeSettings.{camel} is {value!r} and config.{name} is {config[name]!r}; set "
-                f"config.{name} only; nodeSettings is its older name"
+                f"config.{name} only, nodeSettings is its older name"
             )
 
 

@@ -42,7 +42,7 @@ from raftnode.core.types import Endpoint
 from raftnode.settings import NodeSettings
 
 OWNER = Owner("space", "demo", "uid-1")
-FAULTS = ("config.retention is not a setting of a node; did you mean log_retention_bytes?",)
+FAULTS = ("config.retention is not a node setting; did you mean log_retention_bytes?",)
 REFUSED = replace(healthy(), config_faults=FAULTS)
 
 

@@ -94,7 +94,7 @@ async def test_missing_rights_are_named_with_verb_resource_and_namespace_and_wai
             group.create_task(await_rights(cast("Any", roles), settings, retry_s=0.001))
             group.create_task(grant_once_told())
     assert logs[0]["why"] == (
-        "the operator's role does not allow: update leases.coordination.k8s.io in namespace ops; "
+        "the operator's roles do not allow: update leases.coordination.k8s.io in namespace ops; "
         "patch,delete pods in namespace a; patch,delete pods in namespace b"
     )
     assert logs[-1]["event"] == "startup_continued"
@@ -146,7 +146,7 @@ async def test_a_server_that_is_away_while_rights_are_asked_for_is_waited_for() 
     roles = Roles(set(), AWAY, AWAY)
     with capture_logs() as logs:
         await await_rights(cast("Any", roles), load_settings(), retry_s=0)
-    assert logs[0]["why"].startswith("the API server cannot be reached")
+    assert logs[0]["why"].startswith("the operator cannot reach the API server")
     assert logs[-1]["event"] == "startup_continued"
 
 
@@ -166,10 +166,10 @@ def test_a_namespace_that_cannot_be_one_is_refused_by_name(given: str) -> None:
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (AWAY, "cannot be reached"),
+        (AWAY, "cannot reach the API server"),
         (NO_CRD, "crds print"),
         (FORBIDDEN, "token and roles"),
-        (KubeUnavailableError(503, "x", "busy"), "does not answer as it should"),
+        (KubeUnavailableError(503, "x", "busy"), "answered with an error"),
     ],
 )
 def test_a_person_is_told_what_to_do(error: KubeError, says: str) -> None:
@@ -182,7 +182,7 @@ async def test_the_page_about_installing_quotes_what_is_really_said() -> None:
     said = [explain(error) for error in (AWAY, NO_CRD, FORBIDDEN)]
     roles = Roles({("delete", "pods")})
     missing = await missing_rights(cast("Any", roles), load_settings(namespace="a"))
-    said.append(f"the operator's role does not allow: {missing[0]}")
+    said.append(f"the operator's roles do not allow: {missing[0]}")
     assert len(quoted) == len(said)
     for words in quoted:
         assert any(one.startswith(words) for one in said), words

@@ -1,8 +1,8 @@
-"""Serves what may be looked at: few connections, none of which can be held for ever.
+"""Serves the status page and the metrics, with few connections and limits on how long they last.
 
-A connection without a request is closed after `IDLE_S`, one whose reader takes nothing after
-`SEND_S`, and more than `CONNECTIONS_MAX` to a port are closed at once: descriptors and memory are
-for the API server and the nodes.
+The server closes a connection without a request after `IDLE_S`, and one whose client reads nothing
+after `SEND_S`. It closes connections above `CONNECTIONS_MAX` to a port at once, so that descriptors
+and memory are left for the API server and the nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SEND_S = 20.0
 
 
 def guarded(headers: Mapping[str, str]) -> Middleware:
-    """A middleware: these headers on every answer, faults into the log, an end for slow readers."""
+    """A middleware: adds these headers, logs errors and cuts slow clients off."""
     lines = LineBudget()
 
     @web.middleware
@@ -38,9 +38,11 @@ def guarded(headers: Mapping[str, str]) -> Middleware:
             allow = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
             response = web.Response(status=error.status, text=error.text, headers=allow)
         except Exception:  # noqa: BLE001 - whatever it is, it is logged and answered
-            # The words stay in the log: an answer may tell what it should not.
+            # The error stays in the log: an answer might show what it should not.
             lines.say(log.exception, "request_failed", path=request.path)
-            response = web.Response(status=500, text="This cannot be shown; see the log.\n")
+            response = web.Response(
+                status=500, text="The operator failed on this request; see its log.\n"
+            )
         response.headers.update(headers)
         try:
             async with asyncio.timeout(SEND_S):
@@ -63,15 +65,15 @@ class _Refusal(asyncio.Protocol):
 async def listening(
     application: web.Application, hosts: str, port: int, what: str
 ) -> AsyncGenerator[int | None]:
-    """Serve while the context lasts; the port, or None where it cannot be had.
+    """Serve while the context lasts; yields the port, or None if the operator cannot listen.
 
-    An operator that cannot show something repairs quorums all the same, so that is only logged.
+    The operator repairs quorums without its pages, so it only logs that.
 
     Args:
-        application: what is served.
+        application: what to serve.
         hosts: addresses to listen on, separated by commas.
-        port: on each of them; 0: any.
-        what: its name in the log.
+        port: the port on each address; 0: any.
+        what: the application's name in the log.
     """
     runner = web.AppRunner(application, access_log=None, keepalive_timeout=IDLE_S)
     await runner.setup()

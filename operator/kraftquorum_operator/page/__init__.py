@@ -1,5 +1,5 @@
 """The status page: what the board holds, in words, for a person on call.
 
-`verdict` judges, `view` says what is shown, `render` makes HTML of it, `server` serves it. None
-of it asks Kubernetes or a node for anything, and nothing can be changed through it.
+`verdict` judges, `view` selects what the page shows, `render` makes HTML of it, `server` serves
+it. No part sends a request to Kubernetes or to a node, and the page is read-only.
 """

@@ -1,7 +1,7 @@
 """HTML of a view, by a template that escapes everything.
 
-Pure but for the template, which is read once. Every word of a quorum, of Kubernetes or of a
-node is text here, whatever is in it.
+Pure except for the template, which is read once. Every word from a quorum, from Kubernetes or from
+a node is text here.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from kraftquorum_operator.report.conditions import NEEDS_PERSON
 from kraftquorum_operator.report.operations import STEPS
 
 SECTIONS_MAX = 25
-"""So many quorums are shown in full on the first page; the others have pages of their own."""
+"""The first page shows this many quorums in full; the others have pages of their own."""
 
 ROWS_MAX = 1000
-"""So many are listed; the JSON has all."""
+"""The first page lists this many quorums; the JSON has all."""
 
 SHOWN_OTHERWISE = frozenset({"Ready", "Available", "Progressing", "Degraded"})
-"""Conditions that the verdict and the facts tell; the others are shown while they hold."""
+"""Conditions that the verdict and the facts show; the page lists the others while they hold."""
 
 STEP_WORDS = {
     "StartPods": "Start pods",
@@ -63,7 +63,7 @@ OPERATION_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What blocks, for a person who has not read the list of guards."""
+    """The guard that blocks, for a reader who does not know the list of guards."""
 
     name: str
     rule: str
@@ -72,7 +72,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One storage: a voter, an observer, or a replica that says nothing."""
+    """One replica: a voter, an observer, or a replica that does not answer."""
 
     pod: str
     node_id: int
@@ -137,7 +137,7 @@ def _template() -> jinja2.Template:
 
 @dataclass(frozen=True, slots=True)
 class clock:  # noqa: N801 - called like a function in the template
-    """Times of day for people: with the date where it is not today's."""
+    """Times of day, with the date if it is not today's."""
 
     now: datetime
 
@@ -161,7 +161,7 @@ def guard_of(status: QuorumStatus) -> Guard | None:
 
 
 def alarms_of(status: QuorumStatus) -> list[tuple[str, str]]:
-    """Conditions that hold and should not, unless they only repeat the message."""
+    """Conditions that report a fault, unless they only repeat the message."""
     return [
         (condition.type, condition.message)
         for condition in status.conditions
@@ -184,7 +184,7 @@ def steps_of(operation: Operation) -> list[tuple[str, str]]:
 
 
 def replicas_of(status: QuorumStatus) -> list[Replica]:
-    """Every storage: the voters as the leader sees them, then the other replicas."""
+    """Every replica: the voters as the leader reports them, then the other replicas."""
     said = {node.node_id: node for node in status.nodes}
     result = [_voter(voter, said.get(voter.node_id), status) for voter in status.voters]
     answer = {(node.node_id, node.directory_id) for node in status.nodes}
@@ -207,7 +207,7 @@ def _voter(voter: VoterStatus, node: ReplicaStatus | None, status: QuorumStatus)
     own = node if node is not None and node.directory_id == voter.directory_id else None
     leads = status.leader is not None and status.leader.directory_id == voter.directory_id
     if own is None and node is not None and node.directory_id is not None:
-        state = "this storage is gone"
+        state = "this storage is lost"
     elif own is None:
         state = "does not answer"
     elif not voter.committed:
@@ -230,7 +230,7 @@ def _voter(voter: VoterStatus, node: ReplicaStatus | None, status: QuorumStatus)
 
 
 def _last_known(voter: VoterName, node: ReplicaStatus | None, status: QuorumStatus) -> Replica:
-    """A voter that does not answer, while no leader says who votes."""
+    """A voter that does not answer, while no leader reports the voters."""
     replaced = node is not None and node.directory_id is not None
     seen = f"as last known at {status.leader_seen_at or 'an unknown time'}"
     detail = node.detail if node is not None and not replaced else ""
@@ -240,7 +240,7 @@ def _last_known(voter: VoterName, node: ReplicaStatus | None, status: QuorumStat
         directory_id=voter.directory_id,
         role="voter",
         good=False,
-        state="another disk answers in its place" if replaced else "does not answer",
+        state="a replica with another disk answers" if replaced else "does not answer",
         lag=None,
         heard_ms=None,
         log_end_offset=None,
@@ -257,9 +257,9 @@ def _other(node: ReplicaStatus) -> Replica:
         directory_id=node.directory_id,
         role="replica" if node.role == "silent" else "blank" if blank else node.role,
         good=False,
-        state="does not answer" if node.role == "silent" else "waits to be taken in"
+        state="does not answer" if node.role == "silent" else "waits to join"
         if blank
-        else "no voter" if node.role == "observer" else "answers",
+        else "not a voter" if node.role == "observer" else "answers",
         lag=None,
         heard_ms=None,
         log_end_offset=node.log_end_offset,

@@ -1,8 +1,8 @@
-"""Serves the status page and its JSON: GET and HEAD only, nothing from elsewhere, nothing kept.
+"""Serves the status page and its JSON: GET and HEAD only, no content of other sites, no cookies.
 
-The board is judged and each page made in a thread and at most once a second, whoever asks how
-often, so that the looks at quorums are not held up. There is no authentication, as with
-`/metrics`: whoever reaches the port may read names, storage UUIDs and offsets.
+The server judges the board and makes each page in a thread, and at most once a second, so that
+requests do not delay reconciliations. There is no authentication, as with `/metrics`: every client
+that reaches the port may read names, directory ids and offsets.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from kraftquorum_operator.page.view import OperatorView, PageView, QuorumView, p
 from kraftquorum_operator.web import guarded
 
 FRESH_S = 1.0
-"""How old a page may be that is given out again."""
+"""How long the server answers with the same page."""
 
 CACHED_MAX = 64
-"""Pages that are kept so long."""
+"""The most pages in the cache."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -39,7 +39,7 @@ HEADERS = {
     "Cache-Control": "no-store",
     "Server": "kraftquorum",
 }
-"""On every answer."""
+"""Headers of every answer."""
 
 STATIC = {
     "status.css": "text/css",
@@ -49,7 +49,7 @@ STATIC = {
 
 
 class StatusPage:
-    """What is asked for, made from the board."""
+    """The pages, made from the board."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class StatusPage:
         self._static = {name: (folder / name).read_bytes() for name in STATIC}
 
     def application(self) -> web.Application:
-        """The routes. Every other method than GET and HEAD is answered with 405."""
+        """The routes. The server answers methods other than GET and HEAD with 405."""
         application = web.Application(middlewares=[guarded(HEADERS)], client_max_size=1024)
         application.router.add_get("/", self._index)
         application.router.add_get("/status.json", self._json)
@@ -106,7 +106,7 @@ class StatusPage:
         return web.Response(body=self._static[name], content_type=STATIC[name], charset="utf-8")
 
     async def _cached(self, key: str, make: Callable[[PageView], str]) -> str:
-        async with self._lock:  # many who ask at once wait for one page
+        async with self._lock:  # clients that ask at the same time wait for one page
             have = self._made.get(key)
             if have is not None and time.monotonic() - have[0] < FRESH_S:
                 return have[1]
@@ -118,7 +118,7 @@ class StatusPage:
             return text
 
     async def _judged(self) -> PageView:
-        """What all pages of one second are made from."""
+        """The view that all pages of one second are made from."""
         if self._view is not None and time.monotonic() - self._view[0] < FRESH_S:
             return self._view[1]
         operator = OperatorView(
@@ -134,8 +134,8 @@ class StatusPage:
 
 
 def _asked(view: PageView, namespace: str, name: str) -> QuorumView:
-    """The quorum that is asked for; one may be deleted at any time, also while its page waits."""
+    """The quorum of a request; it may be deleted at any time, also while its page waits."""
     for quorum in view.quorums:
         if (quorum.namespace, quorum.name) == (namespace, name):
             return quorum
-    raise web.HTTPNotFound(text="There is no such quorum.\n")
+    raise web.HTTPNotFound(text="This quorum does not exist.\n")

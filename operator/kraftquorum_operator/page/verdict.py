@@ -1,7 +1,7 @@
 """Whether a quorum is safe, in words: one judgement for the page, its order and its JSON.
 
-Pure. The words speak of what a person must know at night: do writes work, may one more disk
-fail, is somebody needed.
+Pure. The words answer what a person on call must know: whether writes work, whether one more disk
+may fail, and whether a person must act.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Level = Literal[
 LEVELS: dict[Level, str] = {
     "lost": "Lost",
     "stopped": "Writes stopped",
-    "unknown": "Not known",
+    "unknown": "Unknown",
     "at-risk": "At risk",
     "blocked": "Needs a person",
     "weakened": "Weakened",
@@ -32,7 +32,7 @@ LEVELS: dict[Level, str] = {
 """Each level's words, worst first."""
 
 GOOD: frozenset[Level] = frozenset({"forming", "changing", "safe"})
-"""Levels at which nobody needs to look."""
+"""Levels that need no person."""
 
 RUNBOOKS: dict[Level, str] = {
     "lost": "kraftquorum-quorum-lost",
@@ -42,18 +42,18 @@ RUNBOOKS: dict[Level, str] = {
     "blocked": "kraftquorum-guard-blocking",
     "weakened": "kraftquorum-fault-tolerance-reduced",
 }
-"""Where to read on, in docs/operations/runbooks/."""
+"""The runbook of each level, in docs/operations/runbooks/."""
 
 TROUBLES = frozenset(
     {"PodsBlocked", "Failing", "StorageDamaged", "DiskLow", "VolumesFailing", "ConfigRejected"}
 )
-"""Conditions that weaken a quorum though as many voters may fail as could."""
+"""Conditions that weaken a quorum with full fault tolerance."""
 
 PAUSED = "kraftquorum-paused"
 DISK_FULL = "kraftquorum-disk-full"
 
 STALE_S = 45.0
-"""A look comes every 10 s at most, or as often as `reconcile_idle_s` says: see `judge`."""
+"""Reconciliations are at most 10 s or `reconcile_idle_s` apart: see `judge`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Verdict:
     level: Level
     sentence: str
     read: str | None = None
-    """The runbook, where it is not the level's own."""
+    """The runbook, if it is not that of the level."""
 
     @property
     def words(self) -> str:
@@ -72,7 +72,7 @@ class Verdict:
 
     @property
     def runbook(self) -> str | None:
-        """Name of the runbook; None where nobody needs one."""
+        """Name of the runbook; None if the level needs none."""
         return self.read or RUNBOOKS.get(self.level)
 
     @property
@@ -91,13 +91,13 @@ def judge(seen: Seen, now_s: float, stale_s: float = STALE_S) -> Verdict:
     """
     status = seen.status
     if status is None:
-        return Verdict("unknown", "No operator has reported anything about it yet.")
+        return Verdict("unknown", "No operator has reported on this quorum yet.")
     age_s = now_s - seen.at_s
     if seen.own and age_s > stale_s:
         return Verdict(
             "unknown",
-            f"The operator has not been able to look at it for {ago(age_s)}; "
-            "everything below is as old as that.",
+            f"The operator has not observed this quorum for {ago(age_s)}; "
+            "everything below is that old.",
         )
     return _of_status(status, seen.voters)
 
@@ -107,36 +107,39 @@ def _of_status(status: QuorumStatus, wanted: int) -> Verdict:
     if "QuorumLost" in holds:
         return Verdict(
             "lost",
-            "A majority of the voters has lost its storage. Nothing can be written, and what was "
-            "written last may be gone. A person must decide; delete nothing.",
+            "A majority of the voters has lost its storage. Writes do not work, and the last "
+            "acknowledged records may be lost. A person must decide; delete nothing.",
         )
     if "FormationBlocked" in holds:
-        return Verdict("blocked", "It cannot be formed. A person must decide; delete nothing.")
+        return Verdict(
+            "blocked",
+            "The operator cannot form this quorum. A person must decide; delete nothing.",
+        )
     available = next((one for one in status.conditions if one.type == "Available"), None)
     if available is not None and available.status == "Unknown":
-        return Verdict("unknown", f"The operator cannot see how it is: {available.message}.")
+        return Verdict("unknown", f"The operator cannot observe this quorum: {available.message}.")
     if status.phase == "Forming":
-        return Verdict("forming", "It is being formed and holds no data yet.")
+        return Verdict("forming", "The operator is forming this quorum; it holds no data yet.")
     if available is not None and available.reason == "DiskLow":
         return Verdict(
             "stopped",
-            "The leader's disk is full and no other voter has taken over, so no write is taken. "
-            "Reading works, and nothing acknowledged is lost.",
+            "The leader's disk is full and no other voter has become the leader, so the leader "
+            "refuses writes. Reads work, and no acknowledged record is lost.",
             DISK_FULL,
         )
     if "Available" not in holds:
         return Verdict(
             "stopped",
-            "No leader is confirmed by a majority, so no write is acknowledged. There is no sign "
-            "that anything acknowledged is lost.",
+            "No majority confirms a leader, so no write is acknowledged. Nothing indicates that an "
+            "acknowledged record is lost.",
         )
     return _of_available(status, wanted, holds)
 
 
 def tolerance_of(status: QuorumStatus) -> int:
-    """How many voters may fail: of those that are caught up and also answer for themselves.
+    """How many voters may fail; counts only caught-up voters that also answer themselves.
 
-    A leader counts a voter for seconds after it was last heard from; a person should not.
+    A leader counts a voter for some seconds after its last fetch; this page does not.
     """
     answers = {(node.node_id, node.directory_id) for node in status.nodes}
     well = sum(v.caught_up and (v.node_id, v.directory_id) in answers for v in status.voters)
@@ -156,11 +159,9 @@ def _of_available(status: QuorumStatus, wanted: int, holds: set[str]) -> Verdict
         read = PAUSED if paused else None
         return Verdict("blocked", f"Writes work. {may_fail(tolerance)} {_person(paused)}", read)
     if tolerance < full:
-        return Verdict("weakened", f"Writes work. {may_fail(tolerance)} Wanted are {full}.")
+        return Verdict("weakened", f"Writes work. {may_fail(tolerance)} The target is {full}.")
     if holds & TROUBLES:
-        return Verdict(
-            "weakened", f"Writes work. {may_fail(tolerance)} Something is wrong: see below."
-        )
+        return Verdict("weakened", f"Writes work. {may_fail(tolerance)} See the faults below.")
     if "Ready" not in holds:
         return Verdict("changing", f"Writes work. {may_fail(tolerance)}")
     return Verdict("safe", f"Writes work. {may_fail(tolerance)}")
@@ -168,8 +169,8 @@ def _of_available(status: QuorumStatus, wanted: int, holds: set[str]) -> Verdict
 
 def _person(paused: bool) -> str:  # noqa: FBT001 - private
     if paused:
-        return "It is paused: nothing is repaired until spec.pause is taken away."
-    return "It waits for a person."
+        return "The quorum is paused: the operator repairs nothing until you remove spec.pause."
+    return "The operator waits for a person."
 
 
 def may_fail(tolerance: int) -> str:

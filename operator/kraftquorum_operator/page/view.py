@@ -1,6 +1,6 @@
 """What the page and its JSON show: a whitelist, made from the board and nothing else.
 
-No label, annotation, environment or object of Kubernetes gets in here, so none can get out.
+No label, annotation, environment or other object of Kubernetes enters here, so none can leak.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kraftquorum_operator.page.verdict import GOOD, STALE_S, Level, judge, toler
 
 FORMAT = "kraftquorum.io/status-page/v1"
 
-NOT_STARTED = "The operator has not reached the API server yet; it knows of no quorum."
+NOT_STARTED = "The operator has not reached the API server yet and knows no quorum."
 """Instead of a summary."""
 
 
@@ -30,9 +30,9 @@ class OperatorView(StatusModel):
     version: str
     """Its version."""
     active: bool
-    """Whether it holds the Lease. One on standby shows what the active one has written."""
+    """Whether it holds the Lease. On standby it shows what the active operator has written."""
     started: bool = True
-    """Whether it has reached the API server; before that it knows of no quorum."""
+    """Whether it has reached the API server; before that it knows no quorum."""
 
 
 class QuorumView(StatusModel):
@@ -49,23 +49,23 @@ class QuorumView(StatusModel):
     sentence: str
     """What it means."""
     runbook: str | None = None
-    """Name of the runbook in docs/operations/runbooks/; unset: nobody needs one."""
+    """Name of the runbook in docs/operations/runbooks/; unset: none is needed."""
     voters_wanted: int
     """`spec.voters`."""
     tolerance: int = 0
     """How many voters may fail now."""
     tolerance_wanted: int
-    """How many voters may fail when all is well."""
+    """How many voters may fail when all voters are caught up."""
     seen_at: str
     """When it was observed, or, on standby, when the watch brought the status."""
     source: Literal["observed", "reported"]
     """Observed by this operator, or read from the resource."""
     status: QuorumStatus | None
-    """As in the resource; unset: nobody has reported anything yet."""
+    """As in the resource; unset: no operator has reported yet."""
 
     @property
     def good(self) -> bool:
-        """Whether nobody needs to look."""
+        """Whether no person needs to act."""
         return self.verdict in GOOD
 
     @property
@@ -75,16 +75,16 @@ class QuorumView(StatusModel):
 
 
 class PageView(StatusModel):
-    """Everything."""
+    """The whole page."""
 
     format: str = FORMAT
-    """Changes when a field goes or changes its meaning; fields may be added."""
+    """Changes when a field is removed or changes its meaning; fields may be added."""
     at: str
-    """When this was made."""
+    """When the operator made the page."""
     summary: str
-    """One sentence about all of them."""
+    """One sentence about all quorums."""
     operator: OperatorView
-    """Who says this."""
+    """The operator that made the page."""
     quorums: list[QuorumView] = Field(default_factory=list[QuorumView])
     """Worst first."""
 
@@ -124,14 +124,14 @@ def page_view(
 
 
 def stamp(seconds: float) -> str:
-    """Wall clock as Kubernetes writes it."""
+    """Wall clock in the format of Kubernetes."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def summary(views: list[QuorumView]) -> str:
-    """One sentence about all of them."""
+    """One sentence about all quorums."""
     if not views:
-        return "There is no quorum to look after."
+        return "The operator manages no quorum."
     bad = [view for view in views if not view.good]
     if not bad:
         return "The quorum is safe." if len(views) == 1 else f"All {len(views)} quorums are safe."
@@ -139,4 +139,4 @@ def summary(views: list[QuorumView]) -> str:
     first = f"{worst.path}: {worst.words.lower()}"
     if len(views) == 1:
         return f"{first}."
-    return f"{len(bad)} of {len(views)} quorums need a look, first of all {first}."
+    return f"{len(bad)} of {len(views)} quorums need attention, first {first}."

@@ -359,6 +359,6 @@ def test_the_status_page_shows_a_lost_disk_beside_the_empty_one_in_its_place() -
     rows = [(row.node_id, row.directory_id, row.state) for row in replicas_of(told.status)]
     assert [(n, uuid) for n, uuid, _ in rows if (n, uuid) in voters] == voters
     assert [state for n, uuid, state in rows if (n, uuid) in voters[:2]] == [
-        "another disk answers in its place"
+        "a replica with another disk answers"
     ] * 2
     assert len(rows) == 5

@@ -265,7 +265,7 @@ async def test_an_operation_shows_its_steps(client: Client, board: Board) -> Non
     assert '<li class="now" aria-current="step">Catch up' in text
     assert text.count('<li class="done">') == 2
     assert "b1" in words  # the storage that is to come
-    assert "this storage is gone" in words
+    assert "this storage is lost" in words
 
 
 def test_every_step_and_operation_has_words() -> None:
@@ -509,12 +509,12 @@ async def test_an_operator_that_waits_for_the_api_server_calls_no_quorum_absent(
     board.begun = False
     words = " ".join(read((await client.ask("/"))[2]).text.split())
     assert "has not reached the API server" in words
-    assert "There is no quorum" not in words
+    assert "The operator manages no quorum" not in words
     assert "on standby" not in words
     told = json.loads((await client.ask("/status.json"))[2])
     assert told["operator"]["started"] is False
     board.begun = True
-    assert "There is no quorum to look after." in (await client.ask("/"))[2]
+    assert "The operator manages no quorum." in (await client.ask("/"))[2]
 
 
 async def test_no_two_elements_share_an_id_whatever_quorums_are_called(

@@ -65,7 +65,7 @@ def test_a_dead_voter_of_five_weakens_and_of_three_is_a_risk() -> None:
     verdict = judge(shown(status(one_away(5), 5), 5), 1.0)
     assert verdict.level == "weakened"
     assert "1 voter may fail" in verdict.sentence
-    assert "Wanted are 2" in verdict.sentence
+    assert "The target is 2" in verdict.sentence
     assert level(status(one_away(3))) == "at-risk"
 
 
@@ -83,7 +83,7 @@ def test_a_voter_that_does_not_answer_is_not_counted_though_its_leader_still_doe
 def test_without_a_leader_writes_have_stopped_and_nothing_is_called_lost() -> None:
     verdict = judge(shown(status(replace(healthy(), quorum=None))), 1.0)
     assert verdict.level == "stopped"
-    assert "no sign that anything acknowledged is lost" in verdict.sentence
+    assert "Nothing indicates that an acknowledged record is lost" in verdict.sentence
     assert level(status(with_quorum(healthy(), confirmed=False))) == "stopped"
 
 
@@ -135,11 +135,11 @@ def test_the_worst_comes_first_and_the_summary_names_it() -> None:
     ]
     view = page_view(board, OPERATOR, 1.0)
     assert [quorum.name for quorum in view.quorums] == ["z", "b", "a"]
-    assert view.summary == "2 of 3 quorums need a look, first of all test/z: writes stopped."
+    assert view.summary == "2 of 3 quorums need attention, first test/z: writes stopped."
     assert page_view(board[:1], OPERATOR, 1.0).summary == "The quorum is safe."
     assert page_view([board[0], board[0]], OPERATOR, 1.0).summary == "All 2 quorums are safe."
     assert page_view([board[1]], OPERATOR, 1.0).summary == "test/z: writes stopped."
-    assert page_view([], OPERATOR, 1.0).summary == "There is no quorum to look after."
+    assert page_view([], OPERATOR, 1.0).summary == "The operator manages no quorum."
 
 
 def test_every_level_has_words_of_its_own() -> None:
@@ -166,6 +166,6 @@ def test_a_leader_without_room_is_no_missing_leader() -> None:
     assert "disk is full" in verdict.sentence
     none = judge(shown(status(replace(seen, quorum=None))), 1.0)
     assert (none.level, none.runbook) == ("stopped", "kraftquorum-no-leader")
-    assert "No leader" in none.sentence
+    assert "No majority confirms a leader" in none.sentence
     paused = judge(shown(status(seen, decision=Wait("not_paused", "x"))), 1.0)
     assert paused.runbook == "kraftquorum-paused"

@@ -1,5 +1,5 @@
 // Fetches the page again and changes only what differs, so that focus, scroll position, selected
-// text and opened parts stay. No library, nothing from elsewhere; without it the page reloads.
+// text and opened parts stay. No library, no content of other sites; without it the page reloads.
 "use strict";
 
 const EVERY_MS = 3000;
@@ -10,12 +10,12 @@ const said = document.getElementById("said");
 let paused = false;
 let lastGood = new Date();
 
-/** What makes two elements the same one at two times. */
+/** Two elements with the same key are the same element at two times. */
 function key(node) {
   return node.nodeType === Node.ELEMENT_NODE ? `${node.nodeName}#${node.id}` : node.nodeName;
 }
 
-/** Makes `old` like `fresh`, but for what the reader has opened or closed. */
+/** Makes `old` equal to `fresh`, except for what the reader has opened or closed. */
 function change(old, fresh) {
   if (old.nodeType !== Node.ELEMENT_NODE) {
     if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
@@ -33,7 +33,7 @@ function change(old, fresh) {
   changeChildren(old, fresh);
 }
 
-/** The most of these numbers that stand in rising order, as indexes. */
+/** The longest rising subsequence of the numbers, as indexes. */
 function rising(numbers) {
   const best = [];
   numbers.forEach((number, i) => {
@@ -49,7 +49,7 @@ function rising(numbers) {
   return found;
 }
 
-/** As few children as can be are moved: one that is moved loses its focus and selection. */
+/** Moves as few children as possible: a child that is moved loses its focus and selection. */
 function changeChildren(old, fresh) {
   const named = new Map();
   for (const child of old.children) if (child.id) named.set(key(child), child);
@@ -82,13 +82,13 @@ function changeChildren(old, fresh) {
   while (at) drop();
 }
 
-/** Fetches the page and shows it; says what a reader should know of that, mostly nothing. */
+/** Fetches the page and shows it; returns a notice for the reader, which is mostly empty. */
 async function refresh() {
   const answer = await fetch(location.pathname, {
     cache: "no-store",
     signal: AbortSignal.timeout(PATIENCE_MS),
   });
-  if (answer.status === 404) return "This quorum is not there any more. What is shown is old.";
+  if (answer.status === 404) return "This quorum no longer exists. This page is out of date.";
   if (!answer.ok) throw new Error(`${answer.status}`);
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   if (paused) return "";
@@ -107,7 +107,7 @@ async function refresh() {
   return "";
 }
 
-/** Says that what is shown is old; said once, as it is read aloud. */
+/** Shows a notice that the page is out of date; sets it once, because a screen reader reads it. */
 function tell(words) {
   if (offline.textContent !== words) offline.textContent = words;
 }
@@ -120,7 +120,7 @@ async function tick() {
     } catch {
       const since = lastGood.toISOString().slice(11, 19);
       tell(
-        `The operator does not answer since ${since} UTC. What is shown is old; the quorums run on without it.`,
+        `The operator has not answered since ${since} UTC. This page is out of date; the quorums continue to run without it.`,
       );
     }
   }

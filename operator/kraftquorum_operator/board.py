@@ -1,8 +1,8 @@
-"""The last status of every quorum, kept for the status page and for nothing else.
+"""The last status of every quorum, kept only for the status page.
 
-The operator that looks at a quorum puts each status here as it makes it, and nothing else goes
-before that: what stands in the resource is as old or older. One on standby, which looks at
-nothing, has what the active one wrote into the resources, off the watch that it has anyway.
+The active operator puts each status of a quorum here when it makes the status; the status in the
+resource is as old or older. An operator on standby reconciles nothing, and reads from its watch
+what the active operator wrote into the resources.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Seen:
     voters: int
     """Wanted."""
     status: QuorumStatus | None
-    """None: nobody has reported anything yet."""
+    """None: no operator has reported yet."""
     at_s: float
     """Wall clock: when it was observed, or else when the watch brought it."""
     own: bool
@@ -34,18 +34,19 @@ class Seen:
 
 @dataclass(slots=True)
 class Board:
-    """All quorums by namespace and name. Losing it costs one look.
+    """All quorums by namespace and name. Losing it costs one reconciliation.
 
     Attributes:
         quorums: what is known of each.
-        begun: False until the API server has been reached: no quorum means nothing then.
+        begun: False until the operator has reached the API server; an empty board means nothing
+            before that.
     """
 
     quorums: dict[tuple[str, str], Seen] = field(default_factory=dict[tuple[str, str], Seen])
     begun: bool = True
 
     def observed(self, owner: Owner, voters: int, status: QuorumStatus, now_s: float) -> None:
-        """This operator has looked at a quorum."""
+        """This operator has observed a quorum."""
         key = (owner.namespace, owner.name)
         self.quorums[key] = Seen(*key, owner.uid, voters, status, now_s, own=True)
 
@@ -61,7 +62,7 @@ class Board:
         self.quorums[namespace, name] = Seen(namespace, name, uid, voters, status, now_s, own=False)
 
     def released(self, namespace: str, name: str) -> None:
-        """This operator looks at it no more: what another one writes is newer from now on."""
+        """This operator no longer reconciles the quorum: another operator's status is newer."""
         have = self.quorums.get((namespace, name))
         if have is not None and have.own:
             self.quorums[namespace, name] = replace(have, own=False)

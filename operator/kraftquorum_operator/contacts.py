@@ -1,13 +1,13 @@
-"""Keeps in contact with every replica between two looks, so that a loss is noticed at once.
+"""Waits at every replica between two reconciliations, so that the operator notices a loss at once.
 
-One request waits at each replica that answered the last look, and is answered once the replica's
-role, leader or readiness has changed, or a leader finds other voters caught up. When it is
-answered, or breaks, the quorum is looked at. A process that ends closes its connection; one that
-is cut off or whose machine is gone is noticed by the system's own probes of the connection; one
-that stands still is noticed by the others. Nothing is asked of the API server, and a replica is
-asked twice a minute while nothing happens.
+One request waits at each replica that answered the last reconciliation. The replica answers once
+its role, leader or readiness has changed, or, on a leader, other voters are caught up. When the
+request is answered or fails, the operator reconciles the quorum. A process that exits closes its
+connection. Keep-alive probes notice a process that is cut off or whose machine is down. The other
+replicas notice a process that hangs. This sends no request to the API server, and two requests a
+minute to a replica while nothing happens.
 
-Nothing is concluded here: a look at the quorum comes earlier, no more.
+No decision is made here: only the next reconciliation comes earlier.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ WAIT_S = 30.0
 """How long a request waits at a replica where nothing happens."""
 
 REST_S = 1.0
-"""Between two requests to a replica: one that changes all the time, or breaks off each contact,
-has its quorum looked at once a second."""
+"""Pause between two requests to a replica: a replica that changes all the time, or closes every
+connection, causes one reconciliation a second."""
 
 FAILURES_MAX = 5
 UNABLE_S = 300.0
-"""A replica that answers looks and so many requests of this kind not, such as one of an earlier
-version, is left alone for so long."""
+"""After `FAILURES_MAX` failed requests of this kind, the operator sends none to the replica for
+this long. An earlier version of the node, for example, does not answer them."""
 
 Quorum = tuple[str, str]
 """Namespace and name."""
@@ -41,8 +41,8 @@ class Contacts:
     """One waiting request for each replica; an async context manager.
 
     Args:
-        nodes: where the replicas are asked.
-        wake: has a quorum looked at.
+        nodes: sends the requests to the replicas.
+        wake: has a quorum reconciled.
     """
 
     def __init__(self, nodes: NodeApi, wake: Callable[[str, str], None]) -> None:
@@ -82,12 +82,12 @@ class Contacts:
             del self._tasks[quorum]
 
     def drop(self, namespace: str, name: str) -> None:
-        """Let a quorum be: it is gone, or another operator's now."""
+        """Drop the requests of a quorum that is gone, or that another operator reconciles now."""
         for task in self._tasks.pop((namespace, name), {}).values():
             task.cancel()
 
     async def _stay(self, quorum: Quorum, address: str) -> None:
-        """Wait at one replica until it is dropped; told of each change and of a lost contact."""
+        """Wait at one replica until it is dropped; wake its quorum at a change or a failure."""
         known, failures = "", 0
         while failures < FAILURES_MAX:
             try:

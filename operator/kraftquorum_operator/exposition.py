@@ -1,4 +1,4 @@
-"""`/metrics`: made in a thread, one at a time, so that looks at quorums are not held up."""
+"""`/metrics`: made in a thread, one at a time, so that it does not delay reconciliations."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from prometheus_client.exposition import choose_encoder
 from kraftquorum_operator.web import guarded
 
 RESTS = 3
-"""So many times as long as it took to make them, the metrics are not made again: however often
-they are asked for, they take a quarter of one core at most."""
+"""After making the metrics, the operator pauses this many times as long as that took: however
+often clients request them, they take at most a quarter of one core."""
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 def metrics_application(registry: CollectorRegistry) -> web.Application:
-    """The routes: `/metrics`, and `/` for whoever looks by hand. GET and HEAD only.
+    """The routes: `/metrics`, and `/` for people. GET and HEAD only.
 
     Args:
-        registry: whose metrics are shown, in the text format that is asked for.
+        registry: the registry of the metrics, shown in the text format that a client requests.
     """
     lock, free_s = asyncio.Lock(), 0.0
 

@@ -1,10 +1,10 @@
-"""kopf, and nothing else: which watch wakes which quorum, and when a resource may go.
+"""The handlers of kopf: which watch wakes which quorum, and when a resource may be deleted.
 
-No other module imports kopf, so that all the rest runs and is tested without it.
+No other module imports kopf, so that all other modules run and are tested without it.
 
-One daemon per KRaftQuorum looks at it again and again; watches of its pods,
-claims, StatefulSet and latch only end its pause. Handlers return None and keep
-nothing, so that kopf has nothing to persist but its finalizer.
+One daemon per KRaftQuorum reconciles it repeatedly; watches of its pods, claims,
+StatefulSet and latch only end its pause. Handlers return None and keep no state, so
+that kopf persists only its finalizer.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ CHILDREN = (
 )
 
 AGAIN_S = 1.0
-"""Pause before the watches are begun anew."""
+"""Pause before the operator restarts the watches."""
 
 CHOOSE_S = 60.0
-"""How often namespaces that can be watched are asked for."""
+"""How often the operator checks which namespaces it can watch."""
 
 STOP_CHECK_S = 1.0
 """How long a pausing daemon may take to notice that it is to stop."""
@@ -63,16 +63,16 @@ async def run_kopf(
 ) -> None:
     """Run all handlers until a signal, or until `stop` is set.
 
-    kopf gives up for good where a watch is refused with 410, or with a 5xx or 403 for some
-    seconds. An API server that comes back is no reason to end, so it is started again. A namespace
-    that cannot be watched, since it was deleted, is left out until it can be.
+    kopf gives up if a watch is refused with 410, or with a 5xx or 403 for some seconds. The
+    operator then starts kopf again. It leaves out a namespace that it cannot watch, such as a
+    deleted one, until it can.
 
     Args:
-        reconciler: what looks at quorums.
-        wakeups: what ends their pauses.
-        settings: which namespaces are to be watched.
+        reconciler: reconciles the quorums.
+        wakeups: end the pauses of the quorums.
+        settings: have the namespaces to watch.
         stop: ends it.
-        watchable: asked before each start, and now and then; None: all of them are.
+        watchable: called before each start, and now and then; None: watch all namespaces.
     """
     stop = stop or asyncio.Event()
     chosen = settings.namespaces
@@ -95,7 +95,7 @@ async def run_kopf(
 async def _choose(
     watchable: Watchable | None, settings: Settings, last: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The namespaces to watch; as they were, where the API server does not say."""
+    """The namespaces to watch; the last ones if the API server does not answer."""
     if watchable is None or not settings.namespaces:
         return settings.namespaces
     try:
@@ -116,7 +116,7 @@ async def _until_changed(
     stop: asyncio.Event,
     changed: asyncio.Event,
 ) -> AsyncGenerator[asyncio.Event]:
-    """What stops kopf: `stop`, and where namespaces come and go, `changed` when they did."""
+    """The event that stops kopf: set with `stop` or, with `changed`, after other namespaces."""
     if watchable is None or not settings.namespaces:
         yield stop
         return
@@ -252,9 +252,9 @@ def _takes_claims(body: kopf.Body, **_: object) -> bool:
 
 
 def _need_no_finalizer(registry: kopf.OperatorRegistry) -> None:
-    """Let kopf hold no resource back for its daemon alone: a look ends by itself without one.
+    """Keep kopf from adding a finalizer only for its daemon, which ends without one.
 
-    Where claims are kept a resource then goes whether or not an operator is there.
+    A resource whose claims are kept can then be deleted while no operator runs.
 
     kopf 1.45 has no public option for it: `kopf.daemon` always registers its handler with
     `requires_finalizer=True`, and its author has decided against an option (nolar/kopf#896,
@@ -274,7 +274,7 @@ class _Handlers:
         self._wakeups = wakeups
 
     async def keep(self, *, namespace: str, name: str, uid: str, stopped: Any, **_: object) -> None:
-        """Look at one quorum until it is being deleted or the operator ends."""
+        """Reconcile one quorum until it is being deleted or the operator exits."""
         while not stopped:
             outcome = await self._reconciler.look(namespace, name, uid)
             if outcome.gone:
@@ -289,7 +289,7 @@ class _Handlers:
                 left_s -= STOP_CHECK_S
 
     async def delete(self, *, namespace: str, name: str, uid: str, **_: object) -> None:
-        """Take away what must go before the finalizer does."""
+        """Delete what must be deleted before the finalizer is removed."""
         while True:
             outcome = await self._reconciler.look(namespace, name, uid)
             self._reconciler.postman.post(Owner(namespace, name, uid), outcome.events)

@@ -1,8 +1,8 @@
-"""Which troubles last: what passes by itself within seconds is not worth a condition.
+"""Which troubles last: a trouble that passes within seconds needs no condition.
 
-A claim has no volume at first, and a pod is away between its deletion and its successor. The
-other way round, a container that ends again and again runs for a moment between two ends: its
-trouble lasts until it has run for a while, or is ready. Losing this costs seconds, never safety.
+A claim has no volume at first, and a pod is missing between its deletion and its successor. A
+container that exits again and again, however, runs for a moment between two exits: its trouble
+lasts until it has run for a while, or is ready. Losing this state costs seconds, never safety.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from kraftquorum_operator.observe.troubles import CRASH_LOOP
 
 PATIENCE_MS = 3_000
 LINGER_MS = 10_000
-"""How long a container that crashed again and again must run before that is over."""
+"""How long a container in a crash loop must run before the crash loop is over."""
 
 
 @dataclass(slots=True)
 class Lasting:
-    """Since when each subject of one quorum is in trouble, whatever its reason."""
+    """Since when each subject of one quorum is in trouble, for any reason."""
 
     since_ms: dict[str, int] = field(default_factory=dict[str, int])
     loops: dict[str, tuple[Trouble, int]] = field(default_factory=dict[str, tuple[Trouble, int]])
     """Each crash loop, and when its container was last seen not to run."""
 
     def mark(self, seen: Snapshot, now_ms: int) -> Snapshot:
-        """Leave out the troubles that are not old enough, and keep crash loops that go on."""
+        """Leave out recent troubles, and keep crash loops that continue."""
         present = {trouble.subject for trouble in seen.troubles}
         for trouble in seen.troubles:
             if trouble.reason == CRASH_LOOP:

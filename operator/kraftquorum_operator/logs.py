@@ -39,7 +39,7 @@ def configure_logging(log_format: str, log_level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(log_level.upper())
-    # kopf tells of every watched event; the reconciler has said what matters.
+    # kopf logs every watched event; the reconciler logs what matters.
     logging.getLogger("kopf").setLevel(max(logging.WARNING, root.level))
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     limit_libraries()

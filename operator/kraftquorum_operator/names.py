@@ -43,15 +43,15 @@ ANNOTATION_HASH = f"{GROUP}/applied-hash"
 
 ANNOTATION_DIRECTORY_ID = f"{GROUP}/directory-id"
 ANNOTATION_CLAIM_UID = f"{GROUP}/claim-uid"
-"""On a claim: the storage UUID that was recorded on it, and the claim's own UID. On a copy of
-the claim the second one is another claim's (S3)."""
+"""On a claim: the directory id that was recorded on it, and the claim's own UID. On a copy of
+the claim the latter is another claim's UID (S3)."""
 
 ANNOTATION_RECORDED = f"{GROUP}/recorded-claim-"
-"""On the StatefulSet, with the ordinal: storage UUID and claim UID that were recorded last, for
-a claim that is made anew and has no annotations (S3)."""
+"""On the StatefulSet, with the ordinal: directory id and claim UID that were recorded last, for
+a recreated claim, which has no annotations (S3)."""
 
 ANNOTATION_GIVEN_UP = f"{GROUP}/given-up-"
-"""On the StatefulSet, with the ordinal: which claims were given up for a fresh one, and when."""
+"""On the StatefulSet, with the ordinal: which claims the operator gave up, and when."""
 
 ANNOTATION_RECOUNT = f"{GROUP}/counted-for"
 """On the disruption budget: which pods without the voter label it was last touched for (S22)."""

@@ -1,7 +1,7 @@
-"""Posting events of Kubernetes: the same one is counted, not posted again.
+"""Posts events of Kubernetes: it counts a repeated event instead of posting it again.
 
-An event is a report, so nothing waits for it: it is sent beside the looks, one after the other,
-and those that are too many are dropped. Losing this loses a count, never more.
+An event is a report, so nothing waits for it. The operator posts events one after the other beside
+its reconciliations, and drops those that are too many. Losing this state only loses a count.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from kraftquorum_operator.report.events import Event
 from kraftquorum_operator.resources.metadata import Body, Owner
 
 PENDING_MAX = 100
-"""So many events may wait to be sent."""
+"""The most events that wait to be posted."""
 
 KNOWN_MAX = 5_000
-"""So many events are counted; of others the count begins again."""
+"""The most events with a count; the count of others starts again."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
-"""One look at one quorum: observe, decide, report, execute.
+"""One reconciliation of one quorum: observe, decide, report, execute.
 
-Knows nothing of kopf. Whatever fails is logged, counted and tried again at the
-next look, which starts from a new observation; nothing is ever resumed.
+Does not depend on kopf. The operator logs and counts a failure and tries again in the
+next reconciliation, which starts from a new observation; it never resumes one.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
 
 
 RECHECK_S = 60.0
-"""On standby: how often each quorum is asked for, in case that its watch missed something."""
+"""On standby: how often each quorum is read, in case its watch missed a change."""
 
 
 @dataclass(slots=True)
 class Memory:
-    """What is kept between looks at one quorum. Losing it costs time or an event, never safety."""
+    """State between two reconciliations of a quorum. Losing it costs time or an event only."""
 
     silence: Silence = field(default_factory=Silence)
     events: EventLog = field(default_factory=EventLog)
@@ -88,12 +88,12 @@ class Memory:
     heard: str | None = None
     """When a replica last answered."""
     told_s: float | None = None
-    """When the status was last made to say that the quorum cannot be observed."""
+    """When the operator last wrote into the status that it cannot observe the quorum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one look."""
+    """The result of one reconciliation."""
 
     decision: Decision | None
     """None: the resource is gone, or this operator is on standby."""
@@ -110,7 +110,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Reconciler:
-    """Looks at quorums, one look at a time for each."""
+    """Reconciles quorums, one reconciliation at a time for each."""
 
     kube: KubeClient
     nodes: NodeApi
@@ -123,11 +123,11 @@ class Reconciler:
     memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
     """By UID of the resource."""
     turns: Turns = field(default_factory=Turns)
-    """How many looks are under way at once."""
+    """Limits how many reconciliations run at once."""
     postman: Postman = field(init=False)
-    """Sends the events that come of looks."""
+    """Posts the events of reconciliations."""
     contacts: Contacts | None = None
-    """Notices between two looks that a replica is lost; None: only the next look does."""
+    """Notices a lost replica between two reconciliations; None: only the next one does."""
 
     def __post_init__(self) -> None:
         self.postman = Postman(self.kube, self.settings.identity)
@@ -162,9 +162,9 @@ class Reconciler:
         return outcome
 
     async def _stand_by(self, namespace: str, name: str, uid: str, memory: Memory) -> Outcome:
-        """Leave it to the active operator, and see now and then that it is still there.
+        """Leave the quorum to the active operator; check now and then that the resource exists.
 
-        A watch that was away while a resource was deleted never tells of that.
+        A watch that was down while a resource was deleted never reports the deletion.
         """
         self.board.released(namespace, name)
         self._drop_contact(namespace, name)
@@ -184,10 +184,10 @@ class Reconciler:
     async def _tell(
         self, namespace: str, name: str, uid: str, memory: Memory, error: Exception
     ) -> list[Event]:
-        """Say in the status that the quorum cannot be observed, if only that can be written.
+        """Write into the status that the operator cannot observe the quorum, if it can write.
 
-        What asking again may end, such as an API server that is away, is worth no request until
-        the last observation is too old to stand for the present.
+        For an error that a retry may fix, such as an API server that is down, it sends no request
+        until the last observation is too old.
         """
         lasting, now_s = isinstance(error, RefusedError | ValueError), time.monotonic()
         if not lasting and now_s - memory.seen_s < UNSEEN_S:
@@ -222,7 +222,7 @@ class Reconciler:
         self.board.forget(namespace, name, uid)
 
     def _stay_in_contact(self, observed: Observed) -> None:
-        """Have the replicas that answered say when something changes."""
+        """Have the replicas that answered report their next change."""
         if self.contacts is not None:
             seen = observed.seen
             heard = [p for p in seen.pods if p.address and seen.node(p.ordinal) is not None]
@@ -302,7 +302,7 @@ class Reconciler:
         return Outcome(decision, pause_s, tuple(events), failed=failure is not None)
 
     def _log(self, decision: Decision, memory: Memory, bound: structlog.stdlib.BoundLogger) -> None:
-        """One line per change: a guard that goes on blocking is not logged again."""
+        """Log one line per change: a guard that keeps blocking is not logged again."""
         match decision:
             case Wait(guard, why):
                 if memory.last_logged != guard:
@@ -322,7 +322,7 @@ class Reconciler:
         now_ms: int,
         bound: structlog.stdlib.BoundLogger,
     ) -> Outcome:
-        """Go on with a deletion: one step, and say so in the status."""
+        """Continue a deletion by one step, and report it in the status."""
         owner, decision = observed.owner, delete(observed.going)
         self._drop_contact(owner.namespace, owner.name)
         interval_ms = int(self.settings.event_interval_s * 1000)
@@ -404,7 +404,7 @@ class Reconciler:
         return None if result == "done" else Failure(reason, what, conflict)
 
     async def _report(self, observed: Observed, decision: Decision, memory: Memory) -> None:
-        """Write the status if it changed; what only counts up, not too often."""
+        """Write the status if it changed; write volatile fields less often."""
         stamp = Stamp(_now(), observed.seen.generation, memory.heard)
         built = build_status(
             observed.spec,
@@ -451,9 +451,9 @@ class Reconciler:
 
 
 def _has_over(written: Body, status: Body) -> bool:
-    """Whether a condition of ours is left that holds no more.
+    """Whether a condition of ours is left that no longer holds.
 
-    A failed look writes conditions by a merge patch, and what that wrote no apply takes away.
+    A failed reconciliation writes conditions by a merge patch, which no apply removes.
     """
     kept = cast("Body", written.get("status") or {}).get("conditions", ())
     over = {condition["type"] for condition in kept} - {c["type"] for c in status["conditions"]}

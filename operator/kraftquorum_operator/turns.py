@@ -1,8 +1,8 @@
-"""How many quorums are looked at at once, and who is next.
+"""How many quorums the operator reconciles at once, and which is next.
 
-Looks share one event loop: with hundreds at once each is late, and what is late looks like a
-fault. A look that waits for something slow costs no time of the loop, so it gives its place
-up; and a quorum that was slow the last time waits among its like, not before the others.
+Reconciliations share one event loop: hundreds at once delay each other, and a late answer looks
+like a fault. A reconciliation that waits for a slow request costs no time of the loop, so it gives
+up its place. A quorum that was slow the last time queues with other slow quorums.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ AT_ONCE = 24
 """Places for quorums that were quick the last time, and as many for those that were slow."""
 
 SLOW_S = 0.5
-"""A look that takes longer gives its place to another; it goes on."""
+"""A reconciliation that takes longer continues, and gives its place to another."""
 
 
 class Turns:
-    """Places for looks; first come, first served, one look of a quorum at a time."""
+    """Places for reconciliations; first come, first served, one at a time for each quorum."""
 
     def __init__(self, at_once: int = AT_ONCE, slow_s: float = SLOW_S) -> None:
         self._quick = asyncio.Semaphore(at_once)
@@ -29,10 +29,10 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, quorum: str) -> AsyncGenerator[None]:
-        """Wait for a place and hold it, at most for as long as a quick look takes.
+        """Wait for a place and hold it, at most as long as a quick reconciliation takes.
 
         Args:
-            quorum: whose look it is; any name that is always the same.
+            quorum: any constant name of the quorum.
         """
         places = self._slow if quorum in self._were_slow else self._quick
         await places.acquire()

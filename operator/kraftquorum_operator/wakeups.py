@@ -1,4 +1,4 @@
-"""Waking the look at a quorum when something of it changed."""
+"""Wakes the reconciliation of a quorum after a change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Wakeups:
             event.set()
 
     async def pause(self, namespace: str, name: str, seconds: float) -> bool:
-        """Wait until something changed, at most so long; returns whether something did."""
+        """Wait for a change, at most this long; returns whether there was one."""
         event = self._events.setdefault((namespace, name), asyncio.Event())
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

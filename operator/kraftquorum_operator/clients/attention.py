@@ -1,7 +1,7 @@
-"""Time-outs that count only time in which this process could have heard an answer.
+"""Time-outs that count only time in which this process could have received an answer.
 
-An operator that was stopped, or whose machine or event loop is overloaded, finds every answer
-late by its own fault. By the wall clock it would take healthy replicas for silent ones.
+An operator that was stopped, or whose machine or event loop is overloaded, receives every answer
+late because of itself. By the wall clock it would consider healthy replicas silent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 SLICE_S = 0.1
-"""Between two looks at the clock; what a slice takes longer than this is this process's delay."""
+"""Between two readings of the clock; any longer slice is a delay of this process."""
 
 
 @asynccontextmanager

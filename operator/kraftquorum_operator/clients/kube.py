@@ -218,7 +218,7 @@ class KubeClient:
 
         Raises:
             ConflictError: another object has the name now, or, if the change carries a
-                resourceVersion, somebody changed it meanwhile.
+                resourceVersion, another client changed it meanwhile.
         """
         meta = cast("Body", change.get("metadata") or {}) | {"uid": uid}
         return await self._request(

@@ -1,9 +1,9 @@
 """The Lease that makes one of several operators the active one (S26).
 
-It makes two active ones rare, never impossible: what keeps them harmless are
-the preconditions of every action. Whether the Lease is still held is judged by
-the monotonic clock, counted from before the request that renewed it, so that an
-operator that was stopped knows on waking that it holds nothing.
+It makes two active operators rare, not impossible; the preconditions of every action
+keep them harmless. The operator measures how long it holds the Lease by the monotonic
+clock, from before the request that renewed it. So an operator that was stopped knows
+when it continues that it no longer holds the Lease.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Lease:
             except KubeError:
                 pass
             except asyncio.CancelledError:
-                # kopf, when it ends to be begun anew, cancels every task that was made since its
-                # start, such as a host's resolution that our request waits for. Nobody has
-                # cancelled us then; without the Lease this operator would do nothing for ever.
+                # When kopf is restarted, it cancels every task created since its start, such as a
+                # host's resolution that our request waits for. This task itself is not cancelled
+                # then; without the Lease this operator would never act again.
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
                     raise
@@ -81,7 +81,7 @@ class Lease:
         await self._take(started, found)
 
     def _is_expired(self, spec: Body, holder: str) -> bool:
-        """Another's Lease is over once it has not changed for its duration, by our own clock."""
+        """Another's Lease expires once it has not changed for its duration, by our own clock."""
         mark = f"{holder} {spec.get('renewTime')} {spec.get('leaseTransitions')}"
         if mark != self._seen[0]:
             self._seen = (mark, self._clock())
@@ -111,7 +111,7 @@ class Lease:
         self._held_until = started + self._duration_s
 
     async def release(self) -> None:
-        """Give the Lease up at a clean end, so that another need not wait."""
+        """Release the Lease at a clean exit, so that another operator need not wait."""
         if not self.held:
             return
         self._held_until = -math.inf

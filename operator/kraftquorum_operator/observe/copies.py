@@ -1,16 +1,16 @@
-"""Volumes that were put back from a copy, told by the claim that they are on (S3).
+"""Volumes that were restored from a copy, found by the claim that they are on (S3).
 
-A volume that comes back from a snapshot or a backup has forgotten votes and
-acknowledged records, under a storage UUID that is still a voter. So each
-replica is recorded before it becomes a voter, or when it is first seen as one:
-storage UUID and claim UID, on the claim itself, where a copy of the claim
-betrays itself by the UID of the original, and on the StatefulSet, for a claim
-that is made anew and carries nothing. Pure.
+A volume that was restored from a snapshot or a backup lacks votes and acknowledged
+records, under a directory id that is still a voter. So the operator records each
+replica before it becomes a voter, or when it is first observed as one. It records
+directory id and claim UID on the claim itself, where a copy of the claim has the UID
+of the original, and on the StatefulSet, for a recreated claim without annotations.
+Pure.
 
-What must not live here: a look at the status, or a guess. What has no record
-at all, neither on the claim nor on the StatefulSet, is from before there were
-records, and is trusted once. What the claim says of itself is believed before
-the StatefulSet, so that a person can accept a volume by annotating its claim.
+What must not live here: the status as input, or a guess. A replica without a record
+on the claim and on the StatefulSet is from before there were records, and is trusted
+once. The claim's record counts before that of the StatefulSet, so that a person can
+accept a volume by annotating its claim.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from kraftquorum_operator.observe.snapshot import (
 )
 
 STALE = 17
-"""Exit code of a node that a peer told that its storage is an old copy (S3): content that was
-put back beneath the same claim, which no record here can tell."""
+"""Exit code of a node whose peer reported that its storage is an old copy (S3): content that was
+restored beneath the same claim, which no record here shows."""
 
 
 def voters_of(seen: Snapshot) -> frozenset[Replica]:
@@ -49,7 +49,7 @@ def why_copied(seen: Snapshot, node: Node) -> str | None:
 
 
 def _why_voter(replica: Replica, claim: Claim, statefulset: StatefulSet) -> str | None:
-    """A voter was recorded before it became one, or is from before there were records."""
+    """A replica was recorded before it became a voter, or is from before there were records."""
     wanted = ClaimRecord(replica.directory_id, claim.uid)
     on_claim, last = claim.record, statefulset.record(replica.node_id)
     if on_claim is not None:
@@ -67,7 +67,7 @@ def _why_voter(replica: Replica, claim: Claim, statefulset: StatefulSet) -> str 
 
 
 def _why_other(replica: Replica, claim: Claim, statefulset: StatefulSet) -> str | None:
-    """No voter, so a fresh UUID on any claim is well; a known one on another claim is not."""
+    """Not a voter: a new directory id on any claim is fine, a recorded one on another is not."""
     known = [claim.record, statefulset.record(replica.node_id)]
     if claim.record == ClaimRecord(replica.directory_id, claim.uid):
         return None
@@ -78,7 +78,7 @@ def _why_other(replica: Replica, claim: Claim, statefulset: StatefulSet) -> str 
 
 
 def copied_voters(seen: Snapshot) -> tuple[Replica, ...]:
-    """The voters that answer from a volume that was put back from a copy."""
+    """The voters that answer from a volume that was restored from a copy."""
     voters = voters_of(seen)
     return tuple(
         node.replica

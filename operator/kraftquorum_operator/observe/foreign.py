@@ -1,9 +1,9 @@
-"""Objects that bear our names and are somebody else's (pure, over dicts).
+"""Objects that have our names and belong to another owner (pure, over dicts).
 
-A quorum's Services and its disruption budget are named after it, as are many other things: an
-application of the same name may have been there first, and `a-peers` is a name of the quorum `a`
-and of a quorum `a-peers`. Such an object is never written over; a person decides which one is
-to have the name.
+A quorum's Services and its disruption budget have the quorum's name. An application of the same
+name may have created such an object first, and `a-peers` is a name of the quorum `a` and of a
+quorum `a-peers`. The operator never overwrites such an object; a person decides which one gets
+the name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def controller_of(body: Body) -> Body | None:
 
 
 def foreign_objects(owner: Owner, found: Iterable[Body]) -> tuple[tuple[str, str], ...]:
-    """Those of the objects that are not this resource's, as `Kind/name` and why."""
+    """The objects that do not belong to this resource, as `Kind/name` and why."""
     whose = [(object_key(body), _whose(owner, body)) for body in found]
     return tuple(
         (key, f"it exists already and belongs to {other}; delete it or rename the resource")
@@ -49,7 +49,7 @@ def belongs_to(owner: Owner, body: Body) -> bool | None:
 
 
 def _whose(owner: Owner, body: Body) -> str:
-    """Who else an object belongs to; empty: to this resource, or to one of its name before it."""
+    """The other owner of an object; empty: this resource, or an earlier one of its name."""
     controller = controller_of(body)
     if controller is not None:
         kind, name = str(controller.get("kind")), str(controller.get("name"))

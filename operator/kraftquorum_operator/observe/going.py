@@ -1,7 +1,7 @@
-"""A resource that is being deleted: only what its deletion needs is read.
+"""A resource that is being deleted: the operator reads only what the deletion needs.
 
-No node is asked, and neither the spec nor the latch is understood as a whole: a field of another
-version, a latch that somebody damaged or a node that does not answer must not keep the resource.
+It asks no node, and parses neither the whole spec nor the latch: a field of another version, a
+damaged latch or a node that does not answer must not delay the deletion.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ owner references off the dependents before it takes this off."""
 
 @dataclass(frozen=True, slots=True)
 class ObservedGoing:
-    """What is there to take away, and the resource as it was read."""
+    """The objects that the deletion may delete, and the resource as it was read."""
 
     owner: Owner
     resource: Body
@@ -37,14 +37,14 @@ def is_going(resource: Body) -> bool:
 
 
 def takes_claims(resource: Body) -> bool:
-    """Whether `spec.deletion.claims` is `Delete`; what cannot be understood takes no data."""
+    """Whether `spec.deletion.claims` is `Delete`; a value that cannot be parsed deletes no data."""
     spec: object = resource.get("spec")
     deletion = cast("Body", spec).get("deletion") if isinstance(spec, dict) else None
     return isinstance(deletion, dict) and cast("Body", deletion).get("claims") == "Delete"
 
 
 async def read_going(kube: KubeClient, owner: Owner, resource: Body) -> ObservedGoing:
-    """Read what a deletion may take away; nothing if it is to leave everything.
+    """Read what a deletion may delete; nothing if it keeps all objects.
 
     Raises:
         KubeError: the API server did not answer all of it.
@@ -66,9 +66,9 @@ async def read_going(kube: KubeClient, owner: Owner, resource: Body) -> Observed
 
 
 def _is_released(owner: Owner, found: Iterable[Body | None]) -> bool:
-    """Whether an object of ours has lost its owner: the garbage collector was to orphan it.
+    """Whether an object of ours has lost its owner: the garbage collector has orphaned it.
 
-    It may be done, and its finalizer gone, before the operator looks. The StatefulSet decides;
-    the Services and the budget, if somebody deleted that one.
+    The collector may be done, and its finalizer gone, before the operator reads the resource. The
+    StatefulSet decides; if it was deleted, the Services and the budget do.
     """
     return any(body is not None and belongs_to(owner, body) is None for body in found)

@@ -13,7 +13,7 @@ from kraftquorum_operator.model.config import ALLOWED
 from kraftquorum_operator.observe.foreign import controller_of
 from kraftquorum_operator.observe.given_up import DAY_MS
 from kraftquorum_operator.observe.snapshot import (
-    NOBODY,
+    UNKNOWN_OWNER,
     Budget,
     Claim,
     ClaimRecord,
@@ -97,7 +97,7 @@ def _settings(body: Body) -> tuple[tuple[str, str], ...]:
 
 
 def _controller_uid(body: Body) -> str | None:
-    """Whose it is if somebody took the label off."""
+    """The UID of an object's owner, for an object without our label."""
     return (controller_of(body) or {}).get("uid")
 
 
@@ -173,10 +173,10 @@ def read_budget(body: Body | None) -> Budget | None:
 def read_claims(
     quorum: str, bodies: Sequence[Body], *, statefulset: StatefulSet | None = None
 ) -> tuple[Claim, ...]:
-    """Read the claims under this quorum's names; an earlier resource's count as well (S18).
+    """Read the claims under this quorum's names, including those of an earlier resource (S18).
 
-    A name alone says nothing: each one tells whose it is. Those of strangers are left out where
-    no replica of ours can ever have been.
+    A name alone identifies no owner, so each claim has its owner. Claims of other owners are left
+    out if no replica of ours can have used them.
 
     Args:
         quorum: name of the resource.
@@ -234,7 +234,7 @@ def _stranger(quorum: str, body: Body) -> str:
         return ""
     if controller is not None:
         return f"{controller.get('kind')} {controller.get('name')}"
-    return NOBODY
+    return UNKNOWN_OWNER
 
 
 def read_pods(quorum: str, bodies: Sequence[Body], now: datetime) -> tuple[Pod, ...]:

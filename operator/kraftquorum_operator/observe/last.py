@@ -1,7 +1,7 @@
-"""What the last status said of a quorum while somebody could say it: kept to be shown again.
+"""What the last status reported of a quorum while a replica answered: kept to be shown again.
 
-A report for people. Guards name replicas by it where no replica answers; whether they block, and
-what is done, never depends on it (S11).
+A report for people. Guards name replicas by it if no replica answers; no decision depends on it
+(S11).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.snapshot import LastKnown, Replica
 
 AS_LAST_KNOWN = "AsLastKnown"
-"""Reason of a condition that goes on holding because nothing answers that could end it."""
+"""Reason of a condition that stays True because no replica answers that could refute it."""
 
 
 def last_known(reported: QuorumStatus | None) -> LastKnown | None:
-    """What is worth showing again of the last status; None if it says nothing of voters."""
+    """The voters and the loss in the last status; None if it has neither."""
     if reported is None:
         return None
     voters = reported.voters or reported.last_known_voters
@@ -25,7 +25,7 @@ def last_known(reported: QuorumStatus | None) -> LastKnown | None:
         since = f"lost since {lost.last_transition_time}, as last known"
         why = lost.message if again else f"{since}: {lost.message}"
     elif lost is not None and lost.status == "Unknown" and reported.phase == "QuorumLost":
-        why = lost.message  # it says itself when it was observed, and how it was
+        why = lost.message  # it has the time and the result of the last observation
     if not voters and not why:
         return None
     return LastKnown(

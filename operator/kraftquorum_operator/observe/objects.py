@@ -12,7 +12,7 @@ from kraftquorum_operator.resources.metadata import Body, Owner
 async def get_objects(
     kube: KubeClient, owner: Owner
 ) -> tuple[Body | None, Body | None, list[Body | None]]:
-    """The StatefulSet, the latch, and then the budget and the two Services; whoever owns them.
+    """The StatefulSet, the latch, and then the budget and the two Services, of any owner.
 
     Raises:
         KubeError: the API server did not answer all of it.

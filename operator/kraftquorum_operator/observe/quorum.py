@@ -1,8 +1,8 @@
-"""Reading what the replicas say into a snapshot's parts.
+"""Converts what the replicas report into the parts of a snapshot.
 
-A voter's silence is the leader's observation: how long ago it last fetched.
-Where the leader has never heard from a voter, the operator remembers since
-when that is so; after a restart it starts to count anew, which is the safe side.
+The leader observes a voter's silence: how long ago the voter last fetched. If the
+leader has never heard from a voter, the operator remembers since when; after a
+restart the operator starts to count again, which is safe.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Silence:
     since_ms: dict[Replica, int] = field(default_factory=dict[Replica, int])
 
     def of(self, progress: ReplicaProgress, *, leads: bool, now_ms: int) -> int | None:
-        """Since when this voter is silent; None for the leader, which fetches from nobody."""
+        """Since when this voter has been silent; None for the leader, which does not fetch."""
         replica = _replica(progress)
         if leads:
             self.since_ms.pop(replica, None)
@@ -120,11 +120,11 @@ def api_address(pod: Pod) -> str:
 
 
 async def ask_nodes(api: NodeApi, pods: Sequence[Pod], domain: str) -> Mapping[int, NodeInfo]:
-    """Ask every running pod's replica how it is; those that do not answer are left out.
+    """Ask every running pod's replica for its state; replicas that do not answer are left out.
 
-    A pod that is ending is not asked: what it says is no longer worth acting on. Nor is an
-    answer believed of a replica that was started for another pod: a pod whose machine is away
-    keeps its address in the API while a pod of another quorum may have it by now.
+    A terminating pod is not asked, since its answer would be out of date. The answer of a replica
+    that was started for another pod does not count: a pod whose machine is down keeps its address
+    in the API, and a pod of another quorum may have that address now.
 
     Args:
         api: where the replicas are asked.

@@ -1,4 +1,4 @@
-"""Reading everything of one quorum into a snapshot, in two rounds: the API server, the replicas."""
+"""Reads the state of one quorum into a snapshot: first from the API server, then from replicas."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from kraftquorum_operator.resources.metadata import Body, Owner
 from kraftquorum_operator.resources.nodeconfig import defaults_of, node_config
 
 EVENTS_S = 2.0
-"""How long a look waits for the events of all objects that lack something."""
+"""How long a reconciliation waits for the events of objects with a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ async def observe(
     now_ms: int,
     node_image: str = names.NODE_IMAGE,
 ) -> Observed | ObservedGoing | None:
-    """Read a quorum anew; None if the resource is gone, and little if it is being deleted.
+    """Read a quorum; None if the resource is gone, and less if it is being deleted.
 
     Args:
         kube: where Kubernetes is asked.
@@ -162,10 +162,10 @@ def _voters_in_force(seen: Snapshot) -> int:
 async def _events(
     kube: KubeClient, namespace: str, name: str, wanted: list[tuple[str, str]]
 ) -> list[Body]:
-    """Events of objects, as far as they can be read at once: only a report depends on them.
+    """Events of objects, if they can be read in time: only a report depends on them.
 
-    The role may not allow it. Large clusters keep events in an etcd of their own, which may be
-    away or slow while all else answers, and that must not hold a repair up.
+    The role may not allow it. Large clusters keep events in a separate etcd, which may be down or
+    slow while the API server answers otherwise, and that must not delay a repair.
     """
     found: list[Body] = []
     with suppress(KubeError, TimeoutError):
@@ -177,7 +177,7 @@ async def _events(
 
 
 def outdated_objects(bodies: Mapping[str, Body], found: list[Body]) -> tuple[str, ...]:
-    """Objects to write: missing ones, those with another digest, those that somebody changed.
+    """Objects to write: missing ones, those with another digest, those that were changed.
 
     A StatefulSet is created apart, so a missing one is not outdated.
     """

@@ -23,14 +23,14 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRecord:
-    """Which claim a storage UUID was recorded on (S3)."""
+    """Which claim a directory id was recorded on (S3)."""
 
     directory_id: str
     claim_uid: str
 
 
-NOBODY = "nobody"
-"""Whose a claim is on which nothing says whose it is."""
+UNKNOWN_OWNER = "unknown owner"
+"""The owner of a claim on which nothing identifies its owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,12 @@ class Claim:
     record: ClaimRecord | None = None
     """Off its annotations; on a copy of a claim it names the other claim's UID."""
     stranger: str = ""
-    """Whose it is, if not this quorum's or an earlier one's of the name: only its name is alike."""
+    """Its owner, if that is neither this quorum nor an earlier one of this name."""
 
     @property
     def doubtful(self) -> bool:
-        """Whether nothing says whose it is: it may be ours and have lost its labels."""
-        return self.stranger == NOBODY
+        """Whether nothing identifies its owner: it may be ours and have lost its labels."""
+        return self.stranger == UNKNOWN_OWNER
 
     defaults: str | None = None
     """Which of the operator's defaults it was made under, off its label; None: none."""
@@ -140,14 +140,14 @@ class Node:
     caught_up: bool
     peer_endpoint: str
     damage: tuple[str, ...] = ()
-    """What it has found of its own storage that cannot be made again."""
+    """The corruption that it has found in its storage and cannot rebuild."""
     disk_low: bool = False
     """Less than its reserve is free on its disk (S30)."""
     free_bytes: int | None = None
     size_bytes: int | None = None
-    """Of its disk; None: not told."""
+    """Of its disk; None: not reported."""
     snapshot_room_missing_bytes: int = 0
-    """What its next snapshot lacks on its disk; until there is room its log is not trimmed."""
+    """The space that its next snapshot lacks; until there is enough it does not trim its log."""
 
     @property
     def blank(self) -> bool:
@@ -347,16 +347,16 @@ class Snapshot:
     outdated: tuple[str, ...] = ()
     """Objects that are missing or differ from what they should be, as `Kind/name`."""
     refused: tuple[tuple[str, str], ...] = ()
-    """Such objects that could not be written a moment ago, or are somebody else's, and why; not in
-    `outdated`."""
+    """Such objects that could not be written a moment ago, or belong to another owner, and why;
+    not in `outdated`."""
 
     refused_ends: tuple[tuple[str, str], ...] = ()
     """UIDs of pods and claims that the API server refused to evict or delete a moment ago, and why:
     not asked for again yet."""
 
     troubles: tuple[Trouble, ...] = ()
-    """What cannot start, and has not been able to for a while; a report, nothing is decided on
-    it."""
+    """Pods and claims that have not been able to start for a while; no decision depends on
+    them."""
 
     failure: tuple[str, str] | None = None
     """A reason in one word and a sentence: what was asked again and again and is not done."""
@@ -432,18 +432,18 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """A resource that is being deleted, and what of it may be taken away."""
+    """A resource that is being deleted, and what the operator may delete of it."""
 
     uid: str
     orphaned: bool = False
-    """Its objects are to be left as they are (`--cascade=orphan`); they were not read then."""
+    """Its objects are to stay as they are (`--cascade=orphan`); they are not read then."""
     delete_claims: bool = False
     statefulset: StatefulSet | None = None
     claims: tuple[Claim, ...] = ()
     latched: bool = False
-    """Whether there is a ConfigMap by the latch's name, whatever is in it."""
+    """Whether there is a ConfigMap with the latch's name, with any content."""
 
 
 def majority(voters: int) -> int:
-    """How many of so many voters decide."""
+    """How many of this many voters are a majority."""
     return voters // 2 + 1

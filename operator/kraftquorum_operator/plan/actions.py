@@ -1,8 +1,8 @@
-"""What `decide` can answer: one action, a wait with its guard's name, or done.
+"""The results of `decide`: one action, a wait with its guard's name, or done.
 
-Every action is idempotent and carries the identities that it is meant for:
-UIDs of objects, (id, UUID) of replicas, the record of the voter set. Carried
-out late, by a second operator or after a pause, it does nothing (S11, S21).
+Every action is idempotent and has the identities of its targets: UIDs of objects,
+(id, UUID) of replicas, the record of the voter set. An action that a second operator
+or a paused one executes late does nothing (S11, S21).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class CreateStatefulSet:
 
 @dataclass(frozen=True, slots=True)
 class SetReplicas:
-    """Change the StatefulSet's replicas, if nobody changed it meanwhile."""
+    """Change the StatefulSet's replicas, if no other client changed it meanwhile."""
 
     uid: str
     resource_version: str
@@ -100,7 +100,7 @@ class MoveLeadership:
 
 @dataclass(frozen=True, slots=True)
 class SetVoterLabel:
-    """Put the voter label on a pod or take it off (S22)."""
+    """Set or remove the voter label of a pod (S22)."""
 
     pod: str
     uid: str
@@ -109,16 +109,16 @@ class SetVoterLabel:
 
 @dataclass(frozen=True, slots=True)
 class RecountBudget:
-    """Touch the disruption budget, so that its controller counts the voters' pods anew (S22)."""
+    """Touch the disruption budget, so that its controller counts the voters' pods again (S22)."""
 
     uid: str
     mark: str
-    """What it is touched for; the same one again changes nothing."""
+    """Why it is touched; the same mark again changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetClaimOwner:
-    """Mark the claim of an adopted replica as made for this resource."""
+    """Mark the claim of an adopted replica as created for this resource."""
 
     claim: str
     uid: str
@@ -126,7 +126,7 @@ class SetClaimOwner:
 
 @dataclass(frozen=True, slots=True)
 class RecordClaims:
-    """Write down which claim each storage UUID is on (S3), on the claims and the StatefulSet."""
+    """Record which claim each directory id is on (S3), on the claims and the StatefulSet."""
 
     statefulset_uid: str
     claims: tuple[tuple[str, int, ClaimRecord], ...]
@@ -141,18 +141,18 @@ class DeleteClaim:
     uid: str
     reason: str
     gives_up: int | None = None
-    """The ordinal whose storage is given up for a fresh one, which is noted first."""
+    """The ordinal whose storage is given up for a new one; the operator records that first."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete one pod, by its UID; the StatefulSet makes it again."""
+    """Delete one pod, by its UID; the StatefulSet recreates it."""
 
     pod: str
     uid: str
     reason: str
     version: str | None = None
-    """Its resourceVersion, if it may go only as it was seen: not once it has started since."""
+    """Its resourceVersion, if it may be deleted only unchanged: not if it has started since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class DeleteStatefulSet:
 
 @dataclass(frozen=True, slots=True)
 class DeleteLatch:
-    """Delete the latch, after the data that it stood for."""
+    """Delete the latch, after the data that it belongs to."""
 
     resource_uid: str
 
@@ -203,17 +203,17 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing may be done now: which guard blocks, and why in a sentence."""
+    """The operator must not act now: which guard blocks, and why."""
 
     guard: str
     why: str
     held_back: Decision | None = None
-    """What would be decided without the pause; None unless that is what is waited for."""
+    """The decision without the pause; None unless the operator waits for the end of a pause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Nothing is left to do."""
+    """The operator has nothing left to do."""
 
     why: str
 
@@ -222,7 +222,7 @@ Decision = Action | Wait | Done
 
 
 def beneath(decision: Decision) -> Decision:
-    """The decision without a pause: how the quorum is, whether or not anything is done about it."""
+    """The decision without a pause: the state of the quorum, also while the operator is paused."""
     if isinstance(decision, Wait) and decision.held_back is not None:
         return decision.held_back
     return decision
@@ -244,7 +244,7 @@ def summary(decision: Decision) -> str | None:
 
 
 def describe(action: Action) -> str:
-    """An action in one line, for the status and events: its name and whom it is for."""
+    """An action in one line, for the status and events: its name and its target."""
     match action:
         case AddVoter(replica, _, _, None):
             return f"AddVoter {replica}"

@@ -1,4 +1,4 @@
-"""What a guard judges: one observation, and what is about to be done on it."""
+"""The input of a guard: one observation, and the action that depends on the guard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kraftquorum_operator.observe.snapshot import Progress, Quorum, Replica, Sna
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a guard judges: the observation and who is to be added, removed or deleted."""
+    """The input of a guard: the observation and the replica to add, remove or delete."""
 
     spec: QuorumSpec
     seen: Snapshot
@@ -21,7 +21,7 @@ class Case:
     old: Replica | None = None
     """The replica that is to leave the set, or whose storage is to be given up."""
     replicas: int = 0
-    """The StatefulSet's replicas that are wanted."""
+    """The wanted number of the StatefulSet's replicas."""
 
     @property
     def quorum(self) -> Quorum | None:

@@ -1,13 +1,13 @@
-"""The one decision: what is wanted and observed in; an action, a wait or done out.
+"""The decision: from the wanted state and the observation to an action, a wait or done.
 
-Derived from this observation alone, so that it is the same after a crash, in a
-second operator, or when somebody else did the step. The order is S24's: repair
-before shrink before grow before roll; whatever comes first in it gives up what
-comes later, since nothing is remembered.
+It depends on this observation only, so that it is the same after a crash, in a second
+operator, or after another client did the step. The order is S24's: repair before
+shrink before grow before roll. An earlier concern interrupts a later one, since the
+operator remembers no operation.
 
-Objects come first while there is no quorum, and so does the StatefulSet always: a
-pod that repair makes again is made of its template. The others come after what
-repair can do, but before what it waits for, which may last for days.
+Objects come first while there is no quorum, and the StatefulSet always does: a pod
+that repair recreates has its template. The other objects come after the repairs that
+are possible, but before the waits of a repair, which may last for days.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from kraftquorum_operator.plan.stuck import exchange
 Step = Callable[[Case], Action | Wait | None]
 
 PREPARATION: tuple[Step, ...] = (create, raise_replicas, send_latch, exchange, latch)
-"""What needs no leader."""
+"""Steps that need no leader."""
 
 REPAIR: tuple[Step, ...] = (voter_labels, budget_count, claim_owners, claim_records, repair, retire)
-"""What a formed quorum needs to stay well."""
+"""Steps that keep a formed quorum healthy."""
 
 OPERATION: tuple[Step, ...] = (shrink, grow, roll, retire_waits)
-"""What a formed and well quorum may need, in the order of S24."""
+"""Steps that change a healthy quorum, in the order of S24."""
 
 PASSING = frozenset(
     {
@@ -54,16 +54,16 @@ PASSING = frozenset(
         "leader_elected",
     }
 )
-"""Guards that a missing Service may be behind."""
+"""Guards that a missing Service may cause to block."""
 
 
 def decide(spec: QuorumSpec, seen: Snapshot, now_ms: int) -> Decision:
     """Decide the next step.
 
     Args:
-        spec: what is wanted.
-        seen: what is there, read after the last action.
-        now_ms: the operator's monotonic clock, the one that `silent_since_ms` is on.
+        spec: the wanted state.
+        seen: the observation, read after the last action.
+        now_ms: the operator's monotonic clock, which `silent_since_ms` uses too.
     """
     seen = distrust_damaged(distrust(seen))
     case = Case(spec, seen, now_ms)
@@ -92,7 +92,7 @@ def decide(spec: QuorumSpec, seen: Snapshot, now_ms: int) -> Decision:
 
 
 def _pause(paused: Wait, held_back: Decision) -> Wait:
-    """Wait for the pause to end, with what it holds back: the status goes on telling that."""
+    """Wait for the end of the pause; the status still reports what the pause holds back."""
     match held_back:
         case Done():
             why = paused.why

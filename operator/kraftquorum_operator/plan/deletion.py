@@ -1,7 +1,7 @@
-"""The resource is being deleted: what to take away before the finalizer goes.
+"""The resource is being deleted: what to delete before the finalizer is removed.
 
-Nothing here waits for a pod or a node, so that a dead machine cannot hold the
-resource; claims that are still mounted end with their pods.
+Nothing here waits for a pod or a node, so that a machine that is down cannot delay the
+deletion; Kubernetes deletes claims that are still mounted with their pods.
 """
 
 from __future__ import annotations

@@ -47,15 +47,15 @@ def create(case: Case) -> CreateStatefulSet | Wait | None:
 
 
 RESTART_PATIENCE_MS = 120_000
-"""How long pods that are away, and know the voters, are waited for before every claim gets one."""
+"""How long the operator waits for restarting pods before every claim gets its pod."""
 
 
 def raise_replicas(case: Case) -> SetReplicas | None:
-    """Give every known voter its pod back if somebody lowered the replicas (S25).
+    """Give every known voter its pod back if another client lowered the replicas (S25).
 
-    Without a leader the last known set counts, but what the latch alone lists may be older
-    than the voters: then every claim gets its pod back. Raising is harmless, but of no use while
-    the pods that are there may soon answer and name the voters, as after a restart of all.
+    Without a leader the last known set counts. A set that only the latch lists may be older than
+    the voters; then every claim gets its pod back. Raising the replicas is harmless, but useless
+    while existing pods may soon answer and name the voters, as after a restart of all pods.
     """
     statefulset = case.seen.statefulset
     if statefulset is None:

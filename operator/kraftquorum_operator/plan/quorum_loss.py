@@ -1,7 +1,7 @@
-"""No leader answers: tell a quorum that will come back from one that is lost.
+"""No leader answers: distinguishes a quorum that can recover from one that is lost.
 
-What must not live here: any action. Whatever is lost, the operator never forms
-a quorum again; it reports what each replica holds, and a person decides.
+What must not live here: any action. The operator never forms a quorum again; it
+reports what each replica holds, and a person decides.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ def without_leader(case: Case) -> Wait:
     lost = first_block(case, guards.never_rebootstrap)
     if lost is not None:
         return lost
-    away = first_block(case, guards.majority_reachable)
-    if away is not None:
-        return exchange_waits(case) or _with_doubt(case, away)
+    silent = first_block(case, guards.majority_reachable)
+    if silent is not None:
+        return exchange_waits(case) or _with_doubt(case, silent)
     return first_block(case, guards.leader_elected) or Wait(
         guards.leader_elected.__name__, "a leader has just answered; the operator observes it again"
     )
 
 
-def _with_doubt(case: Case, away: Wait) -> Wait:
-    """Who is missing may be on a claim that has lost its labels."""
+def _with_doubt(case: Case, silent: Wait) -> Wait:
+    """A missing voter may be on a claim that has lost its labels."""
     doubt = guards.doubtful_claim(case.seen)
-    return away if doubt is None else Wait(away.guard, f"{away.why}; {doubt}")
+    return silent if doubt is None else Wait(silent.guard, f"{silent.why}; {doubt}")

@@ -1,9 +1,9 @@
-"""Repair: a wanted voter whose storage is lost, broken or about to go is replaced.
+"""Repair: replaces a wanted voter whose storage is lost, broken or about to be deleted.
 
-Each node id has its own small state machine, derived from what is observed; of
-all of them the first that can act does, so that one that is stuck delays no
-other. The order is KIP-856's: join, catch up, AddVoter(new), RemoveVoter(old).
-The wipe order is: claim first, then pod, or the new pod runs on the old data.
+Each node id has its own small state machine, derived from the observation. The first
+that can act does, so that a blocked one delays no other. The order is KIP-856's: join,
+catch up, AddVoter(new), RemoveVoter(old). The operator deletes the claim first, then
+the pod; otherwise the new pod would run on the old data.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, Guard, first_bl
 from kraftquorum_operator.plan.restart import restart
 
 REPLACE_ME_RESTARTS = {CORRUPT: 2, 13: 2, STALE: 2, 10: 3, 18: 3}
-"""Exit codes that speak of the disk, and after how many restarts they are believed:
-12 corrupt, 13 identity (the node asks to be replaced), 17 stale (a peer told it that it is an
-old copy, S3), 10 failed write or fsync, 18 a disk that did not answer (S35). A kubelet lets 30 s
-pass before the third restart, so a fault that a moment clears costs no disk."""
+"""Exit codes that concern the disk, and after how many restarts they count: 12 corrupt, 13 identity
+(the node asks to be replaced), 17 stale (a peer reported that it is an old copy, S3), 10 failed
+write or fsync, 18 a disk that did not answer (S35). The kubelet waits 30 s before the third
+restart, so a fault that passes by then costs no disk."""
 
 STUCK_POD_MS = 10_000
-"""How long a pod may wait for a claim that is not there before it is made again."""
+"""How long a pod may wait for a missing claim before the operator recreates the pod."""
 
 STORAGE_LOST = "the replica's storage is lost"
 COPIED = "its volume was restored from a copy"
@@ -46,16 +46,16 @@ Step = Action | Wait | None
 
 
 def repair(case: Case) -> Step:
-    """The next repair of any wanted voter; None when all of them are well."""
+    """The next repair of any wanted voter; None if all of them are healthy."""
     waits: list[Wait] = []
     for step in _steps(case):
         if isinstance(step, Wait):
             waits.append(step)
         elif step is not None:
             return step
-    # A volume put back from a copy is told before a voter that is just away.
-    told_first = {guards.claim_is_the_recorded_one.__name__, guards.storage_undamaged.__name__}
-    grave = [wait for wait in waits if wait.guard in told_first]
+    # A volume restored from a copy is reported before a voter that is only down.
+    urgent = {guards.claim_is_the_recorded_one.__name__, guards.storage_undamaged.__name__}
+    grave = [wait for wait in waits if wait.guard in urgent]
     return next(iter([*grave, *waits]), None)
 
 
@@ -63,9 +63,9 @@ def _steps(case: Case) -> Iterator[Step]:
     quorum = case.seen.quorum
     if quorum is None:
         return
-    # A replica about to be removed is not healed first (S24): wanted ids only.
+    # A replica about to be removed is not repaired first (S24): wanted ids only.
     ids = sorted({r.node_id for r in quorum.replicas if r.node_id < case.spec.voters})
-    # Replacements that are furthest along first: they are where tolerance is lowest (S23).
+    # The most advanced replacements first: the quorum tolerates the fewest failures then (S23).
     yield from (_finish(case, node_id) for node_id in ids)
     yield from (_replace(case, node_id) for node_id in ids)
     yield _add_back(case)
@@ -155,13 +155,14 @@ def _replace(case: Case, ordinal: int) -> Step:
 
 
 def _spare(case: Case, old: Replica, wrong: Guard, reason: str) -> Action | Wait | None:
-    """A voter that answers, but on storage that is not to be relied on, as a guard tells.
+    """A voter that answers, but on storage that a guard reports as unreliable.
 
-    A volume that was put back from a copy (S3), or one that its own scrub found damaged. Were
-    that a mistake, no data is lost: it goes only while all others have what is committed.
+    Either a volume that was restored from a copy (S3), or one with corruption that its scrub found.
+    If that is a mistake, no data is lost: the operator deletes the volume only while all other
+    voters have every committed record.
     """
     subject = _case(case, old.node_id, old=old)
-    told = first_block(subject, wrong)
+    reported = first_block(subject, wrong)
     blocked = first_block(
         subject,
         *VOTER_CHANGE,
@@ -169,18 +170,19 @@ def _spare(case: Case, old: Replica, wrong: Guard, reason: str) -> Action | Wait
         guards.majority_survives_loss,
         guards.deletion_policy_allows,
     )
-    if blocked is not None and told is not None:
-        return Wait(told.guard, f"{told.why}; not replaced, {blocked.guard}: {blocked.why}")
+    if blocked is not None and reported is not None:
+        held_back = f"not replaced, {blocked.guard}: {blocked.why}"
+        return Wait(reported.guard, f"{reported.why}; {held_back}")
     if case.seen.quorum is not None and case.seen.quorum.leader == old:
         return move_leadership(subject)
-    return _wipe(case, old.node_id, reason) or told
+    return _wipe(case, old.node_id, reason) or reported
 
 
 def admit(case: Case, ordinal: int, *, replaces: Replica | None) -> Action | Wait:
     """Bring the node of an ordinal into the voter set: join, catch up, AddVoter.
 
     Args:
-        case: what is wanted and observed.
+        case: the wanted state and the observation.
         ordinal: the node's ordinal; it answers and is not a voter.
         replaces: the lost voter of the same id; None when the quorum grows.
     """
@@ -223,7 +225,7 @@ def admit(case: Case, ordinal: int, *, replaces: Replica | None) -> Action | Wai
 
 
 def _leaving_observer(case: Case, subject: Case) -> Action | Wait | None:
-    """Somebody deleted the claim of a replica that is no voter: its pod ends, to get a new one."""
+    """Restart a replica that is not a voter and whose claim was deleted: it gets a new claim."""
     claim, pod = case.seen.claim(subject.ordinal), case.seen.pod(subject.ordinal)
     if claim is None or not claim.terminating or pod is None or pod.terminating:
         return None
@@ -242,7 +244,7 @@ def _probe(case: Case, subject: Case, node: Node) -> Action | Wait | None:
 
 
 def _silent_voter(case: Case, ordinal: int) -> Step:
-    """A voter whose node does not answer: broken or lost storage, or just away."""
+    """A voter whose node does not answer: its storage is broken or lost, or it is only down."""
     quorum = case.seen.quorum
     if quorum is None:
         return None
@@ -267,7 +269,7 @@ def _silent_voter(case: Case, ordinal: int) -> Step:
 
 
 def _silent_observer(case: Case, ordinal: int) -> Action | Wait:
-    """A replica that is to become a voter does not answer: nothing of value is on its disk."""
+    """A replica that is to become a voter does not answer: its disk has no data that is needed."""
     subject, waiting = _case(case, ordinal, old=None), _unanswered(case, ordinal)
     kept = _kept(case, ordinal, waiting)
     if kept is not None:
@@ -287,10 +289,10 @@ def _unanswered(case: Case, ordinal: int) -> Wait:
 
 
 def _kept(case: Case, ordinal: int, waiting: Wait) -> Action | Wait | None:
-    """What is done about a silent replica before its disk is given up; None if it may be.
+    """What to do about a silent replica before the operator gives up its disk; None if it may.
 
-    Its pod may be of an older template; and while nothing speaks against the disk, it is waited
-    for, however long.
+    Its pod may be of an older template. While the operator knows no fault of the disk, it waits
+    for the replica without a limit.
     """
     pod, claim = case.seen.pod(ordinal), case.seen.claim(ordinal)
     if pod is not None and (roll := _outdated(case, pod)) is not None:
@@ -308,7 +310,7 @@ def _is_broken(pod: Pod | None, phase: str) -> bool:
 
 
 def _wipe(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Action | Wait | None:
-    """Claim first, then pod; a pod that waits for a claim that is gone is made again."""
+    """Delete the claim first, then the pod; recreate a pod that waits for a missing claim."""
     pod, claim = case.seen.pod(ordinal), case.seen.claim(ordinal)
     if claim is not None and not claim.terminating:
         wait = first_block(
@@ -320,36 +322,38 @@ def _wipe(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Action | Wait
     if pod is None or pod.terminating:
         return None
     if claim is None and pod.age_ms < STUCK_POD_MS:
-        return None  # the StatefulSet controller makes the claim of a pending pod itself
+        return None  # the StatefulSet controller creates the claim of a pending pod itself
     going = "its volume claim is gone or being deleted"
     ended = restart(case, pod, going)
     by_own_budget = guards.budget_allows_eviction.__name__
     waits = isinstance(ended, Wait) and ended.guard == by_own_budget
     if waits and _others_are_ready(case, ordinal):
-        # No disruption, but a larger quorum to come, is what the budget keeps its number for; and
-        # that waits for this repair. The replica's loss was weighed before its claim went.
+        # The budget keeps its number for a larger quorum to come, not for a disruption, and that
+        # growth waits for this repair. The guards checked the replica's loss before its claim was
+        # deleted.
         return DeletePod(pod.name, pod.uid, going)
     return ended
 
 
 def _others_are_ready(case: Case, ordinal: int) -> bool:
-    """Whether no other voter's pod is away, not ready or on its way out."""
+    """Whether no other voter's pod is missing, not ready or terminating."""
     others = {voter.node_id for voter in case.seen.known_voters()} - {ordinal}
     ready = {pod.ordinal for pod in case.seen.pods if pod.ready and not pod.terminating}
     return others <= ready
 
 
 def is_outdated(case: Case, pod: Pod) -> bool:
-    """Whether a pod was made of another template than the StatefulSet's of today."""
+    """Whether a pod has another template than the StatefulSet has now."""
     revision = case.seen.statefulset.revision if case.seen.statefulset else None
     return revision is not None and pod.revision not in {None, revision}
 
 
 def _outdated(case: Case, pod: Pod) -> Action | Wait | None:
-    """A pod of an older template that is away anyway, perhaps because of that template.
+    """A pod of an older template that is not ready, perhaps because of that template.
 
-    Made again at once, before healthy ones are rolled: that costs no vote. One whose container
-    runs may hold data that a majority leans on, so the rest must be a majority without it.
+    The operator recreates it at once, before it restarts healthy pods: that costs no vote. A pod
+    whose container runs may hold data that a majority needs, so the other voters must be a majority
+    without it.
     """
     quorum = case.seen.quorum
     if quorum is None or pod.ready or pod.terminating or not is_outdated(case, pod):
@@ -371,17 +375,17 @@ def _outdated(case: Case, pod: Pod) -> Action | Wait | None:
 
 
 def retire(case: Case) -> Step:
-    """End well voters whose claims somebody deleted, one by one, followers first.
+    """Restart healthy voters whose claims were deleted, one by one, followers first.
 
-    The next restart of such a voter would lose its data. What blocks here holds nothing else
-    back, since growing may be what is needed first: see `retire_waits`.
+    The next restart of such a voter would lose its data. A guard that blocks here holds nothing
+    else back, since the quorum may have to grow first: see `retire_waits`.
     """
     step = _retire(case)
     return None if isinstance(step, Wait) else step
 
 
 def retire_waits(case: Case) -> Step:
-    """What a voter with a deleted claim waits for, once nothing else is to be done."""
+    """What a voter with a deleted claim waits for, if the operator has nothing else to do."""
     return _retire(case)
 
 
@@ -398,7 +402,7 @@ def _retire(case: Case) -> Step:
     ended = [step for step in steps if isinstance(step, DeletePod | EvictPod)]
     moves = [step for step in steps if isinstance(step, MoveLeadership)]
     if waits:
-        # What keeps one of them may keep the next leader as well, and leadership would come back.
+        # The same guard may block the next leader, and leadership would return.
         moves = [move for move in moves if _stays(case, move.preferred)]
     return next(iter([*ended, *moves, *waits]), None)
 
@@ -427,7 +431,7 @@ def _retire_one(case: Case, ordinal: int) -> DeletePod | EvictPod | MoveLeadersh
 
 
 def _stays(case: Case, replica: Replica) -> bool:
-    """Whether a voter is wanted and nothing that is known is about to restart it."""
+    """Whether a voter is wanted and no known reason is about to restart it."""
     claim, pod = case.seen.claim(replica.node_id), case.seen.pod(replica.node_id)
     going = claim is not None and claim.terminating
     return (
@@ -438,7 +442,7 @@ def _stays(case: Case, replica: Replica) -> bool:
 
 
 def move_leadership(case: Case) -> MoveLeadership | Wait:
-    """Have the leader, `case.old`, resign in favour of the lowest caught-up voter that stays."""
+    """Transfer leadership from `case.old` to the lowest caught-up voter that stays."""
     wait = first_block(case, guards.leader_can_move)
     if wait is not None or case.old is None:
         return wait or Wait("leader_can_move", "there is no leader to transfer leadership from")

@@ -1,7 +1,8 @@
-"""Ending a pod so that the StatefulSet makes it again: a healthy one only by eviction.
+"""Stops a pod so that the StatefulSet recreates it: a healthy pod only by eviction.
 
-A drain evicts as well, and the API server takes both from one budget: they never meet, however
-late an operator acts on what it saw. What must not live here: why a pod is to be ended.
+A drain evicts as well, and the API server counts both against one budget. So they never stop two
+voters together, even if an operator acts on an old observation. What must not live here: why a pod
+is to be stopped.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from kraftquorum_operator.plan.actions import DeletePod, EvictPod, Wait
 from kraftquorum_operator.plan.guards import Case, first_block
 
 EVICTABLE_VOTERS = 3
-"""From so many voters on a budget allows evictions. One or two are never evicted by theirs; to
-restart one of them is a pause in any case."""
+"""A budget allows evictions from this many voters on. It never allows one of one or two voters;
+the restart of such a voter interrupts writes in any case."""
 
 
 def restart(case: Case, pod: Pod, reason: str) -> DeletePod | EvictPod | Wait:
-    """End a pod that may be spared, unless the API server refused that a moment ago.
+    """Stop a pod that the quorum can spare, unless the API server refused that a moment ago.
 
-    One that is not ready is no part of any budget and is deleted as it was seen: not once it has
-    started or become ready since.
+    A pod that is not ready counts in no budget. The operator deletes it by its version: not if it
+    has started or become ready since.
     """
     subject = Case(case.spec, case.seen, case.now_ms, ordinal=pod.ordinal)
     refused = first_block(subject, guards.eviction_accepted)

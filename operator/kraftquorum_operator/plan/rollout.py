@@ -1,8 +1,8 @@
-"""Restarting pods whose template changed: followers one by one, the leader last.
+"""Restarts pods whose template changed: followers one by one, the leader last.
 
-Each only while every voter is well, so that one pod at a time is away, and a template that
-does not start stops at the first. An outdated pod that is away anyway is not waited for: it
-is made again by repair (`recovery.py`), which is how a mended template gets past a bad one.
+The operator restarts a pod only while every voter is caught up, so that one pod at a time is down
+and a template that does not start stops at the first pod. It does not wait for an outdated pod that
+is down anyway: repair (`recovery.py`) recreates it, so that a fixed template replaces a bad one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from kraftquorum_operator.plan.restart import restart
 
 
 def roll(case: Case) -> Action | Wait | None:
-    """Restart the next outdated pod, if all voters are well; None when none is outdated.
+    """Restart the next outdated pod, if all voters are caught up; None if none is outdated.
 
-    Settings that nodes would refuse are waited for, whether or not a pod is outdated.
+    If nodes would refuse the settings, this waits, whether or not a pod is outdated.
     """
     refused = first_block(case, guards.config_accepted)
     if refused is not None:

@@ -49,9 +49,9 @@ def voter_labels(case: Case) -> Action | None:
 
 
 def budget_count(case: Case) -> RecountBudget | None:
-    """Have the disruption budget counted anew after a pod has left it (S22).
+    """Have the disruption budget counted again after a pod has left it (S22).
 
-    Its controller does not by itself, and would go on allowing one eviction too many.
+    Its controller does not do so by itself, and would keep allowing one eviction too many.
     """
     budget = case.seen.budget
     if budget is None or budget.counted is None or budget.counted <= case.seen.labelled:
@@ -76,10 +76,10 @@ def claim_owners(case: Case) -> Action | None:
 
 
 def claim_records(case: Case) -> Action | None:
-    """Record the claims of well voters that are not recorded yet (S3).
+    """Record the claims of caught-up voters that are not recorded yet (S3).
 
-    Those of a quorum that just formed or was adopted, or from before there were records; all
-    others are recorded before they become voters.
+    These are voters of a quorum that just formed or was adopted, or from before there were records;
+    the operator records all others before they become voters.
     """
     quorum, statefulset = case.seen.quorum, case.seen.statefulset
     if quorum is None or statefulset is None or not quorum.confirmed:
@@ -95,9 +95,9 @@ def claim_records(case: Case) -> Action | None:
 
 
 def shrink(case: Case) -> Action | Wait | None:
-    """Remove the next voter that is not wanted, then its pod, then, if told to, its claim.
+    """Remove the next voter that is not wanted, then its pod, then, if configured, its claim.
 
-    While a wanted voter is missing, as many as are wanted stay: it is added first.
+    While a wanted voter is missing, the wanted number of voters stays: that voter is added first.
     """
     quorum = case.seen.quorum
     if quorum is None:

@@ -1,9 +1,9 @@
-"""No leader, and pods that cannot start on a template that was changed since: made anew.
+"""No leader: recreates pods that cannot start and whose template has changed since.
 
-The StatefulSet changes no pod by itself (`OnDelete`), so a pod with a wrong image would stay as
-it is after the spec was mended, and a quorum that has no leader for want of it would never get
-one. No claim is touched, and no process that runs: the DELETE holds only for the pod as it was
-observed. With a leader this is repair's matter (`recovery.py`).
+The StatefulSet changes no pod by itself (`OnDelete`). A pod with a wrong image would stay as it is
+after the spec was fixed, and a quorum that needs it for a leader would never get one. The operator
+touches no claim and no running process: the DELETE holds only for the pod as it was observed. With
+a leader, repair does this (`recovery.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from kraftquorum_operator.plan.recovery import is_outdated
 
 
 def exchange(case: Case) -> DeletePod | None:
-    """Make the next outdated pod anew that cannot start, if nobody leads.
+    """Recreate the next outdated pod that cannot start, if there is no leader.
 
-    Nothing is done while the storage of a majority is gone. What blocks here holds nothing else
-    back: see `exchange_waits`.
+    The operator does nothing while the storage of a majority is lost. A guard that blocks here
+    holds nothing else back: see `exchange_waits`.
     """
     seen = case.seen
     if seen.quorum is not None:
@@ -36,7 +36,7 @@ def exchange(case: Case) -> DeletePod | None:
 
 
 def exchange_waits(case: Case) -> Wait | None:
-    """What an outdated pod that cannot start waits for, where too few voters answer."""
+    """What an outdated pod that cannot start waits for, if too few voters answer."""
     return first_block(case, guards.current_template_starts) if _stuck(case) else None
 
 

@@ -1,10 +1,9 @@
-"""What somebody else changed of an object, where it matters (S22, S25).
+"""Changes of an object by other clients, in the fields that matter (S22, S25).
 
-The digest on an object tells only what the operator wrote last; `kubectl patch`
-leaves it as it is. So the fields that protect voters and data, and those by which
-replicas and clients find each other, are compared themselves, and so is what the
-pods are (`template.py`): a change of it by hand would be rolled. Everything else the
-API server may fill in or change.
+The digest on an object shows only what the operator wrote last; `kubectl patch` does
+not change it. So the operator compares the fields that protect voters and data, those
+by which replicas and clients find each other, and the pod template (`template.py`),
+whose change would cause a rolling restart. The API server may change all other fields.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ DEFAULTS: Body = {"whenDeleted": "Retain", "whenScaled": "Retain"}
 def has_drifted(wanted: Body, found: Body) -> bool:
     """Whether a live object lost what its wanted body has and must have.
 
-    `podManagementPolicy` is not compared: the API server lets nobody change it.
+    `podManagementPolicy` is not compared: the API server allows no change of it.
     """
     want, have = wanted["spec"], cast("Body", found.get("spec") or {})
     match wanted["kind"]:
@@ -64,7 +63,7 @@ def statefulset_change(wanted: Body, found: Body) -> Body:
 
     Args:
         wanted: the body that the operator writes.
-        found: the live object; what somebody added to its template is taken away.
+        found: the live object; additions of other clients to its template are removed.
     """
     spec = wanted["spec"]
     live = cast("Body", cast("Body", found.get("spec") or {}).get("template") or {})
@@ -82,9 +81,9 @@ def statefulset_change(wanted: Body, found: Body) -> Body:
 
 
 def budget_change(wanted: Body, found: Body | None) -> Body | None:
-    """A merge patch that takes a foreign `maxUnavailable` off a budget; None if it has none.
+    """A merge patch that replaces a foreign `maxUnavailable` in a budget; None if it has none.
 
-    Both at once are refused, and one without the other would leave a moment with neither.
+    The API server refuses both fields at once, and two patches would leave a moment with neither.
     """
     if found is None or found["spec"].get("maxUnavailable") is None:
         return None

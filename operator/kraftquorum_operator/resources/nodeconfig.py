@@ -52,10 +52,10 @@ class NodeConfig:
 
 
 def managed_defaults(claim_bytes: int) -> dict[str, int]:
-    """Settings with which a log cannot fill a claim of that size, whatever is written.
+    """Settings with which a log cannot fill a claim of that size.
 
-    The log has at most `log_retention_bytes`, a segment, and what is written between two
-    snapshots: with all three in proportion, about a quarter of the claim.
+    The log has at most `log_retention_bytes`, a segment, and the records between two snapshots.
+    With all three in proportion, it takes about a quarter of the claim.
     """
     segment, between = default_of("segment_bytes"), default_of("max_record_bytes_between_snapshots")
     assert isinstance(segment, int)  # noqa: S101 - as the node's model has them
@@ -70,9 +70,9 @@ def managed_defaults(claim_bytes: int) -> dict[str, int]:
 def defaults_of(statefulset: StatefulSet | None, claims: Sequence[Claim]) -> str | None:
     """Which of the operator's defaults hold for a quorum.
 
-    The StatefulSet says so by its claim template, which nobody can change. Before there is one,
-    or where somebody deleted it, the claims say it: without any, the quorum is a new one; and
-    data of which a part was kept under none is kept under none.
+    The StatefulSet has the mark in its claim template, which cannot be changed. Before there is a
+    StatefulSet, or after it was deleted, the claims have it. Without claims, the quorum is new. If
+    a claim has no mark, none of the defaults hold.
     """
     if statefulset is not None:
         return statefulset.defaults

@@ -14,11 +14,11 @@ from kraftquorum_operator.model.spec import Quantities, QuorumSpec
 from kraftquorum_operator.resources.metadata import Body, Owner, metadata, selector, stamped
 
 GRACE_SECONDS = 15
-"""Time for a leader to hand over and for the log to be closed."""
+"""Time for a leadership transfer and for the log to be closed."""
 
 HAND_OVER_MS = 4000
-"""How long the hook before the end may look for a successor: with the node's own five seconds
-for its end it stays within the grace."""
+"""How long the hook before the stop may try to transfer leadership: with the five seconds that the
+node needs to exit, it stays within the grace period."""
 
 
 def statefulset(

@@ -1,9 +1,9 @@
-"""Whether somebody else changed the pods' template of a StatefulSet.
+"""Whether another client changed the pod template of a StatefulSet.
 
-The API server fills in defaults and an admission webhook may rewrite an image, so that what is
-there is never quite what was written. But it notes which manager wrote which field last. So a
-template was changed where a field that another manager owns differs from what is wanted, or where
-something that is wanted is gone. Pure.
+The API server fills in defaults and an admission webhook may rewrite an image, so that the live
+template always differs from the one written. But the API server records which manager wrote which
+field last. So a template was changed if a field that another manager owns differs from the wanted
+one, or if a wanted field is missing. Pure.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _of_template(entry: Body) -> Body:
 
 
 def _covers(want: object, have: object, *, values: bool, key: str = "") -> bool:
-    """Whether all that is wanted is there; with its values, if nobody says who wrote them."""
+    """Whether all wanted fields are there, with their values if no manager is recorded for them."""
     if isinstance(want, dict):
         parts = cast("Body", want)
         there = cast("Body", have) if isinstance(have, dict) else {}

@@ -8,7 +8,7 @@ import pytest
 
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.snapshot import (
-    NOBODY,
+    UNKNOWN_OWNER,
     Budget,
     ClaimRecord,
     GivenUp,
@@ -123,7 +123,7 @@ CASES: dict[str, tuple[Snapshot, QuorumSpec]] = {
         spec(),
     ),
     "claims_are_ours": (
-        replace(blank(), claims=(*blank().claims, replace(claim(4), stranger=NOBODY))),
+        replace(blank(), claims=(*blank().claims, replace(claim(4), stranger=UNKNOWN_OWNER))),
         spec(),
     ),
     "no_earlier_claims": (with_claim(blank(), replace(claim(2), owner_uid="resource-0")), spec()),

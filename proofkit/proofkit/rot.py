@@ -1,6 +1,6 @@
 """One flipped bit in every byte of every file of a data directory, and what comes of each.
 
-`python -m proofkit.rot` tries them all and prints the table of docs/concepts/disk-faults.md;
+`python -m proofkit.rot` tries them all and prints the table of docs/evidence/disk-faults.md;
 `EVERY=n` tries each n-th byte. What counts as an outcome is what the node would do: the flip is
 made under a stopped node, which is then started, reads its whole log and its newest snapshot. Any
 of it that differs from what was written without an error is `lost`, and ends the run with 1.

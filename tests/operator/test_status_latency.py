@@ -1,7 +1,7 @@
 """How long the status is wrong after the leader's process stops or ends, on real processes.
 
 The operator runs with its default pauses and time-outs: with shorter ones it would look soon
-enough by chance. The figures are printed, and are in docs/operations/failure-modes.md.
+enough by chance. The figures are printed, and are in docs/evidence/failures.md.
 """
 
 from __future__ import annotations

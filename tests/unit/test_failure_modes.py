@@ -1,11 +1,12 @@
-"""Every fault of a disk on the page has a row with all its columns, and a test that exists."""
+"""Every fault of a disk has a row with all its columns, and a test; every failure says what to do."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-PAGE = Path("docs/operations/failure-modes.md")
+PAGE = Path("docs/evidence/failures.md")
+GUIDE = Path("docs/operations/failure-modes.md")
 SECTION = "## Faults of a disk, one by one"
 
 FAULTS = (
@@ -55,3 +56,12 @@ def test_each_row_names_a_test_that_exists() -> None:
         [(path, name)] = named
         assert Path(path).is_file(), row
         assert re.search(rf"^(async )?def {name}\(", Path(path).read_text(), re.MULTILINE), row
+
+
+def test_each_failure_says_what_is_seen_what_happens_and_what_to_do() -> None:
+    failures = GUIDE.read_text().split("\n### ")[1:]
+    assert len(failures) > 30
+    for failure in failures:
+        title, _, text = failure.split("\n## ")[0].partition("\n")
+        parts = re.findall(r"^\*\*(.+?):\*\*", text, re.MULTILINE)
+        assert parts == ["Symptoms", "What happens", "What to do"], title

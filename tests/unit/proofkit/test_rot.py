@@ -1,4 +1,4 @@
-"""No flipped bit is passed on, in whatever file; docs/concepts/disk-faults.md tells the outcomes."""
+"""No flipped bit is passed on, in whatever file; docs/evidence/disk-faults.md tells the outcomes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from proofkit import rot, rotten
 from raftnode.storage.log.checkpoints import LOG_START_FILE
 
-PAGE = Path("docs/concepts/disk-faults.md")
+PAGE = Path("docs/evidence/disk-faults.md")
 
 
 def told() -> dict[tuple[str, str], set[str]]:

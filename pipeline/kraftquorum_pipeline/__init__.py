@@ -1,8 +1,8 @@
-"""The log of quorums in Apache Spark: a data source, and the jobs that read through it.
+"""A data source for Apache Spark that reads the logs of quorums, and the jobs that use it.
 
 The data source is `kraftquorum` (`datasource`); `session` makes a Spark session that knows it.
-A node's files are read by the node's own readers (`raftnode.logfiles`), a running quorum through
-its client (`raftnode.client`), always as somebody who only looks on.
+It reads a node's files with the node's own readers, and a running quorum with its client
+(`raftnode.client`). The pipeline only reads, and never takes part in the quorum.
 
-What lives here: what needs pyarrow or PySpark. Nothing else of kraftquorum imports this package.
+This package holds what needs pyarrow or PySpark. No other package of kraftquorum imports it.
 """

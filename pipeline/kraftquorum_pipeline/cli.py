@@ -1,7 +1,7 @@
-"""The `kraftquorum-pipeline` program: puts the commands together and imports only what is asked.
+"""The `kraftquorum-pipeline` program: builds the commands and imports only the one that runs.
 
-What lives here: the command tree. What must not: what a command does; see
-`kraftquorum_pipeline.commands`.
+This module holds the command tree only. `kraftquorum_pipeline.commands` holds what the commands
+do.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMMANDS: dict[str, str] = {
 
 
 def make_app(only: str | None = None) -> typer.Typer:
-    """Make the command tree; with `only`, just that command is imported."""
+    """Make the command tree; with `only`, import that command alone."""
     app = typer.Typer(
         name=PROGRAM,
         no_args_is_help=True,

@@ -1,8 +1,8 @@
 """Spark's data source `kraftquorum`, batch and streaming, over `source`.
 
 A stream's offsets are `{"cluster", "offset", "epoch"}`: the next offset to read, and the epoch of
-the record before it, by which a checkpoint notices a log that is not the one it was made of.
-Committed records never change, so whatever is read again after a crash is the same again.
+the record before it. By the epoch, a checkpoint detects a log that it was not made from.
+Committed records never change, so a second read after a crash returns the same records.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def register(session: SparkSession) -> None:
 
 
 def open_log(options: Options) -> LogSource:
-    """The log that the options name; nothing is read yet."""
+    """Return the log that the options name, without reading it."""
     return NodeLog(options) if options.client is not None else FileLog(options)
 
 
@@ -72,14 +72,14 @@ class KraftQuorumDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """The name that `format` takes."""
         return NAME
 
     def _parsed(self) -> Options:
         return parse_options({name: str(value) for name, value in self.options.items()})
 
     def schema(self) -> StructType:
-        """The columns; keys and values are strings where the options say so."""
+        """The columns; keys and values are strings if the options say so."""
         options = self._parsed()
         arrow = log_schema(key_text=options.key_text, value_text=options.value_text)
         return StructType([_spark_field(field) for field in arrow])
@@ -128,10 +128,10 @@ def _spark_type(kind: pa.DataType) -> DataType:
 
 @dataclass(frozen=True, slots=True)
 class _Gone:
-    """In the place of parts that are trimmed: the error comes when they are read.
+    """Stands for trimmed parts: a read of it raises the error.
 
     Attributes:
-        error: what is gone.
+        error: says what was trimmed.
     """
 
     error: TrimmedError
@@ -141,7 +141,7 @@ class _Gone:
 
 
 class LogPartition(InputPartition):
-    """What one task reads."""
+    """The part that one task reads."""
 
     def __init__(self, part: Part) -> None:
         super().__init__(part)
@@ -149,7 +149,7 @@ class LogPartition(InputPartition):
 
 
 def _read(partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-    # Spark makes one task of nothing where there is nothing to read.
+    # Spark makes one task without a part if there is nothing to read.
     if isinstance(partition, LogPartition):
         yield from partition.part.read()
 
@@ -161,12 +161,12 @@ class LogReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[LogPartition]:
-        """Plan the parts: the log is looked at once, and read up to where it was then."""
+        """Plan the parts: the end of the log is asked for once, and the tasks read up to it."""
         log = open_log(self._options)
         start = 0 if self._options.start is None else self._options.start
         state = log.look(start, surely=self._options.end is None)
         end = state.end if self._options.end is None else self._options.end
-        if end > state.end:  # as far as those know that answered
+        if end > state.end:  # as far as the nodes that answered know
             state = log.look(start, surely=True)
         if end > state.end:
             raise OptionError(
@@ -183,7 +183,7 @@ class LogReader(DataSourceReader):
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what is committed, and goes on from Spark's checkpoint."""
+    """Reads committed records, and continues from Spark's checkpoint."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -194,11 +194,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._proved = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """An executor needs the parts and no log."""
+        """Leave out the log: an executor needs only the parts."""
         return {}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a stream without a checkpoint begins."""
+        """The offset at which a stream without a checkpoint begins."""
         start = self._options.start or 0
         state = self._look(start)
         if self._options.start is not None:
@@ -211,7 +211,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """From now on all that is committed by now is given out, and nothing committed later."""
+        """Fix the end: the query returns all records committed by now, and none committed later."""
         self._target = self._look(surely=True)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
@@ -219,21 +219,21 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._state is None else self._offset(self._state, self._state.end)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next micro-batch ends."""
+        """The end of the next micro-batch."""
         state = self._look(int(start["offset"]))
         first = self._prove(state, start)
-        # What was committed once stays so, whoever answers now and knows of less.
+        # A committed record stays committed, even if the node that answers now knows of less.
         end = state.end if self._target is None else self._target.end
         if isinstance(limit, ReadMaxRows):
-            # The state before a trimmed log comes whole, in the first batch.
+            # The first batch has the whole state before a trimmed log.
             end = min(end, max(first, state.state_end if first == 0 else 0) + limit.max_rows)
         return start if end <= first else self._offset(state, end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[LogPartition]:
-        """Plan a micro-batch, perhaps one that a driver planned before and did not finish.
+        """Plan a micro-batch, also one that an earlier driver planned and did not finish.
 
-        What is trimmed by now is an error only for who reads it: a batch that was written wholly
-        before its driver was killed is not read again.
+        Trimmed records are an error only for a task that reads them: a batch that was written
+        wholly before its driver was killed is not read again.
         """
         state = self._state or self._look(int(start["offset"]))
         try:
@@ -266,12 +266,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _prove(self, state: LogState, start: dict[str, Any]) -> int:
-        """Check once that a checkpoint is of this log; returns its offset.
+        """Check once that a checkpoint is of this log; return its offset.
 
         Raises:
-            ClusterIdError: it is another cluster's.
-            TrimmedError: the log begins after it.
-            DivergedError: the log has another record there, or ends before it.
+            ClusterIdError: the checkpoint is of another cluster.
+            TrimmedError: the log begins after the checkpoint.
+            DivergedError: the log has another record at the checkpoint, or ends before it.
         """
         offset, cluster_id = int(start["offset"]), start["cluster"] or None
         target = self._target

@@ -1,16 +1,16 @@
-"""Errors of the pipeline. Each message names the source, and the offset where there is one.
+"""Errors of the pipeline. Each message names the source, and the offset if there is one.
 
 PipelineError
 ├── OptionError             an option or a command line that cannot work
 ├── NoJavaError             Spark needs Java 17 and there is none
 └── SourceError             a quorum or a directory
     ├── UnreachableError    no node of the quorum answered in time, or no object store
-    ├── IncompleteError     an export ended before the end that it was to reach
-    ├── ClusterIdError      it is another cluster than the one asked for
-    ├── TrimmedError        the log begins after the offset that is to be read
-    ├── DivergedError       the log is not the one that the checkpoint was made of
-    ├── CorruptError        bytes that are not what they should be
-    └── ValueFormatError    a key or a value that is not what the options say
+    ├── IncompleteError     an export stopped before the end that it should reach
+    ├── ClusterIdError      the source is of another cluster than the one asked for
+    ├── TrimmedError        the log begins after the offset to read
+    ├── DivergedError       the checkpoint was made from another log
+    ├── CorruptError        the bytes are not what was written
+    └── ValueFormatError    a key or a value has not the format in the options
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SourceError(PipelineError):
 
     Attributes:
         source: the directory, the file or the endpoints.
-        offset: of the record that it is about; None: of none.
+        offset: the offset of the record; None: the error is about no record.
     """
 
     def __init__(self, source: str, reason: str, offset: int | None = None) -> None:
@@ -67,7 +67,7 @@ class SourceError(PipelineError):
         self.offset = offset
 
     def __reduce__(self) -> tuple[type[SourceError], tuple[str, str, int | None]]:
-        """Pickle by the arguments: an executor's error is read by the driver."""
+        """Pickle by the arguments: the driver reads an executor's error."""
         return type(self), (self.source, self.reason, self.offset)
 
 
@@ -78,19 +78,19 @@ class UnreachableError(SourceError):
 
 
 class IncompleteError(SourceError):
-    """An export ended before it had all that was committed when it began."""
+    """An export ended before it had all records that were committed when it began."""
 
     exit_code = PipelineExitCode.INCOMPLETE
 
 
 class ClusterIdError(SourceError):
-    """It is another cluster than the one asked for, or than the checkpoint's."""
+    """The source is of another cluster than the one asked for, or than the checkpoint."""
 
     exit_code = PipelineExitCode.CLUSTER_ID
 
 
 class TrimmedError(SourceError):
-    """The log begins after the offset from which it is to be read."""
+    """The log begins after the offset at which the read begins."""
 
     exit_code = PipelineExitCode.TRIMMED
 
@@ -102,12 +102,12 @@ class DivergedError(SourceError):
 
 
 class CorruptError(SourceError):
-    """Bytes that are not what they should be."""
+    """The bytes are not what was written."""
 
     exit_code = PipelineExitCode.CORRUPT
 
 
 class ValueFormatError(SourceError):
-    """A key or a value that is not what the options say."""
+    """A key or a value does not have the format in the options."""
 
     exit_code = PipelineExitCode.CORRUPT

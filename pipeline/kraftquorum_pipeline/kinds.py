@@ -1,4 +1,4 @@
-"""What a row of the data source is about; who only reads rows needs no Arrow for that."""
+"""The kinds of rows of the data source; a reader of rows needs no Arrow for them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Starts Spark's Java without a shell: the entry point of the image `pipeline`, which has none.
+"""Starts Spark's Java without a shell, as the entry point of the image `pipeline`.
 
-Spark comes with scripts for bash. The two that are needed are here: `spark-submit`, which
-PySpark calls for a session of its own, and the entry point that Spark on Kubernetes gives
-`driver` or `executor` to. Anything else is a command of `kraftquorum-pipeline`.
+Spark comes with scripts for bash, and the image has no shell. This module replaces two scripts:
+`spark-submit`, which PySpark calls for its own session, and the entry point that Spark on
+Kubernetes calls with `driver` or `executor`. It runs all other arguments as a command of
+`kraftquorum-pipeline`.
 
-What Spark asks of an image is in "Running Spark on Kubernetes" (Docker Images) and in the
+Spark's requirements for an image are in "Running Spark on Kubernetes" (Docker Images) and in the
 environment that it sets in its pods; the names here are Spark's.
 """
 
@@ -44,14 +45,14 @@ class LaunchError(Exception):
 
 
 def spark_home(environment: Mapping[str, str]) -> Path:
-    """Where Spark is: SPARK_HOME, else the package `pyspark`.
+    """Return Spark's directory: SPARK_HOME, else the package `pyspark`.
 
     Raises:
         LaunchError: there is none.
     """
     named = environment.get("SPARK_HOME")
     if named is None:
-        import pyspark  # noqa: PLC0415 - only where nobody says it
+        import pyspark  # noqa: PLC0415 - only if the environment does not say it
 
         named = str(Path(pyspark.__file__).parent)
     if not (Path(named) / "jars").is_dir():
@@ -66,7 +67,7 @@ def java_program(environment: Mapping[str, str]) -> str:
 
 
 def submit_environment(environment: Mapping[str, str], home: Path) -> dict[str, str]:
-    """What Spark's scripts set for `spark-submit`."""
+    """Return the environment that Spark's scripts set for `spark-submit`."""
     known = {
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(home / "conf"),
@@ -76,10 +77,10 @@ def submit_environment(environment: Mapping[str, str], home: Path) -> dict[str, 
 
 
 def submit_command(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """The command that `spark-submit` with these arguments is, as Spark's launcher says.
+    """Return the command that Spark's launcher makes of the arguments of `spark-submit`.
 
     Raises:
-        LaunchError: the launcher failed; it has said why.
+        LaunchError: the launcher failed and printed the reason.
     """
     home = spark_home(environment)
     java = java_program(environment)
@@ -97,7 +98,7 @@ def submit_command(arguments: Sequence[str], environment: Mapping[str, str]) -> 
 
 
 def parse_launcher(output: bytes) -> list[str]:
-    """The command in what Spark's launcher prints.
+    """Read the command from the output of Spark's launcher.
 
     Raises:
         LaunchError: there is none.
@@ -113,7 +114,7 @@ def driver_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -
     """The arguments of `spark-submit` in a driver's pod.
 
     Raises:
-        LaunchError: it is no driver's pod.
+        LaunchError: the pod is not a driver's.
     """
     address = _required(environment, "SPARK_DRIVER_BIND_ADDRESS")
     return [
@@ -128,7 +129,7 @@ def executor_command(environment: Mapping[str, str]) -> list[str]:
     """The command of an executor's pod.
 
     Raises:
-        LaunchError: it is no executor's pod.
+        LaunchError: the pod is not an executor's.
     """
     numbered = {
         int(match[1]): value
@@ -152,7 +153,7 @@ def executor_command(environment: Mapping[str, str]) -> list[str]:
 
 
 def java_modules(environment: Mapping[str, str]) -> frozenset[str] | None:
-    """The modules of JAVA_HOME's Java by its file `release`; None: it does not say."""
+    """The modules of JAVA_HOME's Java by its file `release`; None: the file does not list them."""
     try:
         text = (Path(environment["JAVA_HOME"]) / "release").read_text(encoding="utf-8")
     except (KeyError, OSError):
@@ -189,7 +190,7 @@ def _become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
 
 
 def submit(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Be `spark-submit`: the process becomes Spark's Java."""
+    """Run as `spark-submit`: the process becomes Spark's Java."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         command = submit_command(given, os.environ)
@@ -199,7 +200,7 @@ def submit(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def main() -> None:
-    """Be the entry point of the image."""
+    """Run as the entry point of the image."""
     match sys.argv[1:]:
         case ["driver", *arguments]:
             try:

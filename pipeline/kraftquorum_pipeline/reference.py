@@ -1,4 +1,4 @@
-"""The reference page of the data source, generated from the code that it is about.
+"""The reference page of the data source, generated from the code.
 
 `python -m kraftquorum_pipeline.reference docs/reference/` writes it; a test keeps it current.
 """
@@ -51,7 +51,7 @@ quorum's votes and its high watermark alone, and the log is the same. What diffe
 |---|---|---|
 | who answers | any node; those that do not lead are asked first | the leader alone |
 | what comes | committed records | all that is appended, committed or not yet |
-| who reads | nobody that the quorum knows | a replica, with an id, a storage UUID and a place |
+| who reads | a client that the quorum does not know | a replica with id, directory id and place |
 | in parallel | a request for each stretch | one place in the log for each replica |
 | where the log was trimmed | the key-value store, as it is now | a snapshot, as of one offset |
 | bytes | keys and values in base64 | batches as they are stored, headers and checksum too |
@@ -123,7 +123,7 @@ def _lines() -> Iterator[str]:
 
 
 def page() -> str:
-    """The page as it should be."""
+    """Return the text of the page."""
     return "\n".join(_lines()) + "\n"
 
 

@@ -1,9 +1,9 @@
-"""Files of replicas wherever they lie: on this machine, or behind a URI that pyarrow opens.
+"""Reads files of replicas on this machine, or at a URI that pyarrow opens.
 
 The node's own readers take a `Files` and paths. `open_files` gives them one whose system calls
 know both: a local path goes to the operating system, and the path of an object (`s3://…`) to
-`pyarrow.fs`. A read asks for the bytes of its window only (ranged requests), so that nothing is
-copied to a disk, and a task of a large segment costs what its own part has. Nothing is written.
+`pyarrow.fs`. A read requests only the bytes of its window (ranged requests). So no file is copied
+to a disk, and a task reads only its own part of a large segment. The module writes nothing.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SECRETS = frozenset({"client_secret", "access_key", "secret_key"})
 class RemotePath(PosixPath):
     """A URI as a path: `parent`, `name` and `/` as ever, and `str` is the URI again.
 
-    The query, which says how the store is asked, stands behind the authority among the parts
-    and at the end of the text, so that every path derived from one has it.
+    The query has the parameters of the store. It comes after the authority among the parts and
+    at the end of the text, so that every path derived from this path has it.
     """
 
     @property
@@ -51,16 +51,16 @@ class RemotePath(PosixPath):
         return root + "/".join(map(quote, self.parts[2:])) + mark + query
 
     def __fspath__(self) -> str:
-        """The same: what the calls are given."""
+        """The URI, which the calls receive."""
         return str(self)
 
     def absolute(self) -> RemotePath:
-        """It is."""
+        """Return the path, which is always absolute."""
         return self
 
 
 def path_of(text: str) -> Path:
-    """A path, or a URI as one; `file://` is a path of this machine."""
+    """Return text as a path or a URI; `file://` is a path of this machine."""
     if _MARK not in text:
         return Path(text)
     url = urlsplit(text, allow_fragments=False)
@@ -84,13 +84,13 @@ def open_files() -> Files:
 class _Calls(OsCalls):
     """System calls, and the few that reading needs for the paths of objects.
 
-    What is not there is `ENOENT`, as on a disk. Other errors of a store have no number that
-    would fit, and are raised as the pipeline's own.
+    A missing object is `ENOENT`, as on a disk. Other errors of a store have no matching error
+    number, and are raised as the pipeline's own.
     """
 
     def __init__(self) -> None:
         self._opened: dict[int, tuple[str, Any, int]] = {}
-        self._numbers = count(-2, -1)  # no descriptor of the system's
+        self._numbers = count(-2, -1)  # never a descriptor of the system
 
     def open(self, path: str, flags: int, mode: int) -> int:
         if _MARK not in path:
@@ -120,7 +120,7 @@ class _Calls(OsCalls):
         try:
             return _asked(path, lambda: file.read_at(length, position))
         except UnreachableError:
-            self.stat(path)  # which has another error for an object that went away meanwhile
+            self.stat(path)  # it has another error for an object removed meanwhile
             raise
 
     def fstat(self, fd: int) -> Stat:
@@ -137,7 +137,7 @@ class _Calls(OsCalls):
     def listdir(self, path: str) -> list[str]:
         if _MARK not in path:
             return super().listdir(path)
-        from pyarrow.fs import FileSelector  # noqa: PLC0415 - needed for URIs alone
+        from pyarrow.fs import FileSelector  # noqa: PLC0415 - needed for URIs only
 
         system, inner = _resolve(path)
         found = _asked(path, lambda: system.get_file_info(FileSelector(inner)))
@@ -145,7 +145,7 @@ class _Calls(OsCalls):
 
 
 def _asked(path: str, ask: Callable[[], _T]) -> _T:
-    """What a store says.
+    """Return the answer of a store.
 
     Raises:
         FileNotFoundError: there is no such object.
@@ -167,19 +167,19 @@ def _info(path: str) -> FileInfo:
 def _resolve(path: str) -> tuple[Any, str]:
     """The file system of a URI, and the path in it."""
     where = path_of(path)
-    assert isinstance(where, RemotePath)  # noqa: S101 - who calls has looked
+    assert isinstance(where, RemotePath)  # noqa: S101 - the caller has checked
     system, base = _system(where.root_uri)
     return system, "/".join([base.rstrip("/"), *where.parts[2:]])
 
 
 @cache
 def _system(root: str) -> tuple[Any, str]:
-    """The file system that pyarrow makes of a URI, and where the root is in it.
+    """Return pyarrow's file system for a URI, and the place of the root in it.
 
-    One for each store and process: it holds the connections.
+    A process has one for each store, because it holds the connections.
 
     Raises:
-        OptionError: there is none for it, or a secret stands in it.
+        OptionError: pyarrow has no file system for the URI, or the URI has a secret in it.
         UnreachableError: the store does not answer.
     """
     url = urlsplit(root)
@@ -190,7 +190,7 @@ def _system(root: str) -> tuple[Any, str]:
             "into the environment (AWS_ACCESS_KEY_ID and so on)"
         )
     try:
-        from pyarrow.fs import FileSystem  # noqa: PLC0415 - local files do without
+        from pyarrow.fs import FileSystem  # noqa: PLC0415 - local files do not need it
     except ImportError as error:
         raise OptionError(f"{root}: needs pyarrow: {error}") from None
     try:

@@ -1,15 +1,15 @@
 """The columns of the data source `kraftquorum`, as Arrow has them; Spark's are made from these.
 
-Offsets and epochs are the log's. A row's `kind` says what else is filled:
+Offsets and epochs are of the log. The `kind` of a row says which other columns are filled:
 
 * `data`: a client's record, with `key`, `value` and `headers`;
 * `control`: a record of the quorum's own, named by `control`, its `fields` as JSON in the
-  form of the HTTP API; `key` and `value` hold its bytes where the source is files;
-* `state`: an entry of a snapshot, where the log was trimmed: `key`, `value`, and the offset and
-  epoch of the record that wrote it; no timestamp. One row more has `control` = `VoterSet`, and in
+  form of the HTTP API; `key` and `value` hold its bytes if the source is files;
+* `state`: an entry of a snapshot, if the log was trimmed: `key`, `value`, and the offset and
+  epoch of the record that wrote it; no timestamp. One more row has `control` = `VoterSet`, and in
   `fields` the voters as the records up to `as_of` made them;
 * `corrupt`: records that could not be read and were left out because the options say so; `offset`
-  is the first of them, `fields` says where they stand and why.
+  is the first of them, `fields` has their place and the reason.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def log_schema(*, key_text: bool = False, value_text: bool = False) -> pa.Schema
 
     Args:
         key_text: keys are strings and not bytes.
-        value_text: likewise the values.
+        value_text: values are strings and not bytes.
     """
     return pa.schema(
         [

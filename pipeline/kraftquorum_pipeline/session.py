@@ -1,7 +1,7 @@
-"""Makes the Spark session that every job uses: on this machine unless told otherwise.
+"""Makes the Spark session of every job, on this machine by default.
 
-Under `spark-submit` the master and the memory are those of the submission; only what the
-data source needs is set. Nothing listens anywhere but on the loopback address when local.
+Under `spark-submit` the submission sets the master and the memory, and this module sets only
+what the data source needs. A local session listens on the loopback address only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ALWAYS = {
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    # A Python worker has to come up within this; on a busy machine 15 s are short.
+    # A Python worker must start within this time; on a busy machine 15 s are too short.
     "spark.python.authenticate.socketTimeout": "120s",
 }
 _LOCAL = {
@@ -42,7 +42,7 @@ _LOCAL = {
 
 
 def java_program(environment: Mapping[str, str] = os.environ) -> Path:
-    """The Java that Spark will start.
+    """Return the Java that Spark starts.
 
     Raises:
         NoJavaError: there is none, or it is older than Spark needs.
@@ -74,13 +74,13 @@ def spark_session(
     Args:
         name: what Spark calls the job.
         master: Spark's master; None: the submission's, else this machine (`local[*]`).
-        settings: Spark's own, which win over the defaults.
+        settings: Spark's own settings, which override the defaults.
 
     Raises:
         NoJavaError: there is no Java that Spark can use.
     """
     java_program()
-    # Spark would start the first python3 in PATH, which need not have this package.
+    # Without it Spark starts the first python3 in PATH, which may not have this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     submitted = "SPARK_ENV_LOADED" in os.environ

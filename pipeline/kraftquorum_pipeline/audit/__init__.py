@@ -1,16 +1,16 @@
-"""Whether the replicas of a quorum hold the same history, judged from their files alone.
+"""Checks from the files alone whether the replicas of a quorum hold the same history.
 
-A replica's files are read piece by piece (`scan`), which is what Spark spreads over
-its executors; what comes out of it is small: digests of stretches of offsets, control
-records, damage. The rules over all replicas are pure functions of that:
+`scan` reads a replica's files segment by segment, and Spark spreads the segments over
+its executors. The result is small: digests of ranges of offsets, control records and
+damage. The rules over all replicas are pure functions of that result:
 
-- `continuity`: each log is whole from its start to where it was durable;
+- `continuity`: each log is whole from its start to its durable end;
 - `matching`: where two replicas have the same offset and epoch they have the same bytes;
-- `elections`: an epoch has one leader, and begins with that leader's record;
+- `elections`: an epoch has one leader, and begins with the record of that leader;
 - `voters`: each voter set differs from the one before it by one replica;
-- `committed`: what was committed is on a majority of the voters;
-- `states`: a snapshot is what the log up to its offset comes to.
+- `committed`: a majority of the voters holds every committed record;
+- `states`: a snapshot equals the state of the log up to its offset.
 
-`run` puts them in order, `report` says what came of it. Two engines do the same: one in
-this process, one on Spark; a test holds their verdicts against each other.
+`run` calls the checks in order, and `render` prints the verdict. Two engines read the files:
+one in this process and one on Spark. A test compares their verdicts.
 """

@@ -1,4 +1,4 @@
-"""How far the log is known to be committed, and whether enough voters have that much. Pure."""
+"""Computes the proven committed end, and whether a majority of the voters holds it. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .findings import Check, Finding, Place
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A replica's part in it.
+    """What a replica holds of the log.
 
     Attributes:
-        extent: of its log.
-        agreed_end: up to where that is the log that the others have.
-        snapshot_end: of its newest whole snapshot, which covers what was trimmed.
+        extent: the extent of its log.
+        agreed_end: the offset up to which its log equals the log of the other replicas.
+        snapshot_end: the end of its newest whole snapshot, which covers the trimmed records.
         voter: whether it is in the voter set at the log's end.
     """
 
@@ -27,24 +27,25 @@ class Holding:
 
     @property
     def end(self) -> int:
-        """Up to where it holds the committed log, in one form or the other."""
+        """The end of what it holds of the committed log, as a log or as a snapshot."""
         return max(self.agreed_end, self.snapshot_end)
 
 
 def committed_end(
     holdings: Mapping[str, Holding], voters: frozenset[str], told: int | None
 ) -> tuple[int, str]:
-    """One past the last offset that is certainly committed, and how that is known.
+    """Return one past the last offset that is certainly committed, and the proof in words.
 
-    A snapshot is made of committed records only. What a majority of the voters has up to
-    a record of the newest epoch is committed, or will be: no later leader can be without
-    it. A majority that ends in an older epoch proves nothing by itself (P42), only if the
-    directories of all voters are there and every one that reached a later epoch has the
-    records too: whoever could win an election then has them. So it is after a quorum was
-    stopped node by node, whose last leader was alone with its first record.
+    A snapshot holds committed records only. If a majority of the voters has the log up to a
+    record of the newest epoch, that log is committed or will be, because every later leader
+    has it. A majority that ends in an older epoch proves nothing by itself (P42). It is a
+    proof if the directories of all voters are there, and every voter that reached a later
+    epoch has the records too: then each voter that can win an election has them. This is the
+    case when the nodes of a quorum stopped one after the other, and the last leader alone
+    had its first record.
 
     Args:
-        holdings: by replica.
+        holdings: what each replica holds, by name.
         voters: the set in force at the log's end; its size counts.
         told: the high watermark that a living quorum reported; None: not known.
     """
@@ -66,11 +67,11 @@ def committed_end(
 
 
 def _of_every_winner(voters: Sequence[Holding], end: int) -> int:
-    """Up to where, at most `end`, those have the log who could win an election.
+    """Return the offset, at most `end`, up to which every possible winner has the log.
 
     Args:
-        voters: all of them.
-        end: what a majority has.
+        voters: what each voter holds.
+        end: the end of what a majority has.
     """
     while end > 0:
         longest = max(voters, key=lambda one: one.agreed_end)
@@ -85,7 +86,7 @@ def _of_every_winner(voters: Sequence[Holding], end: int) -> int:
 def check_committed(
     holdings: Mapping[str, Holding], voters: frozenset[str], end: int, why: str
 ) -> tuple[list[Finding], list[str]]:
-    """Whether a majority of the voters holds what was committed; who lags is a note."""
+    """Check that a majority of the voters holds the committed log; a voter that lags is a note."""
     notes: list[str] = []
     having = [one for one in holdings.values() if one.voter]
     missing = len(voters) - len(having)

@@ -1,4 +1,4 @@
-"""Is each log whole: from its start, segment to segment, to where it was durable? Pure."""
+"""Checks that each log is whole, from its start to its durable end. Pure."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Extent:
     """What a replica's log covers.
 
     Attributes:
-        name: the replica's.
+        name: the name of the replica.
         start: its first offset.
         end: one past its last.
-        sound_end: up to there nothing is damaged or missing.
+        sound_end: the offset below which nothing is damaged or missing.
         epochs: (first offset, epoch) in order, as the batches have them.
-        records: in whole batches.
-        size: bytes of all segments.
-        batches: whole ones.
-            tail_bytes: of an unfinished end.
-        segments: (first offset, up to where it is whole, path), in order.
+        records: the number of records in whole batches.
+        size: the bytes of all segments.
+        batches: the number of whole batches.
+            tail_bytes: the bytes of an unfinished end.
+        segments: (first offset, the end of its whole part, path), in order.
     """
 
     name: str
@@ -56,11 +56,11 @@ class Extent:
 
 
 def measure(replica: Replica, rows: Iterable[Row]) -> tuple[Extent, list[Finding]]:
-    """Put the pieces of a replica together.
+    """Measure the log of a replica from the rows of its segments.
 
     Args:
-        replica: whose.
-        rows: what its segments hold; chunks and control records are not needed.
+        replica: the replica.
+        rows: the rows of its segments; chunks and control records are not needed.
     """
     extent = Extent(replica.name)
     by_path: dict[str, list[Row]] = {}
@@ -113,7 +113,7 @@ def _measure(extent: Extent, ends: Sequence[Row], damaged: Mapping[str, int]) ->
 
 
 def _joints(replica: Replica, ends: Sequence[Row], broken: frozenset[int]) -> list[Finding]:
-    """Where one segment ends and the next begins."""
+    """Check that each segment begins where the segment before it ends."""
     found: list[Finding] = []
     bases = {piece.path: piece.base_offset for piece in replica.pieces}
     for before, after in pairwise(ends):
@@ -130,7 +130,7 @@ def _joints(replica: Replica, ends: Sequence[Row], broken: frozenset[int]) -> li
 
 
 def _borders(replica: Replica, extent: Extent, broken: frozenset[int]) -> list[Finding]:
-    """Where the log begins, and whether it reaches what was durable."""
+    """Check the start of the log, and whether the log reaches its durable end."""
     found: list[Finding] = []
     if not replica.pieces:
         return found
@@ -154,7 +154,7 @@ def _borders(replica: Replica, extent: Extent, broken: frozenset[int]) -> list[F
 
 
 def _checkpoint(replica: Replica, extent: Extent) -> list[Finding]:
-    """Does `leader-epoch-checkpoint` have the epochs of the log?"""
+    """Check that `leader-epoch-checkpoint` has the epochs of the log."""
     if not replica.epochs:
         return []
     inside = range(extent.start + 1 if extent.start else 0, extent.end)

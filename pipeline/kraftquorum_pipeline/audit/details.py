@@ -1,4 +1,4 @@
-"""A second look at what differs: which batches, and what they hold, in words."""
+"""Reads the ranges that differ again, and describes their batches in words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN_BYTES = 24
 
 
 def read_batches(rows: Iterable[Row], pieces: Mapping[str, Piece]) -> list[Batch]:
-    """The whole batches of chunks, from wherever they stand.
+    """Read the whole batches of chunks from their segments.
 
     Args:
         rows: chunks.
@@ -53,7 +53,7 @@ def _batch(row: Row, header: BatchHeader, position: int, data: memoryview) -> Ba
 
 
 def describe(header: BatchHeader, data: memoryview) -> str:
-    """What a batch is and how it begins, for people."""
+    """Describe a batch and its first record in words."""
     last = int(header.last_offset)
     span = f"offset {header.base_offset}" + (f"-{last}" if last > header.base_offset else "")
     head = f"{span}, epoch {header.epoch}, {header.size} bytes, crc {header.crc:#010x}"
@@ -82,7 +82,7 @@ def _shown(data: bytes | None) -> str:
 def with_others(
     finding: Finding, chunks: Mapping[int, list[Row]], pieces: Mapping[str, Piece]
 ) -> Finding:
-    """A finding about one replica's bytes, with what the other replicas have at that offset."""
+    """Add to a finding about one replica what the other replicas have at that offset."""
     offset = finding.place.offset
     rows = [row for row in chunks.get(offset // CHUNK, ()) if row.replica != finding.place.replica]
     if finding.others or offset < 0 or not rows:

@@ -1,4 +1,4 @@
-"""One leader per epoch: what the leaders' own records and the replicas' votes say. Pure."""
+"""Checks by the LeaderChange records and the votes that an epoch has one leader. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LEADER_CHANGE = "LeaderChange"
 def check_elections(
     replicas: Iterable[Replica], rows: Iterable[Row], sound_ends: Mapping[str, int]
 ) -> tuple[int, list[Finding]]:
-    """Hold all LeaderChange records and all quorum-state files against each other.
+    """Compare all LeaderChange records and all quorum-state files.
 
     Args:
-        replicas: all.
-        rows: control records and epochs of all of them.
-        sound_ends: up to where each log is whole; behind a gap an epoch may begin anyhow.
+        replicas: all replicas.
+        rows: control records and epochs of all replicas.
+        sound_ends: the end of each log's whole part; after a gap an epoch may begin in any way.
 
     Returns:
         How many epochs have a leader, and what is wrong.
@@ -62,7 +62,7 @@ def check_elections(
 def _beginnings(
     begun: Mapping[tuple[str, int], Row], first: Mapping[tuple[str, int], Row]
 ) -> list[Finding]:
-    """An epoch's first record is its leader's."""
+    """Check that an epoch begins with the record of its leader."""
     found: list[Finding] = []
     starts: dict[str, int] = {}
     for (replica, _), row in begun.items():

@@ -1,4 +1,4 @@
-"""What does the reading: an engine. This one in one process; `spark` has the other."""
+"""Engines read the files. This module has the one without Spark; `spark` has the other."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SnapshotFile = tuple[str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What reading all segments came to.
+    """The result of reading all segments.
 
     Attributes:
-        rows: all but the chunks.
-        unequal: chunks that not all replicas have in the same form: chunk → rows.
-        chunks: how many were compared.
+        rows: all rows except the chunks.
+        unequal: the chunks in which replicas differ: chunk → rows.
+        chunks: the number of chunks that were compared.
     """
 
     rows: list[Row]
@@ -47,7 +47,7 @@ KeyDifference = tuple[bytes, Entry | None, Entry | None]
 
 
 class Engine(Protocol):
-    """Reads files, somewhere."""
+    """Reads the files of replicas."""
 
     def scan(self, pieces: Sequence[Piece]) -> Scanned:
         """Read all segments."""
@@ -60,7 +60,7 @@ class Engine(Protocol):
     def replay(
         self, stretches: Sequence[Stretch], base: str | None, ends: Sequence[int]
     ) -> dict[int, StateSum]:
-        """Sum up the state at some offsets."""
+        """Return the sums of the state at some offsets."""
         ...
 
     def differences(
@@ -71,7 +71,7 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """Reads one file after the other, in this process, without Spark."""
+    """Reads the files one after the other in this process, without Spark."""
 
     def scan(self, pieces: Sequence[Piece]) -> Scanned:
         """Read all segments."""
@@ -89,7 +89,7 @@ class LocalEngine:
     def replay(
         self, stretches: Sequence[Stretch], base: str | None, ends: Sequence[int]
     ) -> dict[int, StateSum]:
-        """Sum up the state at some offsets."""
+        """Return the sums of the state at some offsets."""
         return replay(stretches, base, ends)[0]
 
     def differences(
@@ -104,11 +104,11 @@ class LocalEngine:
 
 
 def present(entry: Entry | None) -> Entry | None:
-    """A deletion counts as nothing there."""
+    """Return the entry, or None for a deletion."""
     return entry if entry is not None and entry.present else None
 
 
 def sort_differences(found: Iterable[KeyDifference]) -> list[KeyDifference]:
-    """The first few real differences, by key."""
+    """Return the first few real differences in the order of their keys."""
     real = [one for one in found if one[1] != one[2]]
     return sorted(real, key=lambda one: one[0])[:DIFFERENCES_MAX]

@@ -1,4 +1,4 @@
-"""What an audit can find, and its verdict. Values only."""
+"""The findings of an audit and its verdict. Values only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWN_MAX = 100
 
 
 class Check(StrEnum):
-    """The rules, by the names that reports, tests and the documentation use."""
+    """The rules, with the names that reports, tests and the documentation use."""
 
     READABLE = "readable"
     """Batches have sensible headers, and records decode."""
@@ -41,11 +41,11 @@ class Place:
     """A place in a replica's files.
 
     Attributes:
-        offset: of the record; -1: not known, or the file as a whole.
-        replica: name of its directory.
-        file: path, as it was given.
-        position: byte in the file; -1: the file as a whole.
-        holds: what stands there, in words; "" where there is nothing to tell.
+        offset: the offset of the record; -1: not known, or the whole file.
+        replica: the name of its directory.
+        file: the path as the user gave it.
+        position: the byte in the file; -1: the whole file.
+        holds: what is there, in words; "" if there is nothing to report.
     """
 
     offset: int = -1
@@ -65,10 +65,10 @@ class Finding:
     """A broken rule.
 
     Attributes:
-        check: which.
-        place: where.
+        check: the rule.
+        place: the place in the files.
         reason: what is wrong.
-        others: what other replicas have there: the other sides.
+        others: what other replicas have at that offset.
     """
 
     check: Check
@@ -78,12 +78,12 @@ class Finding:
 
     @property
     def order(self) -> tuple[int, Place, str]:
-        """The first divergence first: by offset, what has none last."""
+        """The sort key: findings by offset, findings without an offset last."""
         known = self.place.offset if self.place.offset >= 0 else 1 << 62
         return known, self.place, self.check
 
     def lines(self) -> list[str]:
-        """For people: what, where, and the other sides."""
+        """The finding as lines of text: the rule, the place, and what other replicas have."""
         offset = f"offset {self.place.offset}: " if self.place.offset >= 0 else ""
         lines = [f"[{self.check}] {offset}{self.reason}", f"    {self.place}"]
         return lines + [f"    {other}" for other in self.others]
@@ -91,16 +91,16 @@ class Finding:
 
 @dataclass(slots=True)
 class Verdict:
-    """What an audit came to.
+    """The result of an audit.
 
     Attributes:
-        replicas: what each has, by name.
+        replicas: what each replica holds, by name.
         committed_end: one past the last offset known to be committed.
         findings: broken rules, the first divergence first, at most `SHOWN_MAX` of a check.
-        counts: all of them, by check.
-        notes: what is no fault, and worth knowing.
-        unchecked: what could not be checked, and why; no proof that it is well.
-        checked: how much each check looked at.
+        counts: the number of all findings, by check.
+        notes: facts that are not faults and are worth knowing.
+        unchecked: what the audit could not check, and why; it may be damaged.
+        checked: how much each check has read.
     """
 
     replicas: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -114,18 +114,18 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether no rule was found broken."""
+        """Whether the audit found no broken rule."""
         return not self.counts
 
     @property
     def word(self) -> str:
-        """`ok`, `incomplete` (nothing found, but not all could be checked) or `damaged`."""
+        """`ok`, `incomplete` (no finding, but not everything was checked) or `damaged`."""
         if not self.ok:
             return "damaged"
         return "incomplete" if self.unchecked else "ok"
 
     def add(self, found: Iterable[Finding]) -> None:
-        """Take findings in; of those that say the same of the same place, one."""
+        """Add findings, each once: the same finding about the same place counts once."""
         for one in found:
             count = self.counts.get(one.check, 0)
             if count and any(known == one for known in self.findings):
@@ -136,7 +136,7 @@ class Verdict:
         self.findings.sort(key=lambda finding: finding.order)
 
     def as_json(self) -> dict[str, Any]:
-        """For programs; docs/howto/audit.md says what each check means."""
+        """The verdict for programs; docs/howto/audit.md says what each check means."""
         return {
             "verdict": self.word,
             "committed_end": self.committed_end,

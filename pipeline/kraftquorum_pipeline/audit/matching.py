@@ -1,8 +1,8 @@
-"""Log matching: where two logs have the same offset and epoch they agree, there and below. Pure.
+"""Log matching: two logs with the same epoch at an offset are equal up to there. Pure.
 
-Digests of stretches are compared first; only stretches that differ are read again, batch
-by batch (`details`). Two logs may differ lawfully in one way: a replica that was away has
-at its end what was never committed, and what was committed there is of a later epoch.
+The audit compares the digests of ranges first. It reads only the ranges that differ again,
+batch by batch (`details`). Two logs may differ in one way: a replica that was away has
+uncommitted records at its end, and the committed records there are of a later epoch.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .scan import Row
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A whole batch where one replica has it.
+    """A whole batch in the log of one replica.
 
     Attributes:
-        digest: of all its bytes.
-        holds: what it holds, for people.
+        digest: the digest of all its bytes.
+        holds: what it holds, in words.
     """
 
     replica: str
@@ -36,12 +36,12 @@ class Batch:
 
     @property
     def place(self) -> Place:
-        """For a finding."""
+        """The place of the batch, for a finding."""
         return Place(self.base_offset, self.replica, self.path, self.position, self.holds)
 
 
 def unequal(rows: Iterable[Row]) -> dict[int, list[Row]]:
-    """Stretches of which not all replicas that have them have the same: chunk → rows."""
+    """Return the ranges in which replicas differ: chunk → rows."""
     held: dict[int, dict[str, tuple[int, int]]] = {}
     kept: dict[int, list[Row]] = {}
     for row in rows:
@@ -60,11 +60,11 @@ def unequal(rows: Iterable[Row]) -> dict[int, list[Row]]:
 
 @dataclass(slots=True)
 class Matching:
-    """The outcome.
+    """The result of a comparison.
 
     Attributes:
-        agreed_ends: up to where each replica has the reference's log, damage apart.
-        stale: replica → (first offset, how the ends differ) of a lawful stale end.
+        agreed_ends: the offset up to which each replica has the reference's log, except damage.
+        stale: replica → (first offset, how the ends differ) of an allowed stale end.
     """
 
     findings: list[Finding]
@@ -73,11 +73,11 @@ class Matching:
 
 
 def compare(batches: Iterable[Batch], extents: Mapping[str, Extent]) -> Matching:
-    """Compare the batches of stretches that differ.
+    """Compare the batches of the ranges that differ.
 
     Args:
-        batches: all whole ones there, of all replicas.
-        extents: of all replicas.
+        batches: all whole batches in the ranges, of all replicas.
+        extents: the extents of all replicas.
     """
     places: dict[int, list[Batch]] = {}
     for batch in batches:
@@ -107,7 +107,7 @@ def compare(batches: Iterable[Batch], extents: Mapping[str, Extent]) -> Matching
 def _reference(
     here: Sequence[Batch], extents: Mapping[str, Extent], stale: Mapping[str, object]
 ) -> Batch:
-    """What most have; where as many have one as the other, the log with the newest end."""
+    """Return what most replicas have; on a tie, the log with the newest end."""
     votes: dict[tuple[int, int], int] = {}
     for batch in here:
         votes[batch.digest] = votes.get(batch.digest, 0) + (batch.replica not in stale)
@@ -116,7 +116,7 @@ def _reference(
         extent = extents[batch.replica]
         return votes[batch.digest], extent.last_epoch, extent.end
 
-    # Uncommitted ends can be in the majority among those that are away: the newest epoch wins.
+    # Most replicas here may have an uncommitted end, if others are away: the newest epoch wins.
     newest = max(extents[batch.replica].last_epoch for batch in here)
     epochs = {extents[batch.replica].last_epoch for batch in here}
     if len(epochs) > 1 and len({batch.epoch for batch in here}) > 1:
@@ -127,7 +127,7 @@ def _reference(
 def _unlawful(
     batch: Batch, reference: Batch, extents: Mapping[str, Extent]
 ) -> tuple[Check, str] | None:
-    """Why two logs must not differ as they do; None: one of them is a stale end."""
+    """Return why two logs must not differ in this way; None: one log has a stale end."""
     if batch.epoch == reference.epoch:
         return Check.LOG_MATCHING, (
             f"epoch {batch.epoch} has other bytes here than at {reference.replica}"
@@ -148,7 +148,7 @@ def _unlawful(
 
 
 def _meet_again(one: Extent, other: Extent, offset: int) -> int | None:
-    """The first offset behind one at which both logs have the same epoch."""
+    """Return the first offset after `offset` at which both logs have the same epoch."""
     end = min(one.end, other.end)
     borders = sorted({start for start, _ in (*one.epochs, *other.epochs) if offset < start < end})
     for candidate in (offset + 1, *borders):

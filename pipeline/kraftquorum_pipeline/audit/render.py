@@ -1,4 +1,4 @@
-"""A verdict for people. Pure."""
+"""Prints a verdict as text. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MEANINGS = {
 
 
 def verdict_lines(verdict: Verdict) -> Iterator[str]:
-    """What was read, each check, the first divergence, and the rest in short."""
+    """Yield what the audit read, each check, the first divergence, and the rest in short."""
     done = verdict.checked
     yield (
         f"{done.get('replicas', 0)} replicas, {done.get('segments', 0)} segments, "

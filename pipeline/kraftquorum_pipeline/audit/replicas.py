@@ -1,4 +1,4 @@
-"""Which replicas there are, and of which files each consists. Reads names and small files only."""
+"""Finds the replicas and the files of each. Reads names and small files only."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from .findings import Check, Finding, Place
 
 
 class Piece(NamedTuple):
-    """A file that is read by itself: a segment.
+    """A segment, which an engine reads by itself.
 
     Attributes:
-        replica: name of the replica.
+        replica: the name of the replica.
         path: the file.
-        base_offset: the offset that its name says.
-        size: bytes when it was looked at.
+        base_offset: the offset in its name.
+        size: the bytes that it had when the audit listed it.
         last: whether it is the newest segment of the log, which may have an unfinished end.
-        end_offset: where it should end: at the next one's first offset, or where the log was
-            durable; -1: not known.
-        durable: up to which offset the replica knew its log to be durable.
-        epochs: (epoch, first offset) by `leader-epoch-checkpoint`; empty: not known.
+        end_offset: where it should end: at the first offset of the next segment, or at the
+            durable end of the log; -1: not known.
+        durable: the offset up to which the replica knew its log to be durable.
+        epochs: (epoch, first offset) from `leader-epoch-checkpoint`; empty: not known.
     """
 
     replica: str
@@ -53,18 +53,18 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Replica:
-    """One directory.
+    """The directory of a replica.
 
     Attributes:
-        name: of the directory; unique among those audited.
-        path: as it was given.
-        log_directory: where the segments lie.
-        key: id and storage UUID; None: not known.
-        cluster_id: None: not known.
+        name: the name of the directory, unique in the audit.
+        path: the path as the user gave it.
+        log_directory: the directory of the segments.
+        key: node id and directory id; None: not known.
+        cluster_id: the cluster id; None: not known.
         state: its vote and the leader that it knew; None: not known.
-        pieces: segments by offset.
+        pieces: the segments, by offset.
         snapshots: (end offset, epoch, path), oldest first.
-        durable: up to which offset it knew its log to be durable.
+        durable: the offset up to which it knew its log to be durable.
         findings: what is wrong with the small files.
     """
 
@@ -81,15 +81,15 @@ class Replica:
     findings: list[Finding] = field(default_factory=list[Finding])
 
     def place(self, offset: int = -1, file: str = "", holds: str = "") -> Place:
-        """A place in it, of a file or of the whole."""
+        """A place in a file of the replica, or the whole directory."""
         return Place(offset, self.name, file or str(self.path), -1, holds)
 
 
 def find_replicas(paths: list[Path]) -> list[Replica]:
-    """Find the replicas that paths name: data directories, or folders that hold some.
+    """Find the replicas under paths: data directories, or folders of data directories.
 
     Raises:
-        OptionError: a path holds none, or two replicas have one name.
+        OptionError: a path holds no replica, or two replicas have the same name.
     """
     files = open_files()
     roots: list[Path] = []
@@ -164,7 +164,7 @@ def _read(files: Files, name: str, root: Path) -> Replica:
 
 def _read_identity(files: Files, replica: Replica) -> None:
     if replica.log_directory == replica.path:
-        return  # a log's directory by itself
+        return  # a log directory without the data directory around it
     try:
         identity = read_identity(files, replica.path)
     except RaftnodeError as error:
@@ -176,7 +176,7 @@ def _read_identity(files: Files, replica: Replica) -> None:
 
 
 def check_identities(replicas: list[Replica]) -> list[Finding]:
-    """One cluster, and no storage UUID twice: a copy would vote and acknowledge twice (S3)."""
+    """Check the cluster id, and that no directory id is there twice: a copy votes twice (S3)."""
     found: list[Finding] = []
     clusters = {one.cluster_id: one for one in reversed(replicas) if one.cluster_id is not None}
     if len(clusters) > 1:

@@ -1,4 +1,4 @@
-"""Puts the checks in order: reads, compares, and comes to a verdict."""
+"""Runs the checks in order and returns the verdict."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Audit:
     """One audit.
 
     Attributes:
-        replicas: what is audited.
-        engine: who reads.
-        committed: the high watermark that a living quorum reported; None: not known.
-        say: told what is being done.
+        replicas: the replicas to audit.
+        engine: the engine that reads the files.
+        committed: the high watermark that a running quorum reported; None: not known.
+        say: called with each step of the audit.
     """
 
     replicas: Sequence[Replica]
@@ -49,7 +49,7 @@ class Audit:
     ends: dict[str, int] = field(default_factory=dict[str, int])
 
     def run(self) -> Verdict:
-        """Do everything.
+        """Run all checks.
 
         Raises:
             SourceError: a file cannot be read at all.
@@ -167,7 +167,7 @@ class Audit:
         return [one for one in sums if not one.error]
 
     def _was_replaced(self, one: SnapshotSum) -> bool:
-        """Whether a running node has removed a snapshot since, as it does for a newer one."""
+        """Whether a running node has removed a snapshot since, because it has a newer one."""
         files, path = open_files(), path_of(one.path)
         if one.error != GONE or files.stat(path) is not None:
             return False
@@ -263,7 +263,7 @@ class Audit:
         newest = max(one.end_offset for one in snapshots)
         base: SnapshotSum | None = None
         stretches = cover(self.extents, self.ends, 0, newest)
-        if stretches is None:  # trimmed: from the oldest snapshot on
+        if stretches is None:  # trimmed: start at the oldest snapshot
             base = oldest
             stretches = cover(self.extents, self.ends, oldest.end_offset, newest)
             self.verdict.notes.append(
@@ -341,7 +341,7 @@ def _key_finding(
     other: tuple[Place, Entry | None],
     reason: str,
 ) -> Finding:
-    """A key of a snapshot that is not what it should be, with both sides."""
+    """A finding about a key of a snapshot that differs from the log, with both values."""
     shown = repr(key.decode("utf-8", "backslashreplace"))
     place = Place(one.end_offset, one.replica, one.path, -1, f"{shown} {there or 'missing'}")
     side, entry = other

@@ -1,12 +1,12 @@
-"""Reads one segment from its first byte to its last, damaged or not, and says what is in it.
+"""Reads one segment from its first byte to its last, damaged or not, into rows.
 
-This is the part that runs on executors, a segment each. It decodes no data records: a
-batch costs its header, its checksum and one hash. What it yields is small, a row for each
-stretch of `CHUNK` offsets, each control record, each change of epoch and each damage.
+This module runs on executors, one segment in a task. It decodes no data records: a batch
+costs its header, its checksum and one hash. The scan yields few rows: one for each range
+of `CHUNK` offsets, each control record, each change of epoch and each damage.
 
-A reader of the node stops at the first damage, rightly. This one goes on behind it, so that
-one audit names all there is: behind a wrong checksum with the next batch, behind a header
-that makes no sense with the next place that looks like a batch and has the right checksum.
+A reader of the node stops at the first damage. The scan continues after it, so that one
+audit reports all damage. After a wrong checksum the scan continues with the next batch.
+After an invalid header it continues at the next place with a batch of the right checksum.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CHUNK = 4096
 to read again where two replicas differ."""
 
 DAMAGE_MAX = 1000
-"""Rows of damage from one segment: behind so much of it nobody reads on."""
+"""The most rows of damage from one segment; the scan stops after so many."""
 
 NO_LIMIT = 1 << 62
 _WINDOW_BYTES = 4 << 20
@@ -52,16 +52,16 @@ Kind = Literal["chunk", "control", "epoch", "damage", "tail", "end"]
 
 
 class Row(NamedTuple):
-    """Something that a segment holds; which fields count depends on the kind.
+    """A fact about a segment; the kind says which fields are set.
 
-    Kinds: `chunk` (digest of the whole batches that begin in a stretch of offsets), `control`
+    Kinds: `chunk` (digest of the whole batches that begin in a range of offsets), `control`
     (a control record), `epoch` (the first batch of an epoch in the segment), `damage`,
     `tail` (an unfinished end, which is no fault), `end` (the segment's sum).
 
     Attributes:
-        position: byte of the batch; in a chunk, of its first one.
-        offset: of the record or of the batch; in a chunk, of its first one.
-        end_offset: one past the last.
+        position: the byte of the batch; in a chunk, of its first batch.
+        offset: of the record or of the batch; in a chunk, of its first batch.
+        end_offset: one past the last offset.
         digest_hi: upper half of the digest, signed.
         digest_lo: lower half.
         name: kind of control record, or the check that failed.
@@ -85,16 +85,16 @@ class Row(NamedTuple):
 
     @property
     def chunk(self) -> int:
-        """Which stretch of offsets a chunk is."""
+        """The number of the chunk's range of offsets."""
         return self.offset // CHUNK
 
     @property
     def place(self) -> Place:
-        """Where it stands."""
+        """The place of the row."""
         return Place(self.offset, self.replica, self.path, self.position)
 
     def place_holding(self, holds: str) -> Place:
-        """Where it stands, with what stands there in words."""
+        """The place of the row, with what is there in words."""
         return Place(self.offset, self.replica, self.path, self.position, holds)
 
     def finding(self) -> Finding:
@@ -104,7 +104,7 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class Window:
-    """A file through a buffer: batches are looked at where they lie."""
+    """A buffer over a file; batches are read in it without a copy."""
 
     file: File
     size: int
@@ -112,7 +112,7 @@ class Window:
     held: memoryview = field(default_factory=lambda: memoryview(b""))
 
     def at(self, position: int, length: int) -> tuple[memoryview, int]:
-        """A buffer and the place in it of a position, with `length` bytes or all there are."""
+        """Return a buffer with `length` bytes (or all bytes left) and the index of a position."""
         at = position - self.start
         if at < 0 or (len(self.held) - at < length and position + len(self.held) - at < self.size):
             self.start, at = position, 0
@@ -133,7 +133,7 @@ def _halves(value: bytes) -> tuple[int, int]:
 
 
 def scan_segment(piece: Piece) -> Iterator[Row]:
-    """Read a segment; yields rows in the order of the file, the `end` last.
+    """Read a segment; yield rows in the order of the file, the `end` last.
 
     Raises:
         FileOperationError: the disk refuses to read.
@@ -151,7 +151,7 @@ def visit_batches(
     start: tuple[int, int],
     until: int,
 ) -> None:
-    """Show the whole batches of a stretch of a segment, with their positions.
+    """Call a function with each whole batch of a range of a segment, and its position.
 
     Args:
         piece: the segment.
@@ -171,7 +171,7 @@ def visit_batches(
 
 @dataclass(slots=True)
 class _Sums:
-    """Of the chunk that is being read."""
+    """The sums of the current chunk."""
 
     digest: int = 0
     end_offset: int = 0
@@ -270,7 +270,7 @@ class _Scan:
                 self.expected += header.record_count
                 return
             if base < self.expected:
-                # Once more what was there: it changes nothing of what follows.
+                # A repeated batch does not change what follows.
                 return
         if self.watch is not None:
             self.watch(header, self.position, data)
@@ -293,7 +293,7 @@ class _Scan:
         return f"a batch has base offset {base}, expected {self.expected}"
 
     def _misnumbered(self, header: BatchHeader) -> bool:
-        """Whether only the number is wrong: what follows goes on as if it were right."""
+        """Whether only the offset is wrong: the next batch continues as if it were right."""
         following = self._header_at(self.position + header.size)
         goes_on = self.piece.end_offset if following is None else int(following.base_offset)
         return goes_on == self.expected + header.record_count and goes_on != header.end_offset
@@ -372,7 +372,7 @@ class _Scan:
     # -- behind damage --------------------------------------------------------------
 
     def _leads_to(self, header: BatchHeader, end: int) -> int | None:
-        """The offset behind a batch with a wrong checksum, if what its header says is likely."""
+        """Return the offset after a batch with a wrong checksum, if its header is plausible."""
         if end == self.piece.size:
             torn = self.piece.last and self.expected >= self.piece.durable
             return None if torn else max(self.expected, int(header.end_offset))
@@ -382,7 +382,7 @@ class _Scan:
         return int(following.base_offset)
 
     def _behind_nonsense(self, reason: str, check: Check = Check.READABLE) -> Iterator[Row]:
-        """Report what cannot be read; returns whether there is something behind it."""
+        """Report what cannot be read; return whether there is something after it."""
         found = self._search()
         if found is None and self.piece.last and self.expected >= self.piece.durable:
             row = self._row("tail", self.position, self.expected)
@@ -399,7 +399,7 @@ class _Scan:
         return True
 
     def _search(self) -> int | None:
-        """The next place at which a whole batch stands that may follow; None: there is none."""
+        """Find the next whole batch that may follow; None: there is none."""
         limit = min(self.piece.size, self.position + _SEARCH_BYTES)
         data = self.window.file.pread(limit - self.position, self.position)
         view, at = memoryview(data), 0
@@ -419,5 +419,5 @@ class _Scan:
 
 
 def _reason(error: DecodeError) -> str:
-    """What is wrong, without the place, which the finding has."""
+    """Return the reason of an error without the place, which the finding has."""
     return str(error).split(": ", 1)[-1]

@@ -1,8 +1,8 @@
-"""The sound log of a quorum, put together from the files of its replicas.
+"""Builds the undamaged log of a quorum from the files of its replicas.
 
-What `compact` and `restore-check` begin with: which stretches of which replicas, and which
-snapshot before them, make up the log to an offset. Nothing damaged is ever used, and nothing
-that the replicas do not agree on.
+`compact` and `restore-check` begin with it. It chooses the ranges of replicas' logs, and the
+snapshot before them, that make up the log up to an offset. It never uses damaged files, nor
+records in which the replicas differ.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class SoundLog:
     """The log up to an offset.
 
     Attributes:
-        stretches: in order of offset.
-        base: the snapshot that they begin at; None: at offset 0.
+        stretches: the ranges, in order of offset.
+        base: the snapshot at which the ranges begin; None: they begin at offset 0.
         end: one past the last offset.
-        verdict: of the audit that found this.
+        verdict: the verdict of the audit that chose the ranges.
     """
 
     stretches: tuple[Stretch, ...]
@@ -43,17 +43,17 @@ def sound_log(
     end: int | None = None,
     say: Callable[[str], None] = lambda _text: None,
 ) -> SoundLog:
-    """Audit the replicas and choose what the log up to an offset is read from.
+    """Audit the replicas and choose the files from which to read the log up to an offset.
 
     Args:
-        paths: of replicas.
-        engine: who reads.
+        paths: the paths of the replicas.
+        engine: the engine that reads the files.
         end: one past the last offset; None: all that is committed, as far as the files prove it.
-        say: told what is being done.
+        say: called with each step.
 
     Raises:
-        OptionError: nothing is committed up to there.
-        CorruptError: no sound log leads there, or the replicas have two.
+        OptionError: nothing is committed up to that offset.
+        CorruptError: no undamaged log reaches that offset, or the replicas have two logs.
     """
     audit = Audit(find_replicas(list(paths)), engine, say=say)
     verdict = audit.run()

@@ -1,7 +1,7 @@
-"""The engine on Spark: a task for each segment and snapshot, sums added up where they arise.
+"""The engine on Spark: one task for each segment and snapshot; executors add up the sums.
 
-What comes to the driver does not grow with the log: control records, damage, and of the
-stretches of offsets only those in which replicas differ.
+The driver receives control records, damage, and only the ranges of offsets in which
+replicas differ, so that its share does not grow with the log.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _SPARK_TYPES = {
 
 
 class SparkEngine:
-    """Reads on the executors of a session; these must reach the files by the same paths."""
+    """Reads on the executors of a session, which must reach the files by the same paths."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -121,7 +121,7 @@ class SparkEngine:
     def replay(
         self, stretches: Sequence[Stretch], base: str | None, ends: Sequence[int]
     ) -> dict[int, StateSum]:
-        """Sum up the state at some offsets: one pass, the newest record of each key for each."""
+        """Return the sums of the state at some offsets, from one pass over the log."""
         newest = self._entries(stretches, base).groupBy("key").agg(*(_newest(e) for e in ends))
         sums: list[Column] = []
         for end in ends:
@@ -160,7 +160,7 @@ class SparkEngine:
         ]
 
     def state(self, stretches: Sequence[Stretch], base: str | None) -> DataFrame:
-        """Each key with its newest value: `key`, `value`, `offset`, `epoch`; no deleted ones."""
+        """Each key with its newest value: `key`, `value`, `offset`, `epoch`; no deleted keys."""
         records = self._spread("values of stretch", stretches)
         if base is not None:
             records = records.unionByName(self._spread("values of snapshot", [base]))
@@ -180,7 +180,7 @@ class SparkEngine:
         return entries.unionByName(self._spread("snapshot", [base]))
 
     def _spread(self, kind: str, inputs: Sequence[object]) -> DataFrame:
-        """A task for each input, whose rows come as Arrow batches."""
+        """Run a task for each input; its rows come as Arrow batches."""
         if not inputs:
             return self._session.createDataFrame([], _ddl(_READERS[kind][1]))
         reader = self._session.read.format(_AuditSource.name())
@@ -189,13 +189,13 @@ class SparkEngine:
 
 @dataclass(slots=True)
 class _Part(InputPartition):
-    """One file, or one stretch of it."""
+    """One file, or one range of it."""
 
     value: Any
 
 
 class _AuditSource(DataSource):
-    """Files as tables, for this package only: what is to be read stands in the options.
+    """Files as tables, for this package only: the options say what to read.
 
     `mapInArrow` would do as well, but needs pandas.
     """
@@ -258,7 +258,7 @@ def _ddl(schema: pa.Schema) -> str:
 
 
 def _sums(chunks: DataFrame) -> DataFrame:
-    """For each chunk, how many versions of it there are."""
+    """Count the versions of each chunk."""
     held = chunks.groupBy("chunk", "replica").agg(
         F.bit_xor("digest_hi").alias("hi"), F.bit_xor("digest_lo").alias("lo")
     )
@@ -270,7 +270,7 @@ def _value() -> Column:
 
 
 def _newest(end: int) -> Column:
-    """The newest entry of a key below an offset; a struct's maximum goes by its first field."""
+    """The newest entry of a key below an offset; a struct's maximum is by its first field."""
     return F.max(F.when(F.col("offset") < F.lit(end), _value())).alias(f"at_{end}")
 
 

@@ -1,4 +1,4 @@
-"""Whether a node would start on these files: what it looks at besides the log's batches."""
+"""Checks whether a node can start with these files; the log's batches are checked elsewhere."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from .replicas import Replica
 
 
 def check_startable(replica: Replica) -> list[Finding]:
-    """What a start would refuse, of the small files and of where the log begins.
+    """Check the small files and the start of the log as a node does at its start-up.
 
-    A log's directory by itself, as Kafka has it, is none that a node starts on. The files are
-    read after the segments were listed, so that a trim meanwhile makes no finding.
+    A node does not start with a log directory alone, as Kafka has it. The check reads the files
+    after the segments were listed, so that a trim in between causes no finding.
     """
     if replica.log_directory == replica.path or not replica.pieces:
         return []
@@ -54,7 +54,7 @@ def check_startable(replica: Replica) -> list[Finding]:
             found.append(Finding(Check.OFFSETS, place, reason))
 
     def formed() -> None:
-        # In the order in which a node writes them, the last one first.
+        # In the reverse order of the node's writes.
         latched = read_incarnation(files, root / INCARNATION_FILE).latched
         latch = read_latch(files, root / FORMATION_FILE)
         if latched and latch is None:

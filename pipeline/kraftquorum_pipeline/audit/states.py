@@ -1,8 +1,8 @@
-"""Snapshots against the log: the state that a log comes to, summed up, key by key.
+"""Compares snapshots with the log by sums over the state, key by key.
 
-A state is the newest record of each key, deletions left out. Its sum is the exclusive or of
-a hash over each entry, so that it can be kept while the log goes by, and added up in any
-order. Reading a stretch of a log, or a snapshot, is what runs on executors.
+A state is the newest record of each key, without deletions. Its sum is the exclusive or of
+a hash over each entry, so that a reader of the log can update it, and add sums in any order.
+Executors read the ranges of a log and the snapshots.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _PLACE = struct.Struct(">qiI")
 
 
 class Stretch(NamedTuple):
-    """Part of a segment that is sound, as far as it is known.
+    """A range of a segment without known damage.
 
     Attributes:
-        base_offset: of the segment.
-        from_offset: where the stretch begins.
+        base_offset: the first offset of the segment.
+        from_offset: the first offset of the range.
         until: one past its last offset.
     """
 
@@ -43,7 +43,7 @@ class Stretch(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What one record does to the state.
+    """The effect of one record on the state.
 
     Attributes:
         digest_hi: upper half of the hash over key, value, offset and epoch; 0 in a deletion.
@@ -66,14 +66,14 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StateSum:
-    """A state in short: equal sums, equal states."""
+    """The sum of a state: equal sums mean equal states."""
 
     entries: int = 0
     digest_hi: int = 0
     digest_lo: int = 0
 
     def exchanged(self, old: Entry | None, new: Entry | None) -> StateSum:
-        """The sum once an entry has taken another's place."""
+        """Return the sum after an entry has replaced another."""
         count, hi, lo = self.entries, self.digest_hi, self.digest_lo
         for one, step in ((old, -1), (new, 1)):
             if one is not None and one.present:
@@ -87,11 +87,11 @@ GONE = "it does not exist"
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSum:
-    """A snapshot file, read to its end.
+    """The result of reading a snapshot file to its end.
 
     Attributes:
-        error: why it could not be; "" if it could.
-        voters: that it names.
+        error: why the file could not be read; "" if it could.
+        voters: the voters that it names.
     """
 
     replica: str
@@ -105,7 +105,7 @@ class SnapshotSum:
 
 
 def make_entry(key: bytes, value: bytes | None, offset: int, epoch: int) -> Entry:
-    """The entry that a record makes."""
+    """Return the entry of a record."""
     if value is None:
         return Entry(key, offset, epoch, False, 0, 0)
     sum_ = blake2b(_PLACE.pack(offset, epoch, len(key)), digest_size=16)
@@ -123,10 +123,10 @@ def make_entry(key: bytes, value: bytes | None, offset: int, epoch: int) -> Entr
 
 
 def read_stretch(stretch: Stretch) -> Iterator[tuple[bytes, bytes | None, int, int]]:
-    """Key, value, offset and epoch of the data records with a key, in order of offset.
+    """Yield key, value, offset and epoch of the data records with a key, in order of offset.
 
     Raises:
-        StorageCorruptError: it is not sound, after all.
+        StorageCorruptError: the range is damaged after all.
     """
     files, path = open_files(), path_of(stretch.path)
     there = files.stat(path)
@@ -146,17 +146,17 @@ def read_stretch(stretch: Stretch) -> Iterator[tuple[bytes, bytes | None, int, i
 
 
 def read_state(path: str) -> Iterator[tuple[bytes, bytes | None, int, int]]:
-    """Key, value, offset and epoch of a snapshot's entries.
+    """Yield key, value, offset and epoch of a snapshot's entries.
 
     Raises:
-        SnapshotDamagedError: it is not whole.
+        SnapshotDamagedError: the snapshot is not whole.
     """
     for record in SnapshotReader(open_files(), path_of(path)).records():
         yield record.key, record.value, int(record.offset), int(record.epoch)
 
 
 def sum_snapshot(replica: str, path: str, end_offset: int, epoch: int) -> SnapshotSum:
-    """Read a snapshot to its end; what is wrong with it stands in `error`."""
+    """Read a snapshot to its end; `error` says what is wrong with it."""
     reader = SnapshotReader(open_files(), path_of(path))
     state = StateSum()
     try:
@@ -179,13 +179,13 @@ def sum_snapshot(replica: str, path: str, end_offset: int, epoch: int) -> Snapsh
 def cover(
     extents: Mapping[str, Extent], ends: Mapping[str, int], start: int, end: int
 ) -> list[Stretch] | None:
-    """Sound stretches of any replicas that make up a range of offsets; None: there is a hole.
+    """Choose ranges of any replicas that cover a range of offsets; None: there is a hole.
 
     Args:
-        extents: of the replicas.
-        ends: up to where each agrees with the others.
+        extents: the extents of the replicas.
+        ends: the offset up to which each replica agrees with the others.
         start: the first offset.
-        end: one past the last.
+        end: one past the last offset.
     """
     chosen: list[Stretch] = []
     offset = start
@@ -207,11 +207,11 @@ def cover(
 def replay(
     stretches: Sequence[Stretch], base: str | None, ends: Sequence[int]
 ) -> tuple[dict[int, StateSum], dict[bytes, Entry]]:
-    """The sum of the state at some offsets, in this process, and the state at the last one.
+    """Return the sums of the state at some offsets, and the state at the last one.
 
     Args:
-        stretches: of the log, in order of offset.
-        base: a snapshot that they begin at; None: at offset 0.
+        stretches: the ranges of the log, in order of offset.
+        base: the snapshot at which they begin; None: they begin at offset 0.
         ends: the offsets.
     """
     state: dict[bytes, Entry] = {}

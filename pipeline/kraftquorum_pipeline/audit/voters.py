@@ -19,15 +19,15 @@ class VoterHistory:
     """The voter sets of one replica's log.
 
     Attributes:
-        sets: (offset from which on it is in force, its members), in order.
-        findings: what is wrong.
+        sets: (offset from which the set is in force, its replicas), in order.
+        findings: the broken rules.
     """
 
     sets: list[tuple[int, frozenset[str]]] = field(default_factory=list[tuple[int, frozenset[str]]])
     findings: list[Finding] = field(default_factory=list[Finding])
 
     def before(self, offset: int) -> frozenset[str]:
-        """The set in force just before an offset; empty: none is known."""
+        """Return the set in force just before an offset; empty: no set is known."""
         inside = [members for start, members in self.sets if start < offset]
         return inside[-1] if inside else frozenset()
 
@@ -40,11 +40,11 @@ class VoterHistory:
 def voter_history(
     rows: Iterable[Row], base: tuple[int, frozenset[str]] = (0, frozenset())
 ) -> VoterHistory:
-    """Go through the control records of one replica, in order of offset.
+    """Read the voter sets from the control records of one replica, in order of offset.
 
     Args:
         rows: its control records.
-        base: an offset, and the voters there by a snapshot; records below it are not looked at.
+        base: an offset and the voters there by a snapshot; records below it are ignored.
     """
     history = VoterHistory()
     offset, members = base
@@ -57,7 +57,7 @@ def voter_history(
 
 
 def _step(history: VoterHistory, members: frozenset[str], batch: Sequence[Row]) -> frozenset[str]:
-    """Take in one control batch: what is in it takes effect together."""
+    """Apply one control batch: its records take effect together."""
     changes = [row for row in batch if row.name in {ADD, REMOVE}]
     forming = not members
     if len(changes) > 1 and not forming:
@@ -85,7 +85,7 @@ def _step(history: VoterHistory, members: frozenset[str], batch: Sequence[Row]) 
 
 
 def _check_leaders_word(history: VoterHistory, row: Row, members: frozenset[str]) -> None:
-    """A leader writes down the voters that it was elected by: the set of its log then."""
+    """Check the voters in a LeaderChange: the set of the leader's log at its election."""
     told = frozenset(str(name) for name in json.loads(row.text).get("voters", ()))
     if told and told != members:
         gone, new = sorted(members - told), sorted(told - members)
@@ -97,7 +97,7 @@ def _check_leaders_word(history: VoterHistory, row: Row, members: frozenset[str]
 def check_snapshot_voters(
     histories: Mapping[str, VoterHistory], end_offset: int, told: frozenset[str]
 ) -> tuple[str, frozenset[str]] | None:
-    """A replica whose log has other voters at an offset than a snapshot says; None: none has."""
+    """Find a replica whose log has other voters than a snapshot; None: there is no such replica."""
     for name, history in histories.items():
         members = history.before(end_offset)
         if members and members != told:

@@ -1,4 +1,4 @@
-"""`kraftquorum-pipeline audit`: do the replicas' files agree?"""
+"""`kraftquorum-pipeline audit`: compares the files of the replicas."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def run(
 
 
 def _audit(paths: list[Path], engine: Engine, committed_end: int | None) -> Verdict:
-    """Audit what is there; once more where a running node removed some of it meanwhile.
+    """Audit the files; again if a running node removed some of them meanwhile.
 
     Raises:
-        PipelineError: as the audit says; of files that are removed each time, the last.
+        PipelineError: as the audit says; the last error if files are removed each time.
     """
     for looks_left in range(_LOOKS_MAX - 1, -1, -1):
         replicas = find_replicas(paths)

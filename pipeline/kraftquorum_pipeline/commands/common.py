@@ -1,4 +1,4 @@
-"""What the commands share: the flags that name a source, and how they speak.
+"""What the commands share: the flags that name a source, and their output.
 
 Results go to stdout, progress to stderr, and a failure is one line on stderr and an exit code.
 """
@@ -64,7 +64,7 @@ _RAISED = re.compile(r"kraftquorum_pipeline\.errors\.(\w+): (.*)")
 
 
 def local_path(text: str) -> Path:
-    """A path of this machine; a URI is refused by name, and is no directory called `s3:`."""
+    """A path of this machine; a URI is an error, not a directory called `s3:`."""
     path = path_of(text)
     if isinstance(path, RemotePath):
         raise fail(
@@ -78,14 +78,14 @@ def local_path(text: str) -> Path:
 def source_options(
     path: Path | None, servers: str | None, options: Sequence[str] | None
 ) -> dict[str, str]:
-    """The options of the data source from the flags.
+    """Return the options of the data source from the flags.
 
     Raises:
-        OptionError: one is not NAME=VALUE.
+        OptionError: an option is not NAME=VALUE.
     """
     given = pairs("--option", options)
     if path is not None:
-        # Both are refused by the source; a variable of the environment is no flag.
+        # The source refuses both; a variable of the environment is no flag.
         given.setdefault("path", str(path.absolute()))
     elif servers is not None and "path" not in given:
         given.setdefault("bootstrapServers", servers)
@@ -97,10 +97,10 @@ def source_options(
 
 
 def pairs(flag: str, given: Sequence[str] | None) -> dict[str, str]:
-    """NAME=VALUE as a dictionary.
+    """Return NAME=VALUE arguments as a dictionary.
 
     Raises:
-        OptionError: one is not.
+        OptionError: an argument is not NAME=VALUE.
     """
     found: dict[str, str] = {}
     for text in given or ():
@@ -113,7 +113,7 @@ def pairs(flag: str, given: Sequence[str] | None) -> dict[str, str]:
 
 @contextmanager
 def reporting() -> Generator[None]:
-    """Turn the pipeline's own errors, also those in Spark's, into a line and an exit code."""
+    """Report the pipeline's own errors, also inside Spark's, as a line and an exit code."""
     try:
         yield
     except PipelineError as error:
@@ -126,7 +126,7 @@ def reporting() -> Generator[None]:
 
 
 def raised(error: BaseException) -> tuple[str, PipelineExitCode] | None:
-    """Our own error in the text of one of Spark's: its message and its exit code."""
+    """Find the pipeline's error in an error of Spark: return its message and exit code."""
     matches = _RAISED.findall(str(error))
     if not matches:
         return None
@@ -136,13 +136,13 @@ def raised(error: BaseException) -> tuple[str, PipelineExitCode] | None:
 
 
 def fail(message: str, code: int) -> typer.Exit:
-    """Say why on one line; raise what this returns."""
+    """Print the reason on one line; the caller raises the result."""
     typer.echo(f"kraftquorum-pipeline: {' '.join(message.split())}", err=True)
     return typer.Exit(int(code))
 
 
 def say(line: str) -> None:
-    """Tell of progress."""
+    """Print a line of progress."""
     typer.echo(line, err=True)
 
 

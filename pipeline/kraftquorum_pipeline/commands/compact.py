@@ -55,7 +55,7 @@ def run(
             "kraftquorum compact", master=master, settings=pairs("--conf", conf)
         )
         try:
-            Store(session).exists(output)  # said before the work, if it cannot be written
+            Store(session).exists(output)  # fails before the work if it cannot be written
             engine = SparkEngine(session)
             log = sound_log(paths, engine, offset, say)
             say(f"writing the state at offset {log.end}")

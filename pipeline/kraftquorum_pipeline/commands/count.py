@@ -1,4 +1,4 @@
-"""`kraftquorum-pipeline count`: an export against a client's own account of its writes."""
+"""`kraftquorum-pipeline count`: compares an export with a client's own account of its writes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run(
 
 
 def count_lines(counted: Counted) -> list[str]:
-    """For people."""
+    """Return the result as lines of text."""
     head = (
         f"{counted.rows} rows, {counted.records} of them records of clients; "
         f"{counted.acknowledged} acknowledged writes in the account"

@@ -1,4 +1,4 @@
-"""`kraftquorum-pipeline history`: a quorum's life as tables."""
+"""`kraftquorum-pipeline history`: the history of a quorum as tables."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def run(
             "kraftquorum history", master=master, settings=pairs("--conf", conf)
         )
         try:
-            Store(session).exists(output)  # said before the work, if it cannot be written
+            Store(session).exists(output)  # fails before the work if it cannot be written
             if tables is None:
                 rows = session.read.format(NAME).options(**options).load()
             else:
@@ -92,10 +92,10 @@ def run(
 
 
 def _faults(path: Path | None) -> list[tuple[int, datetime]]:
-    """The faults in a file.
+    """Read the faults from a file.
 
     Raises:
-        OptionError: naming the line that is none.
+        OptionError: names the line that is not a fault.
     """
     if path is None:
         return []

@@ -96,15 +96,15 @@ def write_report(
     """Write the page.
 
     Args:
-        session: Spark's.
-        exports: directories of exports.
-        output: the page.
-        title: of it.
+        session: the Spark session.
+        exports: the directories of the exports.
+        output: the path of the page.
+        title: the title of the page.
         given: `name`, `audit`, `writes` and `events` as `[CLUSTER=]value`.
-        count: what `count` found of the only quorum.
+        count: the result of `count` for the only quorum.
 
     Raises:
-        OptionError: a file is not what it should be, or of a cluster that is not there.
+        OptionError: a file has the wrong content, or is of a cluster that is not there.
     """
     tables = [read_export(session, export) for export in exports]
     found = [(table, cluster) for table in tables for cluster in clusters(table)]

@@ -1,4 +1,4 @@
-"""`kraftquorum-pipeline restore-check`: would these files bring the quorum's store back?"""
+"""`kraftquorum-pipeline restore-check`: can these files restore the quorum's store?"""
 
 from __future__ import annotations
 

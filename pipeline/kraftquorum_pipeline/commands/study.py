@@ -99,11 +99,11 @@ class Study:
     tables: dict[str, int] = field(default_factory=dict[str, int])
 
     def run(self, master: str | None, settings: dict[str, str]) -> dict[str, Any]:
-        """Do everything; returns the summary, which also stands in `summary.json`.
+        """Run all jobs; return the summary, which is also in `summary.json`.
 
         Args:
-            master: Spark's; None: this machine.
-            settings: Spark's own.
+            master: Spark's master; None: this machine.
+            settings: Spark's own settings.
 
         Raises:
             PipelineError: as the jobs say.
@@ -146,7 +146,7 @@ class Study:
         return summary
 
     def _history(self, session: SparkSession, table: DataFrame) -> None:
-        """Tables of elections, leadership, voter changes, repairs and the rest."""
+        """Write the tables of elections, leadership, voter changes, repairs and the rest."""
         events = [] if self.events is None else read_events(self.events)
         faults = [
             (int(one.lost_replica.partition("-")[0]), datetime.fromtimestamp(one.at_ms / 1000, UTC))

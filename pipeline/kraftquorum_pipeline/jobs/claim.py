@@ -1,8 +1,8 @@
-"""One run at a time writes to a place.
+"""Claims: only one run at a time writes to a directory.
 
-On this machine's file systems the claim is a lock that ends with the process, however that ends.
-Elsewhere it is a file that whoever holds it writes anew again and again: who finds one watches
-whether that goes on, by its own clock. A run that was killed is waited for that long.
+On this machine's file systems the claim is a lock, which the kernel releases when the process
+exits. Elsewhere the claim is a file that its holder rewrites at an interval. A run that finds
+the file watches by its own clock whether it changes, so that it waits that long for a killed run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Protocol
 from kraftquorum_pipeline.errors import OptionError, UnreachableError
 
 BEAT_S = 10.0
-"""How often a claim is written anew."""
+"""How often a claim is written again."""
 
 DEAD_S = 30.0
 """A claim that was not written for so long is nobody's: three beats."""
@@ -28,18 +28,18 @@ _LOOK_S = 1.0
 
 
 class Files(Protocol):
-    """What of a file system is needed; see `Store`."""
+    """The calls that a claim needs of a file system; see `Store`."""
 
     def local(self, path: str) -> Path | None:
-        """The path on this machine; None: it is elsewhere."""
+        """The path on this machine; None: it is not on this machine."""
         ...
 
     def read_text(self, path: str) -> str | None:
-        """What is in a file; None, if it is not there."""
+        """The text of a file; None: the file does not exist."""
         ...
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a file, over what was there."""
+        """Write a file, and replace its text."""
         ...
 
     def remove(self, path: str) -> None:
@@ -51,9 +51,9 @@ class Claim:
     """A claim that is held.
 
     Args:
-        files: where it lies.
-        path: of its file.
-        token: what tells it from another's; None: it is a lock and cannot be lost.
+        files: the file system of the claim.
+        path: the path of its file.
+        token: identifies this claim; None: the claim is a lock and cannot be lost.
     """
 
     def __init__(self, files: Files, path: str, token: str | None) -> None:
@@ -61,16 +61,16 @@ class Claim:
         self._path = path
         self._token = token
         self._ended = threading.Event()
-        # While a file is written anew it may be empty for whoever reads it, this run, too.
+        # While a file is rewritten, every reader may find it empty, this run too.
         self._turn = threading.Lock()
 
     @classmethod
     @contextmanager
     def taken(cls, files: Files, path: str) -> Generator[Claim]:
-        """Hold a claim meanwhile.
+        """Hold a claim while the body runs.
 
         Raises:
-            OptionError: somebody else holds it.
+            OptionError: another run holds it.
             UnreachableError: the file system does not answer, or refuses.
         """
         local = files.local(path)
@@ -81,7 +81,7 @@ class Claim:
         _wait_for_the_dead(files, path)
         claim = cls(files, path, uuid.uuid4().hex)
         claim._write(0)
-        # Of two that began at once the later one has overwritten the other's.
+        # If two runs began at once, the later run has overwritten the claim of the other.
         claim.check()
         beating = threading.Thread(target=claim._beat, daemon=True)
         beating.start()
@@ -90,15 +90,15 @@ class Claim:
         finally:
             claim._ended.set()
             beating.join()
-            with suppress(UnreachableError):  # what it leaves is nobody's soon
+            with suppress(UnreachableError):  # a claim that stays expires soon
                 if claim._is_mine():
                     files.remove(path)
 
     def check(self) -> None:
-        """Make sure that nobody took this run for dead.
+        """Check that no other run has taken over this claim.
 
         Raises:
-            OptionError: somebody did.
+            OptionError: another run has.
         """
         with self._turn:
             mine = self._is_mine()
@@ -123,7 +123,7 @@ class Claim:
                         return
                     self._write(number)
             except UnreachableError:
-                continue  # a store that does not answer now may with the next beat
+                continue  # the store may answer at the next interval
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""An exported log counted against a client's own account of its writes.
+"""Compares an exported log with a client's own account of its writes.
 
-The client knows what it was told: this write is at that offset. Nothing that it was told may
-be missing from the export, and nothing may stand there twice.
+The account has the offset of each acknowledged write. The export must have every acknowledged
+write at its offset, and no write twice.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The outcome.
+    """The result of a count.
 
     Attributes:
-        rows: of the export, control records included.
-        records: clients' records.
-        acknowledged: writes that the client was told of as done.
-        missing: of these, not at their offset with their key and value.
-        duplicated: rows too many: an offset twice, or what was written once twice.
+        rows: the rows of the export, control records included.
+        records: the records of clients.
+        acknowledged: the acknowledged writes in the account.
+        missing: acknowledged writes that are not at their offset with their key and value.
+        duplicated: rows too many: an offset is there twice, or one write is.
         unexpected: records that the client never wrote.
-        unknown_found: writes of unknown outcome that are there.
-        examples: the first missing ones: offset and key.
+        unknown_found: writes of unknown outcome that are in the export.
+        examples: offset and key of the first missing writes.
     """
 
     rows: int
@@ -48,16 +48,16 @@ class Counted:
         return not (self.missing or self.duplicated)
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The result for programs."""
         return asdict(self)
 
 
 def count(session: SparkSession, table: DataFrame, writes: Path) -> Counted:
-    """Count one cluster's exported log against an account.
+    """Compare one cluster's exported log with an account.
 
     Args:
-        session: Spark's.
-        table: rows of the export, of one cluster.
+        session: the Spark session.
+        table: the rows of one cluster in the export.
         writes: the account, of the only client that wrote to it.
 
     Raises:
@@ -102,7 +102,7 @@ def _count(table: DataFrame, content: DataFrame, account: DataFrame) -> Counted:
         .collect()
     )
     missed = missing.count()
-    # Not kept in Spark's cache: it would answer for another account of the same name.
+    # Not in Spark's cache, which would serve another account of the same name from it.
     examples = missing.orderBy("offset").limit(_EXAMPLES).collect() if missed else []
     return Counted(
         rows=int(rows["rows"]),

@@ -1,4 +1,4 @@
-"""What outlives a power cut on this machine's disks: only what was synced."""
+"""Syncs files and directories, so that they survive a power cut on this machine's disks."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ _KNOWS_NONE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
 
 
 def sync_tree(top: Path) -> None:
-    """Sync a directory with all files and directories in it.
+    """Sync a directory and all files and directories in it.
 
     Raises:
-        UnreachableError: the disk refuses.
+        UnreachableError: the disk reports an error.
     """
     with _named(top):
         for place, _, files in os.walk(top, topdown=False):
             for name in files:
-                # Spark removes its oldest notes meanwhile.
+                # Spark removes its oldest files in the checkpoint meanwhile.
                 with suppress(FileNotFoundError):
                     _sync(Path(place, name))
             _sync(Path(place))
 
 
 def sync_entry(path: Path) -> None:
-    """Sync that a path is where it is: the directories above it, of which any may be new.
+    """Sync the entry of a path: the directories above it, each of which may be new.
 
-    None above the file system that it is on: that one was there before.
+    The directories above its file system are left out: they existed before.
 
     Raises:
-        UnreachableError: the disk refuses.
+        UnreachableError: the disk reports an error.
     """
     with _named(path):
         for place in path.parents:
             try:
                 _sync(place)
             except PermissionError:
-                return  # none that this run has made
+                return  # this run has not made it
             if os.path.ismount(place):
                 return
 

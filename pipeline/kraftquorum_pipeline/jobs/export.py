@@ -1,14 +1,15 @@
-"""Log to Parquet, each record once, however often the job is killed and started again.
+"""Exports the log to Parquet, each record once, even if the job is killed and restarted.
 
-Under the target stand `cluster_id=<id>/batch=<number>/` with the rows of one micro-batch each,
-and `_checkpoint/<id>/` with Spark's. A batch is written beside the tables, counted as it lies on
-the disk, and moved into its place; Spark notes it as done only afterwards. Killed before the
-move: it is planned again with the same offsets and written anew. Killed after it: it is found in
-its place and left alone. So any reader of Parquet sees whole batches only, and none twice. On an
-object store a move takes a while, and a mark that comes last tells whether it was ended.
+The target has `cluster_id=<id>/batch=<number>/` with the rows of one micro-batch each, and
+`_checkpoint/<id>/` with Spark's checkpoint. The job writes a batch beside the tables, counts its
+rows on the disk, and moves it into its place. Spark records it as done only afterwards. If the job
+is killed before the move, Spark plans the batch again with the same offsets, and the job writes it
+again. If the job is killed after the move, it finds the batch in its place and keeps it. So a
+reader of Parquet sees whole batches only, and no batch twice. On an object store a move takes a
+while; a mark that the job writes last says that the move is complete.
 
-In another format than Parquet the whole is left to Spark: its own sink of that format writes a
-table for each cluster, and how often a record comes is what that sink promises.
+In another format than Parquet, Spark's own sink of that format writes a table for each cluster.
+That sink decides how often a record may be written.
 """
 
 from __future__ import annotations
@@ -57,17 +58,17 @@ _STEP_S = 1
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """One micro-batch in its place.
+    """A micro-batch that is in its place.
 
     Attributes:
         batch: its number.
-        rows: by kind; `state` and `corrupt` only where there are some.
+        rows: the number of rows by kind; `state` and `corrupt` only if there are some.
         start: the first offset that it covers.
-        end: one past the last.
-        left_out: how many offsets are not there because they were corrupt.
-        bytes: of the Parquet files.
-        seconds: that it took.
-        again: a run before this one had moved it, and was killed before Spark noted it.
+        end: one past the last offset.
+        left_out: the number of offsets that are missing because they were corrupt.
+        bytes: the size of the Parquet files.
+        seconds: the time that it took.
+        again: an earlier run moved it, and was killed before Spark recorded it.
     """
 
     batch: int
@@ -85,17 +86,17 @@ class Export:
     """Summary of a run.
 
     Attributes:
-        source: what was read.
-        cluster_id: whose log it is.
+        source: the source of the log.
+        cluster_id: the cluster of the log.
         log_end: one past the last committed offset when the run began.
-        batches: how many were moved into place.
-        rows: by kind.
-        start: the first offset of this run; None: nothing was new.
-        end: one past the last.
-        left_out: offsets that are not there because they were corrupt.
-        bytes: of the Parquet files.
-        seconds: of the run.
-        log_start: the first offset of the log when the run began; above 0 it was trimmed.
+        batches: the number of batches moved into place.
+        rows: the number of rows by kind.
+        start: the first offset of this run; None: there were no new records.
+        end: one past the last offset.
+        left_out: the number of offsets that are missing because they were corrupt.
+        bytes: the size of the Parquet files.
+        seconds: the time that the run took.
+        log_start: the first offset of the log when the run began; above 0: it was trimmed.
     """
 
     source: str
@@ -111,13 +112,13 @@ class Export:
     log_start: int = 0
 
     def add(self, done: Exported) -> None:
-        """Take in a batch.
+        """Add a batch.
 
         Raises:
-            CorruptError: it does not begin where the one before it ended.
+            CorruptError: the batch does not begin at the end of the batch before it.
         """
         if done.again and self.end == done.end:
-            return  # moved by this run, which Spark ended before it noted that
+            return  # this run moved it, and Spark ended the query before it recorded that
         if self.end is not None and done.start != self.end:
             reason = f"batch {done.batch} begins with offset {done.start}"
             raise CorruptError(self.source, reason, self.end)
@@ -141,24 +142,24 @@ def export(
     on_start: Callable[[StreamingQuery, Export], None] = lambda _query, _summary: None,
     on_batch: Callable[[Exported, Export], None] = lambda _done, _summary: None,
 ) -> Export:
-    """Export what is committed and not exported yet.
+    """Export the committed records that are not exported yet.
 
     Args:
-        session: Spark's.
-        options: of the data source.
-        target: directory of the tables, on any file system that Spark writes to.
-        sink: in which format, if not Parquet.
-        interval_s: None: end with what is there now; else go on, this often, until the query
-            is stopped.
-        stop: set, by a signal's handler perhaps, once the run is to end.
-        on_start: told of the query, which it may stop, and of the summary as it begins.
-        on_batch: told of each batch in its place; of another format nothing.
+        session: the Spark session.
+        options: the options of the data source.
+        target: the directory of the tables, on any file system that Spark writes to.
+        sink: the format and table, if it is not Parquet.
+        interval_s: None: end at the present end of the log; else export at this interval until
+            the query is stopped.
+        stop: set, for example by a signal handler, to end the run.
+        on_start: called with the query, which it may stop, and the summary at the start.
+        on_batch: called with each batch in its place; not called for another format.
 
     Raises:
         PipelineError: as the source and the options say.
-        IncompleteError: with `interval_s` None, it ended before it had what is there now; or
-            files prove less than was exported of them.
-        Exception: Spark's own, with the reason in its text (`reported`).
+        IncompleteError: with `interval_s` None, the export stopped before the present end; or
+            the files prove less than was exported from them.
+        Exception: an error of Spark, with the reason in its text (`reported`).
     """
     started = time.monotonic()
     sink.check_catalog(session)
@@ -202,7 +203,7 @@ def export(
             )
             raise IncompleteError(state.source, reason, state.end)
         _follow(sink.starter(writer, place), place, stop, lambda query: on_start(query, summary))
-        if not by_spark:  # notes that outlive what they are of would be worse than none
+        if not by_spark:  # a checkpoint that outlives its table would be worse than none
             place.sync_checkpoint()
         after = _reached(place, begin)
     if by_spark and after.end > before.end:
@@ -224,7 +225,7 @@ class _Reached(NamedTuple):
 
 
 def _reached(place: Target, begin: int) -> _Reached:
-    """The last batch that Spark has noted as done, and one past its last offset."""
+    """Return the last batch that Spark recorded as done, and one past its last offset."""
     newest = place.newest()
     if newest is None:
         return _Reached(-1, begin)
@@ -232,10 +233,10 @@ def _reached(place: Target, begin: int) -> _Reached:
 
 
 def _noted(place: Target, batch: int) -> int:
-    """One past the last offset of a batch, as Spark noted it before it began with it.
+    """Return one past the last offset of a batch, as Spark recorded it before the batch began.
 
     Raises:
-        CorruptError: it has noted nothing.
+        CorruptError: Spark has no record of it.
     """
     end = place.end_of(batch)
     if end is None:
@@ -244,14 +245,14 @@ def _noted(place: Target, batch: int) -> int:
 
 
 def _check_newest(rows: DataFrame, place: Target, noted: _Reached) -> None:
-    """See that the newest batch is the one that Spark noted: all others begin where it ends.
+    """Check that the newest batch is the one that Spark recorded; the next begins at its end.
 
     Raises:
-        CorruptError: another is in its place, as of a run that was taken for dead and was not.
+        CorruptError: another batch is in its place, such as of a run that was not dead.
     """
     reader = rows.sparkSession.read.schema(rows.drop("cluster_id").schema)
-    # Where the first one began is nowhere noted.
-    # Nor where this one did, if Spark keeps no more notes than the newest.
+    # Spark records no start of the first batch.
+    # It has no start of this batch either, if it keeps the newest record only.
     start = place.end_of(noted.batch - 1) if noted.batch else None
     _count(reader, place.batch(noted.batch), start, noted.end)
 
@@ -262,13 +263,13 @@ def _follow(
     stop: Event | None,
     on_start: Callable[[StreamingQuery], None],
 ) -> None:
-    """Run a query to its end, or until it is stopped or another run has taken this one for dead.
+    """Run a query to its end, or until it is stopped or another run has taken over the claim.
 
-    A signal's handler must not stop it itself: it may strike while the same thread talks to
+    A signal handler must not stop the query itself: it may run while the same thread talks to
     Spark.
 
     Spark gives a Python process ten seconds to come up, and no setting changes that. On a
-    machine that is too busy the query ends there; nothing is lost, so it is begun again.
+    busy machine the query fails there; nothing is lost, so the job starts it again.
     """
     for attempt in range(1, _STARTS_MAX + 1):
         query = start()
@@ -281,7 +282,7 @@ def _follow(
                 if time.monotonic() - looked_s < _CLAIM_LOOK_S:
                     continue
                 looked_s = time.monotonic()
-                with suppress(UnreachableError):  # asked again, and before any batch is moved
+                with suppress(UnreachableError):  # checked again, and before any batch is moved
                     place.check_claim()
         except StreamingQueryException as error:
             if _TOO_SLOW not in str(error) or attempt == _STARTS_MAX:
@@ -294,13 +295,13 @@ def _follow(
 
 
 def _write(frame: DataFrame, batch: int, place: Target, begin: int) -> Exported:
-    """Bring one micro-batch into its place."""
+    """Write one micro-batch and move it into its place."""
     started = time.monotonic()
     final = place.batch(batch)
     again = place.is_whole(final)
     written = final if again else place.unfinished(batch)
     if not again:
-        # The cluster's id stands in the path.
+        # The path has the cluster id.
         frame.drop("cluster_id").write.mode("overwrite").parquet(written)
     reader = frame.sparkSession.read.schema(frame.drop("cluster_id").schema)
     start = _noted(place, batch - 1) if batch else begin
@@ -321,17 +322,17 @@ def _write(frame: DataFrame, batch: int, place: Target, begin: int) -> Exported:
 
 
 def _count(reader: Any, path: str, start: int | None, end: int) -> tuple[dict[str, int], int]:
-    """What lies on the disk: rows by kind, and how many offsets were left out as corrupt.
+    """Count a batch on the disk: rows by kind, and offsets left out because they are corrupt.
 
     Args:
-        reader: of Parquet.
-        path: of the batch.
-        start: the first offset that it is to have; 0: or the state before a trimmed log; None:
-            it may begin anywhere.
-        end: one past the last.
+        reader: the reader of Parquet.
+        path: the path of the batch.
+        start: the first offset that it must have; 0: or the state before a trimmed log;
+            None: any offset.
+        end: one past the last offset.
 
     Raises:
-        CorruptError: an offset is missing or there twice.
+        CorruptError: an offset is missing, or is there twice.
     """
     is_corrupt = F.col("kind") == KIND_CORRUPT
     span = F.get_json_object("fields", "$.end_offset").cast("bigint") - F.col("offset")
@@ -350,7 +351,7 @@ def _count(reader: Any, path: str, start: int | None, end: int) -> tuple[dict[st
     )
     rows = {row["kind"]: int(row["rows"]) for row in found}
     log = [row for row in found if row["kind"] != KIND_STATE]
-    # The state stands for what is before the log. Its last row is of the last record there.
+    # The state stands for the records before the log. Its last row is of the last of them.
     covered = [int(row["voters"]) + 1 for row in found if row["voters"] is not None]
     first = min((int(row["first"]) for row in log), default=end)
     last = max((int(row["corrupt_end"] or row["last"] + 1) for row in log), default=first)

@@ -1,8 +1,8 @@
-"""What the log tells of a quorum's life, as tables. DataFrames in, DataFrames out.
+"""Makes the history of a quorum from its log, as tables. DataFrames in, DataFrames out.
 
 The rows are those of the data source or of an export; several quorums may be in one frame, since
-everything is by `cluster_id`. Times are the clocks of the leaders, which need not agree: a
-duration across an election is never less than 0 here, and as good as those clocks.
+every table is by `cluster_id`. Times are of the leaders' clocks, which may differ: a duration
+across an election is never less than 0 here, and as exact as those clocks.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ TABLES: Mapping[str, str] = {
     "it is a delete, and the record that it replaced. That record may be one of the "
     "state before a trimmed log.",
 }
-"""The tables, and what each tells; the reference page is made from it."""
+"""The tables and their content; the reference page is made from it."""
 
 FAULTS = "node_id int, at timestamp"
-"""The columns of the faults that somebody else saw."""
+"""The columns of the faults that another program or a person recorded."""
 
 
 def no_faults(session: SparkSession) -> DataFrame:
-    """Faults where nobody told of any."""
+    """Return an empty table of faults."""
     return session.createDataFrame([], FAULTS)
 
 
@@ -61,17 +61,17 @@ def write_history(
     output: str,
     say: Callable[[str], None] = lambda _line: None,
 ) -> dict[str, Any]:
-    """Write each table to a directory of its own; what was in it is replaced.
+    """Write each table to a directory of its own, and replace the content of the directory.
 
     Args:
-        session: Spark's.
-        rows: as for `history`.
-        faults: likewise.
-        output: directory of the directories.
-        say: told of each table as it is written.
+        session: the Spark session.
+        rows: the rows, as for `history`.
+        faults: the faults, as for `history`.
+        output: the directory that holds the tables' directories.
+        say: called with each table as it is written.
 
     Returns:
-        the rows of each table as dictionaries; of `key_changes` how many there are.
+        the rows of each table as dictionaries; for `key_changes` their number.
     """
     found: dict[str, Any] = {}
     for name, table in history(rows, faults).items():
@@ -92,10 +92,10 @@ def history(rows: DataFrame, faults: DataFrame) -> dict[str, DataFrame]:
     """The tables of `TABLES` from the rows of logs.
 
     Args:
-        rows: of the data source; kept in memory or not by whoever calls.
-        faults: when a node was found broken, by `FAULTS`; of one quorum.
+        rows: the rows of the data source; the caller decides whether to cache them.
+        faults: when a node failed, with the columns of `FAULTS`; of one quorum.
     """
-    # Few rows, from which most tables come: the log is read for them once.
+    # Most tables come from these few rows, so the job reads the log once for them.
     control = _control(rows).persist()
     spans = leadership(rows, control).persist()
     changes = voter_changes(control, spans)
@@ -122,7 +122,7 @@ def _control(rows: DataFrame) -> DataFrame:
 
 
 def leadership(rows: DataFrame, control: DataFrame) -> DataFrame:
-    """Each epoch that wrote a record, with its leader."""
+    """Return each epoch that wrote a record, with its leader."""
     epochs = (
         rows.where(F.col("kind").isin(KIND_DATA, KIND_CONTROL))
         .groupBy("cluster_id", "epoch")
@@ -159,7 +159,7 @@ def leadership(rows: DataFrame, control: DataFrame) -> DataFrame:
 
 
 def elections(control: DataFrame, spans: DataFrame) -> DataFrame:
-    """Each LeaderChange."""
+    """Return each LeaderChange."""
     before = spans.select("cluster_id", "epoch", "before_at")
     found = control.where(F.col("control") == "LeaderChange")
     return found.join(before, ["cluster_id", "epoch"], "left").select(
@@ -176,11 +176,10 @@ def elections(control: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def voter_changes(control: DataFrame, spans: DataFrame) -> DataFrame:
-    """Each record that changed the voters.
+    """Return each record that changed the voters.
 
-    A log that begins with its first record begins with no voter. One that was trimmed begins with
-    those from which its changes come to a set that is known: what the state before it says, or
-    the next LeaderChange.
+    A whole log begins with no voter. A trimmed log begins with the voters from which its changes
+    lead to a known set: the set in the state before the log, or in the next LeaderChange.
     """
     kind, told = F.col("control"), F.col("told")
     extent = spans.groupBy("cluster_id").agg(
@@ -192,7 +191,7 @@ def voter_changes(control: DataFrame, spans: DataFrame) -> DataFrame:
         F.when(kind == "AddVoter", 1).when(kind == "RemoveVoter", -1).otherwise(0).alias("step"),
         F.when(kind.isin("LeaderChange", VOTER_SET), F.size(told["voters"])).alias("known"),
     )
-    # A state's voters may be newer than what was exported of the log: then they tell nothing yet.
+    # A state's voters may be newer than the exported log; such a set is not used yet.
     placed = placed.where(F.col("place") <= F.col("log_last"))
     order = F.col("place"), (kind == VOTER_SET).cast("int")
     of_cluster = Window.partitionBy("cluster_id").orderBy(*order)
@@ -215,7 +214,7 @@ def voter_changes(control: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def repairs(changes: DataFrame, faults: DataFrame) -> DataFrame:
-    """Each RemoveVoter with the AddVoter before it that brought another replica of the node."""
+    """Return each RemoveVoter with the earlier AddVoter of another replica of the node."""
     removed = changes.where(F.col("change") == "remove").select(
         "cluster_id",
         "node_id",
@@ -234,9 +233,9 @@ def repairs(changes: DataFrame, faults: DataFrame) -> DataFrame:
         (F.col("added_offset") < F.col("removed_offset"))
         & (F.col("new_directory_id") != F.col("old_directory_id"))
     )
-    # The newest replica is the one that stays; an older one was itself the old one once.
+    # The newest replica stays; an older replica was replaced in an earlier repair.
     latest = Window.partitionBy("cluster_id", "old_directory_id").orderBy(F.desc("added_offset"))
-    # The old one must have come before the new one: removing the new one again is no repair.
+    # The old replica must be older than the new one: removing the new replica is no repair.
     came = added.select(
         "cluster_id",
         F.col("new_directory_id").alias("old_directory_id"),
@@ -268,7 +267,7 @@ def repairs(changes: DataFrame, faults: DataFrame) -> DataFrame:
 
 
 def unavailability(spans: DataFrame) -> DataFrame:
-    """The stretches between epochs."""
+    """Return the times between epochs."""
     return spans.where(F.col("before_at").isNotNull()).select(
         "cluster_id",
         F.col("epoch").alias("until_epoch"),
@@ -279,7 +278,7 @@ def unavailability(spans: DataFrame) -> DataFrame:
 
 
 def key_changes(rows: DataFrame) -> DataFrame:
-    """Each write of each key, in order."""
+    """Return each write of each key, in order."""
     of_key = Window.partitionBy("cluster_id", "key").orderBy("offset")
     is_write = F.col("kind") == KIND_DATA
     written = F.col("kind").isin(KIND_DATA, KIND_STATE) & F.col("key").isNotNull()

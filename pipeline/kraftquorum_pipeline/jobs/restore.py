@@ -1,8 +1,8 @@
-"""Is what the files come to what a living quorum has? The quorum may be written to meanwhile.
+"""Compares the state in files with a running quorum, which may take writes meanwhile.
 
-The state at an offset comes from the files. What was committed since comes from the quorum's
-log. A key may be read at any moment between the begin and the end of the listing, so what is
-listed must be the key's state at one of these moments. Pure but for `look`.
+The state at an offset comes from the files. The records committed since come from the quorum's
+log. A node may read a key at any time between the start and the end of the listing, so the listed
+value must be the key's state at one of these times. Only `look` does input and output.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kraftquorum_pipeline.errors import ClusterIdError, TrimmedError, Unreachabl
 from raftnode.client import ClientError, LogRecord, QuorumClient, RefusedError
 from raftnode.core.types import Endpoint
 
-_PAGE_BYTES = 1 << 20  # a node gives no more
+_PAGE_BYTES = 1 << 20  # the most that a node returns
 _PAGE_KEYS = 1000
 _SHOWN_MAX = 20
 _PAUSE_S = 1.0
@@ -31,14 +31,14 @@ PATIENCE_S = 30.0
 
 
 class Held(NamedTuple):
-    """A key's value: where it was written, and a hash."""
+    """A key's value: the offset of its record, and a hash."""
 
     offset: int
     digest: bytes
 
     @classmethod
     def of(cls, offset: int, value: bytes) -> Held:
-        """From the value."""
+        """Make it from a value."""
         return cls(offset, blake2b(value, digest_size=16).digest())
 
 
@@ -52,12 +52,12 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Living:
-    """What a living quorum said.
+    """The answers of a running quorum.
 
     Attributes:
         cluster_id: its id.
-        records: from the offset of the files on, with a key.
-        listed: all keys, each read at some moment.
+        records: the records with a key, from the offset of the files on.
+        listed: all keys, each read at some time during the listing.
         began: the high watermark before the listing.
         ended: the high watermark after it.
     """
@@ -71,15 +71,15 @@ class Living:
 
 @dataclass(slots=True)
 class Restored:
-    """The outcome.
+    """The result of a comparison.
 
     Attributes:
-        end: the offset that the files were taken at.
-        keys: of the state there.
-        listed: keys of the living quorum.
-        changed: keys that were written since.
-        differences: what does not fit, in words; at most a few.
-        different: how many.
+        end: the offset of the state in the files.
+        keys: the number of keys in that state.
+        listed: the number of keys in the running quorum.
+        changed: the number of keys written since.
+        differences: the first few differences, in words.
+        different: the number of all differences.
     """
 
     end: int
@@ -91,15 +91,15 @@ class Restored:
 
     @property
     def ok(self) -> bool:
-        """Whether all of it fits."""
+        """Whether there is no difference."""
         return not self.different
 
 
 def state_of(log: SoundLog) -> dict[bytes, Held]:
-    """The key-value store that a log comes to.
+    """Return the key-value state of a log.
 
     Raises:
-        StorageCorruptError: a file is not sound after all.
+        StorageCorruptError: a file is damaged after all.
     """
     state: dict[bytes, Held] = {}
     if log.base is not None:
@@ -122,21 +122,21 @@ async def look(
     *,
     patience_s: float = PATIENCE_S,
 ) -> Living:
-    """Read a living quorum's log from an offset on, and its store.
+    """Read a running quorum's log from an offset on, and its store.
 
     Args:
-        nodes: where the quorum is asked.
-        hosts_file: names of nodes; None: by DNS.
+        nodes: the endpoints of the quorum.
+        hosts_file: the names of nodes; None: use DNS.
         start: the offset.
-        clusters: which it may be; empty: any.
-        patience_s: how long a node is waited for that alone can have a record, and does not
-            answer or does not know it yet.
+        clusters: the allowed cluster ids; empty: any.
+        patience_s: how long to wait for a node that alone can have a record, if it does not
+            answer or does not know the record yet.
 
     Raises:
-        ClusterIdError: it is another one.
+        ClusterIdError: it is another cluster.
         TrimmedError: the log of every node that answers in time begins later.
-        UnreachableError: a record is committed, and no node gives it out in time.
-        ClientError: it could not be read.
+        UnreachableError: a record is committed, and no node returns it in time.
+        ClientError: the client could not read the quorum.
     """
     listed: dict[bytes, Held] = {}
     async with QuorumClient(nodes, hosts_file=hosts_file) as client:
@@ -169,10 +169,10 @@ async def look(
 async def _records(
     nodes: Sequence[Endpoint], hosts_file: Path | None, offset: int, end: int, patience_s: float
 ) -> AsyncIterator[LogRecord]:
-    """What was committed from one offset to another, of whichever node still has it.
+    """Read the committed records from one offset to another, from any node that has them.
 
     Raises:
-        UnreachableError: all of it was committed, and no node gives it out in time.
+        UnreachableError: the records are committed, and no node returns them in time.
     """
     asked = nodes
     deadline = time.monotonic() + patience_s
@@ -185,7 +185,7 @@ async def _records(
                         if record.offset < end:
                             yield record
                     if page.next_offset == offset:
-                        break  # it may be cut off from its quorum: a new client asks another, too
+                        break  # the node may be cut off from its quorum: a new client asks others
                     offset = page.next_offset
                     deadline = time.monotonic() + patience_s
         except RefusedError as error:
@@ -201,7 +201,7 @@ async def _records(
 async def _having(
     nodes: Sequence[Endpoint], hosts_file: Path | None, offset: int, patience_s: float
 ) -> list[Endpoint]:
-    """Who has a record; each node trims its log by itself."""
+    """Return the nodes that have a record; each node trims its own log."""
     deadline = time.monotonic() + patience_s
     while True:
         starts = await _starts(nodes, hosts_file)
@@ -221,7 +221,7 @@ async def _having(
 
 
 async def _starts(nodes: Sequence[Endpoint], hosts_file: Path | None) -> dict[Endpoint, int]:
-    """Where the log of each node begins that answers."""
+    """Return the log start of each node that answers."""
     starts: dict[Endpoint, int] = {}
     async with QuorumClient(nodes, hosts_file=hosts_file) as client:
 
@@ -236,12 +236,12 @@ async def _starts(nodes: Sequence[Endpoint], hosts_file: Path | None) -> dict[En
 
 
 def compare(state: Mapping[bytes, Held], end: int, living: Living) -> Restored:
-    """Hold a state at an offset against a living quorum.
+    """Compare a state at an offset with a running quorum.
 
     Args:
-        state: from the files.
-        end: the offset.
-        living: the quorum; its records begin at `end`.
+        state: the state from the files.
+        end: the offset of the state.
+        living: the running quorum; its records begin at `end`.
     """
     result = Restored(end, len(state), len(living.listed))
     written: dict[bytes, list[Written]] = {}
@@ -262,7 +262,7 @@ def compare(state: Mapping[bytes, Held], end: int, living: Living) -> Restored:
 
 
 def _moments(first: Held | None, records: Iterable[Written], began: int) -> Iterable[Held | None]:
-    """What a key could be from the moment on at which `began` was the high watermark."""
+    """Return the states of a key since the time at which `began` was the high watermark."""
     now, open_ = first, []
     for record in records:
         if record.offset < began:

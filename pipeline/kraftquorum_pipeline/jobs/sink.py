@@ -1,8 +1,8 @@
-"""An export in another format than Parquet: Spark's own sink of that format does the writing.
+"""Exports in another format than Parquet, which Spark's own sink of that format writes.
 
-Whatever Spark has jars for: ORC and JSON it brings itself, Delta and Iceberg come with theirs. How
-often a record comes is what the sink promises, by the numbers that Spark gives to batches; those of
-files leave a list of them that Spark's readers go by.
+Any format that Spark has jars for works: ORC and JSON are part of Spark, Delta and Iceberg need
+their own jars. The sink decides how often a record may be written, by the numbers of the batches.
+A sink of files leaves a list of its files, which Spark's readers follow.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Sink:
     """Where Spark writes.
 
     Attributes:
-        format: Spark's name of it; Parquet in any case of letters is what `export` writes itself.
-        table: of a catalog; None: the directory of the cluster under the target.
+        format: Spark's name of the format; `export` writes Parquet (in any case) itself.
+        table: a table of a catalog; None: the directory of the cluster under the target.
     """
 
     format: str = PARQUET
@@ -44,14 +44,14 @@ class Sink:
 
     @property
     def by_spark(self) -> bool:
-        """Whether a sink of Spark's writes, and not `export` itself."""
+        """Whether a sink of Spark writes, and not `export` itself."""
         return self.format.lower() != PARQUET
 
     def check(self) -> None:
-        """Refuse what cannot be meant.
+        """Refuse a format and a table that do not fit together.
 
         Raises:
-            OptionError: a table of a catalog for Parquet, or a format or a table that is no name.
+            OptionError: a catalog's table for Parquet, or an invalid name of a format or table.
         """
         if not self.format.replace("-", "").replace(".", "").replace("_", "").isalnum():
             raise OptionError(f"--format {self.format!r}: expected the name of a Spark format")
@@ -65,15 +65,15 @@ class Sink:
             raise OptionError(f"--table {self.table!r}: expected CATALOG.DATABASE.NAME")
 
     def check_catalog(self, session: SparkSession) -> None:
-        """Refuse a table that Spark would forget as it ends, and with it that it was written.
+        """Refuse a table that Spark forgets when it exits.
 
         Raises:
-            OptionError: the table is of Spark's own catalog, which is kept in memory.
+            OptionError: the table is in Spark's own catalog, which is in memory only.
         """
         if self.table is None or self._catalog(session) != _ITS_OWN:
             return
         if session.conf.get(f"spark.sql.catalog.{_ITS_OWN}", "builtin") != "builtin":
-            return  # one in its place, which may last
+            return  # another catalog replaces it, which may be persistent
         if session.conf.get("spark.sql.catalogImplementation", "in-memory") == "in-memory":
             raise OptionError(
                 f"--table {self.table}: Spark's own catalog is in memory here and loses the "
@@ -83,14 +83,14 @@ class Sink:
             )
 
     def root(self, target: str) -> str:
-        """The target of this table: a checkpoint tells how far one reaches, and not another."""
+        """The target of this table: each table has a checkpoint of its own."""
         if not self.by_spark:
             return target
         root = f"{root_of(target)}/{self.format.lower()}"
         return root if self.table is None else f"{root}/{quote(self.table, safe='')}"
 
     def is_there(self, session: SparkSession, place: Target) -> bool:
-        """Whether its table is there."""
+        """Whether its table exists."""
         if self.table is None:
             return Store(session).exists(place.table)
         try:
@@ -99,16 +99,16 @@ class Sink:
             raise OptionError(f"--table {self.table}: {reason_of(error)}") from None
 
     def writer(self, rows: DataFrame, place: Target) -> DataStreamWriter:
-        """A writer to it."""
+        """Return a writer to the sink."""
         writer = rows.writeStream.format(self.format).outputMode("append")
         return writer if self.table is not None else writer.option("path", place.table)
 
     def starter(self, writer: DataStreamWriter, place: Target) -> Callable[[], StreamingQuery]:
-        """What begins the query.
+        """Return the function that starts the query.
 
         Raises, when it is called:
-            OptionError: Spark has no such format, or none that a stream can be written in.
-            UnreachableError: it could not begin for another reason.
+            OptionError: Spark has no such format, or cannot write a stream in it.
+            UnreachableError: the query could not start for another reason.
         """
 
         def start() -> StreamingQuery:
@@ -120,7 +120,7 @@ class Sink:
         return start
 
     def _catalog(self, session: SparkSession) -> str:
-        """The catalog that a table's name is of, as Spark takes it."""
+        """Return the catalog in a table's name, as Spark reads the name."""
         first, dot, _ = (self.table or "").partition(".")
         first = first.strip("`")
         named = f"spark.sql.catalog.{first}"

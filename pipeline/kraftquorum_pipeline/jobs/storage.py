@@ -1,7 +1,7 @@
-"""Where Spark reads and writes: directories on any file system that it has jars for.
+"""The directories of an export, on any file system that Spark has jars for.
 
-`Store` knows Hadoop's file systems and turns their errors into the pipeline's; `Target` knows
-what an export leaves where, and when a batch is whole.
+`Store` calls Hadoop's file systems and turns their errors into the pipeline's. `Target` knows
+the layout of an export, and when a batch is whole.
 """
 
 from __future__ import annotations
@@ -47,35 +47,35 @@ class Store:
         self._conf = context._jsc.hadoopConfiguration()  # noqa: SLF001
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or directory."""
+        """Whether a file or directory exists."""
         place, system = self._open(path)
         return bool(_asked(path, lambda: system.exists(place)))
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a directory with all that is in it, if it is there."""
+        """Remove a file, or a directory with its content, if it exists."""
         place, system = self._open(path)
         if not _asked(path, lambda: system.delete(place, True)) and self.exists(path):
             raise UnreachableError(path, "it cannot be removed")
 
     def size(self, path: str) -> int:
-        """Bytes of all files in a directory."""
+        """Return the bytes of all files in a directory."""
         place, system = self._open(path)
         return int(_asked(path, lambda: system.getContentSummary(place).getLength()))
 
     def names(self, path: str) -> list[str]:
-        """What is in a directory; nothing, if it is not there."""
+        """Return the names in a directory; none if it does not exist."""
         place, system = self._open(path)
         found = _asked(path, lambda: system.listStatus(place)) if self.exists(path) else []
         return [str(one.getPath().getName()) for one in found]
 
     def parents(self, pattern: str) -> list[str]:
-        """The directories of the files that a pattern with `*` matches."""
+        """Return the directories of the files that a pattern with `*` matches."""
         place, system = self._open(pattern)
         found = _asked(pattern, lambda: system.globStatus(place))
         return sorted(str(one.getPath().getParent().toString()) for one in found or [])
 
     def read_text(self, path: str) -> str | None:
-        """What is in a small file; None, if it is not there."""
+        """Return the text of a small file; None: the file does not exist."""
         if not self.exists(path):
             return None
         place, system = self._open(path)
@@ -90,7 +90,7 @@ class Store:
         return _asked(path, read)
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a small file, over what was there."""
+        """Write a small file, and replace its text."""
         place, system = self._open(path)
 
         def write() -> None:
@@ -101,22 +101,22 @@ class Store:
         _asked(path, write)
 
     def local(self, path: str) -> Path | None:
-        """The path on this machine; None: it is elsewhere."""
+        """Return the path on this machine; None: it is not on this machine."""
         place, system = self._open(path)
         if str(system.getUri().getScheme()) != "file":
             return None
         return Path(str(system.makeQualified(place).toUri().getPath()))
 
     def renames_in_one_step(self, path: str) -> bool:
-        """Whether a directory there has its new name wholly or not at all."""
+        """Whether a rename of a directory there is atomic."""
         _, system = self._open(path)
         return str(system.getUri().getScheme()) in _ONE_STEP
 
     def rename(self, path: str, final: str) -> None:
-        """Give a directory another name, which nothing has.
+        """Rename a directory to a name that is not in use.
 
         Raises:
-            OSError: it cannot be.
+            OSError: the rename failed.
         """
         place, system = self._open(path)
         to, _ = self._open(final)
@@ -155,7 +155,7 @@ def _asked(path: str, ask: Callable[[], _T]) -> _T:
 
 
 def reason_of(error: Py4JJavaError | PySparkException) -> str:
-    """The first line of one of Spark's errors."""
+    """Return the first line of an error of Spark."""
     if isinstance(error, Py4JJavaError):
         raised: Any = error.java_exception
         return str(raised.toString()).partition("\n")[0]
@@ -163,10 +163,10 @@ def reason_of(error: Py4JJavaError | PySparkException) -> str:
 
 
 def root_of(target: str) -> str:
-    """A target as the names of what is in it begin; `/` itself is nothing before their `/`.
+    """Return a target as the prefix of the names in it; for `/` the prefix is empty.
 
     Raises:
-        OptionError: it is empty, which would be `/`, too.
+        OptionError: the target is empty, which would mean `/`.
     """
     if not target.strip():
         raise OptionError("the name of the directory is empty; give one")
@@ -177,12 +177,12 @@ class Target:
     """The directories of one cluster's log under a target.
 
     Args:
-        session: Spark's, whose file systems are used.
-        target: its name.
-        cluster_id: of the log.
+        session: the Spark session, whose file systems are used.
+        target: the path or URI of the target.
+        cluster_id: the cluster id of the log.
 
     Raises:
-        OptionError: it is empty, or Spark has no file system for it.
+        OptionError: the target is empty, or Spark has no file system for it.
     """
 
     def __init__(self, session: SparkSession, target: str, cluster_id: str) -> None:
@@ -190,17 +190,17 @@ class Target:
         self.table = f"{root}/cluster_id={cluster_id}"
         self.checkpoint = f"{root}/_checkpoint/{cluster_id}"
         self._temporary = f"{root}/_unfinished/{cluster_id}"
-        # Spark's own processes may outlive a command that was killed, and write on for a while.
+        # Spark's own processes may outlive a killed command, and continue to write for a while.
         self._run = uuid.uuid4().hex[:8]
         self._store = Store(session)
         self._one_step = self._store.renames_in_one_step(target)
         self._claim: Claim | None = None
 
     def check_claim(self) -> None:
-        """Make sure that no other run has taken this one for dead.
+        """Check that no other run has taken over the claim.
 
         Raises:
-            OptionError: one has.
+            OptionError: another run has.
             UnreachableError: the store does not answer.
         """
         if self._claim is not None:
@@ -208,7 +208,7 @@ class Target:
 
     @contextmanager
     def claimed(self) -> Generator[None]:
-        """Keep other runs away meanwhile: two at once would clear away each other's batches.
+        """Hold the claim while the body runs: two runs would remove each other's batches.
 
         Raises:
             OptionError: another run has it.
@@ -217,13 +217,13 @@ class Target:
             yield
 
     def prepare(self) -> None:
-        """Clear away what a killed run left unfinished.
+        """Remove the unfinished batches of a killed run.
 
-        A first batch that never was done is planned anew: where the log is trimmed, the records
-        that it was to end with may be gone by now.
+        A first batch that was never done is planned again: if the log was trimmed, its last
+        records may be gone by now.
 
         Raises:
-            OptionError: there are batches and no checkpoint that tells which records they hold, or
+            OptionError: there are batches without a checkpoint that has their offsets, or
                 a checkpoint whose batches are gone.
         """
         store = self._store
@@ -245,13 +245,13 @@ class Target:
             )
 
     def prepare_table(self, *, there: bool) -> None:
-        """The same where Spark's own sink writes one table, and clears away by itself.
+        """Do the same for a table of Spark's own sink, which removes unfinished batches itself.
 
         Args:
-            there: whether the table is.
+            there: whether the table exists.
 
         Raises:
-            OptionError: there is one and no checkpoint of it, or the other way round.
+            OptionError: the table exists without a checkpoint, or the checkpoint without a table.
         """
         if not there:
             if self.newest() is not None:
@@ -268,15 +268,15 @@ class Target:
             )
 
     def newest(self) -> int | None:
-        """The last batch that Spark has noted as done."""
+        """Return the last batch that Spark recorded as done."""
         names = self._store.names(f"{self.checkpoint}/commits")
         return max((int(name) for name in names if name.isdecimal()), default=None)
 
     def end_of(self, number: int) -> int | None:
-        """One past the last offset of a batch, as Spark planned it; None: it has planned none.
+        """Return one past the last offset of a batch by Spark's plan; None: there is no plan.
 
         Raises:
-            CorruptError: Spark has noted something else.
+            CorruptError: Spark's record has another form.
         """
         path = f"{self.checkpoint}/offsets/{number}"
         text = self._store.read_text(path)
@@ -289,11 +289,11 @@ class Target:
             raise CorruptError(path, f"not an offset of this source: {error!r}") from None
 
     def batch(self, number: int) -> str:
-        """Where a batch belongs."""
+        """The place of a batch."""
         return f"{self.table}/batch={number:09d}"
 
     def unfinished(self, number: int) -> str:
-        """Where a batch is written."""
+        """The directory in which a batch is written before its move."""
         return f"{self._temporary}/{self._run}/batch={number:09d}"
 
     def is_whole(self, final: str) -> bool:
@@ -301,16 +301,16 @@ class Target:
         return self._store.exists(final if self._one_step else f"{final}/{WHOLE}")
 
     def move(self, path: str, final: str) -> None:
-        """Bring a written batch into its place, where part of it may be of a run that was killed.
+        """Move a written batch into its place, which may have a part of it by a killed run.
 
-        Where files come one by one, `WHOLE` comes last.
+        If the files are moved one by one, `WHOLE` is written last.
 
         Raises:
-            OptionError: another run took this one for dead.
+            OptionError: another run has taken over the claim.
         """
         self.check_claim()
         if self._one_step:
-            # The plan before the batch: without it the batch would be planned anew, otherwise.
+            # The plan is synced before the batch: without it Spark would plan another batch.
             self.sync_checkpoint()
             if (local := self._store.local(path)) is not None:
                 sync_tree(local)
@@ -323,24 +323,24 @@ class Target:
         self._store.touch(f"{final}/{WHOLE}")
 
     def sync_place(self, final: str) -> None:
-        """On this machine's disks: a batch is in its place after a power cut, too."""
+        """Sync a batch on this machine's disks, so that it is in its place after a power cut."""
         if (local := self._store.local(final)) is not None:
-            sync_tree(local)  # an earlier build moved it unsynced
+            sync_tree(local)  # an earlier version moved it without a sync
             sync_entry(local)
 
     def sync_checkpoint(self) -> None:
-        """The same for what Spark has noted by now, which it does not sync by itself."""
+        """Sync Spark's checkpoint, which Spark does not sync itself."""
         local = self._store.local(self.checkpoint)
         if local is not None and local.exists():
             sync_tree(local)
             sync_entry(local)
 
     def size(self, path: str) -> int:
-        """Bytes of a batch."""
+        """Return the bytes of a batch."""
         return self._store.size(path)
 
     def _clear(self, path: str) -> None:
-        # What another run has begun since is not this one's to remove.
+        # This run must not remove what another run has begun since.
         self.check_claim()
         self._store.remove(path)
 

@@ -1,4 +1,4 @@
-"""A client's own account of its writes, a JSON object a line, and how it is read.
+"""Reads a client's own account of its writes, one JSON object a line.
 
 | field | what |
 |---|---|
@@ -8,7 +8,7 @@
 | `offset` | where it was acknowledged |
 | `started_ms`, `ended_ms` | when it was sent and answered, milliseconds since 1970, fractions too |
 
-Other fields are left alone.
+Other fields are ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCHEMA = (
 
 
 def read_account(session: SparkSession, path: Path) -> DataFrame:
-    """The account as a table.
+    """Read the account as a table.
 
     Raises:
         OptionError: there is no such file.

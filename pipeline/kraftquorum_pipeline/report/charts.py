@@ -1,7 +1,7 @@
-"""The pictures of a quorum: who voted and led, writes, latency, size, repairs. Pure.
+"""Draws the charts of a quorum: voters and leaders, writes, latency, size, repairs. Pure.
 
-Nothing is said by colour alone: leaders are taller and labelled, what was broken is numbered,
-and every picture has its figures in a table below it.
+No fact depends on colour alone: leaders are taller and labelled, faults are numbered, and every
+chart has its figures in a table below it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _times(quorum: QuorumFigures) -> tuple[int, int]:
 
 
 def start_ms(quorum: QuorumFigures) -> int:
-    """Where time begins in the pictures: at the first record, or at what was done before it."""
+    """The start of the time axis: the first record, or an event before it."""
     return _times(quorum)[0]
 
 
@@ -45,7 +45,7 @@ def _time_axis(drawing: Drawing, quorum: QuorumFigures, x: Scale, bottom: float)
 
 
 def _marks(drawing: Drawing, quorum: QuorumFigures, x: Scale, bottom: float) -> None:
-    """A numbered line for each thing that was done to the quorum."""
+    """Draw a numbered line for each event."""
     last, row = -1e9, 0
     for number, event in enumerate(quorum.events, start=1):
         place = x(event.at_ms)
@@ -60,7 +60,7 @@ def _marks(drawing: Drawing, quorum: QuorumFigures, x: Scale, bottom: float) -> 
 
 
 def roles(quorum: QuorumFigures, name: str) -> str:
-    """A row for each replica: when it voted, and when it led."""
+    """Draw a row for each replica: when it was a voter, and when it was leader."""
     replicas = list(dict.fromkeys(span.replica for span in (*quorum.voters, *quorum.leaders)))
     height = _TOP + _ROW * len(replicas) + _BOTTOM
     bottom = height - _BOTTOM
@@ -111,7 +111,7 @@ class _Row:
 
 
 def _bar(row: _Row, span: Span, height: float, cls: str, told: str) -> float:
-    """Draw a stretch of time; returns its width."""
+    """Draw a span of time; return its width."""
     x, end_ms, middle = row.x, row.end_ms, row.middle
     until_ms = end_ms if span.until_ms is None else span.until_ms
     width = max(1.5, x(until_ms) - x(span.from_ms))
@@ -135,7 +135,7 @@ def _short(disk: str) -> str:
 def _plot(
     drawing: Drawing, quorum: QuorumFigures, high: float, label: Callable[[float], str]
 ) -> tuple[Scale, Scale]:
-    """Axes for something over time."""
+    """Draw the axes of a chart over time."""
     x = _x(quorum)
     marks = ticks(high)
     y = Scale(0, marks[-1], _TOP + _PLOT, _TOP)
@@ -153,7 +153,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 def _steps(
     values: Sequence[tuple[int, float]], width_ms: int, x: Scale, y: Scale
 ) -> list[tuple[float, float]]:
-    """A stair of bins; where bins are missing it falls to the ground."""
+    """Draw bins as steps; missing bins are zero."""
     points: list[tuple[float, float]] = []
     ground, last_ms = y(0), None
     for at_ms, value in values:
@@ -210,7 +210,7 @@ def writes(quorum: QuorumFigures, name: str) -> str:
 
 
 def latency(quorum: QuorumFigures, name: str) -> str:
-    """How long clients waited: median and the slowest of a hundred."""
+    """The latency of clients: the median and the 99th percentile."""
     high = max((one.high_ms for one in quorum.latency), default=0.0)
     drawing = Drawing(
         _WIDTH,
@@ -237,7 +237,7 @@ def latency(quorum: QuorumFigures, name: str) -> str:
 
 
 def _runs(bins: Sequence[LatencyBin], width_ms: int) -> list[list[LatencyBin]]:
-    """Bins that follow each other: no line is drawn across a time without writes."""
+    """Group adjacent bins, so that no line crosses a time without writes."""
     runs: list[list[LatencyBin]] = []
     for one in bins:
         if runs and one.at_ms - runs[-1][-1].at_ms == width_ms:
@@ -271,7 +271,7 @@ def size(quorum: QuorumFigures, name: str) -> str:
 
 
 def repairs(quorum: QuorumFigures, name: str) -> str:
-    """How long each replacement of a disk took, part by part."""
+    """The duration of each replacement of a disk, by parts."""
     rows = [repair for repair in quorum.repairs if repair.removed_ms is not None]
     height = 14.0 + _ROW * len(rows) + _BOTTOM
     drawing = Drawing(

@@ -1,4 +1,4 @@
-"""The course of a quorum from its control records: leaders, voters, repairs, gaps. Pure."""
+"""Reads leaders, voters, repairs and gaps from control records. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOST_BEFORE_MS = 10 * 60_000
 
 
 class ControlRow(NamedTuple):
-    """A control record of the exported log; `before_ms` is when the record before it was made."""
+    """A control record of the exported log; `before_ms` is the time of the record before it."""
 
     offset: int
     epoch: int
@@ -26,14 +26,14 @@ class ControlRow(NamedTuple):
 
 
 def replica_name(told: object) -> str:
-    """`<id>-<uuid>`, from either form that a replica has in JSON."""
+    """Return `<id>-<uuid>` from either form of a replica in JSON."""
     if isinstance(told, Mapping):
         return f"{told.get('node_id')}-{told.get('directory_id')}"  # pyright: ignore[reportUnknownMemberType]
     return str(told)
 
 
 def read_row(row: Mapping[str, Any]) -> ControlRow:
-    """A row as Spark gives it, with `fields` as JSON; that of a state has no time."""
+    """Read a row from Spark, with `fields` as JSON; a row of a state has no time."""
     at_ms = int(row["at_ms"] or 0)
     return ControlRow(
         int(row["offset"]),
@@ -46,10 +46,10 @@ def read_row(row: Mapping[str, Any]) -> ControlRow:
 
 
 def follow(quorum: QuorumFigures, rows: Iterable[ControlRow]) -> None:
-    """Fill in everything that control records tell, in order of offset.
+    """Fill in the figures from control records, in order of offset.
 
-    Of a trimmed log the state before it says who voted there, and so do the voters that a leader
-    names and one that is removed: whoever was not added since was there from the begin.
+    The voters at the start of a trimmed log come from the state before it, from the voters in a
+    LeaderChange, and from RemoveVoter: a voter that was not added since was there at the start.
     """
     voting: dict[str, int] = {}
     for row in rows:
@@ -79,7 +79,7 @@ def follow(quorum: QuorumFigures, rows: Iterable[ControlRow]) -> None:
 def _lead(quorum: QuorumFigures, row: ControlRow, replica: str) -> None:
     leaders = quorum.leaders
     if leaders:
-        # When it ended nobody knows; its last record is the last sign of it.
+        # The log does not say when the epoch ended; its last record is the last sign of it.
         leaders[-1] = leaders[-1]._replace(until_ms=max(row.before_ms, leaders[-1].from_ms))
         quorum.gaps.append(Gap(row.before_ms, row.at_ms, row.epoch))
     leaders.append(Span(replica, row.at_ms, None, row.epoch))
@@ -110,7 +110,7 @@ def find_repairs(changes: Sequence[Change], events: Sequence[Event] = ()) -> lis
             if repair is not None:
                 found.append(repair._replace(removed_ms=change.at_ms))
         elif here:
-            # It was there before the log's start.
+            # The replica was there before the log's start.
             came_ms = added_ms[here[-1]]
             lost_ms = _lost(events, change.replica, came_ms)
             found.append(Repair(node_id, change.replica, here[-1], lost_ms, came_ms, change.at_ms))
@@ -118,7 +118,7 @@ def find_repairs(changes: Sequence[Change], events: Sequence[Event] = ()) -> lis
 
 
 def _lost(events: Sequence[Event], replica: str, added_ms: int) -> int | None:
-    """When somebody wrote down that this replica's disk was destroyed."""
+    """Return when an event says that this replica's disk was destroyed."""
     times = [
         event.at_ms
         for event in events

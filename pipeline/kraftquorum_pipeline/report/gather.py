@@ -1,4 +1,4 @@
-"""Asks Spark for what a report shows: figures that are small whatever the log's size."""
+"""Computes the figures of a report on Spark; their size does not grow with the log."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _WIDTHS_MS = (
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What is known of one quorum.
+    """The inputs about one quorum.
 
     Attributes:
-        name: for people; None: the cluster's id.
+        name: the name to show; None: the cluster id.
         audit: the verdict of an audit.
-        count: the outcome of `count`.
+        count: the result of `count`.
         writes: a client's account of its writes.
-        events: what was done to the quorum.
+        events: the events from outside, such as faults.
     """
 
     name: str | None = None
@@ -49,10 +49,10 @@ class Sources:
 
 
 def read_export(session: SparkSession, target: str) -> DataFrame:
-    """The table that `export` wrote: all clusters, whole batches only.
+    """Read the table that `export` wrote: all clusters, whole batches only.
 
     Raises:
-        OptionError: there is none, or Spark has no file system for it.
+        OptionError: there is no export, or Spark has no file system for it.
         UnreachableError: its file system does not answer, or refuses.
     """
     store, root = Store(session), root_of(target)
@@ -60,7 +60,7 @@ def read_export(session: SparkSession, target: str) -> DataFrame:
         raise OptionError(f"{target} does not exist; give an exported log")
     found = [f"{root}/cluster_id=*"]
     if not store.renames_in_one_step(target):
-        # A batch without the mark is being moved, or was when its run was killed.
+        # A batch without the mark is being moved, or its run was killed during the move.
         found = store.parents(f"{root}/cluster_id=*/batch=*/{WHOLE}")
         if not found:
             raise OptionError(f"{target} holds no exported log: no batch in it has {WHOLE}")
@@ -72,14 +72,14 @@ def read_export(session: SparkSession, target: str) -> DataFrame:
 
 
 def clusters(table: DataFrame) -> list[str]:
-    """The clusters of an export."""
+    """Return the cluster ids of an export."""
     return sorted(str(row[0]) for row in table.select("cluster_id").distinct().collect())
 
 
 def gather(
     session: SparkSession, table: DataFrame, cluster: str, sources: Sources
 ) -> QuorumFigures:
-    """All figures of one quorum."""
+    """Compute all figures of one quorum."""
     log = table.where(F.col("cluster_id") == cluster)
     quorum = QuorumFigures(sources.name or cluster, cluster)
     if sources.events is not None:
@@ -108,15 +108,15 @@ def gather(
 
 
 def bin_width_ms(span_ms: int) -> int:
-    """The narrowest round width with which a span has at most `BINS` bins."""
+    """Return the narrowest round width that gives a span at most `BINS` bins."""
     return next((width for width in _WIDTHS_MS if span_ms / width <= BINS), _WIDTHS_MS[-1])
 
 
 def read_events(path: Path) -> list[Event]:
-    """What was done to a quorum: a JSON list of objects (docs/howto/audit.md).
+    """Read the events of a quorum: a JSON list of objects (docs/howto/audit.md).
 
     Raises:
-        OptionError: it cannot be read, or is something else.
+        OptionError: the file cannot be read, or has another form.
     """
     try:
         found = cast("list[dict[str, Any]]", json.loads(path.read_text(encoding="utf-8")))
@@ -156,7 +156,7 @@ def _bins(data: DataFrame, quorum: QuorumFigures) -> list[Bin]:
 
 
 def _keys(log: DataFrame) -> int:
-    """Keys whose newest record has a value."""
+    """Count the keys whose newest record has a value."""
     newest = (
         log.where("kind in ('data', 'state') and key is not null")
         .groupBy("key")
@@ -166,7 +166,7 @@ def _keys(log: DataFrame) -> int:
 
 
 def _control(log: DataFrame) -> list[dict[str, Any]]:
-    """Control records with the time of the record before each new leader's first."""
+    """Return the control records, with the time of the record before each new leader's first."""
     of_quorum = (F.col("kind") == "control") | (F.col("control") == VOTER_SET)
     control = log.where(of_quorum).select("offset", "epoch", "at_ms", "control", "fields")
     rows = [row.asDict() for row in control.orderBy("offset").collect()]

@@ -1,4 +1,4 @@
-"""What a report shows, of one quorum: figures that do not grow with its log. Values only."""
+"""The figures of a report about one quorum, which do not grow with its log. Values only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Bin(NamedTuple):
-    """A stretch of time, beginning at `at_ms`: records written and their bytes."""
+    """A span of time, beginning at `at_ms`: records written and their bytes."""
 
     at_ms: int
     records: int
@@ -15,7 +15,7 @@ class Bin(NamedTuple):
 
 
 class LatencyBin(NamedTuple):
-    """A stretch of time: how long acknowledged writes took, in milliseconds."""
+    """A span of time: how long acknowledged writes took, in milliseconds."""
 
     at_ms: int
     median_ms: float
@@ -47,7 +47,7 @@ class Repair(NamedTuple):
     """A replica replaced by another of the same node.
 
     Attributes:
-        lost_ms: when the disk was lost, where somebody wrote that down; None: not known.
+        lost_ms: when the disk was lost, if an event says so; None: not known.
     """
 
     node_id: int
@@ -59,7 +59,7 @@ class Repair(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A stretch without a record, before a new leader's first."""
+    """A time without a record, before a new leader's first record."""
 
     from_ms: int
     until_ms: int
@@ -67,12 +67,12 @@ class Gap(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long."""
+        """The duration in seconds."""
         return (self.until_ms - self.from_ms) / 1000
 
 
 class Event(NamedTuple):
-    """Something that was done to the quorum from outside.
+    """An event from outside the quorum, such as a fault.
 
     Attributes:
         lost_replica: `<id>-<uuid>` of the replica whose disk was lost; "": none.
@@ -89,11 +89,11 @@ class QuorumFigures:
     """One quorum.
 
     Attributes:
-        name: for people.
+        name: the name to show.
         bin_ms: width of the bins, milliseconds.
-        keys: how many have a value at the end; None: not counted.
+        keys: the number of keys with a value at the end; None: not counted.
         audit: the verdict as `audit --json` wrote it; None: there was none.
-        count: what `count` found; None: there was no account to hold it against.
+        count: the result of `count`; None: there was no account to compare with.
     """
 
     name: str
@@ -118,5 +118,5 @@ class QuorumFigures:
 
     @property
     def seconds(self) -> float:
-        """From the first record to the last."""
+        """The seconds from the first record to the last."""
         return (self.last_ms - self.first_ms) / 1000

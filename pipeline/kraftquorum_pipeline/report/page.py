@@ -1,4 +1,4 @@
-"""Puts the report together: one HTML page with its style and pictures in it. Pure."""
+"""Builds the report: one HTML page with its style and charts in it. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Tile(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A picture with what it says and its figures."""
+    """A chart with its caption and its figures."""
 
     title: str
     text: str
@@ -33,7 +33,7 @@ class Picture(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Figures in full."""
+    """The figures in full."""
 
     title: str
     columns: Sequence[str]
@@ -42,13 +42,13 @@ class Table(NamedTuple):
 
 
 def render(quorums: Sequence[QuorumFigures], *, title: str, made: str, version: str) -> str:
-    """The page.
+    """Return the page.
 
     Args:
-        quorums: one section each.
-        title: of the page.
-        made: when, for people.
-        version: of the program.
+        quorums: the quorums, with one section each.
+        title: the title of the page.
+        made: the time of creation, as text.
+        version: the version of the program.
     """
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -264,7 +264,7 @@ def _clock(at_ms: int) -> str:
 
 
 def _after(quorum: QuorumFigures, at_ms: int) -> str:
-    """A time: seconds since the first record in a short log, else by the clock."""
+    """Return a time as text: seconds since the first record in a short log, else clock time."""
     if quorum.seconds <= 900:
         return f"{(at_ms - charts.start_ms(quorum)) / 1000:.2f} s"
     return _clock(at_ms)

@@ -1,4 +1,4 @@
-"""Pictures as SVG that takes its colours from the page, so that they follow its theme. Pure."""
+"""Draws SVG that takes its colours from the page, so that it follows the page's theme. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEPS_S = (
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Values to places, both ends included."""
+    """Maps values to coordinates, both ends included."""
 
     low: float
     high: float
@@ -24,7 +24,7 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Where a value stands; outside values stand at the nearer end."""
+        """Return the coordinate of a value; outside values are put at the nearer end."""
         width = self.high - self.low
         share = (value - self.low) / width if width else 0.0
         return self.start + (self.end - self.start) * min(1.0, max(0.0, share))
@@ -32,11 +32,11 @@ class Scale:
 
 @dataclass(slots=True)
 class Drawing:
-    """An SVG in the making.
+    """An SVG element with its content.
 
     Attributes:
-        title: what a screen reader says first.
-        description: what is to be seen, in a sentence or two.
+        title: the text that a screen reader reads first.
+        description: what the picture shows, in a sentence or two.
     """
 
     width: float
@@ -68,7 +68,7 @@ class Drawing:
         self.add("line", x1=start[0], y1=start[1], x2=end[0], y2=end[1], cls=cls)
 
     def render(self) -> str:
-        """The element."""
+        """Return the element."""
         return (
             f'<svg viewBox="0 0 {_value(self.width)} {_value(self.height)}" role="img" '
             f'aria-labelledby="{self.name}-t {self.name}-d">'
@@ -88,7 +88,7 @@ def _value(value: object) -> str:
 
 
 def ticks(high: float, count: int = 4) -> list[float]:
-    """Round values from 0 on, the last at or above `high`."""
+    """Return round values from 0 on, the last at or above `high`."""
     if high <= 0:
         return [0.0, 1.0]
     raw = high / count
@@ -113,7 +113,7 @@ def time_ticks(from_ms: int, until_ms: int, count: int = 8) -> Iterator[tuple[in
 
 
 def bytes_text(size: float) -> str:
-    """Bytes for people."""
+    """Format a number of bytes."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.3g} {unit}"
@@ -122,12 +122,12 @@ def bytes_text(size: float) -> str:
 
 
 def count_text(value: float) -> str:
-    """A number for people, thousands apart."""
+    """Format a number with separated thousands."""
     return f"{value:,.0f}".replace(",", "\u202f") if value >= 1000 else f"{value:g}"
 
 
 def seconds_text(seconds: float) -> str:
-    """A duration for people."""
+    """Format a duration."""
     if seconds < 120:
         return f"{seconds:.1f} s"
     if seconds < 7200:

@@ -1,9 +1,9 @@
-"""Where the rows come from: a quorum's nodes or its files. Knows pyarrow and nothing of Spark.
+"""Reads rows from a quorum's nodes or its files. Uses pyarrow, and never Spark.
 
-- `options`: what a user may ask for, checked;
-- `files`, `nodes`: plan parts of a range of offsets, and read one part;
-- `committed`: what is known to be committed, from the files of the replicas alone;
+- `options`: the options of a user, and their checks;
+- `files`, `nodes`: plan the parts of a range of offsets, and read a part;
+- `committed`: the proven committed end, from the files of the replicas alone;
 - `rows`, `decode`: from records to Arrow.
 
-A part is a small value that travels to an executor; reading it needs nothing but the part.
+A part is a small value that Spark sends to an executor; a read needs nothing but the part.
 """

@@ -1,14 +1,15 @@
-"""What is known to be committed, from the files of the replicas alone. Pure.
+"""Computes the proven committed end from the files of the replicas alone. Pure.
 
-No file says where the high watermark was, so it is worked out again from what each voter
-holds durably. A record of epoch E counts as committed if a majority of the voters holds it, and
+No file has the high watermark, so this module computes it from what each voter holds
+durably. A record of epoch E counts as committed if a majority of the voters holds it, and
 
-- a majority of the voters still is in epoch E: they had it from E's own leader; or
+- a majority of the voters is still in epoch E: they have the record from the leader of E; or
 - the directories of all voters are there, and every voter whose log reached a later epoch has
-  the record too: whoever could win an election then has it.
+  the record too: every voter that can win an election has it.
 
-Neither holds: only what a snapshot covers is known, since snapshots are made of committed
-records only. This never says too much; with directories missing it may say too little.
+If neither holds, only the records that a snapshot covers are known to be committed, since
+snapshots hold committed records only. The result is never too high; it may be too low if
+directories are missing.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class VoterLog:
-    """What the directory of one voter holds.
+    """The durable log in the directory of one voter.
 
     Attributes:
-        epoch: that the voter is in, by its vote file.
-        epochs: (epoch, first offset) of what its log holds, in order.
+        epoch: the epoch of the voter, from its vote file.
+        epochs: (epoch, first offset) of its log, in order.
         end: one past the last offset that it knew to be durable.
     """
 
@@ -33,11 +34,11 @@ class VoterLog:
 
     @property
     def last_epoch(self) -> int:
-        """Of the last durable record; -1: there is none."""
+        """The epoch of the last durable record; -1: there is none."""
         return max((epoch for epoch, start in self.epochs if start < self.end), default=-1)
 
     def end_of(self, epoch: int) -> int:
-        """One past the last record of an epoch; 0: it has none."""
+        """Return one past the last record of an epoch; 0: the log has none."""
         for place, (one, start) in enumerate(self.epochs):
             if one == epoch and start < self.end:
                 following = self.epochs[place + 1 :]
@@ -46,11 +47,11 @@ class VoterLog:
 
 
 def committed_end(logs: Sequence[VoterLog], voters: int) -> int | None:
-    """One past the last record that is known to be committed; None: nothing is known.
+    """Return one past the last record that is known to be committed; None: nothing is known.
 
     Args:
-        logs: of the voters whose directories are there, one each.
-        voters: how many voters there are.
+        logs: the logs of the voters whose directories are there, one each.
+        voters: the number of voters.
     """
     majority = voters // 2 + 1
     if len(logs) < majority or not voters:

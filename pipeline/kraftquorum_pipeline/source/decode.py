@@ -1,9 +1,9 @@
-"""Record batches of data as Arrow, thousands of records at once.
+"""Decodes batches of data records into Arrow, thousands of records at once.
 
-Only where records begin is found one by one, a handful of instructions each, because each
-tells where the next one is. Their fields are then read for all of them together, and keys and
-values are taken from the bytes as they lie. Whatever is unusual (record headers, attributes,
-a length that does not fit) is left to the node's own reader, which says what is wrong.
+The decoder finds the start of each record one by one, with a few instructions each, because a
+record has the start of the next record. It then reads the fields of all records together, and
+takes keys and values from the bytes without a copy of each. It leaves unusual records (with
+headers, attributes, or a wrong length) to the node's own reader, which reports what is wrong.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ _SEVEN_BITS = 0x7F
 
 
 class _UnusualError(Exception):
-    """Not what the quick way reads; the plain one decides what it is."""
+    """The quick decoder cannot read it; the node's own reader decides what it is."""
 
 
 @dataclass(slots=True)
 class Collector:
-    """Takes data batches in the order of the log and gives them out as Arrow.
+    """Collects data batches in the order of the log, and returns them as Arrow.
 
     Attributes:
-        shape: of the rows.
-        source: what errors name.
-        start: offsets below are left out.
-        end: likewise from here on.
+        shape: the shape of the rows.
+        source: the source that errors name.
+        start: the first offset; lower offsets are left out.
+        end: one past the last offset; higher offsets are left out.
     """
 
     shape: Shape
@@ -66,7 +66,7 @@ class Collector:
     _records: int = 0
 
     def add(self, header: BatchHeader, data: memoryview) -> None:
-        """Take a batch whose checksum was found right; its bytes are copied."""
+        """Add a batch with a checked checksum; its bytes are copied."""
         at = len(self._data)
         self._headers.append(header)
         self._starts.append(at)
@@ -79,11 +79,11 @@ class Collector:
         return self._records >= ROWS_MAX or len(self._data) >= BYTES_MAX
 
     def take(self) -> list[pa.RecordBatch]:
-        """Give out what was taken in, and begin anew.
+        """Return the collected batches as Arrow, and start again with none.
 
         Raises:
-            CorruptError: records that are not well formed, unless they are left out.
-            ValueFormatError: a key or a value is not what the shape says.
+            CorruptError: records are not well formed, unless they are left out.
+            ValueFormatError: a key or a value does not have the format of the shape.
         """
         if not self._headers:
             return []
@@ -138,10 +138,10 @@ class Collector:
 
 
 def _quick(data: bytes, headers: list[BatchHeader], starts: list[int]) -> Columns:
-    """Decode data batches that follow each other.
+    """Decode adjacent data batches.
 
     Raises:
-        _UnusualError, IndexError: something that the plain way must look at.
+        _UnusualError, IndexError: the node's own reader must read the batches.
     """
     counts = np.array([header.record_count for header in headers], np.int64)
     places = _places(data, headers, starts)
@@ -157,7 +157,7 @@ def _quick(data: bytes, headers: list[BatchHeader], starts: list[int]) -> Column
         raise _UnusualError
     key, at = _bytes(data, buffer, at, ends)
     value, at = _bytes(data, buffer, at, ends)
-    # A count of no headers is one byte, the last one.
+    # Zero headers are one byte, the last byte of the record.
     if buffer[at].any() or (at + 1 != ends).any():
         raise _UnusualError
 
@@ -184,7 +184,7 @@ def _quick(data: bytes, headers: list[BatchHeader], starts: list[int]) -> Column
 
 
 def _places(data: bytes, headers: list[BatchHeader], starts: list[int]) -> Ints:
-    """Where each record begins."""
+    """Return the start of each record."""
     places: list[int] = []
     note = places.append
     for header, start in zip(headers, starts, strict=True):
@@ -206,7 +206,7 @@ def _places(data: bytes, headers: list[BatchHeader], starts: list[int]) -> Ints:
 
 
 def _long(data: bytes, at: int) -> int:
-    """Where the record after one of a length of three bytes or more begins."""
+    """Return the start of the record after a record whose length has three bytes or more."""
     length = shift = 0
     while True:
         byte = data[at]
@@ -219,7 +219,7 @@ def _long(data: bytes, at: int) -> int:
 
 
 def _varints(buffer: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """Signed varints at many places; their values, and where they end."""
+    """Read signed varints at many places; return their values and their ends."""
     byte = buffer[at]
     value = (byte & _SEVEN_BITS).astype(np.int64)
     at = at + 1
@@ -237,7 +237,7 @@ def _varints(buffer: Bytes, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _bytes(data: bytes, buffer: Bytes, at: Ints, ends: Ints) -> tuple[pa.Array, Ints]:
-    """Nullable bytes at many places as an Arrow column, and where they end."""
+    """Read nullable bytes at many places as an Arrow column; return it and their ends."""
     length, at = _varints(buffer, at)
     there = length >= 0
     size = np.where(there, length, 0)

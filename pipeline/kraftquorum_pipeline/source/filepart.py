@@ -1,4 +1,4 @@
-"""Reads one part of a log's files: a stretch of a segment, or a snapshot."""
+"""Reads one part of a log's files: a range of a segment, or a snapshot."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SnapshotPart:
     shape: Shape
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """Yield the entries of the state; damage is found by the end at the latest."""
+        """Yield the entries of the state; damage raises at the end at the latest."""
         rows: list[Row] = []
         reader = SnapshotReader(open_files(), path_of(self.path))
         try:
@@ -75,16 +75,16 @@ class SnapshotPart:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A stretch of a segment.
+    """A range of a segment.
 
     Attributes:
         path: the segment.
-        base: offset of the first record of the batch at `position`.
-        position: byte at which a batch begins.
-        start: the first offset of interest.
-        end: one past the last.
+        base: the offset of the first record of the batch at `position`.
+        position: the byte at which a batch begins.
+        start: the first offset to read.
+        end: one past the last offset.
         epochs: (epoch, first offset) that the batches must agree with; empty: not known.
-        shape: of the rows.
+        shape: the shape of the rows.
     """
 
     path: str
@@ -96,7 +96,7 @@ class FilePart:
     shape: Shape
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, every checksum looked at."""
+        """Yield the rows, after a check of every checksum."""
         files, path = open_files(), path_of(self.path)
         try:
             there = files.stat(path)
@@ -176,7 +176,7 @@ class _Reading:
         yield from table_of([row], part.shape, part.path)
 
     def _behind(self, damage: Damage) -> tuple[int, int]:
-        """Where reading may go on behind damage: position and offset."""
+        """Return the position and the offset at which to continue after damage."""
         part, size = self._part, self._piece.size
         file = self._files.open_to_read(self._piece.path)
         try:
@@ -205,7 +205,7 @@ class _Reading:
 
 
 def _header(file: File, position: int, base: int) -> tuple[int, int] | None:
-    """Size and end offset of the batch at a place, if it begins with that offset."""
+    """Return size and end offset of the batch at a position, if it begins with that offset."""
     try:
         header = read_header(file.pread(HEADER_BYTES, position))
     except DecodeError:
@@ -214,7 +214,7 @@ def _header(file: File, position: int, base: int) -> tuple[int, int] | None:
 
 
 def _base_of(file: File, position: int, last: int) -> int | None:
-    """The first offset of the batch at a place, if it ends with that offset."""
+    """Return the first offset of the batch at a position, if it ends with that offset."""
     try:
         header = read_header(file.pread(HEADER_BYTES, position))
     except DecodeError:

@@ -1,7 +1,7 @@
-"""A log in the files of its replicas: which of them to read, how far, and in which parts.
+"""Reads a log from the files of its replicas: chooses the replica, the end and the parts.
 
-The directories may be those of running nodes: nothing is locked or written. All parts come
-from one replica, the one that reaches furthest back of those that reach far enough.
+The directories may be of running nodes: this module locks and writes nothing. All parts come
+from one replica: of those that reach the end, the replica whose log starts earliest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LOOKS_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was seen last."""
+    """The result of the last look at the files."""
 
     state: LogState
     replica: Replica
@@ -49,14 +49,14 @@ class FileLog:
     """The log under a path."""
 
     def __init__(self, options: Options) -> None:
-        assert options.path is not None  # noqa: S101 - who makes one has looked
+        assert options.path is not None  # noqa: S101 - the caller has checked
         self._options = options
         self._path = options.path
         self._found: _Found | None = None
         self._proved = 0
 
     def look(self, offset: int = 0, *, surely: bool = False) -> LogState:  # noqa: ARG002
-        """See how far it reaches now. Files are there or not: nothing is waited for."""
+        """Read the state of the log now. It never waits, because files either exist or not."""
         replicas = self._replicas()
         cluster_id = self._cluster_id(replicas)
         for _ in range(_LOOKS_MAX):
@@ -66,13 +66,13 @@ class FileLog:
             again = self._replicas()
             if _epochs(again) == _epochs(replicas):
                 break
-            replicas = again  # an election between the first directory and the last
+            replicas = again  # an election happened between the first read and the last
         else:
             raise CorruptError(
                 str(self._path), "the replicas keep changing epochs; try again later"
             )
         if self._options.up_to == "committed":
-            # What was proved once stays so; after an election the files may prove less for a while.
+            # A proven end stays valid; after an election the files may prove less for a while.
             end = self._proved = max(end, self._proved)
         far_enough = [one for one in replicas if _durable(one) >= end]
         replica = min(far_enough or replicas, key=lambda one: (_start(one), one.name))
@@ -97,7 +97,7 @@ class FileLog:
         return parts
 
     def epoch_of(self, offset: int) -> int | None:
-        """The epoch of a record, by `leader-epoch-checkpoint`."""
+        """Return the epoch of a record from `leader-epoch-checkpoint`."""
         epoch = int(self._seen().epochs.epoch_at(Offset(offset)))
         return None if epoch == NO_EPOCH else epoch
 
@@ -204,7 +204,7 @@ class FileLog:
             yield FilePart(piece.path, base, position, max(base, low), end, epochs, shape)
 
     def _cuts(self, piece: ReplicaPiece, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """Batches at which parts of a segment begin: (base offset, position), in order."""
+        """Yield the batches at which parts of a segment begin: base offset and position."""
         files = open_files()
         path, base = path_of(piece.path), Offset(piece.base_offset)
         try:
@@ -265,7 +265,7 @@ def _epochs(replicas: Sequence[Replica]) -> list[tuple[str, int]]:
 
 
 def _whole_end(replica: Replica) -> int:
-    """One past the last whole batch."""
+    """Return one past the last whole batch."""
     if not replica.pieces:
         return 0
     last = replica.pieces[-1]

@@ -1,4 +1,4 @@
-"""What a log that can be read looks like to those who plan, whatever it lies in."""
+"""The interface of a readable log, for files and for nodes."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from kraftquorum_pipeline.errors import TrimmedError
 
 
 class Part(Protocol):
-    """What one task reads; a value that can be pickled."""
+    """The part that one task reads; a value that can be pickled."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """Read it, on whatever machine this is.
+        """Read the part, on any machine.
 
         Raises:
-            SourceError: naming the source and the offset.
+            SourceError: names the source and the offset.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """A log as it was seen.
+    """The state of a log at one time.
 
     Attributes:
-        source: what errors name.
-        cluster_id: None: of a quorum that was never formed.
-        start: the first offset that is there.
-        end: one past the last committed one.
-        state_end: where the log was trimmed, up to where the state reaches that stands for what
-            is gone: the log is read from there on. 0: nothing was trimmed.
-        note: what has to be said with where the log begins.
-        sure: nothing behind `end` was committed when it was asked for.
+        source: the source that errors name.
+        cluster_id: the cluster id; None: the quorum was never formed.
+        start: the first offset of the log.
+        end: one past the last committed offset.
+        state_end: the end of the state that stands for the trimmed records; a reader reads the
+            log from there on. 0: the log was not trimmed.
+        note: what a message about the log's start must add.
+        sure: no record after `end` was committed when the state was read.
     """
 
     source: str
@@ -48,23 +48,23 @@ class LogState:
 
     @property
     def gone(self) -> str:
-        """Why an offset below the start cannot be read, and what to do."""
+        """Say why an offset below the start cannot be read, and what to do."""
         return gone(self.start, self.note)
 
     def check_start(self, offset: int) -> None:
-        """Refuse an offset that is not there any more, save 0: the state stands for what is gone.
+        """Refuse a trimmed offset, except 0: the state stands for the trimmed records.
 
         Raises:
-            TrimmedError: it lies below the log's start.
+            TrimmedError: the offset is below the log's start.
         """
         if 0 < offset < self.start:
             raise TrimmedError(self.source, self.gone, offset)
 
     def check_explicit_start(self, offset: int) -> None:
-        """Refuse an offset that was asked for by its number and is not there any more.
+        """Refuse a trimmed offset that the user gave as a number.
 
         Raises:
-            TrimmedError: it lies below the log's start.
+            TrimmedError: the offset is below the log's start.
         """
         if offset < self.start:
             reason = (
@@ -75,7 +75,7 @@ class LogState:
 
 
 def gone(start: int, note: str = "") -> str:
-    """The reason of a TrimmedError: a record below where the log begins."""
+    """Return the reason of a TrimmedError: a record is below the log's start."""
     return (
         f"the log begins at {start}{note}: the records before it are gone. Start with the "
         "state before it (startingOffset=earliest, and a new checkpoint)"
@@ -83,35 +83,35 @@ def gone(start: int, note: str = "") -> str:
 
 
 class LogSource(Protocol):
-    """A quorum's log that can be planned."""
+    """A quorum's log, for a plan of its parts."""
 
     def look(self, offset: int = 0, *, surely: bool = False) -> LogState:
-        """See how far it reaches now.
+        """Read the state of the log now.
 
         Args:
-            offset: what is going to be read; if only a node that does not answer can have it,
-                that node is waited for.
-            surely: wait for a leader that a majority confirms. Others may know of less than was
-                committed long ago, a node that has just started of nothing.
+            offset: the offset to read next; if only a node that does not answer can have it,
+                wait for that node.
+            surely: wait for a leader that a majority confirms. Another node may know an old end
+                of the committed log; a node that has just started knows no end.
 
         Raises:
-            SourceError: it cannot be read, or is another cluster's than the one asked for.
-            UnreachableError: with `surely`, there is no such leader in time.
+            SourceError: the log cannot be read, or is of another cluster than the one asked for.
+            UnreachableError: with `surely`, no such leader answers in time.
         """
         ...
 
     def parts(self, start: int, end: int) -> Sequence[Part]:
-        """Cut [start, end) of what was seen last into parts, in the order of the log.
+        """Cut [start, end) of the last state into parts, in the order of the log.
 
         Raises:
-            SourceError: some of it is not there.
+            SourceError: a part of the range is missing.
         """
         ...
 
     def epoch_of(self, offset: int) -> int | None:
-        """The epoch of a committed record; None: it cannot be told any more.
+        """Return the epoch of a committed record; None: it is not known any more.
 
         Raises:
-            SourceError: it cannot be read.
+            SourceError: the log cannot be read.
         """
         ...

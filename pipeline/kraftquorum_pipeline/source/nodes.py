@@ -1,16 +1,16 @@
-"""A log as the nodes of a running quorum give it out: committed records, and nothing else.
+"""Reads a log from the nodes of a running quorum: committed records, and nothing else.
 
-Asked are the nodes that are not the leader, as long as one of them answers: whoever reads the
-history shall not slow down who writes it. A node that answers slowly is left alone for as long
-as it took. A follower that has not heard of an offset yet is waited for, and then another one
-asked; every answer is of committed records, so it does not matter whose it is.
+The reader asks the nodes that are not the leader, as long as one of them answers, so that a reader
+of the log does not slow down writes. After a slow answer the reader leaves the node alone for as
+long as the answer took. The reader waits for a follower that does not know an offset yet, and then
+asks another node. Every answer has committed records only, so any node may give it.
 
-Each node trims its log by itself, and one whose disk is new begins where a snapshot ended. So an
-offset is gone only when no node has it any more; where only nodes that do not answer could have
-it, they are waited for as long as `timeoutMs` says.
+Each node trims its own log, and the log of a node with a new disk begins at the end of a snapshot.
+So an offset is gone only if no node has it. If only nodes that do not answer can have it, the
+reader waits for them for `timeoutMs`.
 
-How far the log is committed, a follower knows only as far as it has heard. Where that has to be
-known surely, the leader is asked, confirmed by a majority (S11); the reading stays with the others.
+A follower may know an older high watermark than the leader. If the reader must know the committed
+end surely, it asks a leader that a majority confirms (S11), and reads records from the others.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ROWS_BYTES = 8 << 20
 
 
 def client_of(options: ClientOptions, endpoints: Sequence[Endpoint]) -> QuorumClient:
-    """A client as the options say."""
+    """Return a client with the given options."""
     return QuorumClient(
         endpoints,
         timeout_ms=options.timeout_ms,
@@ -69,13 +69,13 @@ def client_of(options: ClientOptions, endpoints: Sequence[Endpoint]) -> QuorumCl
 
 @dataclass(frozen=True, slots=True)
 class NodesPart:
-    """A stretch of offsets.
+    """A range of offsets.
 
     Attributes:
-        options: how nodes are asked.
+        options: the options of the client.
         start: the first offset.
-        end: one past the last.
-        shape: of the rows.
+        end: one past the last offset.
+        shape: the shape of the rows.
     """
 
     options: ClientOptions
@@ -84,7 +84,7 @@ class NodesPart:
     shape: Shape
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; an election meanwhile is waited out."""
+        """Yield the rows; wait for the end of an election."""
         with asyncio.Runner() as runner:
             rows = _Reader(self.options, self.shape.cluster_id).records(self.start, self.end)
             try:
@@ -95,10 +95,11 @@ class NodesPart:
 
 @dataclass(frozen=True, slots=True)
 class StorePart:
-    """What the key-value store holds of the records before the log's start.
+    """The entries of the key-value store whose records are before the log's start.
 
-    An entry whose newest record lies after that is left out: the log tells of it. Between two
-    pages of the listing entries can only leave this set, and the log tells of that, too.
+    An entry whose newest record is at the log's start or later is left out, because the log has
+    that record. Between two pages of the listing, entries can only leave this set, and the log
+    has the records that remove them.
     """
 
     options: ClientOptions
@@ -136,13 +137,13 @@ class NodeLog:
     """The log of a running quorum."""
 
     def __init__(self, options: Options) -> None:
-        assert options.client is not None  # noqa: S101 - who makes one has looked
+        assert options.client is not None  # noqa: S101 - the caller has checked
         self._options = options
         self._client = options.client
         self._state: LogState | None = None
 
     def look(self, offset: int = 0, *, surely: bool = False) -> LogState:
-        """See how far it is committed now, as far as the nodes know that answer."""
+        """Read how far the log is committed now, as far as the nodes that answer know."""
         infos, quorum = asyncio.run(
             _look(self._client, self._options.cluster_id, offset, surely=surely)
         )
@@ -173,7 +174,7 @@ class NodeLog:
         return self._state
 
     def parts(self, start: int, end: int) -> Sequence[Part]:
-        """Cut [start, end) by numbers."""
+        """Cut [start, end) into parts by offset."""
         state = self._state or self.look(start)
         state.check_start(start)
         shape = self._options.shape(state.cluster_id)
@@ -209,7 +210,7 @@ class NodeLog:
 
 
 def _without(options: ClientOptions, infos: Sequence[tuple[Endpoint, NodeInfo]]) -> str:
-    """Who did not answer, for an error that says what is gone."""
+    """Name the nodes that did not answer, for an error about a trimmed offset."""
     answered = {endpoint for endpoint, _ in infos}
     silent = [str(endpoint) for endpoint in options.endpoints if endpoint not in answered]
     return f" on the nodes that answered ({', '.join(silent)} did not)" if silent else ""
@@ -218,17 +219,17 @@ def _without(options: ClientOptions, infos: Sequence[tuple[Endpoint, NodeInfo]])
 async def _look(
     options: ClientOptions, cluster_id: str | None, offset: int = 0, *, surely: bool = False
 ) -> tuple[list[tuple[Endpoint, NodeInfo]], QuorumInfo | None]:
-    """What the nodes say of themselves that are of a cluster and answer in time.
+    """Return the answers of the cluster's nodes that answer in time.
 
-    The first that answer are enough, unless none of them has a certain record: then the others
-    are waited for. Of record 0 that is never asked, since the state stands for it. With `surely`
-    comes what the leader says, too. No follower will do for that: "caught up" it is with a leader
-    that was elected just now, may itself not know yet what its predecessor committed, or has been
-    deposed since.
+    The first answers are enough, unless no node among them has the given record: then the call
+    waits for the others. It never waits for record 0, since the state stands for it. With
+    `surely` the leader's answer is added. A follower is not enough for that: it may be caught up
+    with a leader that was just elected and does not know yet what its predecessor committed, or
+    with a leader that was deposed since.
 
     Raises:
-        UnreachableError: none; or with `surely`, no leader that a majority confirms.
-        ClusterIdError: one is of another cluster.
+        UnreachableError: no node answers; or with `surely`, no leader that a majority confirms.
+        ClusterIdError: a node is of another cluster.
     """
     said: dict[Endpoint, str] = {}
     deadline = time.monotonic() + options.timeout_ms / 1000
@@ -282,10 +283,10 @@ async def _look(
 
 
 async def _led(client: QuorumClient, timeout_ms: int) -> QuorumInfo | None:
-    """What a leader says that is one now and knows what its predecessors committed.
+    """Return the answer of the current leader, if it knows what its predecessors committed.
 
-    A majority that answered since the question has committed nothing under another leader
-    before it; and a leader's own LeaderChange, once committed, lies behind all that came before.
+    A majority that answered since the request has committed nothing under another leader before
+    that. A leader's own LeaderChange, once committed, is after all earlier committed records.
     """
     try:
         quorum = await client.describe_quorum(confirmed=True, timeout_ms=timeout_ms)
@@ -295,7 +296,7 @@ async def _led(client: QuorumClient, timeout_ms: int) -> QuorumInfo | None:
 
 
 class _Reader:
-    """Reads from one node after the other, none of which is of another cluster."""
+    """Reads from one node after the other, all of one cluster."""
 
     def __init__(
         self, options: ClientOptions, cluster_id: str | None, page_bytes: int | None = None
@@ -305,10 +306,10 @@ class _Reader:
         self._page_bytes = page_bytes or options.request_bytes
 
     async def _choice(self, offset: int) -> tuple[list[Endpoint], list[Endpoint]]:
-        """Whom to ask for a record, and whom to ask when nobody of those answers.
+        """Return the nodes to ask for a record, and those to ask if none of the first answers.
 
         Raises:
-            TrimmedError: it is gone on every node that answers.
+            TrimmedError: every node that answers has trimmed it.
         """
         everyone, _ = await _look(self._options, self._cluster_id, offset)
         infos = [(endpoint, info) for endpoint, info in everyone if info.log_start_offset <= offset]
@@ -331,7 +332,7 @@ class _Reader:
         """Yield the records of [offset, end), each once and in order.
 
         Raises:
-            UnreachableError, TrimmedError, CorruptError: naming the offset.
+            UnreachableError, TrimmedError, CorruptError: names the offset.
         """
         deadline = self._deadline()
         while offset < end:
@@ -371,7 +372,7 @@ class _Reader:
             )
         except RefusedError as error:
             if error.error == "OFFSET_OUT_OF_RANGE":
-                return None  # trimmed since the choice: others may have it
+                return None  # trimmed since the choice: other nodes may have it
             raise UnreachableError(self._options.source, str(error), offset) from error
         except ClientError:
             return None
@@ -381,16 +382,16 @@ class _Reader:
         return page
 
     async def entries(self, log_start: int) -> AsyncIterator[Row]:
-        """Yield the entries of the store that the log from its start on does not tell of.
+        """Yield the entries of the store whose records are before the log's start.
 
-        Last comes the row of the voters, unless they are being changed.
+        The last row is of the voters, unless a voter change is under way.
 
         Raises:
-            UnreachableError: nobody gives them out in time.
+            UnreachableError: no node returns them in time.
         """
         after: str | None = None
         while True:
-            # The leader's, confirmed: another node's store may not have come to the log's start.
+            # From a confirmed leader: another node's store may not have reached the log's start.
             try:
                 async with client_of(self._options, self._options.endpoints) as client:
                     page = await client.list(after=after, limit=_LISTING)

@@ -1,6 +1,6 @@
-"""The options of the data source: names, defaults, what they mean, and the check of them.
+"""The options of the data source: names, defaults, meaning, and checks.
 
-Names are Spark's way (`maxOffsetsPerTrigger`) and taken in any case. The reference page is
+Names are as in Spark (`maxOffsetsPerTrigger`), in upper or lower case. The reference page is
 made from `OPTIONS`.
 """
 
@@ -23,7 +23,7 @@ ReadFrom = Literal["followers", "leader", "any"]
 
 
 class Option(NamedTuple):
-    """One option: its default as text (None: there is none), and what it says."""
+    """One option: its default as text (None: there is none), and its description."""
 
     default: str | None
     meaning: str
@@ -87,7 +87,7 @@ OPTIONS: dict[str, Option] = {
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """How nodes are asked; see `raftnode.client.QuorumClient`. Times in milliseconds."""
+    """How to ask nodes; see `raftnode.client.QuorumClient`. Times in milliseconds."""
 
     endpoints: tuple[Endpoint, ...]
     read_from: ReadFrom
@@ -101,18 +101,18 @@ class ClientOptions:
 
     @property
     def source(self) -> str:
-        """What errors name."""
+        """The source that errors name."""
         return ",".join(map(str, self.endpoints))
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user asked for.
+    """The checked options of a user.
 
     Attributes:
-        path: of the files; None: nodes are asked.
-        client: how nodes are asked; None: files are read.
-        start: first offset; None: the earliest.
+        path: the path of the files; None: the source reads from nodes.
+        client: how to ask nodes; None: the source reads files.
+        start: the first offset; None: the earliest.
         end: one past the last offset; None: the latest.
     """
 
@@ -132,11 +132,11 @@ class Options:
 
     @property
     def source(self) -> str:
-        """What errors name."""
+        """The source that errors name."""
         return str(self.path) if self.client is None else self.client.source
 
     def shape(self, cluster_id: str | None) -> Shape:
-        """How rows of this cluster are made."""
+        """Return the shape of the rows of a cluster."""
         return Shape(cluster_id, self.key_text, self.value_text, self.value_json, self.skip_corrupt)
 
 
@@ -144,7 +144,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     """Check options.
 
     Raises:
-        OptionError: naming the option and what is allowed.
+        OptionError: names the option and what is allowed.
     """
     values = _Values({name.lower(): str(value).strip() for name, value in given.items()})
     values.refuse_unknown()
@@ -204,7 +204,7 @@ def _client(values: _Values, servers: str) -> ClientOptions:
 
 
 class _Values:
-    """Options by their names in small letters."""
+    """Options by their lower-case names."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given

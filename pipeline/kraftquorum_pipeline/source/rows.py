@@ -1,7 +1,7 @@
-"""Rows for Arrow from records that were decoded one by one, and what all rows have in common.
+"""Makes Arrow rows of records that were decoded one by one, and holds what all rows share.
 
-The quick way for data, many records at once, is `decode`; this is the plain one, for what
-comes through the API, for control records, snapshots and what is left out as corrupt.
+`decode` is the quick way for data, many records at once. This module is for records from the
+API, control records, snapshots, and records that are left out as corrupt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROWS_MAX = 16_384
 
 
 class Row(NamedTuple):
-    """One row before it is Arrow; see `schema` for what the columns mean."""
+    """One row before Arrow; `schema` describes the columns."""
 
     offset: int
     epoch: int
@@ -40,14 +40,14 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How rows are made.
+    """The options for making rows.
 
     Attributes:
-        cluster_id: stands in every row.
+        cluster_id: the cluster id in every row.
         key_text: keys must be UTF-8 and become strings.
-        value_text: likewise the values.
-        value_json: they must be JSON, too.
-        skip_corrupt: what cannot be read becomes a row of kind `corrupt` and no error.
+        value_text: values must be UTF-8 and become strings.
+        value_json: values must be JSON, too.
+        skip_corrupt: an unreadable record becomes a row of kind `corrupt` instead of an error.
     """
 
     cluster_id: str | None
@@ -58,7 +58,7 @@ class Shape:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows."""
+        """The schema of the rows."""
         return log_schema(key_text=self.key_text, value_text=self.value_text)
 
 
@@ -83,18 +83,18 @@ def control_row(
     key: bytes | None = None,
     value: bytes | None = None,
 ) -> Row:
-    """The row of a control record; `place` is its offset, epoch and time in milliseconds."""
+    """Make the row of a control record; `place` is its offset, epoch and time in milliseconds."""
     text = json.dumps(fields or {}, separators=(",", ":"))
     return Row(*place, KIND_CONTROL, key, value, None, name, text)
 
 
 def state_row(offset: int, epoch: int, key: bytes, value: bytes) -> Row:
-    """The row of an entry of a snapshot."""
+    """Make the row of an entry of a snapshot."""
     return Row(offset, epoch, -1, KIND_STATE, key, value)
 
 
 def voters_row(offset: int, epoch: int, voters: Iterable[ReplicaKey], as_of: int) -> Row:
-    """The row of the voters of a state: the set as the records up to `as_of` made it."""
+    """Make the row of a state's voters: the set as the records up to `as_of` made it."""
     told = [
         {"node_id": key.node_id, "directory_id": format_directory_id(key.directory_id)}
         for key in sorted(voters)
@@ -104,22 +104,22 @@ def voters_row(offset: int, epoch: int, voters: Iterable[ReplicaKey], as_of: int
 
 
 def corrupt_row(offset: int, end_offset: int, source: str, position: int, reason: str) -> Row:
-    """The row that stands for records [offset, end_offset) that were left out."""
+    """Make the row that stands for the left out records [offset, end_offset)."""
     fields = {"end_offset": end_offset, "source": source, "position": position, "reason": reason}
     return Row(offset, -1, -1, KIND_CORRUPT, fields=json.dumps(fields, separators=(",", ":")))
 
 
 def left_out(error: CorruptError, end_offset: int, position: int = -1) -> Row:
-    """The row in the place of an error, where the options say so."""
+    """Make the row in the place of an error, if the options say so."""
     offset = -1 if error.offset is None else error.offset
     return corrupt_row(offset, end_offset, error.source, position, error.reason)
 
 
 def table_of(rows: Sequence[Row], shape: Shape, source: str) -> list[pa.RecordBatch]:
-    """Rows of any kinds as Arrow, in their order.
+    """Convert rows of any kinds to Arrow, in their order.
 
     Raises:
-        ValueFormatError: a key or a value is not what the shape says, unless that is left out.
+        ValueFormatError: a key or a value does not fit the shape, unless it is left out.
     """
     batches: list[pa.RecordBatch] = []
     first = 0
@@ -152,10 +152,10 @@ def _columns(rows: Sequence[Row]) -> Columns:
 
 
 def finish(columns: Columns, shape: Shape, source: str) -> list[pa.RecordBatch]:
-    """Columns of one kind as Arrow: one batch, or more where something is left out.
+    """Convert columns of one kind to Arrow: one batch, or more if rows are left out.
 
     Raises:
-        ValueFormatError: a key or a value is not what the shape says, unless that is left out.
+        ValueFormatError: a key or a value does not fit the shape, unless it is left out.
     """
     key, value = columns.key, columns.value
     if columns.kind in {KIND_DATA, KIND_STATE}:
@@ -170,7 +170,7 @@ def finish(columns: Columns, shape: Shape, source: str) -> list[pa.RecordBatch]:
         if not sound:
             return _without_misshapen(columns, shape, source)
     else:
-        # Not the client's: in a column of text they would be no text.
+        # Keys and values of control rows are not the client's, and not text.
         key = pa.nulls(len(key), pa.string()) if shape.key_text else key
         value = pa.nulls(len(value), pa.string()) if shape.value_text else value
     count = len(columns.offset)
@@ -230,7 +230,7 @@ def _misshapen(key: bytes | None, value: bytes | None, shape: Shape) -> str | No
 
 
 def _first_not_json(values: pa.Array) -> int | None:
-    """The first value that is not JSON."""
+    """Return the index of the first value that is not JSON."""
     decoder = msgspec.json.Decoder(msgspec.Raw)
     for place, value in enumerate(values.to_pylist()):
         if value is None:

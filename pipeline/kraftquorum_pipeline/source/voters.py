@@ -1,4 +1,4 @@
-"""Who the voters are, by the files of one replica: its control records, and no data."""
+"""Reads the voter set from the files of one replica: its control records, and no data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from raftnode.logformat import to_batch
 
 
 def voters_of(replica: Replica) -> frozenset[ReplicaKey]:
-    """The voter set at the durable end of a replica's log.
+    """Return the voter set at the durable end of a replica's log.
 
     Raises:
         StorageCorruptError: a control record cannot be read.
@@ -44,7 +44,7 @@ def _fold(voters: set[ReplicaKey], record: ControlRecord) -> None:
         case RemoveVoter(key):
             voters.discard(key)
         case LeaderChange(voters=named) if named:
-            # What it says is in force; with static voters (raft.version 0) nothing else tells.
+            # Its voters are in force; with static voters (raft.version 0) no other record has them.
             voters.clear()
             voters.update(named)
         case _:
@@ -71,7 +71,7 @@ def _snapshot_voters(files: Files, replica: Replica, first: int) -> set[ReplicaK
 
 
 def _control_records(files: Files, replica: Replica) -> Iterator[ControlRecord]:
-    """All control records of the log, read where `control-batches.json` says they are."""
+    """Yield all control records of the log, at the places in `control-batches.json`."""
     directory = replica.log_directory
     point = read_recovery_point(files, directory / RECOVERY_POINT_FILE) or FIRST_OFFSET
     places = read_control_places(files, directory / CONTROL_PLACES_FILE, point)

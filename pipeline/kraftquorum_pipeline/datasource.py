@@ -251,8 +251,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look(self, offset: int = 0, *, surely: bool = False) -> LogState:
         now_s, state = time.monotonic(), self._state
-        late = now_s - self._looked_s >= _LOOK_S
-        if state is None or late or surely or 0 < offset < state.start:
+        outdated = now_s - self._looked_s >= _LOOK_S
+        if state is None or outdated or surely or 0 < offset < state.start:
             state = self._state = self._log.look(offset, surely=surely)
             self._looked_s = time.monotonic()
         return state

@@ -144,14 +144,14 @@ def _locked(path: Path) -> Generator[None]:
 
 
 def _wait_for_the_dead(files: Files, path: str) -> None:
-    seen = files.read_text(path)
+    last_text = files.read_text(path)
     deadline = time.monotonic() + DEAD_S
-    while seen is not None and time.monotonic() < deadline:
+    while last_text is not None and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
         now = files.read_text(path)
-        if now is not None and now != seen:
+        if now is not None and now != last_text:
             raise _busy(path)
-        seen = now
+        last_text = now
 
 
 def _busy(path: str) -> OptionError:

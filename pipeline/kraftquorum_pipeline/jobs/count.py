@@ -81,13 +81,13 @@ def _count(table: DataFrame, content: DataFrame, account: DataFrame) -> Counted:
         F.col("left.key").eqNullSafe(F.col("right.key")),
         F.col("left.value_sha256").eqNullSafe(F.col("right.value_sha256")),
     ]
-    told = account.where("outcome = 'acknowledged'").alias("left")
+    acknowledged = account.where("outcome = 'acknowledged'").alias("left")
     placed = [F.col("left.offset") == F.col("right.offset"), *same]
-    missing = told.join(content.alias("right"), on=placed, how="left_anti")
+    missing = acknowledged.join(content.alias("right"), on=placed, how="left_anti")
     written = account.where("outcome != 'refused'").select("key", "value_sha256").distinct()
     unexpected = content.alias("left").join(written.alias("right"), on=same, how="left_anti")
     unknown = account.where("outcome not in ('acknowledged', 'refused')").alias("left")
-    found = unknown.join(content.alias("right"), on=same, how="left_semi")
+    unknown_found = unknown.join(content.alias("right"), on=same, how="left_semi")
     [rows] = table.agg(
         F.count("*").alias("rows"),
         F.count_if(F.col("kind") != "state").alias("of_log"),
@@ -107,10 +107,10 @@ def _count(table: DataFrame, content: DataFrame, account: DataFrame) -> Counted:
     return Counted(
         rows=int(rows["rows"]),
         records=content.count(),
-        acknowledged=told.count(),
+        acknowledged=acknowledged.count(),
         missing=missed,
         duplicated=int(rows["of_log"]) - int(rows["offsets"]) + int(twice["more"]),
         unexpected=unexpected.count(),
-        unknown_found=found.count(),
+        unknown_found=unknown_found.count(),
         examples=tuple(f"offset {row['offset']}, key {row['key']!r}" for row in examples),
     )

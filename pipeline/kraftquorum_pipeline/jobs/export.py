@@ -336,7 +336,7 @@ def _count(reader: Any, path: str, start: int | None, end: int) -> tuple[dict[st
     """
     is_corrupt = F.col("kind") == KIND_CORRUPT
     span = F.get_json_object("fields", "$.end_offset").cast("bigint") - F.col("offset")
-    found = (
+    groups = (
         reader.parquet(path)
         .groupBy("kind")
         .agg(
@@ -349,10 +349,10 @@ def _count(reader: Any, path: str, start: int | None, end: int) -> tuple[dict[st
         )
         .collect()
     )
-    rows = {row["kind"]: int(row["rows"]) for row in found}
-    log = [row for row in found if row["kind"] != KIND_STATE]
+    rows = {row["kind"]: int(row["rows"]) for row in groups}
+    log = [row for row in groups if row["kind"] != KIND_STATE]
     # The state stands for the records before the log. Its last row is of the last of them.
-    covered = [int(row["voters"]) + 1 for row in found if row["voters"] is not None]
+    covered = [int(row["voters"]) + 1 for row in groups if row["voters"] is not None]
     first = min((int(row["first"]) for row in log), default=end)
     last = max((int(row["corrupt_end"] or row["last"] + 1) for row in log), default=first)
     offsets = sum(int(row["offsets"]) for row in log)

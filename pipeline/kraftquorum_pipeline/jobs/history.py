@@ -73,19 +73,19 @@ def write_history(
     Returns:
         the rows of each table as dictionaries; for `key_changes` their number.
     """
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, table in history(rows, faults).items():
         place = f"{output.rstrip('/')}/{name}"
         table.write.mode("overwrite").parquet(place)
         written = session.read.parquet(place)
         if name == _LARGE:
-            count = found[name] = written.count()
+            count = results[name] = written.count()
         else:
             order = next(column for column in _ORDER if column in written.columns)
             lines = [row.asDict() for row in written.orderBy("cluster_id", order).collect()]
-            found[name], count = lines, len(lines)
+            results[name], count = lines, len(lines)
         say(f"{name}: {count} rows")
-    return found
+    return results
 
 
 def history(rows: DataFrame, faults: DataFrame) -> dict[str, DataFrame]:
@@ -161,8 +161,8 @@ def leadership(rows: DataFrame, control: DataFrame) -> DataFrame:
 def elections(control: DataFrame, spans: DataFrame) -> DataFrame:
     """Return each LeaderChange."""
     before = spans.select("cluster_id", "epoch", "before_at")
-    found = control.where(F.col("control") == "LeaderChange")
-    return found.join(before, ["cluster_id", "epoch"], "left").select(
+    leader_changes = control.where(F.col("control") == "LeaderChange")
+    return leader_changes.join(before, ["cluster_id", "epoch"], "left").select(
         "cluster_id",
         "epoch",
         "offset",
@@ -181,15 +181,15 @@ def voter_changes(control: DataFrame, spans: DataFrame) -> DataFrame:
     A whole log begins with no voter. A trimmed log begins with the voters from which its changes
     lead to a known set: the set in the state before the log, or in the next LeaderChange.
     """
-    kind, told = F.col("control"), F.col("told")
+    kind, fields = F.col("control"), F.col("told")
     extent = spans.groupBy("cluster_id").agg(
         F.min("first_offset").alias("log_start"), F.max("last_offset").alias("log_last")
     )
     placed = control.join(extent, "cluster_id", "inner").select(
         "*",
-        F.when(kind == VOTER_SET, told["as_of"]).otherwise(F.col("offset")).alias("place"),
+        F.when(kind == VOTER_SET, fields["as_of"]).otherwise(F.col("offset")).alias("place"),
         F.when(kind == "AddVoter", 1).when(kind == "RemoveVoter", -1).otherwise(0).alias("step"),
-        F.when(kind.isin("LeaderChange", VOTER_SET), F.size(told["voters"])).alias("known"),
+        F.when(kind.isin("LeaderChange", VOTER_SET), F.size(fields["voters"])).alias("known"),
     )
     # A state's voters may be newer than the exported log; such a set is not used yet.
     placed = placed.where(F.col("place") <= F.col("log_last"))
@@ -207,8 +207,8 @@ def voter_changes(control: DataFrame, spans: DataFrame) -> DataFrame:
         "epoch",
         "at",
         F.when(kind == "AddVoter", "add").otherwise("remove").alias("change"),
-        told["voter"]["node_id"].alias("node_id"),
-        told["voter"]["directory_id"].alias("directory_id"),
+        fields["voter"]["node_id"].alias("node_id"),
+        fields["voter"]["directory_id"].alias("directory_id"),
         (F.col("before") + F.col("sum")).alias("voters_after"),
     )
 
@@ -247,12 +247,12 @@ def repairs(changes: DataFrame, faults: DataFrame) -> DataFrame:
         .join(came, ["cluster_id", "old_directory_id"], "left")
         .where(F.coalesce(F.col("came_offset"), F.lit(-1)) < F.col("added_offset"))
     )
-    seen = faults.select(F.col("node_id").alias("fault_id"), F.col("at").alias("fault_at"))
+    fault_times = faults.select(F.col("node_id").alias("fault_id"), F.col("at").alias("fault_at"))
     of_it = (F.col("fault_id") == F.col("node_id")) & (F.col("fault_at") <= F.col("added_at"))
     key = ["cluster_id", "node_id", "old_directory_id", "new_directory_id"]
     times = ["added_offset", "added_at", "removed_offset", "removed_at"]
     return (
-        found.join(seen, of_it, "left")
+        found.join(fault_times, of_it, "left")
         .groupBy(*key, *times)
         .agg(F.max("fault_at").alias("detected_at"))
         .select(
@@ -282,7 +282,7 @@ def key_changes(rows: DataFrame) -> DataFrame:
     of_key = Window.partitionBy("cluster_id", "key").orderBy("offset")
     is_write = F.col("kind") == KIND_DATA
     written = F.col("kind").isin(KIND_DATA, KIND_STATE) & F.col("key").isNotNull()
-    told = rows.where(written).select(
+    writes = rows.where(written).select(
         "cluster_id",
         "key",
         "kind",
@@ -295,10 +295,10 @@ def key_changes(rows: DataFrame) -> DataFrame:
         F.lag("offset").over(of_key).alias("replaced_offset"),
         _seconds(F.lag("timestamp").over(of_key), "timestamp").alias("since_last_s"),
     )
-    return told.where(is_write).drop("kind")
+    return writes.where(is_write).drop("kind")
 
 
 def _seconds(since: Column | str, until: Column | str) -> Column:
-    first, last = (F.col(one) if isinstance(one, str) else one for one in (since, until))
+    first, last = (F.col(bound) if isinstance(bound, str) else bound for bound in (since, until))
     length = (F.unix_micros(last) - F.unix_micros(first)) / 1e6
     return F.when(length.isNotNull(), F.greatest(length, F.lit(0.0)))

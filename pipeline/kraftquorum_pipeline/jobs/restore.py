@@ -256,7 +256,7 @@ def compare(state: Mapping[bytes, Held], end: int, living: Living) -> Restored:
         result.different += 1
         if len(result.differences) < _SHOWN_MAX:
             shown = repr(key.decode("utf-8", "backslashreplace"))
-            wanted = " or ".join(dict.fromkeys(_words(one) for one in possible))
+            wanted = " or ".join(dict.fromkeys(_words(moment) for moment in possible))
             result.differences.append(f"key {shown} is {_words(there)}, not {wanted}")
     return result
 

@@ -130,7 +130,7 @@ class Sink:
 
     def _refusal(self, error: Py4JJavaError | PySparkException, place: Target) -> Exception:
         reason = reason_of(error)
-        if any(one in reason for one in _NO_JARS):
+        if any(phrase in reason for phrase in _NO_JARS):
             return OptionError(
                 f"--format {self.format}: Spark cannot write it: {reason} Formats that are not "
                 "Spark's own need jars made for this Spark, as --conf "

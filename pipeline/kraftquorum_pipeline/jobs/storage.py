@@ -65,14 +65,14 @@ class Store:
     def names(self, path: str) -> list[str]:
         """Return the names in a directory; none if it does not exist."""
         place, system = self._open(path)
-        found = _asked(path, lambda: system.listStatus(place)) if self.exists(path) else []
-        return [str(one.getPath().getName()) for one in found]
+        entries = _asked(path, lambda: system.listStatus(place)) if self.exists(path) else []
+        return [str(entry.getPath().getName()) for entry in entries]
 
     def parents(self, pattern: str) -> list[str]:
         """Return the directories of the files that a pattern with `*` matches."""
         place, system = self._open(pattern)
-        found = _asked(pattern, lambda: system.globStatus(place))
-        return sorted(str(one.getPath().getParent().toString()) for one in found or [])
+        files = _asked(pattern, lambda: system.globStatus(place))
+        return sorted(str(file.getPath().getParent().toString()) for file in files or [])
 
     def read_text(self, path: str) -> str | None:
         """Return the text of a small file; None: the file does not exist."""

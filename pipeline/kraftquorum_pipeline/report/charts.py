@@ -110,7 +110,7 @@ class _Row:
     end_ms: int
 
 
-def _bar(row: _Row, span: Span, height: float, cls: str, told: str) -> float:
+def _bar(row: _Row, span: Span, height: float, cls: str, label: str) -> float:
     """Draw a span of time; return its width."""
     x, end_ms, middle = row.x, row.end_ms, row.middle
     until_ms = end_ms if span.until_ms is None else span.until_ms
@@ -123,7 +123,7 @@ def _bar(row: _Row, span: Span, height: float, cls: str, told: str) -> float:
         height=height,
         rx=3,
         cls=cls,
-        tip=f"{told}, {seconds_text((until_ms - span.from_ms) / 1000)}",
+        tip=f"{label}, {seconds_text((until_ms - span.from_ms) / 1000)}",
     )
     return width
 
@@ -170,7 +170,7 @@ def _steps(
 
 def writes(quorum: QuorumFigures, name: str) -> str:
     """Committed records per second."""
-    per_s = [(one.at_ms, one.records * 1000 / quorum.bin_ms) for one in quorum.bins]
+    per_s = [(bin_.at_ms, bin_.records * 1000 / quorum.bin_ms) for bin_ in quorum.bins]
     high = max((rate for _, rate in per_s), default=0.0)
     drawing = Drawing(
         _WIDTH,
@@ -211,7 +211,7 @@ def writes(quorum: QuorumFigures, name: str) -> str:
 
 def latency(quorum: QuorumFigures, name: str) -> str:
     """The latency of clients: the median and the 99th percentile."""
-    high = max((one.high_ms for one in quorum.latency), default=0.0)
+    high = max((bin_.high_ms for bin_ in quorum.latency), default=0.0)
     drawing = Drawing(
         _WIDTH,
         _TOP + _PLOT + _BOTTOM,
@@ -222,10 +222,10 @@ def latency(quorum: QuorumFigures, name: str) -> str:
     )
     x, y = _plot(drawing, quorum, high, lambda value: f"{count_text(value)} ms")
     for run in _runs(quorum.latency, quorum.bin_ms):
-        places = [x(one.at_ms + quorum.bin_ms / 2) for one in run]
+        places = [x(bin_.at_ms + quorum.bin_ms / 2) for bin_ in run]
         for cls, heights in (
-            ("high", [y(one.high_ms) for one in run]),
-            ("median", [y(one.median_ms) for one in run]),
+            ("high", [y(bin_.high_ms) for bin_ in run]),
+            ("median", [y(bin_.median_ms) for bin_ in run]),
         ):
             points = list(zip(places, heights, strict=True))
             if len(points) == 1:
@@ -239,17 +239,17 @@ def latency(quorum: QuorumFigures, name: str) -> str:
 def _runs(bins: Sequence[LatencyBin], width_ms: int) -> list[list[LatencyBin]]:
     """Group adjacent bins, so that no line crosses a time without writes."""
     runs: list[list[LatencyBin]] = []
-    for one in bins:
-        if runs and one.at_ms - runs[-1][-1].at_ms == width_ms:
-            runs[-1].append(one)
+    for bin_ in bins:
+        if runs and bin_.at_ms - runs[-1][-1].at_ms == width_ms:
+            runs[-1].append(bin_)
         else:
-            runs.append([one])
+            runs.append([bin_])
     return runs
 
 
 def size(quorum: QuorumFigures, name: str) -> str:
     """Keys and values written so far."""
-    sums = list(accumulate(one.size for one in quorum.bins))
+    sums = list(accumulate(bin_.size for bin_ in quorum.bins))
     drawing = Drawing(
         _WIDTH,
         _TOP + _PLOT + _BOTTOM,
@@ -259,8 +259,8 @@ def size(quorum: QuorumFigures, name: str) -> str:
     )
     x, y = _plot(drawing, quorum, float(sums[-1] if sums else 0), bytes_text)
     points = [
-        (x(one.at_ms + quorum.bin_ms), y(total))
-        for one, total in zip(quorum.bins, sums, strict=True)
+        (x(bin_.at_ms + quorum.bin_ms), y(total))
+        for bin_, total in zip(quorum.bins, sums, strict=True)
     ]
     if points:
         first, last = x(quorum.bins[0].at_ms), points[-1][0]
@@ -296,7 +296,7 @@ def repairs(quorum: QuorumFigures, name: str) -> str:
         added = one.added_ms - start
         drawing.text(8, middle + 4, f"node {one.node_id}", "row")
         drawing.text(_LEFT - 12, middle + 4, _short(one.new.partition("-")[2]), "disk", "end")
-        for cls, from_, until, told in (
+        for cls, from_, until, label in (
             ("repairing", 0, added, "until the new replica was a voter"),
             ("removing", added, removed, "until the old one was removed"),
         ):
@@ -309,7 +309,7 @@ def repairs(quorum: QuorumFigures, name: str) -> str:
                 height=16,
                 rx=3,
                 cls=cls,
-                tip=f"{(until - from_) / 1000:.2f} s {told}",
+                tip=f"{(until - from_) / 1000:.2f} s {label}",
             )
         drawing.text(x(removed / 1000) + 8, middle + 4, f"{removed / 1000:.1f} s", "value")
     return drawing.render()

@@ -25,11 +25,11 @@ class ControlRow(NamedTuple):
     fields: Mapping[str, Any]
 
 
-def replica_name(told: object) -> str:
+def replica_name(replica: object) -> str:
     """Return `<id>-<uuid>` from either form of a replica in JSON."""
-    if isinstance(told, Mapping):
-        return f"{told.get('node_id')}-{told.get('directory_id')}"  # pyright: ignore[reportUnknownMemberType]
-    return str(told)
+    if isinstance(replica, Mapping):
+        return f"{replica.get('node_id')}-{replica.get('directory_id')}"  # pyright: ignore[reportUnknownMemberType]
+    return str(replica)
 
 
 def read_row(row: Mapping[str, Any]) -> ControlRow:
@@ -57,8 +57,8 @@ def follow(quorum: QuorumFigures, rows: Iterable[ControlRow]) -> None:
             row.kind in {"LeaderChange", VOTER_SET}
             and int(row.fields.get("as_of", -1)) <= row.offset
         ):
-            for told in row.fields.get("voters", ()):
-                voting.setdefault(replica_name(told), quorum.first_ms)
+            for voter in row.fields.get("voters", ()):
+                voting.setdefault(replica_name(voter), quorum.first_ms)
         if row.kind == VOTER_SET:
             continue
         who = row.fields.get("leader") or row.fields.get("voter")
@@ -90,7 +90,7 @@ def find_repairs(changes: Sequence[Change], events: Sequence[Event] = ()) -> lis
     members: dict[int, list[str]] = {}
     added_ms: dict[str, int] = {}
     open_: dict[str, Repair] = {}
-    found: list[Repair] = []
+    repairs: list[Repair] = []
     for change in changes:
         if change.what not in {"AddVoter", "RemoveVoter"}:
             continue
@@ -108,13 +108,15 @@ def find_repairs(changes: Sequence[Change], events: Sequence[Event] = ()) -> lis
             here.remove(change.replica)
             repair = open_.pop(change.replica, None)
             if repair is not None:
-                found.append(repair._replace(removed_ms=change.at_ms))
+                repairs.append(repair._replace(removed_ms=change.at_ms))
         elif here:
             # The replica was there before the log's start.
             came_ms = added_ms[here[-1]]
             lost_ms = _lost(events, change.replica, came_ms)
-            found.append(Repair(node_id, change.replica, here[-1], lost_ms, came_ms, change.at_ms))
-    return sorted([*found, *open_.values()], key=lambda one: one.added_ms)
+            repairs.append(
+                Repair(node_id, change.replica, here[-1], lost_ms, came_ms, change.at_ms)
+            )
+    return sorted([*repairs, *open_.values()], key=lambda one: one.added_ms)
 
 
 def _lost(events: Sequence[Event], replica: str, added_ms: int) -> int | None:

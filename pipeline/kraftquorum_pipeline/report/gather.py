@@ -58,14 +58,14 @@ def read_export(session: SparkSession, target: str) -> DataFrame:
     store, root = Store(session), root_of(target)
     if not store.exists(target):
         raise OptionError(f"{target} does not exist; give an exported log")
-    found = [f"{root}/cluster_id=*"]
+    paths = [f"{root}/cluster_id=*"]
     if not store.renames_in_one_step(target):
         # A batch without the mark is being moved, or its run was killed during the move.
-        found = store.parents(f"{root}/cluster_id=*/batch=*/{WHOLE}")
-        if not found:
+        paths = store.parents(f"{root}/cluster_id=*/batch=*/{WHOLE}")
+        if not paths:
             raise OptionError(f"{target} holds no exported log: no batch in it has {WHOLE}")
     try:
-        table = session.read.option("basePath", target).parquet(*found)
+        table = session.read.option("basePath", target).parquet(*paths)
     except AnalysisException as error:
         raise OptionError(f"{target} holds no exported log: {str(error).splitlines()[0]}") from None
     return table.withColumn("at_ms", F.unix_millis("timestamp"))
@@ -119,15 +119,15 @@ def read_events(path: Path) -> list[Event]:
         OptionError: the file cannot be read, or has another form.
     """
     try:
-        found = cast("list[dict[str, Any]]", json.loads(path.read_text(encoding="utf-8")))
+        entries = cast("list[dict[str, Any]]", json.loads(path.read_text(encoding="utf-8")))
         events = [
             Event(
-                int(one["at_ms"]),
-                str(one["title"]),
-                bool(one.get("violent")),
-                str(one.get("lost_replica") or ""),
+                int(entry["at_ms"]),
+                str(entry["title"]),
+                bool(entry.get("violent")),
+                str(entry.get("lost_replica") or ""),
             )
-            for one in found
+            for entry in entries
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OptionError(f"{path} is not a list of events: {error}") from None
@@ -143,7 +143,7 @@ def _size() -> Column:
 def _bins(data: DataFrame, quorum: QuorumFigures) -> list[Bin]:
     width = quorum.bin_ms
     place = F.floor((F.col("at_ms") - F.lit(quorum.first_ms)) / F.lit(width))
-    found = (
+    rows = (
         data.groupBy(place.cast("bigint").alias("bin"))
         .agg(F.count("*").alias("records"), F.sum(_size()).alias("size"))
         .orderBy("bin")
@@ -151,7 +151,7 @@ def _bins(data: DataFrame, quorum: QuorumFigures) -> list[Bin]:
     )
     return [
         Bin(quorum.first_ms + int(row["bin"]) * width, int(row["records"]), int(row["size"]))
-        for row in found
+        for row in rows
     ]
 
 
@@ -180,7 +180,7 @@ def _latency(account: DataFrame, quorum: QuorumFigures) -> list[LatencyBin]:
     width = quorum.bin_ms
     place = F.floor((F.col("ended_ms") - F.lit(quorum.first_ms)) / F.lit(width))
     took = F.col("ended_ms") - F.col("started_ms")
-    found = (
+    rows = (
         account.where("outcome = 'acknowledged'")
         .groupBy(place.cast("bigint").alias("bin"))
         .agg(
@@ -198,5 +198,5 @@ def _latency(account: DataFrame, quorum: QuorumFigures) -> list[LatencyBin]:
             float(row["high"]),
             float(row["largest"]),
         )
-        for row in found
+        for row in rows
     ]

@@ -163,14 +163,14 @@ def _tables(quorum: QuorumFigures) -> list[Table]:
     if quorum.repairs:
         rows = [
             (
-                str(one.node_id),
-                one.old.partition("-")[2],
-                one.new.partition("-")[2],
-                "" if one.lost_ms is None else _after(quorum, one.lost_ms),
-                _after(quorum, one.added_ms),
-                "not yet" if one.removed_ms is None else _after(quorum, one.removed_ms),
+                str(repair.node_id),
+                repair.old.partition("-")[2],
+                repair.new.partition("-")[2],
+                "" if repair.lost_ms is None else _after(quorum, repair.lost_ms),
+                _after(quorum, repair.added_ms),
+                "not yet" if repair.removed_ms is None else _after(quorum, repair.removed_ms),
             )
-            for one in quorum.repairs
+            for repair in quorum.repairs
         ]
         columns = ("node", "old storage", "new storage", "lost", "added", "old one removed")
         tables.append(Table("Repairs", columns, rows))
@@ -200,20 +200,20 @@ def _tables(quorum: QuorumFigures) -> list[Table]:
     tables += _audit_tables(quorum)
     if quorum.bins:
         rows = [
-            (_after(quorum, one.at_ms), count_text(one.records), count_text(one.size))
-            for one in quorum.bins
+            (_after(quorum, bin_.at_ms), count_text(bin_.records), count_text(bin_.size))
+            for bin_ in quorum.bins
         ]
         width = seconds_text(quorum.bin_ms / 1000)
         tables.append(Table(f"Writes, each {width}", ("at", "records", "bytes"), rows))
     if quorum.latency:
         rows = [
             (
-                _after(quorum, one.at_ms),
-                f"{one.median_ms:.1f}",
-                f"{one.high_ms:.1f}",
-                f"{one.largest_ms:.1f}",
+                _after(quorum, bin_.at_ms),
+                f"{bin_.median_ms:.1f}",
+                f"{bin_.high_ms:.1f}",
+                f"{bin_.largest_ms:.1f}",
             )
-            for one in quorum.latency
+            for bin_ in quorum.latency
         ]
         columns = ("at", "median ms", "99 % ms", "slowest ms")
         tables.append(Table("Latency", columns, rows))
@@ -226,30 +226,30 @@ def _audit_tables(quorum: QuorumFigures) -> list[Table]:
     replicas = [
         (
             name,
-            str(one["replica"] or ""),
-            "voter" if one["voter"] else "",
-            f"{one['start_offset']} to {one['end_offset']}",
-            str(one["agreed_end"]),
-            bytes_text(one["bytes"]),
-            ", ".join(map(str, one["snapshots"])),
+            str(replica["replica"] or ""),
+            "voter" if replica["voter"] else "",
+            f"{replica['start_offset']} to {replica['end_offset']}",
+            str(replica["agreed_end"]),
+            bytes_text(replica["bytes"]),
+            ", ".join(map(str, replica["snapshots"])),
         )
-        for name, one in quorum.audit["replicas"].items()
+        for name, replica in quorum.audit["replicas"].items()
     ]
     columns = ("directory", "replica", "", "offsets", "agrees up to", "size", "snapshots at")
     tables = [Table("Replicas' files", columns, replicas, " ".join(quorum.audit["notes"]))]
-    found = [
+    rows = [
         (
-            one["check"],
-            "" if one["place"]["offset"] < 0 else str(one["place"]["offset"]),
-            one["reason"],
-            _place(one["place"]),
-            "; ".join(_place(other) for other in one["others"]),
+            finding["check"],
+            "" if finding["place"]["offset"] < 0 else str(finding["place"]["offset"]),
+            finding["reason"],
+            _place(finding["place"]),
+            "; ".join(_place(other) for other in finding["others"]),
         )
-        for one in quorum.audit["findings"]
+        for finding in quorum.audit["findings"]
     ]
-    if found:
+    if rows:
         columns = ("check", "offset", "what is wrong", "where", "the other sides")
-        tables.insert(0, Table("What the audit found", columns, found))
+        tables.insert(0, Table("What the audit found", columns, rows))
     return tables
 
 

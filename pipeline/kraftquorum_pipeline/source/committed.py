@@ -39,8 +39,8 @@ class VoterLog:
 
     def end_of(self, epoch: int) -> int:
         """Return one past the last record of an epoch; 0: the log has none."""
-        for place, (one, start) in enumerate(self.epochs):
-            if one == epoch and start < self.end:
+        for place, (entry_epoch, start) in enumerate(self.epochs):
+            if entry_epoch == epoch and start < self.end:
                 following = self.epochs[place + 1 :]
                 return min(following[0][1], self.end) if following else self.end
         return 0

@@ -74,8 +74,10 @@ class FileLog:
         if self._options.up_to == "committed":
             # A proven end stays valid; after an election the files may prove less for a while.
             end = self._proved = max(end, self._proved)
-        far_enough = [one for one in replicas if _durable(one) >= end]
-        replica = min(far_enough or replicas, key=lambda one: (_start(one), one.name))
+        far_enough = [candidate for candidate in replicas if _durable(candidate) >= end]
+        replica = min(
+            far_enough or replicas, key=lambda candidate: (_start(candidate), candidate.name)
+        )
         epochs = EpochIndex(tuple(EpochStart(Epoch(e), Offset(o)) for e, o in replica.epochs))
         first = _start(replica)
         covered = (snapshot for snapshot, _, _ in replica.snapshots if snapshot >= first)
@@ -114,30 +116,30 @@ class FileLog:
             replicas = find_replicas([self._path])
         except (ConfigurationError, OptionError) as error:
             raise OptionError(f"path: {error}") from None
-        sound = [one for one in replicas if not one.findings]
+        sound = [replica for replica in replicas if not replica.findings]
         if not sound or (len(sound) < len(replicas) and not self._options.skip_corrupt):
-            finding = next(one.findings[0] for one in replicas if one.findings)
+            finding = next(replica.findings[0] for replica in replicas if replica.findings)
             raise CorruptError(finding.place.file, finding.reason)
         return sound
 
     def _cluster_id(self, replicas: Sequence[Replica]) -> str | None:
         wanted = self._options.cluster_id
-        for one in replicas:
-            if one.cluster_id is None:
+        for replica in replicas:
+            if replica.cluster_id is None:
                 continue
             if wanted is None:
-                wanted = one.cluster_id
-            if one.cluster_id != wanted:
-                reason = f"the log is of cluster {one.cluster_id}, not of {wanted}"
-                raise ClusterIdError(str(one.path), reason)
+                wanted = replica.cluster_id
+            if replica.cluster_id != wanted:
+                reason = f"the log is of cluster {replica.cluster_id}, not of {wanted}"
+                raise ClusterIdError(str(replica.path), reason)
         return wanted
 
     def _end(self, replicas: Sequence[Replica]) -> int:
         if self._options.up_to == "end":
-            return max(_whole_end(one) for one in replicas)
-        snapshots = [end for one in replicas for end, _, _ in one.snapshots]
+            return max(_whole_end(replica) for replica in replicas)
+        snapshots = [end for replica in replicas for end, _, _ in replica.snapshots]
         covered = max(snapshots, default=0)
-        newest = max(replicas, key=lambda one: (_log(one).last_epoch, _durable(one)))
+        newest = max(replicas, key=lambda replica: (_log(replica).last_epoch, _durable(replica)))
         if newest.key is None:
             if covered:
                 return covered
@@ -149,10 +151,10 @@ class FileLog:
             voters = voters_of(newest)
         except RaftnodeError as error:
             raise CorruptError(str(newest.path), str(error)) from error
-        logs = {one.key: _log(one) for one in replicas if one.key in voters}
-        found = committed_end(list(logs.values()), len(voters))
-        if found is not None:
-            return max(found, covered)
+        logs = {replica.key: _log(replica) for replica in replicas if replica.key in voters}
+        committed = committed_end(list(logs.values()), len(voters))
+        if committed is not None:
+            return max(committed, covered)
         if covered or not _durable(newest):
             return covered
         raise OptionError(
@@ -199,7 +201,7 @@ class FileLog:
         for number, (base, position) in enumerate(cuts):
             end = cuts[number + 1][0] if number + 1 < len(cuts) else high
             known = found.epochs.truncated(Offset(end)).entries
-            keep = max(bisect_left(known, base, key=lambda one: one.start_offset) - 1, 0)
+            keep = max(bisect_left(known, base, key=lambda entry: entry.start_offset) - 1, 0)
             epochs = tuple((int(e.epoch), int(e.start_offset)) for e in known[keep:])
             yield FilePart(piece.path, base, position, max(base, low), end, epochs, shape)
 
@@ -261,7 +263,10 @@ def _log(replica: Replica) -> VoterLog:
 
 
 def _epochs(replicas: Sequence[Replica]) -> list[tuple[str, int]]:
-    return [(one.name, -1 if one.state is None else int(one.state.epoch)) for one in replicas]
+    return [
+        (replica.name, -1 if replica.state is None else int(replica.state.epoch))
+        for replica in replicas
+    ]
 
 
 def _whole_end(replica: Replica) -> int:

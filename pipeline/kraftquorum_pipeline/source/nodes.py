@@ -278,8 +278,8 @@ async def _look(
             f"log is committed: up to offset {known} or further (in a batch, "
             f"endingOffset={known} reads up to there)",
         )
-    told = "; ".join(f"{endpoint}: {reason}" for endpoint, reason in said.items())
-    raise UnreachableError(options.source, f"no node of the quorum answered in time ({told})")
+    reasons = "; ".join(f"{endpoint}: {reason}" for endpoint, reason in said.items())
+    raise UnreachableError(options.source, f"no node of the quorum answered in time ({reasons})")
 
 
 async def _led(client: QuorumClient, timeout_ms: int) -> QuorumInfo | None:
@@ -405,7 +405,7 @@ class _Reader:
             if quorum is not None:
                 break
         if quorum.voter_record_committed:
-            voters = [one.key for one in quorum.committed_voters]
+            voters = [voter.key for voter in quorum.committed_voters]
             yield voters_row(log_start - 1, -1, voters, quorum.voter_record.offset)
 
 

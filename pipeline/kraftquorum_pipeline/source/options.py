@@ -225,9 +225,9 @@ class _Values:
         return value
 
     def number(self, name: str, least: int, most: int = (1 << 63) - 1) -> int:
-        found = self.maybe_number(name, least, most)
-        assert found is not None, name  # noqa: S101 - a default that is missing in OPTIONS
-        return found
+        number = self.maybe_number(name, least, most)
+        assert number is not None, name  # noqa: S101 - a default that is missing in OPTIONS
+        return number
 
     def maybe_number(self, name: str, least: int, most: int = (1 << 63) - 1) -> int | None:
         value = self.text(name)

@@ -95,11 +95,11 @@ def state_row(offset: int, epoch: int, key: bytes, value: bytes) -> Row:
 
 def voters_row(offset: int, epoch: int, voters: Iterable[ReplicaKey], as_of: int) -> Row:
     """Make the row of a state's voters: the set as the records up to `as_of` made it."""
-    told = [
+    voter_fields = [
         {"node_id": key.node_id, "directory_id": format_directory_id(key.directory_id)}
         for key in sorted(voters)
     ]
-    fields = json.dumps({"voters": told, "as_of": as_of}, separators=(",", ":"))
+    fields = json.dumps({"voters": voter_fields, "as_of": as_of}, separators=(",", ":"))
     return Row(offset, epoch, -1, KIND_STATE, control=VOTER_SET, fields=fields)
 
 
@@ -208,7 +208,9 @@ def _without_misshapen(columns: Columns, shape: Shape, source: str) -> list[pa.R
             raise error
         bad.append(corrupt_row(offset, offset + 1, source, -1, reason))
     mask = pa.array(keep, pa.bool_())
-    kept = [pc.filter(one, mask) if isinstance(one, pa.Array) else one for one in columns]
+    kept = [
+        pc.filter(column, mask) if isinstance(column, pa.Array) else column for column in columns
+    ]
     batches = finish(Columns(*kept), shape, source) if any(keep) else []
     return [*batches, *table_of(bad, shape, source)]
 

@@ -28,6 +28,7 @@ from raftnode.core.effects import (
     ServeFetch,
 )
 from raftnode.core.events import Event
+from raftnode.core.types import ReplicaKey
 
 if TYPE_CHECKING:
     from proofkit.simulator.node import SimNode
@@ -81,6 +82,10 @@ class Slowness:
     """What the driver has not taken yet, in order."""
     _at: Effect | None = None
     """What the driver waits for; the effects behind it wait, too."""
+    _reads: dict[ReplicaKey, deque[ServeFetch]] = field(
+        default_factory=dict[ReplicaKey, "deque[ServeFetch]"]
+    )
+    """Of each replica for which the log is being read: the Fetches that came meanwhile."""
     _spell: int = 0
     """Counts changes of pace: the end of one does not end a later one."""
 
@@ -177,6 +182,7 @@ class Slowness:
         if isinstance(at, Promise) and self.rng.random() < 0.5:
             self.node.carry_out(at)
         self._under_way.clear()
+        self._reads.clear()
         self._events.clear()
         self.stands_still_until_ms = -1
         self._go_on_with_stopped()
@@ -208,9 +214,28 @@ class Slowness:
         pace = self._pace(READ) if self._kind(effect) == READ else None
         if pace is None:
             return False
-        response = self.node.fill(effect)
-        self._wait(pace, lambda: self.node.reply(effect.request_id, response))
+        asked = self._reads.get(effect.fetcher)
+        if asked is not None:
+            asked.append(effect)
+            return True
+        self._read(pace, effect)
         return True
+
+    def _read(self, pace: Pace, effect: ServeFetch) -> None:
+        """Read for a replica, one Fetch at a time, as the runtime's `ColdReads` does."""
+        asked = self._reads[effect.fetcher] = deque[ServeFetch]()
+        response = self.node.fill(effect)
+
+        def done() -> None:
+            del self._reads[effect.fetcher]
+            self.node.reply(effect.request_id, response)
+            if not asked:
+                return
+            last = asked.pop()  # the others were given up
+            if last.start_offset == effect.start_offset or not self.reads_beside(last):
+                self.node.reply(last.request_id, self.node.fill(last))
+
+        self._wait(pace, done)
 
     def holds_back(self, effect: Effect, rest: Iterator[Effect]) -> bool:
         """Begin an effect that takes time; what is behind it is carried out after it."""

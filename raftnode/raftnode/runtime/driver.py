@@ -50,8 +50,7 @@ from raftnode.core.records import Batch
 from raftnode.core.types import ReplicaKey
 from raftnode.errors import ProtocolHaltError, StorageStaleError
 from raftnode.logformat.batch import read_header, stamp
-from raftnode.runtime.disk.cold_reads import ColdReads
-from raftnode.runtime.disk.log_reads import LogReader
+from raftnode.runtime.disk.cold_reads import ColdFetch, ColdReads, Read
 from raftnode.runtime.inquiries import Inquiries
 from raftnode.runtime.process import clock
 from raftnode.runtime.snapshots.transfer import SnapshotTransfer
@@ -239,9 +238,8 @@ class Driver:
         if recent is not None:
             parts.post.respond(effect.request_id, _filled(effect, recent))
             return
-        generation = log.generation
 
-        def answer(read: asyncio.Future[bytes]) -> None:
+        def answer(read: Read, is_current: bool) -> None:  # noqa: FBT001
             if self._dead or read.cancelled():
                 return
             error = read.exception()
@@ -250,19 +248,20 @@ class Driver:
                 return
             # Below the end of then, nothing changes but by a truncation: the answer is one that
             # has been on its way for a while. Else it brings nothing, and is asked for again.
-            same = error is None and log.generation == generation
-            filled = _filled(effect, read.result() if same else b"")
+            filled = _filled(effect, read.result() if error is None and is_current else b"")
             parts.post.respond(effect.request_id, filled)
 
-        def begin(reader: LogReader) -> asyncio.Future[bytes]:
-            reading = reader.read_cold(effect.start_offset, effect.max_bytes, end)
-            reading.add_done_callback(answer)
-            return reading
-
-        def skip() -> None:
-            parts.post.respond(effect.request_id, effect.response)
-
-        parts.cold_reads.ask(effect.fetcher, effect.start_offset, begin, skip)
+        parts.cold_reads.ask(
+            ColdFetch(
+                effect.fetcher,
+                effect.start_offset,
+                effect.max_bytes,
+                log.generation,
+                begin=lambda reader: reader.read_cold(effect.start_offset, effect.max_bytes, end),
+                answer=answer,
+                skip=lambda: parts.post.respond(effect.request_id, effect.response),
+            )
+        )
 
     def die(self) -> None:
         """Handle no further event: something failed and nobody may be answered any more."""

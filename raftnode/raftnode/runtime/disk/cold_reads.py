@@ -2,6 +2,10 @@
 
 A replica whose reads hang asks again after each time-out. Without a limit its Fetches would take
 the threads of all others, and so would strangers, each of which may fetch as an observer.
+
+What was read answers the newest Fetch for the same records too. A replica whose reads take longer
+than its time-out would else never get any: the read for each of its Fetches would end when it had
+given that Fetch up.
 """
 
 from __future__ import annotations
@@ -25,14 +29,35 @@ WAITING_MAX = 5
 """Fetches of one replica that wait for its read: as many as it may have under way
 (`fetches_in_flight_max`). Of more, it has given the oldest up."""
 
-Begin = Callable[[LogReader], asyncio.Future[bytes]]
+Read = asyncio.Future[bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class ColdFetch:
+    """A Fetch of old records.
+
+    Attributes:
+        replica: for which it is.
+        start_offset: of the first record that it asks for.
+        max_bytes: about how many it takes.
+        generation: the log's when it came; after a truncation it is another.
+        begin: begins its read, in a thread of the reader given.
+        answer: given the read once it has ended, well or not, and whether nothing was truncated
+            since the Fetch came, the read included.
+        skip: called instead where the replica asks again or for too many.
+    """
+
+    replica: ReplicaKey
     start_offset: Offset
-    begin: Begin
+    max_bytes: int
+    generation: int
+    begin: Callable[[LogReader], Read]
+    answer: Callable[[Read, bool], None]
     skip: Callable[[], None]
+
+    def wants_the_same_as(self, other: ColdFetch) -> bool:
+        """Whether the read of one answers the other."""
+        return (self.start_offset, self.max_bytes) == (other.start_offset, other.max_bytes)
 
 
 class ColdReads:
@@ -44,51 +69,50 @@ class ColdReads:
     """
 
     def __init__(self, log: Log, is_voter: Callable[[ReplicaKey], bool]) -> None:
+        self._log = log
         self._is_voter = is_voter
         self._voters = LogReader(log, "fetch", VOTER_READS)
         self._others = LogReader(log, "observe", OBSERVER_READS)
-        self._waiting: dict[ReplicaKey, deque[_Wanted]] = {}
+        self._waiting: dict[ReplicaKey, deque[ColdFetch]] = {}
         """Of each replica that has a read under way."""
         self._closed = False
 
-    def ask(
-        self, replica: ReplicaKey, start_offset: Offset, begin: Begin, skip: Callable[[], None]
-    ) -> None:
-        """Begin a read for a replica, once its last one has ended.
+    def ask(self, fetch: ColdFetch) -> None:
+        """Begin the read of a Fetch, once the last one for its replica has ended.
 
         A replica that asks again for the same records has given its last Fetch up: only the new
         one waits. Else the old ones would be read first, and the new one given up meanwhile.
-
-        Args:
-            replica: for which it is.
-            start_offset: of the first record that it asks for.
-            begin: begins it, in a thread of the reader given.
-            skip: called instead where the replica asks again or for too many.
         """
         if self._closed:
             return
-        waiting = self._waiting.get(replica)
+        waiting = self._waiting.get(fetch.replica)
         if waiting is None:
-            self._waiting[replica] = deque()
-            self._begin(replica, begin)
+            self._waiting[fetch.replica] = deque()
+            self._begin(fetch)
             return
-        for given_up in [one for one in waiting if one.start_offset == start_offset]:
+        for given_up in [one for one in waiting if one.start_offset == fetch.start_offset]:
             waiting.remove(given_up)
             given_up.skip()
-        waiting.append(_Wanted(start_offset, begin, skip))
+        waiting.append(fetch)
         if len(waiting) > WAITING_MAX:
             waiting.popleft().skip()
 
-    def _begin(self, replica: ReplicaKey, begin: Begin) -> None:
-        reader = self._voters if self._is_voter(replica) else self._others
-        begin(reader).add_done_callback(lambda _: self._ended(replica))
+    def _begin(self, fetch: ColdFetch) -> None:
+        reader = self._voters if self._is_voter(fetch.replica) else self._others
+        generation = self._log.generation
+        fetch.begin(reader).add_done_callback(lambda read: self._ended(fetch, read, generation))
 
-    def _ended(self, replica: ReplicaKey) -> None:
-        waiting = self._waiting[replica]
+    def _ended(self, fetch: ColdFetch, read: Read, generation: int) -> None:
+        waiting = self._waiting[fetch.replica]
+        answered = [fetch, *(later for later in waiting if later.wants_the_same_as(fetch))]
+        for later in answered[1:]:
+            waiting.remove(later)
+        for one in answered:
+            one.answer(read, one.generation == generation == self._log.generation)
         if self._closed or not waiting:
-            del self._waiting[replica]
+            del self._waiting[fetch.replica]
             return
-        self._begin(replica, waiting.popleft().begin)
+        self._begin(waiting.popleft())
 
     def close(self) -> None:
         """Begin nothing more and wait for the reads under way; blocks."""

@@ -326,12 +326,14 @@ class HeldReads:
         self.begun: dict[int, threading.Event] = {}
         self.go_on: dict[int, threading.Event] = {}
         self.error: Exception | None = None
+        self.starts: list[int] = []
 
     def hold(self, start: int) -> None:
         self.begun[start], self.go_on[start] = threading.Event(), threading.Event()
 
     def __call__(self, start: Offset, max_bytes: int, end: Offset) -> bytes:
         assert threading.current_thread() is not threading.main_thread()
+        self.starts.append(start)
         if start in self.go_on:
             self.begun[start].set()
             assert self.go_on[start].wait(LONG_S)
@@ -396,6 +398,31 @@ async def test_of_fetches_for_the_same_records_only_the_last_one_waits(bench, co
     cold.go_on[0].set()
     under_way, _, _, last = await answered(bench, 1, 2, 3, 4)
     assert [one.batches[0].base_offset for one in (under_way, last)] == [0, 0]
+
+
+@pytest.mark.rule("S35")
+async def test_a_read_that_outlasts_its_fetch_answers_the_next_one(bench, cold, replica_key):
+    """Else a replica whose reads take longer than its time-out would never get any."""
+    cold.hold(0)
+    await bench.play(fetch(1, 0, replica_key))
+    await until(cold.begun[0].is_set)
+    await bench.play(fetch(2, 0, replica_key), fetch(3, 1, replica_key))
+    cold.go_on[0].set()
+    [_, second, third] = await answered(bench, 1, 2, 3)
+    assert [one.batches[0].base_offset for one in (second, third)] == [0, 1]
+    assert cold.starts == [0, 1], "no read of its own for the second"
+
+
+@pytest.mark.rule("S35")
+async def test_a_read_from_before_a_truncation_answers_no_later_fetch(bench, cold, replica_key):
+    cold.hold(0)
+    await bench.play(fetch(1, 0, replica_key))
+    await until(cold.begun[0].is_set)
+    await bench.play(TruncateLog(Offset(2)))
+    bench.index.truncate(Offset(2))
+    await bench.play(AppendBatches((bench.batch(2, epoch=9),)), fetch(2, 0, replica_key))
+    cold.go_on[0].set()
+    assert [one.batches for one in await answered(bench, 1, 2)] == [(), ()]
 
 
 @pytest.mark.rule("S35")

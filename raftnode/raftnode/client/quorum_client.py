@@ -39,10 +39,10 @@ from raftnode.api.model import (
     VoterSpec,
 )
 from raftnode.api.queries import Consistency
-from raftnode.client.asking import Asker, Patience, answer_within_ms
 from raftnode.client.bodies import decode, decode_value, decode_write, key_path, post
 from raftnode.client.errors import RefusedError
 from raftnode.client.exchange import Call
+from raftnode.client.requests_to_nodes import Asker, Patience, answer_within_ms
 from raftnode.client.values import Listing, LogPage, LogRecord, Value
 from raftnode.core.types import Endpoint
 

@@ -56,7 +56,7 @@ class Patience:
     """The client's time-outs, in milliseconds."""
 
     total_ms: int
-    """A call in all, retries included, unless it says otherwise."""
+    """The default limit of a whole call, retries included."""
     attempt_ms: int
     """One node's answer to a read, its asked-for wait not counted; a write has all the time."""
     connect_ms: int
@@ -66,7 +66,7 @@ class Patience:
 
 
 class Asker:
-    """Asks the nodes of one quorum: any of them, the leader, or a certain one."""
+    """Sends requests to the nodes of one quorum: to any node, the leader, or a given node."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Asker:
             self._session = None
 
     def total_ms(self, timeout_ms: int | None) -> int:
-        """How long a call may take in all."""
+        """Return the limit of a whole call."""
         return self._patience.total_ms if timeout_ms is None else timeout_ms
 
     async def ask_with_timeout(
@@ -128,7 +128,7 @@ class Asker:
         timeout_ms: int | None,
         leader: bool = True,
     ) -> Answer:
-        """Ask until one serves the call, with the node's own time-out in the query.
+        """Ask nodes until one node serves the call, with the node's own time-out in the query.
 
         Raises: as `ask`.
         """
@@ -142,7 +142,7 @@ class Asker:
         )
 
     async def ask(self, call: Call, total_ms: int, *, leader: bool, wait_ms: int = 0) -> Answer:
-        """Ask until one serves the call, by the rule of this package.
+        """Ask nodes until one node serves the call, by the rule of this package.
 
         Raises:
             UnavailableError, RefusedError, OutcomeUnknownError: as they say.
@@ -179,7 +179,7 @@ class Asker:
     async def _attempt(
         self, endpoint: Endpoint, call: Call, timeout_s: float, said: dict[Endpoint, str]
     ) -> Answer | None:
-        """Ask one node; None if the client may ask another."""
+        """Ask one node; None: the client may ask another node."""
         if self._session is None:
             raise RuntimeError("the client is not open; use it as an async context manager")
         try:
@@ -202,7 +202,7 @@ class Asker:
     def _take_refusal(
         self, call: Call, answer: Answer, search: LeaderSearch, said: dict[Endpoint, str]
     ) -> None:
-        """Go on after an answer that is not 2xx, or raise what it means."""
+        """Continue after an answer that is not 2xx, or raise its error."""
         endpoint = answer.endpoint
         error = answer.decode_error()
         if error is None or error.outcome == "unknown":
@@ -224,7 +224,7 @@ class Asker:
                 self.leader = hinted
 
     async def ask_one(self, endpoint: Endpoint, call: Call, timeout_ms: int | None) -> Answer:
-        """Ask one node and no other, once.
+        """Ask one node once, and no other node.
 
         Raises:
             UnavailableError, RefusedError, OutcomeUnknownError, UnexpectedAnswerError: as they say.

@@ -1,6 +1,10 @@
 """A quorum comes, grows and shrinks, alone or beside another."""
 
+import json
 import time
+import urllib.request
+
+from kraftquorum_operator import names
 
 
 def test_formation(case):
@@ -15,6 +19,23 @@ def test_formation(case):
     case.figures.until = "three voters, caught up"
     assert sorted(quorum.voters()) == [0, 1, 2]
     writing.finish()
+
+
+def test_port_forward(case):
+    """`kubectl port-forward` to a node, which a person at a laptop uses"""
+    quorum = case.formed(3)
+    with case.timed(quorum) as seconds:
+        for pod in sorted(quorum.uids("pods")):
+            forward = case.ground.forward(quorum.namespace, pod, names.API_PORT)
+            try:
+                url = f"http://127.0.0.1:{forward.port()}/v1/node"
+                with urllib.request.urlopen(url, timeout=30) as answer:
+                    node = json.loads(answer.read())
+            finally:
+                forward.stop()
+            assert f"{quorum.name}-{node['node_id']}" == pod
+        case.figures.measures["three_nodes_s"] = round(seconds(), 1)
+    case.figures.until = "each of the three nodes has answered"
 
 
 def test_scale(case):

@@ -120,6 +120,35 @@ def test_what_is_deleted_or_changed_by_hand_comes_back_and_costs_no_voter(
     writing.finish()
 
 
+def test_deleting_the_statefulset_and_the_latch_is_never_reported_as_a_lost_quorum(
+    krq, operators, writing
+) -> None:
+    operators.start()
+    krq.apply(voters=3)
+    krq.ready(3)
+    writing.start()
+    voters, before = krq.voters(), _uids(krq, "pods")
+    mine = "--selector=app.kubernetes.io/instance=demo"
+    for _ in range(3):
+        reported: set[tuple[str, str]] = set()
+        krq.kubectl("delete", "statefulsets,configmaps", mine, "--wait=false")
+
+        def is_restored(
+            before: dict[str, str] = before, reported: set[tuple[str, str]] = reported
+        ) -> bool:
+            status = krq.status()
+            lost = next((c for c in status["conditions"] if c["type"] == "QuorumLost"), {})
+            reported.add((status["phase"], lost.get("status", "False")))
+            return _three_others(krq, before) and bool(krq.latches()) and krq.is_ready(3)
+
+        krq.until("StatefulSet, latch and pods again", is_restored)
+        before = _uids(krq, "pods")
+        assert {lost for _, lost in reported} == {"False"}, reported
+        assert "QuorumLost" not in {phase for phase, _ in reported}
+    assert krq.voters() == voters
+    writing.finish()
+
+
 def test_a_service_of_somebody_else_under_our_name_is_left_alone_and_told(krq, operators) -> None:
     web = {
         "apiVersion": "v1",

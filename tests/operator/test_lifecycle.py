@@ -9,6 +9,9 @@ import pytest
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+DESCRIBED_LINES_MAX = 200
+"""Of `kubectl describe` for a healthy quorum of three, its events included."""
+
 
 @pytest.mark.rule("S25")
 def test_a_quorum_forms_scales_survives_its_pods_and_goes(krq, operators) -> None:
@@ -22,6 +25,8 @@ def test_a_quorum_forms_scales_survives_its_pods_and_goes(krq, operators) -> Non
     assert latches[0]["data"]["clusterId"] == krq.status()["clusterId"]
     assert krq.labelled() == {"demo-0", "demo-1", "demo-2"}
     first = krq.voters()
+    described = krq.kubectl("describe", "krq", "demo").splitlines()
+    assert len(described) < DESCRIBED_LINES_MAX, described
 
     krq.kubectl("scale", "krq", "demo", "--replicas=5")
     krq.ready(5)

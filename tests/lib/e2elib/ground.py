@@ -155,6 +155,10 @@ class Ground:
             self.kubectl("delete", "namespace", TOOLS_NAMESPACE, "--wait=false")
         self.api.__exit__()
 
+    def forward(self, namespace: str, pod: str, port: int) -> Forward:
+        """A `kubectl port-forward` to a port of a pod; `stop` ends it."""
+        return Forward(self._kubectl, self._env, namespace, pod, port)
+
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout_s: float = 120) -> str:
         """Run kubectl as the administrator; returns what it printed.
 

@@ -204,12 +204,20 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class Forward:
-    """`kubectl port-forward` to the relay; begun again when it ends."""
+    """`kubectl port-forward` to a port of a pod, the relay's if none is named; begun again when it
+    ends."""
 
-    def __init__(self, kubectl: Path, env: Mapping[str, str], namespace: str) -> None:
+    def __init__(
+        self,
+        kubectl: Path,
+        env: Mapping[str, str],
+        namespace: str,
+        pod: str = "relay",
+        port: int = RELAY_PORT,
+    ) -> None:
         self._command = [
             *[str(kubectl), "--namespace", namespace],
-            *["port-forward", "--address=127.0.0.1", "pod/relay", f":{RELAY_PORT}"],
+            *["port-forward", "--address=127.0.0.1", f"pod/{pod}", f":{port}"],
         ]
         self._env = dict(env)
         self._process: subprocess.Popen[str] | None = None

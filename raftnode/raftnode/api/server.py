@@ -152,7 +152,7 @@ class ApiServer:
             access_log=None,
             shutdown_timeout=shutdown_grace_ms / 1000,
             lingering_time=_LINGERING_S,
-            # Whoever has gone waits for nothing: long polls, confirmations, queued writes.
+            # A client that has gone waits for nothing: long polls, confirmations, queued writes.
             handler_cancellation=True,
         )
 
@@ -228,7 +228,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     except ConnectionError:
         raise  # it has gone: aiohttp ends the connection
     except Exception:  # noqa: BLE001 - whatever it is, it is logged and answered
-        # Not BaseException: a cancelled request has nobody to answer.
+        # Not BaseException: a cancelled request has no client to answer.
         route = request.match_info.route.resource
         path = route.canonical if route is not None else "other"
         _lines.say(_log.exception, "request_failed", path, method=request.method, path=path)

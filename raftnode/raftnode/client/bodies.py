@@ -43,7 +43,7 @@ def decode(answer: Answer, model: type[ModelT]) -> ModelT:
 
 
 def decode_write(answer: Answer, model: type[ModelT]) -> ModelT:
-    """Read the answer of a write: if it says nothing, whoever said it may be no node of ours.
+    """Read the answer of a write: one that cannot be read may come from no node of the quorum.
 
     Raises:
         OutcomeUnknownError: it is not that model.

@@ -4,7 +4,7 @@ ClientError
 ├── NotDoneError              it is certain that the request was not carried out
 │   ├── RefusedError          a node refused it, by a name of the API's table
 │   └── UnavailableError      no node could be asked, or none could serve it, until the deadline
-├── OutcomeUnknownError       a write was sent and nobody can say whether it was done
+├── OutcomeUnknownError       a write was sent and it is not known whether it was done
 └── UnexpectedAnswerError     a read's answer is not what the API promises
 """
 

@@ -27,7 +27,7 @@ _BYTES_BODY_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What to ask, whomever."""
+    """What to ask, of any node."""
 
     method: str
     path: str

@@ -18,13 +18,13 @@ _ANSWER_MS_MIN = 200
 async def hand_over(client: QuorumClient, node: Endpoint, *, timeout_ms: int) -> str:
     """Make the node transfer leadership, if another voter can take it; the voters do not change.
 
-    Asks that node and no other, so that whoever leads instead is left alone, and may be
-    asked again at any time.
+    Asks that node and no other, so that another leader keeps its leadership. May be called
+    again at any time.
 
     Args:
         client: its endpoints do not matter.
         node: where the node's API listens.
-        timeout_ms: how long to wait for somebody who is caught up, and for the new leader.
+        timeout_ms: how long to wait for a caught-up voter, and for the new leader.
 
     Returns:
         What was found or done, for people.

@@ -23,7 +23,7 @@ class HostsFileResolver(AbstractResolver):
         """Resolve a name.
 
         Raises:
-            OSError: nobody knows it.
+            OSError: neither source knows the name.
         """
         found = self._hosts.resolve(host, port, family)
         return found or await self._fallback.resolve(host, port, family)

@@ -39,8 +39,8 @@ class CoreConfig:
     """How many bytes of clients' batches a leader appends ahead of its high watermark."""
     lease_clock_drift_percent: int = 0
     """By how much, at the most, a replica's clock runs faster than another's. A leader then
-    answers reads alone while a majority promises to elect nobody else. 0: nothing is assumed
-    of clocks, nothing promised, and each read takes a round."""
+    answers reads alone while a majority promises to elect no other leader. 0: the node assumes
+    nothing of clocks and promises nothing, and each read takes a round."""
     keeps_every_record: bool = False
     """Whether no record is ever to give way to a snapshot: as a leader whose log is whole, bring
     even an empty one all records (P22 would bring it the snapshot)."""
@@ -51,7 +51,7 @@ class CoreConfig:
 
     @property
     def promise_ms(self) -> int:
-        """For how long after each answer of its leader a voter votes for nobody; 0: no promise."""
+        """For how long after each answer of its leader a voter does not vote; 0: no promise."""
         return self.fetch_timeout_ms if self.lease_clock_drift_percent else 0
 
     @property

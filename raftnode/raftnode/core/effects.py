@@ -190,7 +190,7 @@ class DropSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class TrimLog:
-    """Whole snapshots cover what is below `start`, and nobody is served from there any more."""
+    """Whole snapshots cover the log below `start`, and no Fetch is served from there any more."""
 
     start: Offset
 

@@ -182,7 +182,7 @@ class ConfirmRequested:
 
     With `for_read` also waits until an entry of the own epoch is committed, so that
     the high watermark covers all that was ever acknowledged; and within a lease it waits
-    for nobody (S33).
+    for no other replica (S33).
     """
 
     request_id: int
@@ -199,7 +199,7 @@ class ResignRequested:
 
 @dataclass(frozen=True, slots=True)
 class RequestAbandoned:
-    """Nobody waits for this request any more; one not yet in the log is given up (S24)."""
+    """No client waits for this request; the core gives it up unless it is in the log (S24)."""
 
     request_id: int
 

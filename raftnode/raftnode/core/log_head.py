@@ -14,8 +14,8 @@ class LogHead:
     Attributes:
         position: the snapshot's id: the epoch of the last record below it, and its end.
         voters: the set in force there.
-        voter_record: the record that the set comes from: compared with in voter changes (S11),
-            so it is the same on whoever has the log and whoever has the snapshot.
+        voter_record: the record that the set comes from. Voter changes compare it (S11), so it is
+            the same on a replica that has the log and on a replica that has the snapshot.
         raft_version: 0 before any record of it.
         formation_completed: whether client writes may follow (P52).
         target_voters: of a reassignment that is not finished; empty: there is none (S15).

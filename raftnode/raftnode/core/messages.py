@@ -124,7 +124,7 @@ class FetchRequest:
     watermark (S10). `round_token` echoes the newest token that a response of this
     leader carried: what a confirmed answer counts (S11). `incarnation` counts the
     starts of the fetcher's storage (S3). `promise_ms`: since the answer that brought that
-    token the fetcher votes for nobody for so long (S33); 0: it promises nothing.
+    token the fetcher does not vote for so long (S33); 0: it promises nothing.
     """
 
     epoch: Epoch

@@ -85,8 +85,8 @@ class RaftCore:
         cluster_id: None for a blank replica.
         incarnation: how many times this storage was started (S3).
         fetch_sequence: above that of any earlier start, e.g. the wall clock in µs (S3).
-        quiet_ms: the longest that earlier starts of this storage may have promised to vote for
-            nobody; for so long it does not (S33).
+        quiet_ms: the longest that earlier starts of this storage may have promised not to vote;
+            for so long this start does not vote (S33).
         committed_end: below it all of the log was committed before this start, as a snapshot of
             its own proves, though that snapshot is not the one that `log` goes on from.
         rng: source of every random choice.

@@ -66,9 +66,10 @@ class Replica:
     disk_full: bool = False
     stopping: bool = False
     promised_until_ms: int = 0
-    """Until then it votes for nobody, not for itself either (S33)."""
+    """Until then it does not vote, not for itself either (S33)."""
     called_until_ms: int = 0
-    """Until then it stands though it is no voter: somebody could not win without it (S31)."""
+    """Until then it may start an election though it is no voter: a candidate could not win
+    without it (S31)."""
     removed_below: Offset = FIRST_OFFSET
     """Its leader said that its removal is committed and stands below here (P36)."""
     handed_over_at_ms: int | None = None
@@ -151,7 +152,7 @@ class Replica:
 
     @property
     def round_token(self) -> int:
-        """The token to echo: the leader's, whom alone a follower asks; 0: it follows nobody."""
+        """The token to echo, from the leader, the only replica a follower asks; 0: no follower."""
         match self.role:
             case Follower(round_token=token):
                 return token
@@ -196,7 +197,7 @@ class Replica:
         return self.now_ms + base + self.rng.randrange(self.config.fetch_timeout_ms // 2 + 1)
 
     def first_election_deadline(self) -> int:
-        """When to stand if no leader is known at all: nobody is to be waited for."""
+        """When to start an election if no leader is known at all: there is none to wait for."""
         wait = self.config.election_timeout_ms * (3 if self.disk_low else 1)
         return self.now_ms + wait // 2 + self.rng.randrange(wait // 2 + 1)
 
@@ -289,9 +290,9 @@ class Replica:
             self.emit(HighWatermarkAdvanced(self.high_watermark, self.applicable))
 
     def promise(self) -> None:
-        """Having heard the leader, vote for nobody for a while, if leases rest on it (S33).
+        """Promise not to vote for a while after an answer of the leader, if leases need it (S33).
 
-        What was promised before, perhaps for longer by a start with other settings, still holds.
+        An earlier promise still holds, perhaps a longer one by a start with other settings.
         """
         if self.config.promise_ms:
             until_ms = self.now_ms + self.config.promise_ms
@@ -364,7 +365,7 @@ class Replica:
     ) -> None:
         """Follow the leader of an epoch; `heard`: it said so itself.
 
-        A foreign UUID under the own id is nobody: the address leads back here (S1).
+        A foreign UUID under the own id is no leader: the address leads back here (S1).
         """
         if leader.node_id == self.key.node_id:
             if epoch > self.epoch or isinstance(self.role, Follower):

@@ -62,7 +62,8 @@ class Unattached:
 
     election_at_ms: int
     transfer: bool = False
-    """The last leader asked this replica to stand: no pre-vote, nobody is to be spared."""
+    """The last leader asked this replica to start an election: it needs no pre-vote, as there is no
+    leader to disturb."""
     fetching: Fetching = field(default_factory=Fetching)
 
 
@@ -99,7 +100,7 @@ class Follower:
     heard_at_ms: int | None = None
     """When the leader itself last showed that it leads: votes are withheld for a while after (S9).
 
-    None: known by hearsay only, which must not keep anybody from an election.
+    None: only other replicas have named this leader, which must not prevent an election.
     """
     leader_endpoint: Endpoint | None = None
     round_token: int = 0
@@ -129,7 +130,7 @@ class Confirmation:
 
 @dataclass(slots=True)
 class Sounding:
-    """A round in which whoever is there says so, before the voters are changed (S34)."""
+    """A round in which the reachable replicas answer, before the voters are changed (S34)."""
 
     token: int
     began_ms: int

@@ -174,7 +174,7 @@ def _decode_leader_change(reader: Reader, version: int) -> LeaderChange:
     directory_id = _tagged_directory_id(reader, tags)
     if directory_id is not None:
         return LeaderChange(ReplicaKey(leader_id, directory_id), voters, granting)
-    # Kafka's own record: the leader is whoever has its id, if that is one replica.
+    # Kafka's own record: the leader is the replica with its id, if there is exactly one.
     keys = {key for key in (*voters, *granting) if key.node_id == leader_id}
     leader = keys.pop() if len(keys) == 1 else ReplicaKey(leader_id, NO_DIRECTORY_ID)
     return LeaderChange(leader, voters, granting)

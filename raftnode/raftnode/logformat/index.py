@@ -6,9 +6,9 @@ begins); one of `.timeindex` an int64 (the largest timestamp so far, ms) and an 
 offset of the batch that has it, less the base). Entries come every few KiB, and one for
 the last batch when a segment is full, so that one look tells where it ends.
 
-An index is a hint and never an authority: whoever follows an entry checks the batch that
-it finds there. What an index says can always be made again from the segment, which is why
-the files are synced only before a recovery point that counts on them.
+An index is a hint and never an authority: the code that follows an entry checks the batch that
+it finds there. An index can always be made again from the segment, so its files are synced only
+before a recovery point that counts on them.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class SegmentIndex:
         return self.entry(number - 1) if number else None
 
     def cut(self, end_offset: Offset) -> SegmentIndex:
-        """The entries of batches below an offset; note what follows the last one anew."""
+        """Return the entries of batches below an offset, for `note` to continue after the last."""
         kept = SegmentIndex(self.base_offset)
         limit = end_offset - self.base_offset
         number = bisect_right(self._offsets, limit - 1)

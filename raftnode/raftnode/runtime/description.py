@@ -27,10 +27,10 @@ from raftnode.runtime.process import clock
 
 
 def present(replica: CoreReplica) -> CoreReplica:
-    """The replica as it is now, to be looked at only.
+    """Return a copy of the replica with the current time, for reading only.
 
-    Its own time is that of its last event, and a leader that hears from nobody has none until
-    it resigns: judged by that time, the others would look caught up for as long.
+    The replica's own time is the time of its last event. A leader that hears from no other
+    replica has no event until it resigns: by that time the others would look caught up until then.
     """
     shown = copy.copy(replica)
     shown.now_ms = max(replica.now_ms, clock.now_ms())

@@ -22,7 +22,7 @@ class Inquiries:
 
     Args:
         post: gives the core an event.
-        leader: the known leader and its API, to tell whoever asked the wrong node.
+        leader: the known leader and its API, for the answer to a client that asked the wrong node.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Inquiries:
                 self._post(RequestAbandoned(request_id))
 
     def answered(self, answer: Answer) -> None:
-        """Hand an answer to whoever waits for it."""
+        """Hand an answer to the request that waits for it."""
         future = self._waiting.pop(answer.request_id, None)
         if future is not None and not future.done():
             future.set_result(answer)
 
     def refused(self, refused: Refused) -> None:
-        """Hand a refusal to whoever waits for it."""
+        """Hand a refusal to the request that waits for it."""
         future = self._waiting.pop(refused.request_id, None)
         if future is not None and not future.done():
             future.set_exception(self.error_of(refused))
@@ -83,7 +83,7 @@ class Inquiries:
         return refusal(refused.refusal.value, refused.message)
 
     def fail_all(self, error: RequestError) -> None:
-        """The node stops: nobody waits any longer."""
+        """Fail every request that waits, because the node stops."""
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(error)

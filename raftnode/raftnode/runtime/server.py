@@ -126,7 +126,7 @@ class Node:
         self._wanted.set()
 
     def _fail(self, error: BaseException) -> None:
-        """The first failure counts, even while stopping; nobody is answered after it."""
+        """Record the first failure, even while stopping; the node answers no request after it."""
         if self._given_up and not isinstance(error, StorageError):
             _log.warning("shutdown_step_failed", problem=repr(error))
             return
@@ -140,7 +140,7 @@ class Node:
         """Run until `request_stop`.
 
         Raises:
-            RaftnodeError: the node cannot go on; it answers nobody any more.
+            RaftnodeError: the node cannot go on; it answers no further request.
         """
         settings = self.settings
         directory = await asyncio.to_thread(
@@ -197,7 +197,10 @@ class Node:
             raise self._error
 
     async def _mark_if_stale(self, directory: DataDirectory) -> None:
-        """Whoever told may be away at the next start, and the others know less."""
+        """Remember that the storage is stale.
+
+        The peer that reported it may be down at the next start, and the other peers know less.
+        """
         if isinstance(self._error, StorageStaleError) and not self._marked:
             self._marked = True
             await asyncio.to_thread(directory.mark_stale, str(self._error))

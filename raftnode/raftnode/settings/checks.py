@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from raftnode.settings.model import NodeSettings
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})
-"""Hosts to listen on, which nobody can connect to."""
+"""Hosts to listen on, to which no client can connect."""
 
 STALL_TIMEOUT_MIN_MS = 5_000
 """A disk of a cloud that works pauses for a second or two, and a garbage collector or a busy

@@ -71,7 +71,7 @@ class FreezableMap(Generic[K, V]):
 
     @property
     def frozen(self) -> bool:
-        """Whether somebody reads the entries as they were."""
+        """Whether a reader still reads the entries as they were."""
         return self._frozen
 
     @property
@@ -91,20 +91,20 @@ class FreezableMap(Generic[K, V]):
         return MappingProxyType(self._base)
 
     def drop_parts(self) -> Iterator[None]:
-        """Forget everything bit by bit, unless somebody reads it; nobody may write meanwhile."""
+        """Forget everything bit by bit, unless a reader holds it; no write may come meanwhile."""
         if not self._frozen:
             self._size = 0
             yield from self._base.drop_parts()
 
     def release(self) -> None:
-        """Nobody reads the frozen entries any more."""
+        """Note that no reader reads the frozen entries any more."""
         self._frozen = False
 
     def merge(self, limit: int) -> None:
         """Put at most `limit` entries of the overlay back.
 
         Raises:
-            RuntimeError: somebody still reads the frozen entries.
+            RuntimeError: a reader still reads the frozen entries.
         """
         if self._frozen:
             raise RuntimeError("frozen")

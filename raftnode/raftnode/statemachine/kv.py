@@ -181,7 +181,7 @@ class KeyValueStore:
         return ((key, _unpacked(frozen[key])) for key in _in_order(frozen, pause))
 
     def release(self) -> None:
-        """Nobody reads the frozen entries any more; then `merge` until it says that it is done."""
+        """End the reading of the frozen entries; then call `merge` until it returns True."""
         self._entries.release()
 
     def merge(self, limit: int) -> bool:
@@ -196,7 +196,7 @@ class KeyValueStore:
         return not self._entries.unmerged
 
     def let_go(self, pause: Callable[[], None]) -> None:
-        """Give its memory back bit by bit; nobody uses it any more, but may still read a snapshot.
+        """Give the memory back bit by bit, after the last use; a snapshot may still be read.
 
         In one go a million entries hold the interpreter for some hundred ms, on any thread.
 

@@ -14,8 +14,8 @@ ENTRIES_MAX = 1024
 class AddressBook:
     """Merges advice: a replica's own hello, then what leaders said, then the voter records.
 
-    Bootstrap addresses serve when nothing else is known: somebody of the quorum
-    listens there, perhaps the one wanted, and whoever it is says so in its hello.
+    Bootstrap addresses serve when nothing else is known: a replica of the quorum listens
+    there, perhaps the wanted one, and says in its hello which it is.
     """
 
     def __init__(self, bootstrap: Sequence[Endpoint] = ()) -> None:

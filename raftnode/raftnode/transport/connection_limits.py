@@ -2,8 +2,8 @@
 
 A connection waits in the `Lobby` from when it is accepted until its hello was judged, for a
 limited time; then it takes one of the `Seats`. Both always have room for one more, and make it by
-cutting off another: of those that matter least, the oldest of the address that holds most. So
-whoever comes in crowds displaces its own crowd, and a voter gets in however many there are.
+cutting off another: of those that matter least, the oldest of the address that holds most. So an
+address with many connections displaces its own, and a voter gets in however many there are.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Rank(IntEnum):
 
 
 def who_goes(held: Iterable[tuple[C, Rank, str]]) -> tuple[C, Rank] | None:
-    """Choose who gives way; None if there is nobody.
+    """Choose the connection that gives way; None if there is none.
 
     Args:
         held: connections from the oldest to the newest, with rank and address.

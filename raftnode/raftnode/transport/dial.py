@@ -34,7 +34,7 @@ PATH = "/v1/peer"
 
 
 class DialError(Exception):
-    """Nobody we want answered at an address.
+    """No wanted replica answered at an address.
 
     Attributes:
         failure: what to tell those whose requests waited for this.
@@ -57,7 +57,7 @@ class Dialled:
 
 
 def make_socket(address: tuple[Any, ...], *, unacknowledged_ms: int) -> socket.socket:
-    """Make a socket that sends at once and gives up data that nobody acknowledges."""
+    """Make a socket that sends at once and gives up data that the peer does not acknowledge."""
     made = socket.socket(*address[:3])
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):

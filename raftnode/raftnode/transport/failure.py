@@ -12,9 +12,9 @@ class FailureReason(enum.StrEnum):
     """What happened to the request, as far as this side knows."""
 
     UNREACHABLE = "unreachable"
-    """Never sent: no address, nobody listening, or no name resolution."""
+    """Never sent: no address, no listener there, or no name resolution."""
     REFUSED = "refused"
-    """Never sent: whoever answered is not the one wanted, or wants nothing of us."""
+    """Never sent: the answering replica is not the wanted one, or refuses this one."""
     OVERLOADED = "overloaded"
     """Never sent: too many requests or bytes wait for this peer."""
     INVALID = "invalid"

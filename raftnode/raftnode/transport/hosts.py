@@ -38,7 +38,7 @@ class HostsFileResolver(AbstractResolver):
         """Resolve a name.
 
         Raises:
-            OSError: nobody knows it.
+            OSError: neither source knows the name.
         """
         if self._hosts is not None and (found := self._hosts.resolve(host, port, family)):
             return found

@@ -91,7 +91,7 @@ class _Connection:
 
 
 class Link:
-    """The connection to one peer, by key, or to whoever listens at one address.
+    """The connection to one peer, by key, or to the replica that listens at one address.
 
     Invariant: a call is in `_waiting` or in `_sent`, until it is answered or failed.
     """

@@ -104,10 +104,9 @@ class PeerPool:
         self._send(call, link)
 
     def send_bootstrap(self, request: Request, timeout_ms: int) -> None:
-        """Send a request to whoever is first reached of the bootstrap addresses, in random order.
+        """Send a request to the first reachable bootstrap address, in random order.
 
-        Who that was comes with the response. It must be a request that names no
-        receiver: a Fetch.
+        The response says which replica answered. The request must name no receiver: a Fetch.
         """
         addresses = list(self._addresses.bootstrap)
         self._rng.shuffle(addresses)
@@ -162,7 +161,7 @@ class PeerPool:
         self._loop.call_soon(call.failed, failure)
 
     def _try_next(self, addresses: list[Endpoint], call: Call, last: Failure) -> None:
-        """Try the addresses left; go on only while it is sure that nobody got the request."""
+        """Try the addresses left; go on only while it is sure that no replica got the request."""
         if not addresses:
             self._fail_soon(call, last)
             return

@@ -122,7 +122,7 @@ class PeerServer:
         return socket
 
     async def close(self) -> None:
-        """Say goodbye to all and accept nobody any more."""
+        """Close every connection with a reason and accept no further connection."""
         self._closing = True
         farewells = [_close(socket, WSCloseCode.GOING_AWAY, "closing") for socket in self._sockets]
         await asyncio.gather(*farewells)
@@ -344,7 +344,7 @@ def _abort(request: web.Request) -> None:
 
 
 async def _close(socket: web.WebSocketResponse, code: WSCloseCode, reason: str) -> None:
-    """Say goodbye; whoever does not listen to it is cut off by the handler's end."""
+    """Close with a reason; the handler's end cuts off a peer that does not answer the close."""
     try:
         async with asyncio.timeout(1):
             await socket.close(code=code, message=_cut_text(reason), drain=False)

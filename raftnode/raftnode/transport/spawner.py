@@ -1,4 +1,4 @@
-"""How the transport starts tasks: through whoever owns and watches them."""
+"""How the transport starts tasks: through the owner that holds and watches them."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SEQUENCE = 21
 RAFT_VERSION_MAX = 22
 """i16, Fetch request: the newest raft.version that the fetcher's program knows (P56)."""
 PROMISE_MS = 23
-"""i64, Fetch request: for how long the fetcher votes for nobody since that token came (S33)."""
+"""i64, Fetch request: for how long the fetcher does not vote since that token came (S33)."""
 
 _I16 = struct.Struct(">h")
 _I64 = struct.Struct(">q")

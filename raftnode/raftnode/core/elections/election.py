@@ -82,9 +82,9 @@ def _judge_pre_vote(replica: Replica, request: VoteRequest) -> bool:
 def _be_called(replica: Replica, candidate: ReplicaKey) -> None:
     """A candidate counts this replica among its voters, and it must refuse (S31).
 
-    If that candidate, whose set need not be ours, cannot win without it, nobody can:
-    then the longest log has to stand, be it an observer's. It waits long enough for a
-    voter to win without it, and is released when it is not asked again.
+    If that candidate, whose set need not be ours, cannot win without this replica, no voter can:
+    then the replica with the longest log has to start an election, even as an observer. It waits
+    long enough for a voter to win without it, and is released when it is not asked again.
     """
     if replica.may_stand or not replica.log.voters:
         return
@@ -96,7 +96,7 @@ def _be_called(replica: Replica, candidate: ReplicaKey) -> None:
             case _:
                 pass  # its election of an earlier call is not over
     config = replica.config
-    # Whoever cannot win asks again within half of this.
+    # A candidate that cannot win asks again within half of this.
     lasts_ms = 2 * (config.election_timeout_ms + config.election_backoff_max_ms)
     replica.called_until_ms = replica.now_ms + lasts_ms
 
@@ -111,7 +111,7 @@ def _judge_vote(replica: Replica, request: VoteRequest) -> bool:
             replica.become_unattached(request.epoch, election_at_ms=_keep_deadline(replica))
         return False
     replica.persist(QuorumState(request.epoch, None, request.candidate))
-    # Whoever is elected is given the time to say so.
+    # The elected leader gets the time to announce itself.
     replica.become_unattached(request.epoch)
     replica.fact("vote_granted", candidate=str(request.candidate))
     return True

@@ -1,12 +1,13 @@
-"""Leadership handed over on purpose: the log first, then the lead (P17, P34; Ongaro's 3.10).
+"""Leadership transfer: the log first, then the leadership (P17, P34; Ongaro's 3.10).
 
-EndQuorumEpoch alone leaves it to chance under load: a successor that lacks the last records gets
-no vote of whoever has them, and whoever wrote them never hears what became of them. So a leader
-that is asked to go takes no more writes, and goes once its successor holds its whole log durably
-and all of that is committed. It waits for an election time-out at most, and for no more than a
-second; then it goes all the same: the others rank behind by what they hold, as ever (S17).
+EndQuorumEpoch alone leaves the outcome to chance under load: a successor that lacks the last
+records gets no vote from a voter that has them, and the clients that wrote these records never get
+an answer. So a leader that is asked to resign takes no more writes. It resigns once its successor
+holds its whole log durably and all of that is committed. It waits for an election time-out at
+most, and for no more than a second. Then it resigns all the same: the other voters rank behind by
+what they hold, as ever (S17).
 
-Whoever loses leadership otherwise, shuts down or has removed itself goes at once.
+A leader that loses leadership otherwise, shuts down or has removed itself resigns at once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from raftnode.core.roles import HandOver, Leader
 from raftnode.core.types import ReplicaKey
 
 PATIENCE_MAX_MS = 1000
-"""Writes are refused meanwhile, and whoever asked waits."""
+"""The leader refuses writes meanwhile, and the client that asked for the transfer waits."""
 
 
 def best(role: Leader, able: Iterable[ReplicaKey]) -> ReplicaKey:
@@ -34,9 +35,9 @@ def begin(
     wanted: ReplicaKey | None = None,
     request_id: int | None = None,
 ) -> ReplicaKey:
-    """Take no more writes, for the sake of the one that is wanted, or the best that is able.
+    """Take no more writes, to transfer leadership to the wanted voter or else to the best able one.
 
-    Whoever is wanted later takes the place of the successor, within the time that this one had.
+    A voter wanted by a later call becomes the successor, within the same deadline.
     """
     if role.hand_over is None:
         until_ms = replica.now_ms + min(replica.config.election_timeout_ms, PATIENCE_MAX_MS)
@@ -64,6 +65,6 @@ def _has_all(replica: Replica, role: Leader, successor: ReplicaKey) -> bool:
 
 
 def abandon(role: Leader, request_id: int) -> None:
-    """Nobody waits for this request any more; leadership is handed over all the same."""
+    """Forget a request that no client waits for; the leadership transfer goes on all the same."""
     if role.hand_over is not None:
         role.hand_over.request_ids.discard(request_id)

@@ -1,10 +1,10 @@
-"""Lease reads: a leader answers alone while a majority has promised to elect nobody (S11, S33).
+"""Lease reads: a leader answers alone while a majority has promised not to vote (S11, S33).
 
-Off unless the configuration says how far clocks may run apart. Then each voter promises, with
-every answer of its leader, to vote for nobody for a fetch time-out, itself included, and says so
-in its next Fetch. The Fetch echoes the newest round token that came with such an answer. The
-leader knows when it gave that token out, so it knows that the promise was made no earlier. It
-counts it from then on, shortened by what the clocks may differ.
+Leases are off unless the configuration says how far clocks may run apart. Then each voter
+promises, with every answer of its leader, not to vote for a fetch time-out, not for itself either,
+and says so in its next Fetch. The Fetch echoes the newest round token that came with such an
+answer. The leader knows when it gave that token out, so it knows that the promise was made no
+earlier. It counts the promise from then on, shortened by what the clocks may differ.
 
 What keeps the promise:
 
@@ -12,8 +12,8 @@ What keeps the promise:
 - it outlives the process: a voter keeps still for as long after each start (`quiet_ms`, which
   the storage remembers);
 - only the leader itself ends it early, by EndQuorumEpoch, once it leads no more;
-- a leader counts nobody who does not say that it promised, and for no longer than it said or
-  would promise itself.
+- a leader counts only a voter that says that it promised, and for no longer than the voter said
+  or the leader would promise itself.
 
 The clock is read after the question came: what is answered was true at some time between them,
 however long the process stood still afterwards.
@@ -31,7 +31,7 @@ _TICK_MS = 2
 
 
 def begin_round(replica: Replica, role: Leader) -> None:
-    """Give out a token that nobody can have echoed yet, and remember when (S11)."""
+    """Give out a token that no replica can have echoed yet, and remember when (S11)."""
     role.round_token += 1
     promise_ms = replica.config.promise_ms
     if promise_ms:
@@ -42,7 +42,7 @@ def begin_round(replica: Replica, role: Leader) -> None:
 
 
 def note_promise(replica: Replica, role: Leader, progress: Progress, request: FetchRequest) -> None:
-    """Note until when a fetcher votes for nobody, by this leader's clock."""
+    """Note until when a fetcher does not vote, by this leader's clock."""
     began_ms = role.rounds.get(request.round_token)
     if began_ms is None:
         return  # too old a round, or none
@@ -59,7 +59,7 @@ def covers_reads(replica: Replica, role: Leader) -> bool:
     promised = sum(
         at is not None and not at.fenced and replica.now_ms < at.promised_until_ms for at in others
     )
-    # Who leads votes for nobody else.
+    # A leader votes for no other replica.
     return promised + replica.is_voter >= replica.log.voters.majority
 
 

@@ -48,7 +48,7 @@ def handle_upgrade(replica: Replica, event: UpgradeRequested) -> None:
 
 
 def abandon(replica: Replica, request_id: int) -> None:
-    """Nobody waits for this request any more; an upgrade not in the log is given up (S24)."""
+    """Forget a request that no client waits for; give up an upgrade not in the log (S24)."""
     role = replica.role
     if not isinstance(role, Leader) or role.upgrade is None:
         return

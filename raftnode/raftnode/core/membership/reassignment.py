@@ -1,10 +1,10 @@
 """Reassignment: from the voters that are to those that are asked for (P33-P37, S15; KIP-642).
 
-The target is a record of the log, so whoever leads goes on where another stopped. The way
-is a series of single changes, each with all the guards of `changing` and each committed
-before the next: an addition while as many are to come as are to go, else a removal, and the
-leader itself last. A leader that is alone left to be removed hands over instead, to a voter
-of the target, which then removes it.
+The target is a record of the log, so a new leader goes on where the last one stopped. The way
+is a series of single changes. Each has all the guards of `voter_changes` and is committed before
+the next: an addition while as many voters are to come as are to go, else a removal, and the
+leader itself last. When only the leader is left to be removed, it transfers leadership to a voter
+of the target instead, which then removes it.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _stale(replica: Replica, pending: PendingTarget) -> tuple[Refusal, str] | No
 
 
 def abandon(replica: Replica, request_id: int) -> None:
-    """Nobody waits for this request any more; a target not in the log is given up (S24)."""
+    """Forget a request that no client waits for; give up a target not in the log (S24)."""
     role = replica.role
     if not isinstance(role, Leader) or role.target is None:
         return
@@ -218,7 +218,7 @@ def differences(voters: VoterSet, target: VoterSet) -> tuple[tuple[Voter, ...], 
 
 
 def _change(replica: Replica, kind: Literal["add", "remove"], voter: Voter) -> PendingChange:
-    # Nobody waits for it, so no deadline ends it.
+    # No client waits for this change, so no deadline ends it.
     return PendingChange(kind, voter, replica.log.voter_record, replica.now_ms)
 
 

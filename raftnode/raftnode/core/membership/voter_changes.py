@@ -130,7 +130,7 @@ def _stale(replica: Replica, change: PendingChange) -> str:
 
 
 def abandon(replica: Replica, request_id: int) -> None:
-    """Nobody waits for this request any more: give the change up if it left no trace (S24)."""
+    """Forget a request that no client waits for: give the change up if it left no trace (S24)."""
     role = replica.role
     if not isinstance(role, Leader):
         return
@@ -144,7 +144,7 @@ def abandon(replica: Replica, request_id: int) -> None:
 
 
 def _forget(role: Leader, change: PendingChange) -> None:
-    """Whoever asks for the same later asks anew who is there (S34)."""
+    """Drop a change: a later request for the same change sounds out the replicas again (S34)."""
     role.changes.remove(change)
     role.soundings.pop((change.kind, change.key), None)
 

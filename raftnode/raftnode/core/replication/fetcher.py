@@ -72,8 +72,8 @@ def _is_idle(replica: Replica, fetching: Fetching) -> bool:
 def _may_send_ahead(replica: Replica, fetching: Fetching) -> bool:
     """Whether one more Fetch may leave beside what is under way, and says something new.
 
-    What it acknowledges is durable all the same (S10). Nothing is asked for ahead of a snapshot's
-    pieces, and from nobody but the leader.
+    What the Fetch acknowledges is durable all the same (S10). The replica sends none ahead of a
+    snapshot's pieces, and to no replica but the leader.
     """
     log, newest = replica.log, fetching.in_flight
     to_disk = len(fetching.unflushed) or (log.durable_end < log.end)
@@ -100,7 +100,7 @@ def _next_fetch(replica: Replica) -> FetchRequest:
         round_token=replica.round_token,
         incarnation=replica.incarnation,
         max_bytes=replica.config.fetch_max_bytes,
-        # Whoever looks for the leader wants its answer at once, not its news.
+        # A replica that looks for the leader wants the answer at once, not new records.
         max_wait_ms=replica.config.fetch_max_wait_ms if isinstance(replica.role, Follower) else 0,
         sequence=replica.fetch_sequence,
         endpoint=replica.endpoint,
@@ -302,7 +302,7 @@ def _learn_leader(
         epoch = response.epoch if higher else replica.epoch
         deadline = replica.sooner(epoch, replica.first_election_deadline())
         replica.become_unattached(epoch, election_at_ms=deadline)
-    # Hearsay may go round in circles: each turn without a good Fetch waits longer.
+    # Replicas may name each other in a circle: each turn without a good Fetch waits longer.
     current = fetching_of(replica)
     if current is not None:
         current.failures = fetching.failures
@@ -312,7 +312,7 @@ def _learn_leader(
 
 
 def _hear(replica: Replica, response: FetchResponse | FetchSnapshotResponse) -> Follower | None:
-    """A good answer: proof that the leader leads. None: this replica can follow nobody."""
+    """Take a good answer as proof that the leader leads; None: this replica cannot follow it."""
     leader = response.leader
     assert leader is not None  # noqa: S101
     role = replica.role
@@ -337,8 +337,8 @@ def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> N
     if role is None:
         return
     if response.error == ErrorCode.NOT_FOLLOWER:
-        # Whoever has less than that is refused by the voters of the new set (P8), so it can do
-        # nothing by standing; S7 is about removals that are not committed.
+        # The voters of the new set refuse a replica with less than that (P8), so an election of
+        # its own would not help it; S7 is about removals that are not committed.
         replica.removed_below = max(replica.removed_below, response.high_watermark)
         replica.fact("removal_learned", below=response.high_watermark)
     if LogPosition(request.last_fetched_epoch, request.fetch_offset) != replica.log.position:
@@ -450,7 +450,7 @@ def handle_end(
             wait = min(config.retry_backoff_max_ms, config.retry_backoff_ms << min(place - 1, 16))
         replica.become_unattached(request.epoch, election_at_ms=replica.now_ms + wait)
         if isinstance(replica.role, Unattached):
-            # A candidate's wish spares nobody the pre-vote: its leader may be well (S9).
+            # A candidate's wish does not replace the pre-vote: there may be a live leader (S9).
             wished = request.leader is not None and place == 0
             replica.role.transfer = wished and not replica.disk_low
     elif error == ErrorCode.INCONSISTENT_VOTER_SET:

@@ -36,7 +36,7 @@ def become_leader(replica: Replica, granted: frozenset[ReplicaKey]) -> None:
     """Persist leadership, append the epoch's first batch, tell the voters (P11).
 
     The first leader of a quorum writes the latched voters in that same batch, so
-    that they are all there or not at all (P52, S19); but at raft.version 0 nobody does (P54).
+    that they are all there or not at all (P52, S19); at raft.version 0 no leader does (P54).
     """
     state = replica.state
     replica.persist(QuorumState(state.epoch, replica.key, state.voted))

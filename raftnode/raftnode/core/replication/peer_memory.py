@@ -1,9 +1,9 @@
 """What a replica remembers of its peers, so that none of them comes back older than it was (S3).
 
-A volume that was put back from an old copy has forgotten votes and acknowledgements under a
-valid UUID. It betrays itself to whoever has seen more of it than it now knows. Each start of
-a storage counts itself and draws a random nonce, and the storage keeps the nonces of its last
-starts: its line. A later start of the same storage has the earlier ones in its line; a start
+A volume that was restored from an old copy has forgotten votes and acknowledgements under a valid
+UUID. A peer that has seen more of the replica than it now knows detects this. Each start of a
+storage counts itself and draws a random nonce, and the storage keeps the nonces of its last
+starts: its line. A later start of the same storage has the earlier nonces in its line; a start
 from an old copy lacks them, however often it was started since.
 
 Pure. The caller's duties:
@@ -144,7 +144,7 @@ class PeerMemory:
     def acknowledged(self, key: ReplicaKey, offset: Offset) -> None:
         """The replica acknowledged all below `offset`, and all of that is committed.
 
-        So none of it may ever be missing again, whoever leads.
+        So none of it may ever be missing again, under any leader.
         """
         peer = self._peers.get(key)
         if peer is not None and offset > peer.acknowledged:

@@ -20,7 +20,7 @@ class Progress:
     last_caught_up_ms: int | None = None
     round_token: int = 0
     promised_until_ms: int = 0
-    """Until then it votes for nobody, by the leader's clock (S33)."""
+    """Until then the replica does not vote, by the leader's clock (S33)."""
     incarnation: int = 0
     sequence: int = -1
     endpoint: Endpoint | None = None

@@ -1,4 +1,4 @@
-"""What the node knows of its disk, for whoever asks: `storage` in `GET /v1/node`."""
+"""What the node knows of its disk: `storage` in `GET /v1/node`."""
 
 from __future__ import annotations
 

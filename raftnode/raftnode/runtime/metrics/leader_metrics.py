@@ -52,7 +52,7 @@ class LeaderCollector(Collector):
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Make all series anew."""
+        """Make all series again."""
         tolerance = GaugeMetricFamily(
             "raftnode_fault_tolerance",
             "Leader: number of further voters that may fail: caught-up voters minus the "

@@ -1,9 +1,9 @@
 """Says hello to every voter, so that each knows of this start before it may matter (S3).
 
-Followers have nothing to say to each other until there is an election, and then it is too
-late to learn that one of them is an old copy. A replica that is the only voter needs nobody
-for an election: it says hello wherever the quorum might be before it may stand, for it may be
-an old copy of one that has grown since.
+Followers send each other nothing until there is an election, and then it is too late to learn
+that a follower is an old copy. The only voter of a quorum needs no other vote for an election.
+It says hello wherever the quorum might be before it may start an election: it may be an old copy,
+from before the quorum grew.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Peering:
         vote_timeout_ms: how long a round of votes takes: a later answer is of no use.
         backlog: how many events wait for the core.
         on_epoch: told of each peer's epoch.
-        metrics: counts what peers fetch and do not answer; None: nobody does.
+        metrics: counts what peers fetch and do not answer; None: nothing is counted.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a storage remembers of promises to vote for nobody, so that a crash does not end them (S33).
+"""What a storage remembers of promises not to vote, so that a crash does not end them (S33).
 
 Each start keeps still for as long as an earlier one may have promised (`recovery` tells the core).
 So what a start promises itself is durable before it says a word; and less than before only once

@@ -1,4 +1,4 @@
-"""Work that nobody waits for: its thread gets the processor and the disk when nobody else does."""
+"""Idle priority for background work: its thread gets only processor and disk time left over."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 PAUSE_S = 0.001
-"""As long as it takes for whoever waits for the interpreter to get it."""
+"""Long enough for another thread that waits for the interpreter to get it."""
 
 
 class StoppedError(Exception):

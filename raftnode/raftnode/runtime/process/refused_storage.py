@@ -1,8 +1,8 @@
-"""A node that may not go on for its storage's sake says so where health is asked for, then ends.
+"""The health answers of a node that exits because of its storage.
 
-Nobody is served: the storage is closed and set aside. The exit code and the termination message
-say the same, but only to whoever looks at the container; a probe, a scrape or a person with curl
-gets an answer here.
+The node serves no request: its storage is closed and set aside. The exit code and the termination
+message say the same, but only on the container; a probe, a scrape or a person with curl gets an
+answer here.
 """
 
 from __future__ import annotations

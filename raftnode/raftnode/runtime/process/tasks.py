@@ -1,7 +1,7 @@
-"""Starts tasks, holds them, and says when one fails.
+"""Starts tasks, holds a reference to each, and reports when a task fails.
 
-Nothing else in the node calls asyncio's own task functions: a task that nobody holds
-may vanish, and one that nobody watches fails unseen.
+No other module of the node calls asyncio's own task functions: a task without a reference may
+vanish, and the failure of a task that is not watched goes unseen.
 """
 
 from __future__ import annotations

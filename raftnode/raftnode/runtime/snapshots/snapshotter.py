@@ -241,7 +241,7 @@ class Snapshotter:
             kv.release()
             if not error.is_full:
                 raise
-            # Somebody else has taken the room meanwhile. Nothing of it is left.
+            # Another file has taken the room meanwhile. Nothing of the snapshot is left.
             self._room.lacks(size)
             return None
         except Exception:
@@ -300,7 +300,7 @@ class Snapshotter:
         self, snapshot_id: SnapshotId, head: SnapshotHead, entries: Iterator[tuple[bytes, Entry]]
     ) -> SnapshotFile:
         records = (StateRecord(key, one.value, one.offset, one.epoch) for key, one in entries)
-        # The same state makes the same bytes, whoever writes it and when.
+        # The same state makes the same bytes, whichever replica writes it and when.
         return self._snapshots.write(
             snapshot_id, head, records, now_ms=head.last_timestamp_ms, pause=self._pause
         )

@@ -63,7 +63,7 @@ class SnapshotTransfer:
         on_installed: told of each that was put in place.
         on_piece: told how many bytes of a piece were sent ("sent") or fetched ("fetched").
         room_for: whether the disk has room for so many bytes; it may block.
-        on_damaged: told of a snapshot that somebody fetches and that is damaged here.
+        on_damaged: told of a snapshot that a follower fetches and that is damaged here.
     """
 
     def __init__(
@@ -129,9 +129,9 @@ class SnapshotTransfer:
             self._check(which)
 
     def _check(self, which: SnapshotId) -> None:
-        """Somebody begins to fetch it: read it once, beside, as far as its checksums go.
+        """Read a snapshot once, beside, and check its checksums: a follower begins to fetch it.
 
-        Who fetches a damaged one finds that out at the end, and then begins anew for ever.
+        The follower would find the damage only at the end, and then begin again for ever.
         """
         now = time.monotonic()
         last = self._checked
@@ -152,7 +152,7 @@ class SnapshotTransfer:
         self._beside(self._checking, check, tell)
 
     def trim(self, start: Offset) -> None:
-        """Remove what is below; nobody is served from there any more."""
+        """Remove the log below `start`; the leader serves no Fetch from there any more."""
 
         def trim() -> None:
             # Another snapshot may have been put in place since this was wanted.
@@ -161,7 +161,7 @@ class SnapshotTransfer:
 
         self._beside(self._writing, trim, lambda _: None)
 
-    # -- on whoever fetches one ----------------------------------------------------------
+    # -- on the replica that fetches a snapshot ------------------------------------------
 
     def store(self, effect: StoreSnapshotPiece) -> None:
         """Write a piece; the first one only if the disk has room for all."""

@@ -122,7 +122,7 @@ class Appends:
             self._withdraw(write)
             raise
         finally:
-            # Nobody may be left to hear of a failure that comes later.
+            # No task may be left to retrieve a failure that comes later.
             write.future.add_done_callback(_retrieve)
 
     @property

@@ -60,7 +60,7 @@ class Applier:
         self.applicable = FIRST_OFFSET
         self._waiters: set[asyncio.Future[None]] = set()
         self.turns = Turns()
-        """Of the whole node: whoever makes an answer of what was read takes one of them, too."""
+        """Of the whole node: code that makes an answer of what was read takes a turn, too."""
 
     def committed(self, high_watermark: Offset, applicable: Offset) -> None:
         """Note how far the log is committed; `run` does the rest."""

@@ -1,8 +1,8 @@
 """The data directory of a replica: locked, identified, counted, and watched while in use.
 
-The one door to the storage: whoever has an open `DataDirectory` has the exclusive lock,
-has had S2 checked and the incarnation counted (S3), and reaches the log, the vote, the
-latch and what is remembered of the peers through it.
+An open `DataDirectory` is the only access to the storage: it holds the exclusive lock, has
+checked S2 and has counted the incarnation (S3). The log, the vote, the latch and what is
+remembered of the peers are reached through it.
 """
 
 from __future__ import annotations
@@ -201,11 +201,11 @@ class DataDirectory:
 
     @property
     def promised_ms(self) -> int:
-        """For how long an earlier start may have promised to vote for nobody (S33)."""
+        """For how long an earlier start may have promised not to vote (S33)."""
         return self._incarnation.promised_ms
 
     def write_promise(self, promised_ms: int) -> None:
-        """Remember, durably, for how long this start promises to vote for nobody (S33).
+        """Remember, durably, for how long this start promises not to vote (S33).
 
         Raises:
             StorageLostError: the directory is gone, or another one (S4).

@@ -7,9 +7,9 @@ directory. Order of a format, each step durable before the next:
 2. the log's directory                  5. `incarnation`      8. `formatting` removed
 3. the marker                           6. `meta.properties`
 
-Nobody opens the directory before step 8, so while `formatting` is there nothing can have
-been voted for or acknowledged, and the format is done again from step 2 with the same
-UUID. As a proof against a `formatting` that got there in another way, redoing it needs a
+No process opens the directory before step 8. So while `formatting` is there, the replica cannot
+have voted or acknowledged anything, and the format is done again from step 2 with the same UUID.
+A `formatting` file may have got there in another way: redoing the format therefore needs a
 directory with nothing in it but what steps 1 to 7 make.
 """
 

@@ -32,7 +32,7 @@ class Incarnation:
         line: nonces of the last of them, the latest first; shorter than `count` where
             openings by earlier programs left none.
         latched: whether there is a latch beside it (S18): a start that misses it is refused.
-        promised_ms: the longest that one of them may have promised to vote for nobody (S33).
+        promised_ms: the longest that one of these starts may have promised not to vote (S33).
     """
 
     count: int = 0

@@ -2,8 +2,8 @@
 
 Added: the leader's directory id (S1), the directory id of this replica (S2) and a
 checksum. Kafka skips them. Files that Kafka made (v0, v1) are read as far as that is
-safe: a vote whose UUID is not told is kept as a vote for nobody here, so that the epoch
-is never voted in again; a leader without UUID counts as unknown.
+safe: a vote without a UUID is kept as a vote that matches no replica here, so that this replica
+never votes in that epoch again; a leader without a UUID counts as unknown.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reading again what was written long ago, slowly and from the disk itself.
 
-Rot is silent until somebody reads there, and then it is the wrong moment. A pass reads every
+Corruption is silent until a reader meets it, and then it is the wrong moment. A pass reads every
 segment, index and snapshot beside the running node and checks it as `raftnode log verify` does.
 It has a file layer of its own, so that an error of a read is a finding and does not end the
 node; it reads in small pieces with pauses, so that a sync never waits long behind it; and it

@@ -437,7 +437,7 @@ class Log:
             self._close_unread()
 
     def _close_unread(self) -> None:
-        """Close what was removed and nobody reads: until then it takes its room."""
+        """Close the removed segments without a reader: until then they take their room."""
         if not self._dropped:
             return
         with self._state_lock:

@@ -1,11 +1,11 @@
 """What a start makes of the files of the log.
 
-Below the recovery point only the ends of the segments and the places of the control
-batches are looked at, so that a start takes as long for 10 GiB as for 10 MiB; damage in
-between is found by whoever reads there, and by `raftnode log verify`. Above it everything
-is read, a torn tail is cut, and whatever a crash cannot explain is refused. Indexes and
-`control-batches.json` are made again when they are missing or damaged. A trim that a crash
-interrupted is finished.
+Below the recovery point, recovery reads only the ends of the segments and the places of the
+control batches, so that a start takes as long for 10 GiB as for 10 MiB. A later read or
+`raftnode log verify` finds damage in between. Above the recovery point, recovery reads
+everything, cuts a torn tail, and refuses whatever a crash cannot explain. It makes indexes and
+`control-batches.json` again when they are missing or damaged, and finishes a trim that a crash
+interrupted.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from raftnode.storage.segments.segment import (
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The log as it was found and mended.
+    """The log as recovery found and repaired it.
 
     Invariant: at least one segment, each beginning where the one before ends.
     """

@@ -194,7 +194,7 @@ class Segment:
         assert self._index is not None  # noqa: S101
         there = self.file.stat()
         file_size = there.size
-        # What a crash has left, whoever had reserved it.
+        # What a crash has left, whichever start had reserved it.
         self.reserved = file_size + there.spare_bytes if there.spare_bytes else 0
         window = Window(self.file)
         epochs: list[EpochStart] = []

@@ -1,7 +1,7 @@
 """A snapshot that is being fetched from a leader, piece by piece, beside the log.
 
-It has a name of its own until it was read from end to end, so that nobody takes it for one
-that counts. One at a time; a start removes what is left of it.
+The file has a name of its own until it was read from end to end, so that no reader takes it for a
+snapshot that counts. There is one at a time; a start removes what is left of it.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ from raftnode.storage.inspection.log_reader import Piece, PieceReader
 from raftnode.storage.snapshots.snapshot_file import SnapshotDamagedError, SnapshotFile
 
 PAUSE_BYTES = 64 << 10
-"""While a whole file is read: whoever waits for the interpreter gets it that often."""
+"""While a whole file is read, another thread that waits for the interpreter gets it this often."""
 
 
 def with_pauses(records: Iterable[StateRecord], pause: Callable[[], None]) -> Iterator[StateRecord]:

@@ -1,8 +1,8 @@
 """Which snapshots stand beside the log: made, fetched, kept, given out, set aside.
 
-A snapshot is counted as whole when this process wrote it or read it from end to end. Only
-those make an older one superfluous, cover a trim of the log, and are given to others: a newer
-file that nobody has read proves nothing.
+A snapshot counts as whole when this process wrote it or read it from end to end. Only a whole
+snapshot makes an older one superfluous, covers a trim of the log, and is given to other replicas:
+a newer file that was not read proves nothing.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from raftnode.storage.snapshots.snapshot_file import (
 from raftnode.storage.snapshots.snapshot_reader import SnapshotReader, with_pauses
 
 IN_USE_S = 30.0
-"""A snapshot that somebody read a piece of that lately is kept: else one that takes longer to
-fetch than the next takes to be made would never arrive."""
+"""The store keeps a snapshot of which a replica read a piece this lately: otherwise a snapshot that
+takes longer to fetch than the next takes to be made would never arrive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +218,9 @@ class Snapshots:
     def prove(
         self, snapshot_id: SnapshotId, pause: Callable[[], None]
     ) -> SnapshotFile | SnapshotDamage | None:
-        """This one, if it is whole; reads it from end to end if nobody has, from any thread.
+        """Return the snapshot if it is whole; read it from end to end if that was not done yet.
 
-        Likewise with a file layer of its own.
+        May be called from any thread; likewise with a file layer of its own.
 
         Args:
             snapshot_id: which.
@@ -295,7 +295,7 @@ class Snapshots:
             self._made_at[found.snapshot_id] = self._now_s()
 
     def _superfluous(self, there: Iterable[SnapshotId]) -> list[SnapshotId]:
-        """Those of them that are not needed, and of which nobody gets a piece any more."""
+        """Return the snapshots that are not needed and that no replica fetches any more."""
         with self._lock:
             kept = sorted(self._whole)[-self._retained :]
             if len(kept) < self._retained:

@@ -13,18 +13,18 @@ import prometheus_client
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.lease import Lease
 from kraftquorum_operator.clients.nodes import HttpNodes
-from kraftquorum_operator.contacts import Contacts
 from kraftquorum_operator.execute.tools import Failpoints
-from kraftquorum_operator.exposition import metrics_application
 from kraftquorum_operator.handlers import run_kopf
+from kraftquorum_operator.http.listener import listening
+from kraftquorum_operator.http.metrics_page import metrics_application
+from kraftquorum_operator.http.page.server import StatusPage
+from kraftquorum_operator.http.page.verdict import STALE_S
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.page.server import StatusPage
-from kraftquorum_operator.page.verdict import STALE_S
 from kraftquorum_operator.preflight import await_api, await_rights, watchable_namespaces
 from kraftquorum_operator.reconcile import Reconciler
+from kraftquorum_operator.schedule.contacts import Contacts
+from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
-from kraftquorum_operator.wakeups import Wakeups
-from kraftquorum_operator.web import listening
 
 
 async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:

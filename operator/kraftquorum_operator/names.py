@@ -30,7 +30,7 @@ LABEL_DEFAULTS = f"{GROUP}/defaults"
 the operator hold for the quorum that they were made with. Without it: none but the node's own."""
 
 DEFAULTS = "1"
-"""What quorums that are made now get: `resources/nodeconfig.py`."""
+"""What quorums that are made now get: `resources/node_config.py`."""
 
 LABEL_VOTER = f"{GROUP}/voter"
 """On a pod whose replica is a committed voter; the disruption budget selects it (S22)."""

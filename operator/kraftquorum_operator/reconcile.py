@@ -16,11 +16,9 @@ from typing import cast
 import structlog
 
 from kraftquorum_operator import names
-from kraftquorum_operator.board import Board
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.lease import Lease
 from kraftquorum_operator.clients.nodes import NodeApi
-from kraftquorum_operator.contacts import Contacts
 from kraftquorum_operator.errors import (
     KubeError,
     LeaseLostError,
@@ -30,11 +28,13 @@ from kraftquorum_operator.errors import (
 )
 from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
-from kraftquorum_operator.failures import Failure, Failures, is_conflict, word
-from kraftquorum_operator.lasting import Lasting
+from kraftquorum_operator.memory.lasting_troubles import Lasting
+from kraftquorum_operator.memory.refused_requests import Refusals
+from kraftquorum_operator.memory.request_failures import Failure, Failures, is_conflict, word
+from kraftquorum_operator.memory.status_board import Board
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.observe.deletion import ObservedGoing
 from kraftquorum_operator.observe.disks import disk_alarms
-from kraftquorum_operator.observe.going import ObservedGoing
 from kraftquorum_operator.observe.quorum import Silence, api_address
 from kraftquorum_operator.observe.read import Observed, observe
 from kraftquorum_operator.observe.snapshot import Snapshot
@@ -48,16 +48,16 @@ from kraftquorum_operator.plan.actions import (
 )
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.deletion import delete
-from kraftquorum_operator.postman import Postman
-from kraftquorum_operator.refusals import Refusals
 from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
+from kraftquorum_operator.report.deletion import going_status
+from kraftquorum_operator.report.event_poster import Postman
 from kraftquorum_operator.report.events import Event, EventLog
 from kraftquorum_operator.report.failing import UNSEEN_S, failing_status
-from kraftquorum_operator.report.going import going_status
 from kraftquorum_operator.report.status import build_status, is_same, steady
 from kraftquorum_operator.resources.metadata import Body, Owner
+from kraftquorum_operator.schedule.contacts import Contacts
+from kraftquorum_operator.schedule.turns import Turns
 from kraftquorum_operator.settings import Settings
-from kraftquorum_operator.turns import Turns
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from kraftquorum_operator.clients.nodes import HttpNodes
-from kraftquorum_operator.contacts import Contacts
+from kraftquorum_operator.schedule.contacts import Contacts
 from proofkit.localquorum import LocalNode, LocalQuorum
 from raftnode.client import QuorumClient
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from kraftquorum_operator.board import Board
-from kraftquorum_operator.page.server import StatusPage
-from kraftquorum_operator.web import listening
+from kraftquorum_operator.http.listener import listening
+from kraftquorum_operator.http.page.server import StatusPage
+from kraftquorum_operator.memory.status_board import Board
 
 ROOT = Path(__file__).resolve().parents[2]
 DESKTOP, PHONE = (1280, 900), (390, 844)

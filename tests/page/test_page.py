@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kraftquorum_operator.board import Board, Seen
+from kraftquorum_operator.memory.status_board import Board, Seen
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.snapshot import Snapshot, Trouble
 from kraftquorum_operator.plan.actions import Decision, Wait

@@ -14,9 +14,9 @@ import typer.main
 
 from kraftquorum_observability.alerts import ALERTS, kebab
 from kraftquorum_operator.cli import app as operator_app
+from kraftquorum_operator.http.page.verdict import DISK_FULL, LEVELS, PAUSED, RUNBOOKS
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.crd import crd
-from kraftquorum_operator.page.verdict import DISK_FULL, LEVELS, PAUSED, RUNBOOKS
 from kraftquorum_operator.plan.guards import GUARDS
 from kraftquorum_operator.report.conditions import CONDITIONS
 from kraftquorum_operator.report.operations import STEPS

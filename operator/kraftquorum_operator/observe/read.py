@@ -15,9 +15,9 @@ from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
 from kraftquorum_operator.observe.copies import distrust
+from kraftquorum_operator.observe.deletion import ObservedGoing, is_going, read_going
 from kraftquorum_operator.observe.disks import distrust_damaged
 from kraftquorum_operator.observe.foreign import foreign_objects
-from kraftquorum_operator.observe.going import ObservedGoing, is_going, read_going
 from kraftquorum_operator.observe.kube import (
     now_utc,
     read_budget,
@@ -25,7 +25,7 @@ from kraftquorum_operator.observe.kube import (
     read_pods,
     read_statefulset,
 )
-from kraftquorum_operator.observe.last import last_known
+from kraftquorum_operator.observe.last_known import last_known
 from kraftquorum_operator.observe.objects import get_objects
 from kraftquorum_operator.observe.quorum import (
     Silence,
@@ -40,7 +40,7 @@ from kraftquorum_operator.resources.build import build, object_key
 from kraftquorum_operator.resources.drift import has_drifted
 from kraftquorum_operator.resources.latch import read_latch
 from kraftquorum_operator.resources.metadata import Body, Owner
-from kraftquorum_operator.resources.nodeconfig import defaults_of, node_config
+from kraftquorum_operator.resources.node_config import defaults_of, node_config
 
 EVENTS_S = 2.0
 """How long a reconciliation waits for the events of objects with a fault."""

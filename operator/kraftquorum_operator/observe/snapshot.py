@@ -314,7 +314,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class LastKnown:
-    """What the last status said, to be shown where no replica answers (`observe/last.py`)."""
+    """What the last status said, to be shown where no replica answers (`observe/last_known.py`)."""
 
     voters: tuple[Replica, ...]
     """As the last leader that answered had them."""

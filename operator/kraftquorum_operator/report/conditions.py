@@ -10,7 +10,7 @@ from kraftquorum_operator.model.status import Condition
 from kraftquorum_operator.observe.copies import STALE, copied_voters, why_copied
 from kraftquorum_operator.observe.disks import damaged_storage, low_disks
 from kraftquorum_operator.observe.given_up import failing_in_a_row
-from kraftquorum_operator.observe.last import AS_LAST_KNOWN
+from kraftquorum_operator.observe.last_known import AS_LAST_KNOWN
 from kraftquorum_operator.observe.logsize import why_log_outgrows
 from kraftquorum_operator.observe.snapshot import Snapshot, majority
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath, describe

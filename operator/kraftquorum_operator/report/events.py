@@ -1,6 +1,6 @@
 """The events of a reconciliation: each action once, a guard that keeps blocking now and then.
 
-`postman.py` sends and counts them.
+`report/event_poster.py` sends and counts them.
 """
 
 from __future__ import annotations

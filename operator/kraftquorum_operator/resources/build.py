@@ -6,7 +6,7 @@ from kraftquorum_operator import names
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.disruption import disruption_budget
 from kraftquorum_operator.resources.metadata import Body, Owner, stamped
-from kraftquorum_operator.resources.nodeconfig import node_config
+from kraftquorum_operator.resources.node_config import node_config
 from kraftquorum_operator.resources.services import client_service, headless_service
 from kraftquorum_operator.resources.statefulset import statefulset, with_template_of
 

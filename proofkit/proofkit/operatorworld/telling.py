@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from kraftquorum_operator.model.status import QuorumStatus
-from kraftquorum_operator.observe.last import last_known
+from kraftquorum_operator.observe.last_known import last_known
 from kraftquorum_operator.plan.actions import Done, Wait, describe
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import Stamp

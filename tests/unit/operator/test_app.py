@@ -9,8 +9,8 @@ import pytest
 
 from kraftquorum_operator import app, handlers
 from kraftquorum_operator.handlers import configure, run_kopf
+from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import load_settings
-from kraftquorum_operator.wakeups import Wakeups
 
 
 class Lease:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from kraftquorum_operator.http.page.render import replicas_of
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import QuorumStatus
-from kraftquorum_operator.observe.last import last_known
+from kraftquorum_operator.observe.last_known import last_known
 from kraftquorum_operator.observe.snapshot import LastKnown, Replica
-from kraftquorum_operator.page.render import replicas_of
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.decide import decide

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator import names
+from kraftquorum_operator.memory.refused_requests import Refusals
 from kraftquorum_operator.observe.foreign import foreign_objects
 from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
 from kraftquorum_operator.plan.actions import ApplyObjects, CreateStatefulSet, Done, Wait
 from kraftquorum_operator.plan.decide import decide
-from kraftquorum_operator.refusals import Refusals
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.metadata import Owner
 from proofkit.operatorworld.snapshots import NOW_MS, UID, blank, healthy, spec

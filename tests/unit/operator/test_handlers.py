@@ -20,8 +20,8 @@ from kraftquorum_operator.handlers import _Handlers, _need_no_finalizer, registe
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.reconcile import Reconciler
+from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
-from kraftquorum_operator.wakeups import Wakeups
 from proofkit.operatorworld.snapshots import NOW_MS, UID, healthy, spec
 
 

@@ -18,8 +18,8 @@ from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.reconcile import Reconciler
+from kraftquorum_operator.schedule.turns import Turns
 from kraftquorum_operator.settings import Settings
-from kraftquorum_operator.turns import Turns
 from proofkit.operatorworld.fleet import NAMESPACE, Fleet, Member
 
 

@@ -10,13 +10,13 @@ import pytest
 import kraftquorum_operator.reconcile as module
 from kraftquorum_operator.errors import ConflictError, NodeRefusedError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
-from kraftquorum_operator.failures import CONFLICTS_TOLD_AFTER
+from kraftquorum_operator.memory.refused_requests import FIRST_MS, LONGEST_MS, Refusals
+from kraftquorum_operator.memory.request_failures import CONFLICTS_TOLD_AFTER
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.observe.read import Observed
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import ApplyObjects, JoinNode, Wait
 from kraftquorum_operator.reconcile import Outcome, Reconciler
-from kraftquorum_operator.refusals import FIRST_MS, LONGEST_MS, Refusals
 from kraftquorum_operator.report.events import EventLog
 from kraftquorum_operator.resources.metadata import Owner
 from kraftquorum_operator.settings import Settings

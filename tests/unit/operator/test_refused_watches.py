@@ -14,8 +14,8 @@ from aiohttp import web
 from kraftquorum_operator import handlers, names
 from kraftquorum_operator.handlers import CHILDREN, run_kopf
 from kraftquorum_operator.reconcile import Reconciler
+from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import load_settings
-from kraftquorum_operator.wakeups import Wakeups
 
 REFUSED = 6
 """Often enough that a hang that needs one order of tasks out of a few is met."""

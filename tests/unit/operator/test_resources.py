@@ -15,7 +15,7 @@ from kraftquorum_operator.observe.snapshot import LatchVoter, Replica
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.latch import latch, read_latch
 from kraftquorum_operator.resources.metadata import Owner
-from kraftquorum_operator.resources.nodeconfig import fetch_max_wait_ms
+from kraftquorum_operator.resources.node_config import fetch_max_wait_ms
 from raftnode.cli import make_app
 from raftnode.commands.connection import DEFAULT_SERVER
 from raftnode.core.types import Endpoint

@@ -14,9 +14,9 @@ from kraftquorum_operator import names
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.errors import KubeUnavailableError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
+from kraftquorum_operator.http.page.verdict import judge
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.observe.copies import STALE
-from kraftquorum_operator.page.verdict import judge
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.report.conditions import Stamp, conditions

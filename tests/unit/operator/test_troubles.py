@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraftquorum_operator.lasting import LINGER_MS, PATIENCE_MS, Lasting
+from kraftquorum_operator.memory.lasting_troubles import LINGER_MS, PATIENCE_MS, Lasting
 from kraftquorum_operator.observe.kube import now_utc, read_pods
 from kraftquorum_operator.observe.snapshot import Trouble
 from kraftquorum_operator.observe.troubles import read_troubles, wants_events

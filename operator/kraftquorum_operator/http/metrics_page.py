@@ -9,7 +9,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from kraftquorum_operator.web import guarded
+from kraftquorum_operator.http.listener import guarded
 
 RESTS = 3
 """After making the metrics, the operator pauses this many times as long as that took: however

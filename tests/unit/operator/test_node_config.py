@@ -24,7 +24,7 @@ from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.metadata import Body, Owner
-from kraftquorum_operator.resources.nodeconfig import defaults_of, managed_defaults, node_config
+from kraftquorum_operator.resources.node_config import defaults_of, managed_defaults, node_config
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     blank,

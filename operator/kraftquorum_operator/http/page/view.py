@@ -11,10 +11,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from kraftquorum_operator.board import Seen
+from kraftquorum_operator.http.page.verdict import GOOD, STALE_S, Level, judge, tolerance_of
+from kraftquorum_operator.memory.status_board import Seen
 from kraftquorum_operator.model.status import QuorumStatus, StatusModel
 from kraftquorum_operator.observe.snapshot import majority
-from kraftquorum_operator.page.verdict import GOOD, STALE_S, Level, judge, tolerance_of
 
 FORMAT = "kraftquorum.io/status-page/v1"
 

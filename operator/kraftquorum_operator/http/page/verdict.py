@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kraftquorum_operator.board import Seen
+from kraftquorum_operator.memory.status_board import Seen
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.snapshot import majority
 from kraftquorum_operator.report.conditions import NEEDS_PERSON

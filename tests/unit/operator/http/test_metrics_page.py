@@ -15,9 +15,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from kraftquorum_operator.exposition import RESTS, metrics_application
+from kraftquorum_operator.http.listener import CONNECTIONS_MAX, listening
+from kraftquorum_operator.http.metrics_page import RESTS, metrics_application
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.web import CONNECTIONS_MAX, listening
 
 HOST = "127.0.0.1"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from kraftquorum_operator.failures import TOLD_AFTER, Failure
+from kraftquorum_operator.memory.request_failures import TOLD_AFTER, Failure
 from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import Action, DeleteClaim, DeletePod, EvictPod, describe
 

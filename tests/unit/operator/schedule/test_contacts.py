@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import pytest
 
-from kraftquorum_operator import contacts as module
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.nodes import HttpNodes
-from kraftquorum_operator.contacts import Contacts
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.handlers import _Handlers
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.reconcile import Reconciler
+from kraftquorum_operator.schedule import contacts as module
+from kraftquorum_operator.schedule.contacts import Contacts
+from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
-from kraftquorum_operator.wakeups import Wakeups
 from proofkit.operatorworld.fleet import NAMESPACE, Fleet, Member
 
 

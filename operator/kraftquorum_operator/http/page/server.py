@@ -15,11 +15,11 @@ from importlib import resources
 
 from aiohttp import web
 
-from kraftquorum_operator.board import Board
-from kraftquorum_operator.page.render import html
-from kraftquorum_operator.page.verdict import STALE_S
-from kraftquorum_operator.page.view import OperatorView, PageView, QuorumView, page_view
-from kraftquorum_operator.web import guarded
+from kraftquorum_operator.http.listener import guarded
+from kraftquorum_operator.http.page.render import html
+from kraftquorum_operator.http.page.verdict import STALE_S
+from kraftquorum_operator.http.page.view import OperatorView, PageView, QuorumView, page_view
+from kraftquorum_operator.memory.status_board import Board
 
 FRESH_S = 1.0
 """How long the server answers with the same page."""
@@ -69,7 +69,7 @@ class StatusPage:
         self._made: dict[str, tuple[float, str]] = {}
         self._view: tuple[float, PageView] | None = None
         self._lock = asyncio.Lock()
-        folder = resources.files("kraftquorum_operator.page") / "static"
+        folder = resources.files("kraftquorum_operator.http.page") / "static"
         self._static = {name: (folder / name).read_bytes() for name in STATIC}
 
     def application(self) -> web.Application:

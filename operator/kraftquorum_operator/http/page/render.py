@@ -14,6 +14,8 @@ from functools import cache
 
 import jinja2
 
+from kraftquorum_operator.http.page.verdict import LEVELS, ago
+from kraftquorum_operator.http.page.view import PageView, QuorumView
 from kraftquorum_operator.model.status import (
     Operation,
     QuorumStatus,
@@ -21,8 +23,6 @@ from kraftquorum_operator.model.status import (
     VoterName,
     VoterStatus,
 )
-from kraftquorum_operator.page.verdict import LEVELS, ago
-from kraftquorum_operator.page.view import PageView, QuorumView
 from kraftquorum_operator.plan.guards import GUARDS
 from kraftquorum_operator.report.conditions import NEEDS_PERSON
 from kraftquorum_operator.report.operations import STEPS
@@ -125,7 +125,7 @@ def html(view: PageView, *, root: str, only: QuorumView | None = None) -> str:
 @cache
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("kraftquorum_operator.page"),
+        loader=jinja2.PackageLoader("kraftquorum_operator.http.page"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

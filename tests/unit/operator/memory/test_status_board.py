@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftquorum_operator.board import Board
+from kraftquorum_operator.memory.status_board import Board
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.status import build_status

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from kraftquorum_operator.board import Seen
+from kraftquorum_operator.http.page.verdict import LEVELS, STALE_S, TROUBLES, ago, judge
+from kraftquorum_operator.http.page.view import OperatorView, page_view
+from kraftquorum_operator.memory.status_board import Seen
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.snapshot import Snapshot, Trouble
-from kraftquorum_operator.page.verdict import LEVELS, STALE_S, TROUBLES, ago, judge
-from kraftquorum_operator.page.view import OperatorView, page_view
 from kraftquorum_operator.plan.actions import Decision, Wait
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import CONDITIONS, Stamp

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kraftquorum_operator.wakeups import Wakeups
+from kraftquorum_operator.schedule.wake_ups import Wakeups
 
 
 async def test_a_pause_ends_at_once_when_something_changed_even_before_it() -> None:

@@ -8,7 +8,7 @@ from kraftquorum_operator.errors import (
     NodeUnreachableError,
     RefusedError,
 )
-from kraftquorum_operator.failures import Failures, word
+from kraftquorum_operator.memory.request_failures import Failures, word
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.report.conditions import Stamp, conditions
 from kraftquorum_operator.report.failing import failing_status

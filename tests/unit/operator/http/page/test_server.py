@@ -17,13 +17,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kraftquorum_operator import web as served
-from kraftquorum_operator.board import Board, Seen
+from kraftquorum_operator.http import listener as served
+from kraftquorum_operator.http.listener import CONNECTIONS_MAX, listening
+from kraftquorum_operator.http.page import server as module
+from kraftquorum_operator.http.page.render import OPERATION_WORDS, SECTIONS_MAX, STEP_WORDS
+from kraftquorum_operator.http.page.server import StatusPage
+from kraftquorum_operator.memory.status_board import Board, Seen
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.snapshot import Snapshot, Trouble
-from kraftquorum_operator.page import server as module
-from kraftquorum_operator.page.render import OPERATION_WORDS, SECTIONS_MAX, STEP_WORDS
-from kraftquorum_operator.page.server import StatusPage
 from kraftquorum_operator.plan.actions import Decision, Wait
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.guards import GUARDS
@@ -31,7 +32,6 @@ from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.operations import STEPS
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.resources.metadata import Owner
-from kraftquorum_operator.web import CONNECTIONS_MAX, listening
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     healthy,
@@ -195,7 +195,9 @@ async def test_nothing_that_a_quorum_is_called_or_says_becomes_markup(
 
 
 def test_the_template_trusts_nothing() -> None:
-    text = (resources.files("kraftquorum_operator.page") / "templates/status.html.j2").read_text()
+    text = (
+        resources.files("kraftquorum_operator.http.page") / "templates/status.html.j2"
+    ).read_text()
     assert not re.search(r"\|\s*safe|autoescape|Markup", text)
 
 

@@ -1,0 +1,1 @@
+"""What the operator serves: metrics and the status page."""

@@ -1,0 +1,1 @@
+"""When a quorum is reconciled: after a change, a lost contact or a pause, and how many at once."""

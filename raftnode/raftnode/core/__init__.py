@@ -2,9 +2,9 @@
 
 Nothing here reads a clock, a file, a socket or a random source of its own:
 `RaftCore.handle(event, now_ms)` returns the effects that the caller must carry
-out, in order. `raft` is the entrance, `events` and `effects` what goes in and out, `replica` the
-state. The decisions stand in `elections` (who leads), `replication` (what is committed),
-`membership` (who votes) and `snapshots`. Glossary, in the words of the documents:
+out, in order. `raft` is the entry point, `events` and `effects` are its input and output, and
+`replica` is the state. The decisions stand in `elections` (who leads), `replication` (what is
+committed), `membership` (who votes) and `snapshots`. The terms:
 
 - *replica*: a node's id together with the UUID of its storage (`ReplicaKey`);
 - *voter*: a replica in the voter set, which comes from the log's own control

@@ -1,4 +1,4 @@
-"""The core's times and limits; the settings' reference says what users call them (P57)."""
+"""The core's times and limits; the settings' reference has their names for users (P57)."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ class CoreConfig:
     """
 
     fetch_timeout_ms: int = 2000
-    """How long a voter is content without a good Fetch; a leader resigns after 1.5 of it."""
+    """How long a voter keeps its leader without a good Fetch; a leader resigns after 1.5 times
+    this."""
     election_timeout_ms: int = 1000
     """How long one round of asking for votes may take; a catch-up round must be shorter."""
     election_backoff_max_ms: int = 1000
     """Upper bound of the random wait after a lost election."""
     fetch_max_wait_ms: int = 500
-    """How long the leader holds a Fetch that has nothing to bring."""
+    """How long the leader holds a Fetch for which it has no records."""
     request_timeout_ms: int = 2000
     """How long an answer may take, a Fetch's wait not counted."""
     retry_backoff_ms: int = 20
     """First wait after a failed request; doubles."""
     retry_backoff_max_ms: int = 1000
     hand_over_again_ms: int = 30_000
-    """How long a leader that was elected without disk space keeps leading before it tries to
-    hand over again: each attempt writes a record."""
+    """How long a leader that was elected without disk space keeps leading before it tries another
+    leadership transfer: each attempt writes a record."""
     fetch_max_bytes: int = 1 << 20
     """How much one Fetch brings; at least one batch, whatever its size."""
     fetches_in_flight_max: int = 1
-    """How many Fetches a follower has under way. One: the next leaves when what the last one
-    brought is durable. More: it leaves at once, and another when something became durable;
-    answers that are not durable yet count too."""
+    """How many Fetches a follower has under way. 1: the follower sends the next Fetch when the
+    records of the last one are durable. More: it sends the next Fetch at once, and another when
+    records became durable; answers that are not durable yet count too."""
     max_uncommitted_bytes: int = 64 << 20
     """How many bytes of clients' batches a leader appends ahead of its high watermark."""
     lease_clock_drift_percent: int = 0
@@ -42,12 +43,12 @@ class CoreConfig:
     answers reads alone while a majority promises to elect no other leader. 0: the node assumes
     nothing of clocks and promises nothing, and each read takes a round."""
     keeps_every_record: bool = False
-    """Whether no record is ever to give way to a snapshot: as a leader whose log is whole, bring
-    even an empty one all records (P22 would bring it the snapshot)."""
+    """Whether no snapshot may ever replace records: a leader whose log is whole then sends all
+    records even to a replica with an empty log (P22 would send it the snapshot)."""
     pending_changes_max: int = 8
     """How many voter changes may wait at once; one more is refused."""
     observers_max: int = 64
-    """How many observers the leader tracks; the longest silent is forgotten first."""
+    """How many observers the leader tracks; it forgets the longest silent observer first."""
 
     @property
     def promise_ms(self) -> int:

@@ -25,7 +25,8 @@ class ReplicaDescription:
     fenced: bool
     incarnation: int
     higher_epoch: Epoch | None = None
-    """What it fetches with, being above the leader's epoch: it follows once it is to be added."""
+    """The epoch of its Fetches, if above the leader's: the replica follows once it is to be added.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def describe(replica: Replica) -> QuorumDescription | None:
     role, log = replica.role, replica.log
     if not isinstance(role, Leader):
         return None
-    # Only what has fetched from this leader observes: a removed voter that is gone does not.
+    # Only a replica that has fetched from this leader is an observer: not a voter removed and gone.
     observers = sorted(
         key
         for key, progress in role.progress.items()

@@ -1,4 +1,4 @@
-"""What the core wants done.
+"""The effects that the core asks for.
 
 The caller's duties:
 
@@ -82,7 +82,7 @@ class PersistClusterId:
 
 @dataclass(frozen=True, slots=True)
 class ProveDisk:
-    """Make something durable, whatever it is, to see that the disk still does so (S36). A barrier.
+    """Make any bytes durable, to see that the disk still works (S36). A barrier.
 
     On a disk that hangs, the replica falls silent here, with nothing appended.
     """
@@ -104,7 +104,7 @@ class TruncateLog:
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """Ask a replica, or with None any bootstrap server. Its outcome comes back as an event."""
+    """Ask a replica, or with None any bootstrap server. The outcome comes back as an event."""
 
     target: ReplicaKey | None
     request: Request
@@ -166,7 +166,7 @@ class StoreSnapshotPiece:
 
 @dataclass(frozen=True, slots=True)
 class VerifySnapshot:
-    """All bytes are there: read them and make the state of them.
+    """Read the fetched snapshot, which is complete, and build the state from it.
 
     Answered by SnapshotVerified or SnapshotRefused.
     """
@@ -183,7 +183,7 @@ class InstallSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class DropSnapshot:
-    """What was fetched of that snapshot is not wanted any more."""
+    """Remove what was fetched of that snapshot: it is not wanted any more."""
 
     snapshot: LogPosition
 

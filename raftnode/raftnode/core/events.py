@@ -1,4 +1,4 @@
-"""What can happen to a replica. Counterpart: `effects`, what it then wants done."""
+"""The events of a replica. Counterpart: `effects`, which the core asks for in answer."""
 
 from __future__ import annotations
 
@@ -180,9 +180,9 @@ class UpgradeRequested:
 class ConfirmRequested:
     """Is this still the leader? Answered by Confirmed once a majority fetched after now (S11).
 
-    With `for_read` also waits until an entry of the own epoch is committed, so that
-    the high watermark covers all that was ever acknowledged; and within a lease it waits
-    for no other replica (S33).
+    With `for_read`, the request also waits until a record of the leader's epoch is committed, so
+    that the high watermark covers all that was ever acknowledged. Within a lease it waits for no
+    other replica (S33).
     """
 
     request_id: int
@@ -191,7 +191,7 @@ class ConfirmRequested:
 
 @dataclass(frozen=True, slots=True)
 class ResignRequested:
-    """Hand leadership over; answered by Done or Refused."""
+    """Transfer leadership; answered by Done or Refused."""
 
     request_id: int
     preferred: ReplicaKey | None
@@ -214,7 +214,7 @@ class LatchReceived:
 
 @dataclass(frozen=True, slots=True)
 class ClusterJoined:
-    """A blank replica was told the cluster id and becomes an observer (S5); Done or Refused."""
+    """A blank replica learned the cluster id and becomes an observer (S5); Done or Refused."""
 
     request_id: int
     cluster_id: str
@@ -224,8 +224,8 @@ class ClusterJoined:
 class DiskSpaceChanged:
     """The disk has less free space than its reserve, or has enough again (S30).
 
-    `full`: less than a part of the reserve is left, which is kept for votes and epochs. A
-    follower then takes no more records: it votes, answers and follows, and catches up later.
+    `full`: less than a part of the reserve is left; that part is kept for votes and epochs. A
+    follower then takes no more records. It votes, answers and follows, and catches up later.
     """
 
     low: bool
@@ -234,7 +234,7 @@ class DiskSpaceChanged:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """The process is to end: a leader says so to its voters (P17)."""
+    """The process is about to exit: a leader says so to its voters (P17)."""
 
 
 Event = (

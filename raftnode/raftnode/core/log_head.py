@@ -1,4 +1,4 @@
-"""What the log below a snapshot's end said of the quorum: a log may begin with it."""
+"""The state of the quorum at a snapshot's end, with which a log may begin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class LogHead:
 
     Attributes:
         position: the snapshot's id: the epoch of the last record below it, and its end.
-        voters: the set in force there.
+        voters: the set in force at the position.
         voter_record: the record that the set comes from. Voter changes compare it (S11), so it is
             the same on a replica that has the log and on a replica that has the snapshot.
         raft_version: 0 before any record of it.

@@ -1,8 +1,8 @@
-"""What the core must know of its log: ends, epochs and the voter sets along it.
+"""The core's index of its log: ends, epochs and the voter sets along it.
 
-The bytes are the storage's. Voter sets apply as soon as their record is appended
-and are reverted by truncation (P32). A log that was trimmed behind a snapshot, or begins with
-one, goes on from the snapshot's head.
+The storage has the bytes. A voter set applies as soon as its record is appended, and truncation
+reverts it (P32). A log that was trimmed behind a snapshot, or begins with a snapshot, goes on from
+the snapshot's head.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class LogIndex:
         return self.history[self._committed_at(high_watermark) :]
 
     def removal_of(self, key: ReplicaKey) -> Offset:
-        """Where the record stands that a replica is no voter since; -1: it is one, or never was."""
+        """The offset of a replica's removal from the voters; -1: it is a voter or never was one."""
         last = NO_OFFSET
         for before, after in itertools.pairwise(self.history):
             if key in before.voters and key not in after.voters:
@@ -220,7 +220,7 @@ class LogIndex:
         return LogPosition(self.epochs[at - 1][0], end)
 
     def diverges_at(self, fetch: LogPosition) -> LogPosition | None:
-        """Where a fetcher's log that ends at `fetch` leaves this one; None: it does not."""
+        """Where a fetcher's log that ends at `fetch` diverges from this one; None: it does not."""
         if fetch.end_offset == FIRST_OFFSET:
             return None
         known = self.end_of_epoch(fetch.epoch)
@@ -231,8 +231,8 @@ class LogIndex:
     def needs_snapshot(self, fetch: LogPosition) -> bool:
         """Whether a fetcher must begin with the snapshot, its log ending at `fetch` (KIP-630).
 
-        Its next record is below the start, or its last one is of an epoch of which nothing is
-        known here any more. An empty log is better off with it than with all records (P22).
+        The fetcher's next record is below the start, or its last record is of an epoch that this
+        log no longer knows. An empty log takes the snapshot rather than all records (P22).
         """
         if self.snapshot is None:
             return False
@@ -245,7 +245,7 @@ class LogIndex:
         return fetch.end_offset < self.start or fetch.epoch < before or foreign
 
     def covers(self, position: LogPosition) -> bool:
-        """Whether all that a snapshot of that position holds was in this log, or is."""
+        """Whether all that a snapshot of that position holds is or was in this log."""
         if position.end_offset < self.start:
             return True
         last = Offset(position.end_offset - 1)

@@ -1,4 +1,4 @@
-"""What replicas say to each other, without how it is encoded.
+"""The messages between replicas, without their encoding.
 
 `wire` maps these to Kafka's messages inside our envelope (S28). Every response
 carries the epoch and the leader, (id, UUID), that the responder knows (P2, S1).
@@ -97,8 +97,8 @@ class BeginQuorumEpochResponse:
 class EndQuorumEpochRequest:
     """A leader (or candidate: leader None) gives up its epoch; sent once (P16-P19, S17).
 
-    `preferred_successors` is ordered by acknowledged offset, most first; the
-    place in it, counted from 0, is how long a voter waits before standing.
+    `preferred_successors` is ordered by acknowledged offset, most first. A voter's place in it,
+    counted from 0, decides how long the voter waits before it starts an election.
     """
 
     epoch: Epoch
@@ -167,7 +167,7 @@ class FetchResponse:
 class FetchSnapshotRequest:
     """Ask the leader for bytes of a snapshot from `position` on (KIP-630, P25).
 
-    A sign of life like a Fetch, token included (P40, S11); it acknowledges nothing.
+    It counts as a sign of life like a Fetch, token included (P40, S11); it acknowledges nothing.
     """
 
     epoch: Epoch

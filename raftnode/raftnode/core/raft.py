@@ -1,4 +1,4 @@
-"""The one entrance: an event in, the effects it has out.
+"""The only entry point of the core: an event in, its effects out.
 
 Duties of the caller, besides those in `effects`:
 
@@ -70,16 +70,16 @@ from raftnode.core.state import QuorumState
 from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
 
 EPOCH_JUMP_MAX = 1 << 24
-"""An epoch further ahead than this is no epoch but damage: at one election a second it
-would have taken half a year. Taken over, it would soon leave no epoch to go on to (the
-wire and the files have 32 bits), and the quorum would never elect a leader again."""
+"""An epoch further ahead than this is damage: at one election a second it would have taken half a
+year. A replica that took such an epoch over would soon leave no epoch to go on to (the wire and
+the files have 32 bits), and the quorum would never elect a leader again."""
 
 
 class RaftCore:
     """One replica's Raft.
 
     Args:
-        key: who it is; a new UUID is a new replica (S1).
+        key: of this replica; a new UUID is a new replica (S1).
         log: index of what storage recovered; all of it durable.
         state: what storage recovered; the default for an empty disk.
         cluster_id: None for a blank replica.
@@ -129,7 +129,7 @@ class RaftCore:
             self._attach()
 
     def _attach(self) -> None:
-        """Choose the first role (P39): a leader of before the restart is resigned."""
+        """Choose the first role (P39): a replica that led before the restart is resigned."""
         replica = self.replica
         leader = replica.state.leader
         if leader == replica.key:
@@ -330,7 +330,7 @@ class RaftCore:
         leadership_transfer.begin(replica, role, able, wanted, event.request_id)
 
     def _join(self, event: LatchReceived | ClusterJoined) -> None:
-        """Leave blankness, once (S18): as a voter of the latch, or as an observer (S5)."""
+        """Leave the role Blank, once (S18): as a voter of the latch, or as an observer (S5)."""
         replica = self.replica
         is_latch = isinstance(event, LatchReceived)
         cluster_id = event.latch.cluster_id if is_latch else event.cluster_id

@@ -1,8 +1,7 @@
 """Batches and control records as the core sees them.
 
-A batch is a run of records that lives and dies together: appended, truncated
-and replicated whole. The core reads its header and, when it is a control batch,
-the records in it; the bytes pass through untouched.
+A batch is a run of records that is appended, truncated and replicated as a whole. The core reads
+its header and, in a control batch, its records; the bytes pass through untouched.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ any voters, UUIDs mandatory. See `core.membership.raft_version` for the older on
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """First record of every epoch: who leads and who voted for it (KIP-595, KIP-856)."""
+    """First record of every epoch: the leader and the voters that elected it (KIP-595, KIP-856)."""
 
     leader: ReplicaKey
     voters: tuple[ReplicaKey, ...]
@@ -53,9 +52,9 @@ class FormationCompleted:
 
 @dataclass(frozen=True, slots=True)
 class TargetVoters:
-    """KIP-642's target: the leader is to make these the voters; none: no more (P33-P35, S15).
+    """KIP-642's target: the voters that the leader is to establish; none: no more (P33-P35, S15).
 
-    Each is pinned to its UUID. The steps towards it are AddVoter and RemoveVoter records.
+    Each voter is pinned to its UUID. The steps to the target are AddVoter and RemoveVoter records.
     """
 
     voters: tuple[Voter, ...]

@@ -1,8 +1,7 @@
 """The state of one replica and its changes of role.
 
-What lives here: everything the other modules of the core read and change, and
-`become_…`, the only ways from role to role. What must not: the handling of any
-message.
+This module has everything that the other modules of the core read and change, and `become_…`, the
+only ways from role to role. It handles no message.
 """
 
 from __future__ import annotations
@@ -56,24 +55,24 @@ class Replica:
     """Rises with each Fetch; begins above any earlier start's (the caller's duty)."""
     endpoint: Endpoint | None = None
     own: Progress = field(default_factory=Progress)
-    """What its own disk has made durable, kept like a follower's progress (S36)."""
+    """How far its own disk has made the log durable, kept like a follower's progress (S36)."""
     role: Role = field(default_factory=Blank)
     high_watermark: Offset = FIRST_OFFSET
     applicable: Offset = FIRST_OFFSET
     download: Download | None = None
-    """The snapshot that it is fetching; kept over a change of leader."""
+    """The snapshot that the replica is fetching; kept over a change of leader."""
     disk_low: bool = False
     disk_full: bool = False
     stopping: bool = False
     promised_until_ms: int = 0
-    """Until then it does not vote, not for itself either (S33)."""
+    """Until then the replica does not vote, not for itself either (S33)."""
     called_until_ms: int = 0
-    """Until then it may start an election though it is no voter: a candidate could not win
-    without it (S31)."""
+    """Until then the replica may start an election though it is no voter: a candidate could not
+    win without it (S31)."""
     removed_below: Offset = FIRST_OFFSET
-    """Its leader said that its removal is committed and stands below here (P36)."""
+    """The leader said that this replica's removal is committed and stands below here (P36)."""
     handed_over_at_ms: int | None = None
-    """When it last handed leadership over because a reassignment removes it (P34)."""
+    """When it last transferred leadership because a reassignment removes it (P34)."""
     halted: bool = False
     now_ms: int = 0
     effects: list[Effect] = field(default_factory=list[Effect])
@@ -98,16 +97,16 @@ class Replica:
 
     @property
     def is_voter(self) -> bool:
-        """Whether it is in the set in force in its own log."""
+        """Whether the replica is in the voter set in force in its own log."""
         return self.key in self.log.voters
 
     @property
     def may_stand(self) -> bool:
-        """Whether it may become candidate by itself, once it misses a leader.
+        """Whether the replica may become candidate by itself, once it misses a leader.
 
-        KIP-856 would say: a voter. S7: also one whose removal is not known to be
-        committed, for its log may be the only one that can win. Others stand only
-        when they are called (S31).
+        In KIP-856 only a voter may. S7: so may a voter whose removal is not known to be
+        committed, for its log may be the only one that can win. Other replicas start an
+        election only when they are called (S31).
         """
         if self.stopping or not self.log.voters or self.log.end < self.removed_below:
             return False
@@ -115,12 +114,12 @@ class Replica:
 
     @property
     def is_called(self) -> bool:
-        """Whether it may become candidate, being no voter, because others need it (S31)."""
+        """Whether it may become candidate without being a voter, because others need it (S31)."""
         return self.now_ms < self.called_until_ms and not self.stopping
 
     @property
     def has_caught_up_disk(self) -> bool:
-        """Whether its own log is durable as soon as is asked of a follower (S13, S36)."""
+        """Whether its own log becomes durable as soon as a follower's has to (S13, S36)."""
         config, log = self.config, self.log
         return log.durable_end >= log.end or self.own.is_caught_up(
             self.now_ms, config.fetch_timeout_ms, config.election_timeout_ms
@@ -147,26 +146,26 @@ class Replica:
 
     @property
     def knows_no_other_voter(self) -> bool:
-        """Whether it knows of no voter but itself at most."""
+        """Whether the replica knows of no voter except perhaps itself."""
         return all(key == self.key for key in self.log.voters)
 
     @property
     def round_token(self) -> int:
-        """The token to echo, from the leader, the only replica a follower asks; 0: no follower."""
+        """The leader's token, to echo in the next Fetch; 0: this replica follows no leader."""
         match self.role:
             case Follower(round_token=token):
                 return token
             case _:
                 return 0
 
-    # -- telling the world ---------------------------------------------------------
+    # -- output ----------------------------------------------------------------------
 
     def emit(self, effect: Effect) -> None:
         """Add an effect to those that the event returns."""
         self.effects.append(effect)
 
     def fact(self, name: str, **fields: str | int | None) -> None:
-        """Say something worth a log line."""
+        """Emit a fact worth a log line."""
         self.emit(Fact(name, (("epoch", self.epoch), *fields.items())))
 
     def send(self, target: ReplicaKey | None, request: Request) -> None:
@@ -189,7 +188,7 @@ class Replica:
     # -- times ---------------------------------------------------------------------
 
     def election_deadline(self) -> int:
-        """When to stand if nothing is heard: a fetch time-out and up to half of one more.
+        """When to start an election if no leader is heard: after 1 to 1.5 fetch time-outs.
 
         A replica without disk space waits longer, so that another is elected first (S30).
         """
@@ -273,7 +272,7 @@ class Replica:
         return True
 
     def note_durable(self) -> None:
-        """Note how far the own disk has come: at each event, and once a flush is reported."""
+        """Note how far the own log is durable: at each event, and once a flush is reported."""
         log = self.log
         if log.durable_end < self.own.acknowledged:
             self.own = Progress()  # truncated since
@@ -349,7 +348,7 @@ class Replica:
             self.fact("role_changed", role=role_name(role), leader=leader)
 
     def become_unattached(self, epoch: Epoch, *, election_at_ms: int | None = None) -> None:
-        """Know an epoch without a leader; a higher one forgets the old one's vote and leader."""
+        """Enter an epoch without a leader; a higher epoch drops the vote and leader of the old."""
         if epoch > self.epoch:
             self.persist(QuorumState(epoch))
         deadline = self.election_deadline() if election_at_ms is None else election_at_ms
@@ -363,7 +362,7 @@ class Replica:
         *,
         heard: bool = False,
     ) -> None:
-        """Follow the leader of an epoch; `heard`: it said so itself.
+        """Follow the leader of an epoch; `heard`: the leader itself said that it leads.
 
         A foreign UUID under the own id is no leader: the address leads back here (S1).
         """

@@ -1,4 +1,4 @@
-"""The roles of a replica and what each remembers only while it is played (P39).
+"""The roles of a replica, each with the state that lasts only as long as the role (P39).
 
     blank ──latch, join──▶ unattached ──Begin, Fetch──▶ follower
     unattached, follower, resigned ──time-out──▶ prospective ──majority would──▶ candidate
@@ -26,7 +26,7 @@ class Blank:
 
 @dataclass(slots=True)
 class Fetching:
-    """What was asked of the leader and is not answered yet, and when to ask again."""
+    """The requests to the leader that are not answered yet, and when to send the next."""
 
     in_flight: FetchRequest | FetchSnapshotRequest | None = None
     """The newest request on its way."""
@@ -40,7 +40,7 @@ class Fetching:
     failures: int = 0
 
     def answered(self, request: FetchRequest | FetchSnapshotRequest) -> bool:
-        """Whether this one was on its way. It is not any more, nor is any that was sent before."""
+        """Whether this request was on its way; it and all that were sent before no longer are."""
         if self.in_flight == request:
             self.in_flight = None
             self.before.clear()
@@ -51,14 +51,14 @@ class Fetching:
         return True
 
     def forget(self) -> None:
-        """Take no answer any more to what was sent."""
+        """Take no further answer to the requests that were sent."""
         self.in_flight = None
         self.before.clear()
 
 
 @dataclass(slots=True)
 class Unattached:
-    """Knows an epoch but no leader: asks around, and stands when its time is up."""
+    """Knows an epoch but no leader: asks the other replicas, and starts an election in time."""
 
     election_at_ms: int
     transfer: bool = False
@@ -77,7 +77,7 @@ class Prospective:
     denied: set[ReplicaKey] = field(default_factory=set[ReplicaKey])
     retry_at_ms: int | None = None
     leader_hint: ReplicaKey | None = None
-    """Whom a voter that denied calls its fresh leader: worth a Fetch, not yet a following."""
+    """The fresh leader that a denying voter named: it gets a Fetch, but is not followed yet."""
     fetching: Fetching = field(default_factory=Fetching)
 
 
@@ -112,7 +112,7 @@ class Follower:
 
 @dataclass(slots=True)
 class ParkedFetch:
-    """A Fetch that waits for news."""
+    """A Fetch that waits for records, a new high watermark or a round."""
 
     request_id: int
     request: FetchRequest
@@ -138,11 +138,11 @@ class Sounding:
 
 @dataclass(slots=True)
 class HandOver:
-    """A leader that was asked to go: no more writes, until its successor has all of them."""
+    """A leadership transfer under way: no more writes, until the successor has all of them."""
 
     successor: ReplicaKey
     until_ms: int
-    """Then it goes, whatever the successor has."""
+    """Then the leader resigns, whatever the successor has."""
     request_ids: set[int] = field(default_factory=set[int])
 
 
@@ -166,20 +166,21 @@ class Leader:
     soundings: dict[tuple[str, ReplicaKey], Sounding] = field(
         default_factory=dict[tuple[str, ReplicaKey], Sounding]
     )
-    """By kind and key of the change that nothing else is in the way of."""
+    """By kind and key of the change that has no other obstacle."""
     upgrade: PendingUpgrade | None = None
     target: PendingTarget | None = None
     step_waits_for: str = ""
     """Why the next step of a reassignment is not made yet; shown by DescribeQuorum."""
     hand_over: HandOver | None = None
     hand_over_at_ms: int = 0
-    """Not before this does it hand over for want of disk space (S30): a leader that was elected
-    without space is likely the best there is, and a hand-over in circles would fill all disks."""
+    """The leader does not transfer leadership for want of disk space before this (S30): a leader
+    that was elected without space is likely the best there is, and transfers in a circle would
+    fill all disks."""
 
 
 @dataclass(slots=True)
 class Resigned:
-    """Led this epoch and does not any more; never leads in it again."""
+    """Led this epoch, leads no longer, and never leads in it again."""
 
     election_at_ms: int
     fetching: Fetching = field(default_factory=Fetching)

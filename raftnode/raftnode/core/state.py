@@ -22,9 +22,9 @@ class QuorumState:
 
 @dataclass(frozen=True, slots=True)
 class Latch:
-    """The voters that a formation was decided with: the base of the voter history (S18, S19).
+    """The voters that the quorum was formed with: the base of the voter history (S18, S19).
 
-    Kept for ever; it is in force only while the log holds no voter record.
+    The latch is kept for ever; it is in force only while the log holds no voter record.
     """
 
     cluster_id: str

@@ -1,7 +1,7 @@
 """Names and small values that the whole node shares.
 
-What lives here: identities, positions in the log, the voter set. What must not:
-anything that changes, and anything that knows how a value travels or is stored.
+This module has identities, positions in the log and the voter set. It has no value that changes,
+and nothing that knows how a value is sent or stored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Offset = NewType("Offset", int)
 """Position of a record in the log, from 0."""
 
 NodeId = NewType("NodeId", int)
-"""A node's configured id; survives its disk, so it never identifies a replica alone (S1)."""
+"""A node's configured id; it outlives the disk, so it never identifies a replica alone (S1)."""
 
 NO_EPOCH = Epoch(-1)
 FIRST_OFFSET = Offset(0)
@@ -68,7 +68,7 @@ class ReplicaKey:
         object.__setattr__(self, "_hash", hash(self.directory_id.int))
 
     def __eq__(self, other: object) -> bool:
-        # As often as not it is compared with itself.
+        # About half of the comparisons are with itself.
         if self is other:
             return True
         if not isinstance(other, ReplicaKey):
@@ -107,7 +107,7 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         if _IN_BRACKETS.fullmatch(self.host):
-            # Records and files that an earlier version wrote may hold it so.
+            # Records and files of an earlier version may hold the host with its brackets.
             object.__setattr__(self, "host", self.host[1:-1])
 
     def __str__(self) -> str:
@@ -154,7 +154,7 @@ class VoterSet:
     _members: frozenset[ReplicaKey] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Asked for several times per message, while a set is made once in many thousands.
+        # Read several times per message, while a set is made once in many thousands.
         keys = tuple(voter.key for voter in self.voters)
         object.__setattr__(self, "keys", keys)
         object.__setattr__(self, "majority", len(keys) // 2 + 1)

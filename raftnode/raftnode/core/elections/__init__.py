@@ -1,1 +1,1 @@
-"""Who leads: elections, the epochs that a replica believes, read leases, leadership transfer."""
+"""Leadership: elections, the epochs that a replica believes, read leases, leadership transfer."""

@@ -1,4 +1,4 @@
-"""Elections: who stands, who grants, who wins (P5-P11, P40, S7, S9, S31; KIP-996's pre-vote)."""
+"""Elections: candidates, votes and results (P5-P11, P40, S7, S9, S31; KIP-996's pre-vote)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from raftnode.core.types import Epoch, ReplicaKey
 
 
 def has_fresh_leader(replica: Replica) -> bool:
-    """Whether a leader was heard from so lately that no other is wanted (S9)."""
+    """Whether the replica heard a leader so lately that it wants no other (S9)."""
     match replica.role:
         case Leader():
             return True  # it resigns by itself once a majority stays away (P41)
@@ -31,7 +31,7 @@ def has_fresh_leader(replica: Replica) -> bool:
 
 
 def _withholds_votes(replica: Replica) -> bool:
-    """Whether it has a leader, or has promised one to wait (S9, S33)."""
+    """Whether the replica has a leader, or has promised a leader not to vote (S9, S33)."""
     return has_fresh_leader(replica) or replica.now_ms < replica.promised_until_ms
 
 
@@ -62,12 +62,12 @@ def _judge(replica: Replica, source: ReplicaKey, request: VoteRequest) -> tuple[
 
 
 def _judge_pre_vote(replica: Replica, request: VoteRequest) -> bool:
-    """Would it be granted? Changes nothing, with two exceptions.
+    """Return whether the vote would be granted. Changes nothing, with two exceptions.
 
-    A voter of ours that asks with a higher epoch has persisted it in an election
-    that failed. It can never again follow a leader of a lower one, so the epoch is
-    adopted and a new election frees it; a replica that is no voter here cannot
-    cause that (S9, KAFKA-17030). And a replica with a longer log is called to stand (S31).
+    A voter of this set that asks with a higher epoch has persisted that epoch in a failed election.
+    It can never again follow a leader of a lower epoch, so this replica adopts the epoch and a new
+    election frees the voter. A replica that is no voter here cannot cause that (S9, KAFKA-17030).
+    And this replica, if its log is longer, is called to start an election (S31).
     """
     if epoch_rules.believed(replica, request.candidate, request.epoch, None):
         replica.become_unattached(request.epoch, election_at_ms=replica.first_election_deadline())
@@ -80,7 +80,7 @@ def _judge_pre_vote(replica: Replica, request: VoteRequest) -> bool:
 
 
 def _be_called(replica: Replica, candidate: ReplicaKey) -> None:
-    """A candidate counts this replica among its voters, and it must refuse (S31).
+    """Note that a candidate counts this replica among its voters, and that it must refuse (S31).
 
     If that candidate, whose set need not be ours, cannot win without this replica, no voter can:
     then the replica with the longest log has to start an election, even as an observer. It waits
@@ -102,7 +102,7 @@ def _be_called(replica: Replica, candidate: ReplicaKey) -> None:
 
 
 def _judge_vote(replica: Replica, request: VoteRequest) -> bool:
-    """Grant at most one vote an epoch, to a log that is no shorter (P8)."""
+    """Grant at most one vote an epoch, to a candidate whose log is no shorter (P8)."""
     state = replica.state if request.epoch == replica.epoch else QuorumState(request.epoch)
     if state.voted is not None or state.leader is not None:
         return state.voted == request.candidate and state.leader is None
@@ -118,7 +118,7 @@ def _judge_vote(replica: Replica, request: VoteRequest) -> bool:
 
 
 def _keep_deadline(replica: Replica) -> int:
-    """A refused candidate must not push this replica's own candidacy away."""
+    """The deadline of the present election timer: a refused candidate must not put it off."""
     match replica.role:
         case Unattached(election_at_ms=at) | Follower(election_at_ms=at):
             return max(at, replica.now_ms)
@@ -137,7 +137,7 @@ def stand(replica: Replica, *, retries: int = 0) -> None:
 
 
 def campaign(replica: Replica, *, retries: int = 0) -> None:
-    """Raise the epoch, vote for oneself if a voter, and ask for real votes (P7)."""
+    """Raise the epoch, vote for this replica if it is a voter, and ask for real votes (P7)."""
     epoch = Epoch(max(replica.epoch, 0) + 1)
     own = replica.key if replica.is_voter else None  # S7, S8: it never counts itself
     replica.persist(QuorumState(epoch, None, own))
@@ -159,7 +159,7 @@ def _ask_all(replica: Replica, epoch: Epoch, *, pre_vote: bool) -> None:
 def handle_vote_response(
     replica: Replica, source: ReplicaKey, request: VoteRequest, response: VoteResponse
 ) -> None:
-    """Count an answer; ignored unless it is to the election now under way (P11)."""
+    """Count an answer to the election under way; ignore an answer to any other (P11)."""
     if epoch_rules.believed(replica, source, response.epoch, response.leader):
         _adopt(replica, response)
         return
@@ -212,7 +212,7 @@ def _back_off(replica: Replica, role: Prospective | Candidate) -> None:
 
 
 def withdraw(replica: Replica) -> None:
-    """Stand no more, because the process ends; a candidate says so (P17, S17)."""
+    """Give up an election, because the process exits; a candidate says so (P17, S17)."""
     role = replica.role
     if not isinstance(role, Prospective | Candidate):
         return
@@ -224,11 +224,11 @@ def withdraw(replica: Replica) -> None:
 
 
 def election_deadline(replica: Replica) -> int | None:
-    """When the election timer of the present role is due; not while it must not vote (S33)."""
+    """When the present role's election timer is due; not while the replica must not vote (S33)."""
     due = _election_at(replica)
     if due is None or due >= replica.promised_until_ms:
         return due
-    # Who started together has promised for as long: they must not all stand at once.
+    # Replicas that started together promised for as long: their elections must not coincide.
     return replica.promised_until_ms + due % replica.config.election_backoff_max_ms
 
 
@@ -249,7 +249,7 @@ def _election_at(replica: Replica) -> int | None:
 
 
 def _may_start(replica: Replica) -> bool:
-    """Whether an election may be started; not while the own disk stalls, and no vote can (S35)."""
+    """Whether the replica may start an election; a stalled disk stores no vote (S35)."""
     return (replica.may_stand or replica.is_called) and not replica.has_stalled_disk
 
 

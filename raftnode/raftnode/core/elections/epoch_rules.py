@@ -1,19 +1,20 @@
-"""Whose epochs are believed: one rule for every message that brings a higher one (S9).
+"""The epochs that a replica believes: one rule for every message with a higher epoch (S9).
 
 Any replica can raise its epoch alone, in an election that it loses. A leader that follows such an
-epoch leads no more, so no replica takes one over unless it needs to:
+epoch leads no more. So a replica takes over only an epoch that it needs:
 
 - an epoch **with its leader**, no matter which replica names it: a majority has elected that
   leader, so no leader of a lower epoch commits anything any more. Its log may add voters that this
   one lacks, so the replica that answers, and the leader itself, may be strangers here;
-- an epoch **without a leader**, from a replica whose vote or acknowledgements count here: it gives
-  none below that epoch. Those are the voters in force in the own log; for a leader also a replica
-  that it was asked to make a voter. Only a replica that may be elected, or is, needs them: a
-  plain observer would take an epoch in which there may never be a leader, and cannot stand;
+- an epoch **without a leader**, from a replica whose vote or acknowledgements count here: that
+  replica gives none below the epoch. Such replicas are the voters in force in the own log, and for
+  a leader also a replica that it was asked to make a voter. Only a leader, or a replica that may be
+  elected, needs them: a plain observer would take an epoch in which there may never be a leader,
+  and it cannot start an election;
 - the epoch **of a vote that it gives**, which is stored with the vote (P8).
 
-All else is refused, an answer is given, and the epoch stays. A replica outside the set that knows
-a higher epoch than the leader follows the next leader that is above it.
+The replica refuses every other epoch: it answers and keeps its own. A replica outside the set that
+knows a higher epoch than the leader follows the next leader that is above it.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ def believed(replica: Replica, source: ReplicaKey, epoch: Epoch, leader: Replica
     """Whether a replica goes over to a higher epoch.
 
     Args:
-        replica: who hears of it.
-        source: who speaks; the connection proved it.
-        epoch: what it says; False unless it is higher than the own.
-        leader: the leader that it names for that epoch; None: none.
+        replica: the replica that receives the message.
+        source: the sender; the connection proved it.
+        epoch: the sender's epoch; False unless it is higher than the replica's own.
+        leader: the leader that the sender names for that epoch; None: none.
     """
     if epoch <= replica.epoch:
         return False

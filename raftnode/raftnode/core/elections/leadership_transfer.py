@@ -24,7 +24,7 @@ PATIENCE_MAX_MS = 1000
 
 
 def best(role: Leader, able: Iterable[ReplicaKey]) -> ReplicaKey:
-    """Of voters that are caught up, the one that holds the most."""
+    """The caught-up voter that holds the most of the log."""
     return max(able, key=lambda key: (role.progress[key].acknowledged, key))
 
 
@@ -49,7 +49,7 @@ def begin(
 
 
 def advance(replica: Replica, role: Leader) -> None:
-    """Go, if it is time to."""
+    """Resign, if it is time to."""
     under_way = role.hand_over
     if under_way is None:
         return

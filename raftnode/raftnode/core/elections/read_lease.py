@@ -9,14 +9,14 @@ earlier. It counts the promise from then on, shortened by what the clocks may di
 What keeps the promise:
 
 - it outlives the role: a higher epoch, which frees a voter of its leader, does not end it;
-- it outlives the process: a voter keeps still for as long after each start (`quiet_ms`, which
+- it outlives the process: a voter does not vote for as long after each start (`quiet_ms`, which
   the storage remembers);
 - only the leader itself ends it early, by EndQuorumEpoch, once it leads no more;
 - a leader counts only a voter that says that it promised, and for no longer than the voter said
   or the leader would promise itself.
 
-The clock is read after the question came: what is answered was true at some time between them,
-however long the process stood still afterwards.
+The leader reads the clock after the request came. So the answer was true at some time between
+request and answer, however long the process stood still afterwards.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def begin_round(replica: Replica, role: Leader) -> None:
     promise_ms = replica.config.promise_ms
     if promise_ms:
         role.rounds[role.round_token] = replica.now_ms
-        # Of what was promised since an older one nothing is left.
+        # No promise since an older token is still in force.
         while role.rounds[oldest := next(iter(role.rounds))] <= replica.now_ms - promise_ms:
             del role.rounds[oldest]
 
@@ -64,6 +64,6 @@ def covers_reads(replica: Replica, role: Leader) -> bool:
 
 
 def wants_round(replica: Replica, role: Leader) -> bool:
-    """Whether it is time to have the promises renewed, before they end."""
+    """Whether it is time to let the voters renew their promises, before they end."""
     newest_ms = role.rounds.get(role.round_token)
     return newest_ms is None or replica.now_ms - newest_ms >= replica.config.promise_ms // 4

@@ -1,1 +1,1 @@
-"""Who votes: changes of one voter, reassignments, and the raft.version that allows them."""
+"""The voter set: changes of one voter, reassignments, and the raft.version that allows them."""

@@ -24,7 +24,7 @@ class PendingChange:
     replaces: ReplicaKey | None = None
     appended: Offset | None = None
     waiting_for: str = ""
-    """Why it is not in the log, or not committed, yet; shown by DescribeQuorum."""
+    """Why the change is not yet in the log, or not committed; shown by DescribeQuorum."""
 
     @property
     def key(self) -> ReplicaKey:

@@ -1,8 +1,8 @@
-"""raft.version: which rules a quorum keeps, and how a running one goes to higher ones (P54, P56).
+"""raft.version: the rules that a quorum keeps, and the upgrade of a running quorum (P54, P56).
 
-0. The voters are those of the latch, for ever: no record names them and none is changed.
+0. The voters are those of the latch, for ever: no record names them and they never change.
 1. The log names the voters with their UUIDs. Replicas come and go, the ids stay (KIP-856).
-2. Any replicas may be voters (KIP-642's sets under KIP-856's rules). What quorums begin at.
+2. Any replicas may be voters (KIP-642's sets under KIP-856's rules). New quorums begin here.
 
 The version is a record of the log: in force when appended like a voter set, final when
 committed, never lowered. From 0 it comes in one batch with all the voters, so that they
@@ -22,7 +22,7 @@ from raftnode.core.roles import Leader
 
 
 def handle_upgrade(replica: Replica, event: UpgradeRequested) -> None:
-    """Take a request for a higher version in, or refuse it."""
+    """Accept a request for a higher version, or refuse it."""
     role, log = replica.role, replica.log
     if not isinstance(role, Leader):
         replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
@@ -58,7 +58,7 @@ def abandon(replica: Replica, request_id: int) -> None:
 
 
 def advance(replica: Replica, role: Leader) -> None:
-    """Finish a committed upgrade, append one that may be, give one up that is too late."""
+    """Finish a committed upgrade, append an upgrade without an obstacle, give up a late one."""
     pending, log = role.upgrade, replica.log
     if pending is None:
         return

@@ -1,4 +1,4 @@
-"""Reassignment: from the voters that are to those that are asked for (P33-P37, S15; KIP-642).
+"""Reassignment: from the present voters to the requested voters (P33-P37, S15; KIP-642).
 
 The target is a record of the log, so a new leader goes on where the last one stopped. The way
 is a series of single changes. Each has all the guards of `voter_changes` and is committed before
@@ -23,14 +23,14 @@ from raftnode.core.roles import Leader
 from raftnode.core.types import ReplicaKey, Voter, VoterSet
 
 NEEDS_RAFT_VERSION = 2
-"""Before it ids are fixed, so there is no other set to go to (P54)."""
+"""Below this version the voters' ids are fixed, so there is no other set to go to (P54)."""
 
 
 # -- the target (P33, P35) ---------------------------------------------------------------
 
 
 def handle_reassignment(replica: Replica, event: ReassignmentRequested) -> None:
-    """Take a target in, or refuse it."""
+    """Accept a target, or refuse it."""
     role = replica.role
     if not isinstance(role, Leader):
         replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
@@ -62,7 +62,7 @@ def _take_in(
         return None
     pending = PendingTarget(target, event.expected, event.deadline_ms, {event.request_id})
     if set(log.target_voters) == set(target):
-        # It is the target already (or there is none to take back): committed is done.
+        # It is the target already (or there is none to take back): done once committed.
         pending.appended = log.target_record.offset
     elif not log.target_voters and set(log.voters) == set(target):
         pending.appended = log.assignment_record.offset
@@ -74,7 +74,7 @@ def _take_in(
 
 
 def _pinned(replica: Replica, role: Leader, targets: tuple[Target, ...]) -> VoterSet | Refused:
-    """Give each target its UUID, now and for good: a later disk of its id is another (S15)."""
+    """Pin each target to its UUID for good: a later disk of its id is another replica (S15)."""
     voters: list[Voter] = []
     for target in targets:
         known = [*replica.log.voters]
@@ -134,7 +134,7 @@ def abandon(replica: Replica, request_id: int) -> None:
 
 
 def advance(replica: Replica, role: Leader) -> None:
-    """Append or finish a target that was asked for, and make the next step towards it."""
+    """Append or finish the requested target, and make the next step towards it."""
     if role.target is not None:
         _advance_target(replica, role, role.target)
     if replica.log.target_voters:
@@ -174,7 +174,7 @@ def _give_up(replica: Replica, pending: PendingTarget) -> None:
 
 
 def _not_settled(replica: Replica, role: Leader) -> str | None:
-    """What must be committed before any record of who votes or is to vote is appended."""
+    """What must be committed before a voter record or a target record is appended."""
     log = replica.log
     newest = max(log.assignment_record.offset, log.raft_version_record)
     if newest >= replica.high_watermark:
@@ -204,14 +204,14 @@ def _step(replica: Replica, role: Leader) -> str | None:
     others = [voter for voter in going if voter.key != replica.key]
     if not others:
         return _hand_over(replica, role)
-    # Those that are gone anyway first: the sets on the way keep more that are well.
+    # First the voters that are down anyway: the sets on the way keep more caught-up voters.
     able = voter_changes.caught_up_voters(replica, role, log.voters)
     others.sort(key=lambda voter: (voter.key in able, voter.key))
     return _first_that_may(replica, role, [_change(replica, "remove", v) for v in others])
 
 
 def differences(voters: VoterSet, target: VoterSet) -> tuple[tuple[Voter, ...], tuple[Voter, ...]]:
-    """Who is to come and who is to go, in the order of their keys."""
+    """The voters to add and the voters to remove, in the order of their keys."""
     coming = tuple(voter for voter in target.voters if voter.key not in voters)
     going = tuple(voter for voter in voters.voters if voter.key not in target)
     return coming, going
@@ -223,7 +223,7 @@ def _change(replica: Replica, kind: Literal["add", "remove"], voter: Voter) -> P
 
 
 def _first_that_may(replica: Replica, role: Leader, changes: list[PendingChange]) -> str | None:
-    """Append the first change that nothing holds back; else what holds each of them back."""
+    """Append the first change without an obstacle; else return the obstacle of each change."""
     reasons: list[str] = []
     for change in changes:
         reason = voter_changes.what_holds_back(replica, role, change)
@@ -236,7 +236,7 @@ def _first_that_may(replica: Replica, role: Leader, changes: list[PendingChange]
 
 
 def _hand_over(replica: Replica, role: Leader) -> str | None:
-    """P34: only the leader is left to be removed; its successor removes it."""
+    """P34: transfer leadership, as only the leader is left to remove; its successor removes it."""
     if role.hand_over is not None:
         return f"{role.hand_over.successor} to have the whole log, before it takes leadership"
     stay = voter_changes.caught_up_voters(replica, role, replica.log.target_voters)

@@ -8,7 +8,7 @@ from raftnode.core.membership.pending_change import PendingChange
 
 
 def why_not(log: LogIndex, change: PendingChange) -> tuple[Refusal, str] | None:
-    """What the version in force has against a voter change; None: nothing (P29, P30)."""
+    """Why the version in force refuses a voter change; None: it allows the change (P29, P30)."""
     if not log.raft_version and not log.base_raft_version:
         return (
             Refusal.UNSUPPORTED_VERSION,

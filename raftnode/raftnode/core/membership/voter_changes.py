@@ -1,8 +1,8 @@
 """Voter changes, as the leader carries them out (P28-P31, S11, S13, S14, S23, S24, S34).
 
-A change waits until every guard lets it pass, is appended, and is done when a
-majority of the new set has committed it. Changes that wait do not hold each
-other up; the first that may go goes, and compare-and-set refuses the others.
+A change waits until every guard lets it pass. Then the leader appends it, and it is done when a
+majority of the new set has committed it. Waiting changes do not block each other: the leader
+appends the first that may pass, and compare-and-set refuses the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from raftnode.core.types import ReplicaKey, Voter, VoterSet
 
 
 def handle_add(replica: Replica, event: AddVoterRequested) -> None:
-    """Take an AddVoter request in, or refuse it (P29)."""
+    """Accept an AddVoter request, or refuse it (P29)."""
     change = PendingChange(
         "add", event.voter, event.expected, event.deadline_ms, {event.request_id}, event.replaces
     )
@@ -28,7 +28,7 @@ def handle_add(replica: Replica, event: AddVoterRequested) -> None:
 
 
 def handle_remove(replica: Replica, event: RemoveVoterRequested) -> None:
-    """Take a RemoveVoter request in, or refuse it (P30)."""
+    """Accept a RemoveVoter request, or refuse it (P30)."""
     change = PendingChange(
         "remove", Voter(event.key), event.expected, event.deadline_ms, {event.request_id}
     )
@@ -90,7 +90,7 @@ def _ruled_out(replica: Replica, change: PendingChange) -> tuple[Refusal, str] |
 
 
 def _crosses_target(replica: Replica, change: PendingChange) -> tuple[Refusal, str] | None:
-    """While a reassignment is under way only the leader takes steps (P34)."""
+    """Refuse a change during a reassignment: then only the leader changes the voters (P34)."""
     target = replica.log.target_voters
     if not target or not (change.request_ids or change.key in target):
         return None
@@ -104,7 +104,7 @@ def _crosses_target(replica: Replica, change: PendingChange) -> tuple[Refusal, s
 
 
 def _without_effect(replica: Replica, change: PendingChange) -> tuple[Refusal, str] | None:
-    """Said of a committed set only: an uncommitted one may yet be reverted (S11)."""
+    """Refuse a change without effect on a committed set: another may yet be reverted (S11)."""
     log = replica.log
     if log.voter_record.offset >= replica.high_watermark:
         return None
@@ -150,7 +150,7 @@ def _forget(role: Leader, change: PendingChange) -> None:
 
 
 def advance(replica: Replica, role: Leader) -> None:
-    """Finish what is committed, append what may be appended, refuse what is too late."""
+    """Finish committed changes, append a change without an obstacle, refuse late ones."""
     _finish_committed(replica, role)
     if replica.role is not role:
         return  # it removed itself
@@ -160,7 +160,7 @@ def advance(replica: Replica, role: Leader) -> None:
         if change.expected != replica.log.voter_record:
             _drop(replica, role, change, Refusal.STALE_VOTER_RECORD, _stale(replica, change))
         elif (ruled_out := _ruled_out(replica, change)) is not None:
-            # The record that it was compared with was not committed then: its own twin.
+            # The record that it was compared with was not committed then: the same change.
             _drop(replica, role, change, *ruled_out)
         elif replica.now_ms >= change.deadline_ms:
             message = f"not started in time; it waited for: {change.waiting_for}"
@@ -182,7 +182,7 @@ def what_holds_back(replica: Replica, role: Leader, change: PendingChange) -> st
 
 
 def obstacle(replica: Replica, role: Leader, change: PendingChange) -> str | None:
-    """What is known by now to be in the way of a change; None: nothing."""
+    """The obstacle to a change that is known by now; None: nothing."""
     if replica.log.voter_record.offset >= replica.high_watermark:
         return "the last voter change to be committed"  # P31: one at a time
     if replica.log.raft_version_record >= replica.high_watermark:
@@ -200,10 +200,10 @@ def obstacle(replica: Replica, role: Leader, change: PendingChange) -> str | Non
 
 
 def _sound(replica: Replica, role: Leader, change: PendingChange) -> str | None:
-    """Ask who is there, and wait until a majority of the set after the change has answered (S34).
+    """Begin a round, and wait until a majority of the set after the change has answered (S34).
 
-    Who was heard from a moment ago may be gone, and the smaller set would wait for it for ever.
-    An answer takes up to two rounds of Fetches, which may each take an election time-out (S13).
+    A replica that fetched a moment ago may be down now, and the smaller set would wait for it for
+    ever. An answer takes up to two rounds of Fetches, each of up to an election time-out (S13).
     """
     name, lasts_ms = (change.kind, change.key), 2 * replica.config.election_timeout_ms
     sounding = role.soundings.get(name)
@@ -241,9 +241,9 @@ def caught_up_voters(replica: Replica, role: Leader, voters: VoterSet) -> list[R
 
 
 def append(replica: Replica, role: Leader, change: PendingChange) -> None:
-    """Append the record of a change that nothing holds back any more; it is in force now.
+    """Append the record of a change without an obstacle; the change is in force now.
 
-    The leader's own disk answers last (S36): on one that hangs, the record never leaves here.
+    The leader proves its own disk last (S36): on a disk that hangs, the record never leaves here.
     """
     replica.emit(ProveDisk())
     record = AddVoter(change.voter) if change.kind == "add" else RemoveVoter(change.key)
@@ -284,7 +284,7 @@ def _remove_replaced(replica: Replica, role: Leader, change: PendingChange) -> N
 
 
 def _time_out_appended(replica: Replica, role: Leader) -> None:
-    """The wait ends; the record stands and may yet be committed."""
+    """End the wait for an appended change; its record stands and may yet be committed."""
     for change in role.changes:
         if change.appended is None or replica.now_ms < change.deadline_ms:
             continue

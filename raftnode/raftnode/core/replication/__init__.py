@@ -1,1 +1,1 @@
-"""How the log gets from the leader to the other replicas, and when a record is committed."""
+"""Replication of the log from the leader to the other replicas, and the commit of a record."""

@@ -1,4 +1,4 @@
-"""What a replica without leadership does: find the leader, fetch from it, obey it."""
+"""A replica that does not lead: it finds the leader, fetches from it and obeys it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fetching_of(replica: Replica) -> Fetching | None:
 
 
 def fetch_if_due(replica: Replica) -> None:
-    """Send the next Fetch unless it is waited for, or enough are under way."""
+    """Send the next Fetch unless it is not due yet, or enough are under way."""
     fetching = fetching_of(replica)
     if fetching is None:
         return
@@ -63,8 +63,7 @@ def fetch_if_due(replica: Replica) -> None:
 def _is_idle(replica: Replica, fetching: Fetching) -> bool:
     """Whether nothing is under way, to the leader or to the disk.
 
-    Waiting for the flush makes the offset that is asked for and the one that is
-    acknowledged the same (S10).
+    The wait for the flush makes the requested offset and the acknowledged offset the same (S10).
     """
     return fetching.in_flight is None and replica.log.durable_end >= replica.log.end
 
@@ -84,7 +83,7 @@ def _may_send_ahead(replica: Replica, fetching: Fetching) -> bool:
         return False
     if newest is None or newest.fetch_offset != log.end:
         return True
-    # To acknowledge alone may bring the same records twice: worth it where it may commit some.
+    # A Fetch only to acknowledge may bring the same records twice: send it if it may commit some.
     return newest.acknowledged_offset < log.durable_end > replica.high_watermark
 
 
@@ -142,7 +141,7 @@ def _late_at(replica: Replica, fetching: Fetching) -> int:
 
 
 def give_up_late_fetch(replica: Replica) -> None:
-    """A Fetch without an answer for too long is as good as failed."""
+    """Treat a Fetch that has had no answer for too long as failed."""
     fetching = fetching_of(replica)
     if fetching is None or fetching.in_flight is None:
         return
@@ -151,7 +150,7 @@ def give_up_late_fetch(replica: Replica) -> None:
 
 
 def handle_fetch_failure(replica: Replica, request: FetchRequest | FetchSnapshotRequest) -> None:
-    """No answer: try again, a little later each time."""
+    """Try again after a Fetch without an answer, a little later each time."""
     fetching = fetching_of(replica)
     if fetching is None or not fetching.answered(request):
         return
@@ -170,7 +169,7 @@ def handle_fetch_failure(replica: Replica, request: FetchRequest | FetchSnapshot
 
 
 def _lose_patience(replica: Replica) -> None:
-    """P23: an observer has no election to wait for; it leaves a leader that is none any more."""
+    """P23: an observer has no election to wait for; it leaves a leader that does not answer."""
     role = replica.role
     if (
         isinstance(role, Follower)
@@ -183,7 +182,7 @@ def _lose_patience(replica: Replica) -> None:
 def handle_fetch_response(
     replica: Replica, source: ReplicaKey, request: FetchRequest, response: FetchResponse
 ) -> None:
-    """Learn the leader, or take what it brought (P22)."""
+    """Learn the leader, or take the records of the answer (P22)."""
     fetching = fetching_of(replica)
     if fetching is None or not fetching.answered(request):
         return
@@ -204,9 +203,10 @@ def handle_fetch_response(
 def _correct_token(
     replica: Replica, source: ReplicaKey, response: FetchResponse | FetchSnapshotResponse
 ) -> None:
-    """S11: a leader refuses tokens that it has not given out; one came here damaged.
+    """S11: drop a damaged token: a leader refuses tokens that it has not given out.
 
-    Kept, it would have each further Fetch refused until this replica stands for election.
+    With that token, the leader would refuse each further Fetch until this replica starts an
+    election.
     """
     role = replica.role
     if (
@@ -233,7 +233,7 @@ def handle_fetch_snapshot_response(
     request: FetchSnapshotRequest,
     response: FetchSnapshotResponse,
 ) -> None:
-    """Take a piece of a snapshot, or learn that it is not to be had there (P25)."""
+    """Take a piece of a snapshot, or learn that the leader does not have it (P25)."""
     fetching = fetching_of(replica)
     if fetching is None or not fetching.answered(request):
         return
@@ -243,7 +243,7 @@ def handle_fetch_snapshot_response(
     elif response.epoch < replica.epoch:
         _try_later(replica, fetching)
     elif response.error in _NOT_TO_BE_HAD and response.leader == source:
-        # The next Fetch tells which one there is; it may be the same, so there is no haste.
+        # The next Fetch names the snapshot that exists; it may be the same, so do not hurry.
         snapshot_fetch.give_up(replica)
         fetching.next_at_ms = replica.now_ms + replica.config.retry_backoff_max_ms // 4
     elif response.error != ErrorCode.NONE:
@@ -260,14 +260,14 @@ def handle_fetch_snapshot_response(
 
 
 def handle_piece_stored(replica: Replica, event: SnapshotPieceStored) -> None:
-    """The storage has a piece: ask for the next at once."""
+    """Ask for the next piece at once, as the storage has the last one."""
     fetching = fetching_of(replica)
     if snapshot_fetch.piece_stored(replica, event) and fetching is not None:
         fetching.next_at_ms = replica.now_ms
 
 
 def handle_snapshot_refused(replica: Replica, event: SnapshotRefused) -> None:
-    """The storage cannot use what was fetched: begin again, later each time."""
+    """Begin again, later each time, as the storage cannot use what was fetched."""
     fetching = fetching_of(replica)
     if snapshot_fetch.refused(replica, event) and fetching is not None:
         fetching.next_at_ms = replica.now_ms + replica.config.retry_backoff_max_ms
@@ -332,7 +332,7 @@ def _hear(replica: Replica, response: FetchResponse | FetchSnapshotResponse) -> 
 
 
 def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> None:
-    """A good Fetch, and perhaps records in it, or where they are to be had."""
+    """Take a good answer to a Fetch: records, or the snapshot or offset to go on from."""
     role = _hear(replica, response)
     if role is None:
         return
@@ -353,7 +353,7 @@ def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> N
         replica.truncate(replica.log.truncation_point(response.diverging))
         return
     if response.batches and replica.disk_full:
-        # As if they had been lost on the way (S30); what is left is for votes and epochs.
+        # As if the records had been lost on the way (S30); the space left is for votes and epochs.
         role.fetching.next_at_ms = replica.now_ms + replica.config.retry_backoff_max_ms
     elif batches := _fitting(replica, response.batches):
         replica.append(batches)
@@ -366,7 +366,7 @@ def _take(replica: Replica, request: FetchRequest, response: FetchResponse) -> N
 
 
 def _fitting(replica: Replica, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
-    """The leading batches that continue the log; a leader sends no others, damage might."""
+    """The leading batches that continue the log; only damage brings others, no leader does."""
     end, epoch, fitting = replica.log.end, Epoch(max(replica.log.last_epoch, 0)), 0
     for batch in batches:
         if batch.base_offset != end or not epoch <= batch.epoch <= replica.epoch:
@@ -382,7 +382,7 @@ def _fitting(replica: Replica, batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
 def refuse_fetch(
     replica: Replica, request_id: int, request: FetchRequest | FetchSnapshotRequest
 ) -> None:
-    """Answer a Fetch that came to a replica that does not lead: name the leader (P23)."""
+    """Answer a Fetch on a replica that does not lead: name the leader (P23)."""
     epoch, role = replica.epoch, replica.role
     if request.epoch > epoch:
         error = ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -403,7 +403,7 @@ def refuse_fetch(
 def handle_begin(
     replica: Replica, request_id: int, source: ReplicaKey, request: BeginQuorumEpochRequest
 ) -> None:
-    """A leader announces itself (P13, P15, S1, S16)."""
+    """Answer a leader that announces itself (P13, P15, S1, S16)."""
     error = _judge_begin(replica, source, request)
     if error == ErrorCode.NONE:
         higher = epoch_rules.believed(replica, source, request.epoch, request.leader)
@@ -436,7 +436,7 @@ def _judge_begin(
 def handle_end(
     replica: Replica, request_id: int, source: ReplicaKey, request: EndQuorumEpochRequest
 ) -> None:
-    """The leader gives up its epoch: stand at once or in turn (P18, S17)."""
+    """Start an election at once or in turn, as the leader gives up its epoch (P18, S17)."""
     error = _judge_end(replica, source, request)
     if error == ErrorCode.NONE:
         place = request.preferred_successors.index(replica.key)

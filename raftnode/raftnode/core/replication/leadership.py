@@ -1,4 +1,4 @@
-"""What a leader does: serve Fetches, count acknowledgements, keep or lose its majority."""
+"""A leader: it serves Fetches, counts acknowledgements, and keeps or loses its majority."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def tell_voters(replica: Replica, role: Leader) -> None:
 def handle_begin_response(
     replica: Replica, source: ReplicaKey, response: BeginQuorumEpochResponse | None
 ) -> None:
-    """Note an acknowledgement, retry anything else; None: there was no answer."""
+    """Note an acknowledgement, and send again after any other answer; None: no answer came."""
     role = replica.role
     if response is not None and epoch_rules.believed(
         replica, source, response.epoch, response.leader
@@ -106,7 +106,7 @@ def handle_begin_response(
 def handle_fetch(
     replica: Replica, role: Leader, request_id: int, source: ReplicaKey, request: FetchRequest
 ) -> None:
-    """Note what the fetcher has, then answer, now or when there is something to say."""
+    """Note what the fetcher has, then answer, now or once there is something to send."""
     if (code := judge_epoch(replica, request.epoch)) != ErrorCode.NONE:
         replica.respond(request_id, _response(replica, role, code))
         follow_higher_epoch(replica, role, source, request.epoch)
@@ -162,20 +162,20 @@ def judge_epoch(replica: Replica, epoch: Epoch) -> ErrorCode:
 def may_say(
     replica: Replica, role: Leader, source: ReplicaKey, request: FetchRequest | FetchSnapshotRequest
 ) -> bool:
-    """Whether a fetcher speaks for itself, and of rounds that were begun (S11).
+    """Whether a request names its sender, and a round that was begun (S11).
 
-    A token that was never given out is damage. Noted, it would confirm each later read of this
-    leader without a round, and so those of one that is deposed.
+    A token that was never given out is damage. If the leader noted it, the token would confirm
+    each later read without a round, even after another leader was elected.
     """
     own = request.replica == source and source != replica.key
     return own and request.round_token <= role.round_token
 
 
 def follow_higher_epoch(replica: Replica, role: Leader, source: ReplicaKey, epoch: Epoch) -> None:
-    """Go over to a fetcher's higher epoch, or note that it has one (S9).
+    """Go over to a fetcher's higher epoch, or note that the fetcher has one (S9).
 
-    It has stored that epoch with a vote and can never again follow a lower one. The leader goes
-    only for a voter, or for a replica that it was asked to make one.
+    The fetcher has stored that epoch with a vote and can never again follow a lower one. The leader
+    goes over only for a voter, or for a replica that it was asked to make a voter.
     """
     if epoch_rules.believed(replica, source, epoch, None):
         replica.become_unattached(epoch, election_at_ms=replica.first_election_deadline())
@@ -206,7 +206,7 @@ def _forget_silent_observers(replica: Replica, role: Leader) -> None:
 def _is_fenced(
     replica: Replica, progress: Progress, request: FetchRequest, source: ReplicaKey
 ) -> bool:
-    """S3: a replica that has less than it had acknowledged has lost what was counted on."""
+    """S3: a replica with less than it had acknowledged has lost records that were counted on."""
     gone_back = request.incarnation < progress.incarnation
     if not progress.fenced and (gone_back or request.acknowledged_offset < progress.acknowledged):
         progress.fenced = True
@@ -220,8 +220,8 @@ def _is_fenced(
 
 
 def _begins_with_snapshot(replica: Replica, fetch: LogPosition) -> bool:
-    # S32: a snapshot has the newest value of each key and no record without one. Replica by
-    # replica, as disks are replaced, those records would be gone from every log.
+    # S32: a snapshot has the newest value of each key and no other record. As disks are
+    # replaced, the other records would be lost from one log after the other.
     whole = replica.log.start == FIRST_OFFSET
     if whole and replica.config.keeps_every_record:
         return False
@@ -258,9 +258,9 @@ def answer_parked(replica: Replica, role: Leader) -> None:
 
 
 def _membership(replica: Replica, key: ReplicaKey, request: FetchRequest) -> ErrorCode:
-    """Tell a removed voter so, until the removal is in its own log (P36, S17).
+    """Tell a removed voter of its removal, until that is in the voter's own log (P36, S17).
 
-    The error comes with the records: without them it would never get there.
+    The error comes with the records: without them the removal would never get into that log.
     """
     if key in replica.log.voters:
         return ErrorCode.NONE
@@ -310,7 +310,7 @@ def majority_offset(replica: Replica, role: Leader) -> Offset:
 
 
 def after_progress(replica: Replica, role: Leader) -> None:
-    """Draw every conclusion from what is acknowledged now."""
+    """Advance the high watermark, and all that depends on it, after an acknowledgement."""
     offset = majority_offset(replica, role)
     if offset > role.epoch_start and offset > replica.high_watermark:
         replica.raise_high_watermark(offset)
@@ -327,7 +327,7 @@ def epoch_committed(replica: Replica, role: Leader) -> bool:
 
 
 def _complete_formation(replica: Replica, role: Leader) -> None:
-    """Once all of the current set have the formation batch, say so in the log (P52, S19)."""
+    """Once all voters of the set have the formation batch, write that into the log (P52, S19)."""
     log = replica.log
     if log.formation_completed or not log.raft_version or not epoch_committed(replica, role):
         return
@@ -340,7 +340,7 @@ def _complete_formation(replica: Replica, role: Leader) -> None:
 
 
 def handle_append(replica: Replica, event: AppendRequested) -> None:
-    """Append a client's batch, or say why not."""
+    """Append a client's batch, or refuse it with the reason."""
     role = replica.role
     if not isinstance(role, Leader):
         replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
@@ -425,7 +425,7 @@ def answer_confirmations(replica: Replica, role: Leader) -> None:
 
 
 def majority_lost_at(replica: Replica, role: Leader) -> int | None:
-    """When this leader must resign unless more voters fetch; None: it is a majority alone."""
+    """When this leader must resign unless more voters fetch; None: it is the whole majority."""
     needed = replica.log.voters.majority - (1 if replica.is_voter else 0)
     if needed <= 0:
         return None
@@ -434,7 +434,7 @@ def majority_lost_at(replica: Replica, role: Leader) -> int | None:
 
 
 def _heard_ms(replica: Replica, role: Leader) -> list[int]:
-    """When each other voter last fetched; since it leads, for those that have not."""
+    """When each other voter last fetched; for a voter that has not, when the leadership began."""
     heard: list[int] = []
     for voter in replica.log.voters:
         if voter != replica.key:
@@ -448,9 +448,9 @@ def _heard_ms(replica: Replica, role: Leader) -> list[int]:
 def others_can_lead_instead(replica: Replica, role: Leader) -> bool:
     """Whether the own disk has stalled, and a majority of the set commits without it (S35).
 
-    Its Fetches answered, the others are content with a leader that can commit nothing by itself
-    and serves no read. Where they are no majority alone, nothing is won by another leader: no
-    record can be committed, nor a vote be granted, before this disk goes on.
+    As long as their Fetches are answered, the others keep a leader that can commit nothing by
+    itself and serves no read. If they are no majority alone, another leader does not help: no
+    record can be committed, and no vote granted, before this disk goes on.
     """
     if not replica.has_stalled_disk or replica.high_watermark <= replica.log.durable_end:
         return False

@@ -1,4 +1,4 @@
-"""What a replica remembers of its peers, so that none of them comes back older than it was (S3).
+"""The memory of peers, by which a replica detects a peer that came back older than it was (S3).
 
 A volume that was restored from an old copy has forgotten votes and acknowledgements under a valid
 UUID. A peer that has seen more of the replica than it now knows detects this. Each start of a
@@ -6,12 +6,12 @@ storage counts itself and draws a random nonce, and the storage keeps the nonces
 starts: its line. A later start of the same storage has the earlier nonces in its line; a start
 from an old copy lacks them, however often it was started since.
 
-Pure. The caller's duties:
+This module has no effects of its own. The caller's duties:
 
-1. A start is admitted only after `why_stale` found nothing and what `marks_with` returned is
-   durable: else a crash would forget what others were allowed to rely on.
-2. No message of a replica is taken on a connection whose start was not admitted, or is not
-   the current one any more (`is_current`).
+1. Admit a start only after `why_stale` found nothing and what `marks_with` returned is durable:
+   else a crash would forget what others were allowed to rely on.
+2. Take no message of a replica on a connection whose start was not admitted, or is no longer
+   the current one (`is_current`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from raftnode.core.roles import Leader
 from raftnode.core.types import FIRST_OFFSET, NO_EPOCH, Epoch, Offset, ReplicaKey
 
 LINE_MAX = 64
-"""Nonces that a storage keeps and a hello carries. A peer that missed more starts than these
-can compare the counters alone."""
+"""How many nonces a storage keeps and a hello carries. A peer that missed more starts than these
+can compare only the counters."""
 
 PEERS_MAX = 64
-"""Replicas that are remembered; the longest unseen that is no voter is forgotten first."""
+"""How many replicas are remembered; the longest unseen that is no voter is forgotten first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Mark:
 
     Attributes:
         incarnation: how often the storage was started, this start included.
-        nonce: random, drawn by the start; None: it told none.
+        nonce: random, drawn by the start; None: the start reported none.
     """
 
     incarnation: int
@@ -46,11 +46,11 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a replica tells of the start that it speaks from; the same for the whole of it.
+    """A replica's report of its present start; it does not change during that start.
 
     Attributes:
         incarnation: how often the storage was started, this start included.
-        line: nonces of the last starts, this one's first; empty: told by a program that
+        line: nonces of the last starts, this one's first; empty: reported by a program that
             knows no lines, and then the other fields mean nothing either.
         log_end: one past the last record that the start found; all of it durable.
         epoch: the epoch that the start found.
@@ -61,7 +61,7 @@ class Start:
     log_end: Offset = FIRST_OFFSET
     epoch: Epoch = NO_EPOCH
     mark: Mark = field(init=False, repr=False, compare=False)
-    """What is remembered of it for good."""
+    """The part of the start that is remembered for good."""
 
     def __post_init__(self) -> None:
         mark = Mark(self.incarnation, self.line[0] if self.line else None)
@@ -105,8 +105,8 @@ class PeerMemory:
     def why_stale(self, key: ReplicaKey, start: Start) -> str | None:
         """What the replica has forgotten since it was last seen; None: nothing that is known.
 
-        A start that was admitted before is not judged again: its hello may have been
-        overtaken by what it has acknowledged since.
+        A start that was admitted before is not judged again: its hello may be older than what the
+        replica has acknowledged since.
         """
         peer = self._peers.get(key)
         if peer is None or peer.mark == start.mark:
@@ -119,9 +119,9 @@ class PeerMemory:
         """What is to be made durable before the start is admitted; None: nothing new.
 
         Args:
-            key: whose start it is.
-            start: one in which `why_stale` found nothing.
-            voters: whom never to forget.
+            key: the replica that started.
+            start: a start in which `why_stale` found nothing.
+            voters: the replicas that are never forgotten.
         """
         if self.mark_of(key) == start.mark:
             return None
@@ -142,7 +142,7 @@ class PeerMemory:
         self._peers = peers
 
     def acknowledged(self, key: ReplicaKey, offset: Offset) -> None:
-        """The replica acknowledged all below `offset`, and all of that is committed.
+        """Note that the replica acknowledged all below `offset`, and that all of it is committed.
 
         So none of it may ever be missing again, under any leader.
         """
@@ -151,7 +151,7 @@ class PeerMemory:
             peer.acknowledged = offset
 
     def showed(self, key: ReplicaKey, epoch: Epoch) -> None:
-        """A message of the replica carried its epoch, which was durable before it was sent."""
+        """Note the epoch of a replica's message, which was durable before the message was sent."""
         peer = self._peers.get(key)
         if peer is not None and epoch > peer.epoch:
             peer.epoch = epoch
@@ -168,14 +168,15 @@ def remember_acknowledgements(memory: PeerMemory, replica: Replica) -> None:
 
 
 def is_believed(replica: Replica, teller: ReplicaKey) -> bool:
-    """Whether a replica stops when a member of its own cluster says that it is stale.
+    """Whether a replica stops when another replica of its own cluster says that it is stale.
 
-    Its own voters are believed, so that no stranger can stop a voter, and the leader that it
-    follows: an old copy may lack the record that made that one a voter, and gets no other log than
-    from it, so it would be refused and ask again for ever. Who knows of no other voter
-    has none that could tell it, and believes anybody: without voters it has never voted and has
-    acknowledged nothing; as the only one it needs nobody's vote, and would lead for ever beside
-    the quorum that has grown since the copy was made.
+    The replica believes its own voters, so that no stranger can stop a voter. It also believes the
+    leader that it follows: an old copy may lack the record that made the leader a voter. It gets
+    its log only from that leader, so it would be refused and ask again for ever.
+
+    A replica that knows of no other voter believes every replica. Without voters it has never voted
+    and has acknowledged nothing. As the only voter it needs no other vote, and would lead for ever
+    beside the quorum that has grown since the copy was made.
     """
     return replica.may_be_voter(teller) or teller == replica.leader or replica.knows_no_other_voter
 

@@ -1,4 +1,4 @@
-"""What a leader knows of one other replica (P24, S3, S10, S13)."""
+"""A leader's knowledge of one other replica (P24, S3, S10, S13)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Progress:
     raft_version_max: int = 0
     """The newest raft.version that its program knows, as it said (P56); 0: it said none."""
     fenced: bool = False
-    """S3: it once fetched below what it had acknowledged. Not counted from then on."""
+    """S3: the replica once fetched below what it had acknowledged. It no longer counts."""
     higher_epoch: Epoch | None = None
-    """The epoch of its last Fetch, being above this leader's: it cannot follow here (S9)."""
+    """The epoch of its last Fetch, if above this leader's: it cannot follow this leader (S9)."""
     begin_done: bool = False
     begin_in_flight: bool = False
     begin_at_ms: int = 0
@@ -55,7 +55,7 @@ class Progress:
 
     @property
     def has_asked(self) -> bool:
-        """Whether it has fetched from this leader, be it in an epoch above this one."""
+        """Whether the replica has fetched from this leader, even in a higher epoch."""
         return self.last_fetch_ms is not None or self.higher_epoch is not None
 
     def is_fresh(self, now_ms: int, within_ms: int) -> bool:
@@ -63,7 +63,7 @@ class Progress:
         return self.last_fetch_ms is not None and now_ms - self.last_fetch_ms <= within_ms
 
     def is_caught_up(self, now_ms: int, fetch_timeout_ms: int, round_max_ms: int) -> bool:
-        """Whether the set's majority may lean on it: fresh, and its rounds are short (S13)."""
+        """Whether a majority may rely on the replica: it is fresh, and its rounds short (S13)."""
         if self.fenced or self.round_ms is None or self.round_started_ms is None:
             return False
         if self.round_ms > round_max_ms or not self.is_fresh(now_ms, fetch_timeout_ms):

@@ -1,7 +1,7 @@
-"""How far a leader runs ahead of its majority, in bytes.
+"""The bytes that a leader has appended ahead of its majority.
 
-Without a limit a leader whose voters fetch but do not keep up would take on more and more
-of what it may have to take back, and what it cannot acknowledge for a long time.
+Without a limit, a leader whose voters fetch but do not keep up would accept more and more writes
+that it may have to take back, and that it cannot acknowledge for a long time.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from raftnode.core.types import Offset
 class Uncommitted:
     """Sizes of the clients' batches that this leader appended and that are not committed.
 
-    Control records are not among them: what must be said is never refused for its size.
-    Neither is what earlier leaders left: of that only the extent is known, and it cannot grow.
+    Control records do not count: the leader never refuses one for its size. Batches of earlier
+    leaders do not count either: only their extent is known, and it cannot grow.
 
     Invariant: `size` is the sum over `batches`, whose end offsets rise.
     """
@@ -35,7 +35,7 @@ class Uncommitted:
             self.size += size
 
     def committed(self, high_watermark: Offset) -> None:
-        """Count what the high watermark has passed no more."""
+        """Remove the batches that the high watermark has passed."""
         passed = 0
         for end, size in self.batches:
             if end > high_watermark:

@@ -1,1 +1,1 @@
-"""How a replica fetches a snapshot in place of a log that the leader no longer has."""
+"""Snapshots that a replica fetches in place of a log that the leader no longer has."""

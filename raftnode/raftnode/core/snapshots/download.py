@@ -1,4 +1,4 @@
-"""How far a replica has come with fetching a snapshot."""
+"""The progress of a replica that fetches a snapshot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from raftnode.core.types import LogPosition
 
 @dataclass(slots=True)
 class Download:
-    """One snapshot on its way here; it outlives the leader that it was begun with.
+    """One snapshot that is being fetched; the download outlives the leader that it began with.
 
     Invariant: the storage has the first `position` bytes, or is about to (`storing_to`).
     """
@@ -25,10 +25,10 @@ class Download:
 
     @property
     def busy(self) -> bool:
-        """Whether it is the storage's turn: nothing is asked for meanwhile."""
+        """Whether the storage is at work: the replica asks for nothing meanwhile."""
         return self.verifying or self.storing_to is not None
 
     @property
     def has_begun(self) -> bool:
-        """Whether something of it is here or on its way to the disk."""
+        """Whether a part of the snapshot is here or on its way to the disk."""
         return self.position > 0 or self.busy

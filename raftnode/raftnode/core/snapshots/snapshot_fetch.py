@@ -1,13 +1,13 @@
-"""Fetching a snapshot in place of a log that the leader has no more (KIP-630, P22, P25, P40).
+"""Fetching a snapshot in place of a log that the leader no longer has (KIP-630, P22, P25, P40).
 
-A follower whose next record was trimmed away, or whose log is empty, is offered a snapshot.
-It asks for one piece at a time, each once the last is stored, so that it holds no more than a
-piece in memory and its leader serves it like any Fetch. The storage reads the whole before it
-counts: checksums, footer, what it says of the quorum. Only then is the log replaced, in one
-step. Until then the log, the vote and what was acknowledged are what they were.
+The leader offers a snapshot to a follower whose next record was trimmed away, or whose log is
+empty. The follower asks for one piece at a time, each once the last is stored. So it holds no more
+than a piece in memory, and the leader serves it like any Fetch. The storage reads the whole file
+before the snapshot counts: checksums, footer, the state of the quorum. Only then is the log
+replaced, in one step. Until then the log, the vote and the acknowledgements stay as they are.
 
 A new leader that has the same snapshot goes on where the last one was: the same state at the
-same place makes the same bytes. While the storage works, plain Fetches keep the leader known.
+same offset makes the same bytes. While the storage works, plain Fetches keep the leader known.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from raftnode.core.types import FIRST_OFFSET, LogPosition
 
 
 def next_piece(replica: Replica) -> FetchSnapshotRequest | None:
-    """What to ask the leader for instead of records; None: records."""
+    """The request for the next piece of a snapshot; None: ask for records."""
     download = replica.download
     if download is None or download.busy or not isinstance(replica.role, Follower):
         return None
@@ -52,14 +52,15 @@ def next_piece(replica: Replica) -> FetchSnapshotRequest | None:
 
 
 def offered(replica: Replica, fetching: Fetching, snapshot: LogPosition) -> bool:
-    """The leader says that this log must begin with a snapshot; False: that cannot be right."""
+    """Take the leader's offer of a snapshot to begin with; False: the offer cannot be right."""
     download = replica.download
     if not _is_ahead(replica, snapshot) or snapshot.epoch > replica.epoch:
         replica.fact("snapshot_offer_rejected", end=snapshot.end_offset, log_end=replica.log.end)
         return False
     if download is None or not (download.snapshot == snapshot or download.has_begun):
-        # One that has begun goes on, newer ones or not: its leader keeps it as long as it is
-        # read (and else says that it is gone). A slow disk would never come to the end of any.
+        # A download that has begun goes on, even if there is a newer snapshot: the leader keeps
+        # the old one while it is read (or says that it is gone). Otherwise a slow disk would
+        # never finish any.
         give_up(replica)
         replica.download = Download(snapshot)
         replica.fact(
@@ -71,10 +72,10 @@ def offered(replica: Replica, fetching: Fetching, snapshot: LogPosition) -> bool
 
 
 def _is_ahead(replica: Replica, snapshot: LogPosition) -> bool:
-    """Whether it brings anything: else the log would be replaced by less than it holds.
+    """Whether the snapshot is ahead of the log: else it would replace the log by less.
 
-    A log that holds the snapshot's last record may hold acknowledged ones behind it. One that
-    has another epoch there may be longer all the same: none of its rest was ever committed.
+    A log that holds the snapshot's last record may hold acknowledged records behind it. A log that
+    has another epoch there may still be longer, but none of its rest was ever committed.
     """
     return snapshot.end_offset > replica.high_watermark and not replica.log.covers(snapshot)
 
@@ -89,7 +90,7 @@ def take_piece(
     request: FetchSnapshotRequest,
     response: FetchSnapshotResponse,
 ) -> bool:
-    """Hand a piece to the storage; False: it is not what was asked for."""
+    """Hand a piece to the storage; False: it is not the piece that was asked for."""
     download = replica.download
     asked = (request.snapshot, request.position)
     if download is None or download.busy or asked != (download.snapshot, download.position):
@@ -97,7 +98,7 @@ def take_piece(
     if (response.snapshot, response.position) != asked:
         return False
     if download.size not in {None, response.size}:
-        # The other leader's file is of another program: its bytes do not go on these.
+        # Another program wrote the new leader's file: its bytes do not continue these.
         replica.fact("snapshot_fetch_restarted", end=request.snapshot.end_offset)
         give_up(replica)
         replica.download = Download(request.snapshot)
@@ -127,7 +128,7 @@ def piece_stored(replica: Replica, event: SnapshotPieceStored) -> bool:
 
 
 def verified(replica: Replica, event: SnapshotVerified) -> None:
-    """The whole file is what it should be: put it in the place of the log, if it is ahead."""
+    """Replace the log by the verified snapshot, if that is ahead of the log."""
     download, head = replica.download, event.head
     if download is None or download.snapshot != head.position or not download.verifying:
         return
@@ -152,7 +153,7 @@ def verified(replica: Replica, event: SnapshotVerified) -> None:
 
 
 def refused(replica: Replica, event: SnapshotRefused) -> bool:
-    """The storage cannot use it; True: it was the one under way, and is given up."""
+    """Give up a snapshot that the storage cannot use; True: it was the one under way."""
     download = replica.download
     if download is None or download.snapshot != event.snapshot or not download.busy:
         return False
@@ -162,14 +163,14 @@ def refused(replica: Replica, event: SnapshotRefused) -> bool:
 
 
 def give_up(replica: Replica) -> None:
-    """No snapshot is wanted any more, or another one."""
+    """Give up the download: no snapshot is wanted any more, or another one."""
     if replica.download is not None:
         replica.emit(DropSnapshot(replica.download.snapshot))
         replica.download = None
 
 
 def taken(replica: Replica, event: SnapshotTaken) -> None:
-    """A snapshot was made here: offer it from now on, and let go of the log behind it."""
+    """Offer the snapshot that was made here from now on, and trim the log that it covers."""
     log = replica.log
     if log.snapshot is None or event.snapshot.end_offset > log.snapshot.end_offset:
         log.snapshot = event.snapshot
@@ -180,10 +181,10 @@ def taken(replica: Replica, event: SnapshotTaken) -> None:
 
 
 def lost(replica: Replica, event: SnapshotLost) -> None:
-    """The snapshot that was offered is damaged: offer an older one, if the log goes on from it.
+    """Offer an older snapshot in place of a damaged one, if the log goes on from it.
 
-    Without any, a log that is whole needs none. One that begins later does: the damaged one's name
-    stays, and says where a fetcher's log would begin.
+    If there is none, a log that is whole needs no snapshot. A log that begins later does: the
+    damaged snapshot's name stays, and says where a fetcher's log would begin.
     """
     log, old, instead = replica.log, event.snapshot, event.instead
     if log.snapshot != old:

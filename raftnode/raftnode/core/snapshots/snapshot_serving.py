@@ -1,4 +1,4 @@
-"""What a leader does for a replica that fetches a snapshot (P24, P25, P40)."""
+"""The leader's service to a replica that fetches a snapshot (P24, P25, P40)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def handle_fetch_snapshot(
     source: ReplicaKey,
     request: FetchSnapshotRequest,
 ) -> None:
-    """Serve a piece. It shows that the replica is there, and acknowledges nothing (S10)."""
+    """Serve a piece. The request is a sign of life, and acknowledges nothing (S10)."""
     error = leadership.judge_epoch(replica, request.epoch)
     if error == ErrorCode.NONE and not leadership.may_say(replica, role, source, request):
         error = ErrorCode.INVALID_REQUEST

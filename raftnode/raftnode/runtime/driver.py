@@ -264,7 +264,7 @@ class Driver:
         )
 
     def die(self) -> None:
-        """Handle no further event: something failed and nobody may be answered any more."""
+        """Handle no further event: something failed, and the node may answer no client any more."""
         self._dead = True
         self._wake.set()
 

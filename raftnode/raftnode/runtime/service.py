@@ -121,7 +121,7 @@ class Service:
 
     def describe_node(self) -> NodeInfo:
         """What this node knows of itself."""
-        assert self.peer_endpoint is not None  # noqa: S101 - nobody can ask before
+        assert self.peer_endpoint is not None  # noqa: S101 - no client can ask before
         assert self.api_endpoint is not None  # noqa: S101
         return description.describe_node(
             description.present(self._core.replica),

@@ -69,7 +69,7 @@ class HostsFileResolver(AbstractResolver):
             lookup.set_result(await self._fallback.resolve(host, port, family))
         except OSError as error:
             lookup.set_exception(error)
-            lookup.exception()  # whoever asked may have gone: that is no one's error
+            lookup.exception()  # the caller may have gone: then no task takes the error
         finally:
             lookup.cancel()
             del self._lookups[host, port, int(family)]

@@ -161,7 +161,7 @@ def handle_fetch_failure(replica: Replica, request: FetchRequest | FetchSnapshot
         config.retry_backoff_ms << min(fetching.failures - 1, 10), config.retry_backoff_max_ms
     )
     if not isinstance(replica.role, Follower):
-        wait = min(wait, config.fetch_timeout_ms // 10)  # somebody else is asked each time
+        wait = min(wait, config.fetch_timeout_ms // 10)  # each time another replica is asked
     fetching.next_at_ms = replica.now_ms + wait
     if isinstance(replica.role, Prospective):
         replica.role.leader_hint = None
@@ -441,7 +441,7 @@ def handle_end(
     if error == ErrorCode.NONE:
         place = request.preferred_successors.index(replica.key)
         if request.leader is not None:
-            replica.promised_until_ms = 0  # S33: whoever led answers no read any more
+            replica.promised_until_ms = 0  # S33: the old leader answers no read any more
         wait = 0
         if replica.disk_low:
             wait = replica.first_election_deadline() - replica.now_ms  # S30: the next may

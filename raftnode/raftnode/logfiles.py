@@ -29,6 +29,7 @@ from raftnode.storage.log.epoch_file import FILE_NAME as EPOCHS_FILE
 from raftnode.storage.log.epoch_file import read_epochs
 from raftnode.storage.segments.index_files import read_index
 from raftnode.storage.segments.segment import Damage
+from raftnode.storage.segments.window import Window
 from raftnode.storage.snapshots.damaged_snapshots import DAMAGED_SUFFIX
 from raftnode.storage.snapshots.snapshot_file import list_snapshots
 from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
@@ -54,6 +55,7 @@ __all__ = [
     "PieceReader",
     "SnapshotReader",
     "Stat",
+    "Window",
     "check_cluster_id",
     "find_log",
     "list_snapshots",

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 from kraftquorum_pipeline.remote import open_files, path_of
 from raftnode.errors import DecodeError
-from raftnode.logfiles import File
+from raftnode.logfiles import Window
 from raftnode.logformat import (
     HEADER_BYTES,
     BatchHeader,
@@ -102,24 +102,6 @@ class Row(NamedTuple):
         return Finding(Check(self.name), self.place, self.text)
 
 
-@dataclass(slots=True)
-class Window:
-    """A buffer over a file; batches are read in it without a copy."""
-
-    file: File
-    size: int
-    start: int = 0
-    held: memoryview = field(default_factory=lambda: memoryview(b""))
-
-    def at(self, position: int, length: int) -> tuple[memoryview, int]:
-        """Return a buffer with `length` bytes (or all bytes left) and the index of a position."""
-        at = position - self.start
-        if at < 0 or (len(self.held) - at < length and position + len(self.held) - at < self.size):
-            self.start, at = position, 0
-            self.held = memoryview(self.file.pread(max(length, _WINDOW_BYTES), position))
-        return self.held, at
-
-
 def digest(data: memoryview) -> tuple[int, int]:
     """128 bits of a hash over a whole batch, base offset and epoch included, as two int64."""
     return _halves(blake2b(data, digest_size=16).digest())
@@ -140,7 +122,7 @@ def scan_segment(piece: Piece) -> Iterator[Row]:
     """
     file = open_files().open_to_read(path_of(piece.path))
     try:
-        yield from _Scan(piece, Window(file, piece.size)).rows()
+        yield from _Scan(piece, Window(file, _WINDOW_BYTES)).rows()
     finally:
         file.close()
 
@@ -162,7 +144,7 @@ def visit_batches(
     file = open_files().open_to_read(path_of(piece.path))
     try:
         position, offset = start
-        scan = _Scan(piece, Window(file, piece.size), position, offset, until, watch=visit)
+        scan = _Scan(piece, Window(file, _WINDOW_BYTES), position, offset, until, watch=visit)
         for _ in scan.rows():
             pass
     finally:
@@ -216,9 +198,9 @@ class _Scan:
 
     def rows(self) -> Iterator[Row]:
         while self.position < self.piece.size and self.expected < self.until:
-            data, at = self.window.at(self.position, HEADER_BYTES)
+            data = self.window.at(self.position, HEADER_BYTES)
             try:
-                header = read_header(data, at)
+                header = read_header(data)
             except DecodeError as error:
                 if (yield from self._behind_nonsense(_reason(error))):
                     continue
@@ -230,9 +212,9 @@ class _Scan:
                 if (yield from self._behind_nonsense(reason)):
                     continue
                 break
-            data, at = self.window.at(self.position, header.size)
+            data = self.window.at(self.position, header.size)
             try:
-                check_crc(header, data, at)
+                check_crc(header, data)
             except DecodeError as error:
                 # The length lies outside the checksum: it is right if a batch follows.
                 following = self._leads_to(header, end)
@@ -246,7 +228,7 @@ class _Scan:
                 if (yield from self._behind_nonsense(_reason(error), Check.CRC)):
                     continue
                 break
-            yield from self._batch(header, data[at : at + header.size])
+            yield from self._batch(header, data)
             self.position = end
         yield from self._close_chunk()
         yield self._row("end", self.position, max(self.first, -1))._replace(

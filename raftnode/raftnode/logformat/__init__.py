@@ -1,7 +1,7 @@
 """The log's format as pure functions of bytes: batches, control records, indexes, snapshots.
 
-The public names are those of this module; nothing here opens a file. `raftnode.logfiles` reads
-the files of a replica in this format.
+This module has the public names; nothing here opens a file. `raftnode.logfiles` reads the files
+of a replica in this format.
 """
 
 from __future__ import annotations

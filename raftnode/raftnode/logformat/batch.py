@@ -1,10 +1,9 @@
 """Kafka record batch v2: the one form of records in the log, in snapshots and on the wire.
 
-The base offset and the leader epoch lie before the checksum and outside it, so that a
-leader stamps them and everybody else passes the bytes on untouched. Reading a data
-batch costs its header and one CRC32C; records are looked at by `iter_records` only,
-which the state machine uses. Refused, because nothing here writes them: compression,
-transactions, log-append time, gaps between offsets.
+The base offset and the leader epoch lie before the checksum and outside it. So a leader stamps
+them, and every other replica passes the bytes on untouched. Reading a data batch costs its header
+and one CRC32C. Only `iter_records`, which the state machine uses, reads the records. The decoder
+refuses what no writer here uses: compression, transactions, log-append time, gaps between offsets.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ RecordHeader = tuple[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of a data batch that is to be made."""
+    """One record of a new data batch."""
 
     key: bytes | None
     value: bytes | None
@@ -50,7 +49,7 @@ class Record:
 
 
 class BatchHeader(NamedTuple):
-    """The fixed part of a batch, checked for sense."""
+    """The fixed part of a batch, with its values checked."""
 
     base_offset: Offset
     last_offset: Offset
@@ -79,13 +78,13 @@ class LogRecord(NamedTuple):
     value: bytes | None
     headers: tuple[RecordHeader, ...]
     control: ControlRecord | None
-    """None in data, and in a control record of a type that is not known here."""
+    """None in data, and in a control record of an unknown type."""
     is_control: bool
     """Never hand a control record to the state machine, known or not."""
 
 
 def encode_data_batch(records: Sequence[Record], timestamp_ms: int) -> bytes:
-    """Make a data batch with base offset 0 and leader epoch -1; `stamp` gives it its place.
+    """Make a data batch with base offset 0 and leader epoch -1; `stamp` sets both.
 
     Raises:
         ValueError: no records.
@@ -111,7 +110,7 @@ def encode_data_batch(records: Sequence[Record], timestamp_ms: int) -> bytes:
 
 
 def encode_control_batch(batch: Batch, timestamp_ms: int) -> bytes:
-    """The bytes of a control batch that a leader has just made, stamped with its place.
+    """The bytes of a control batch that a leader has just made, with its offset and epoch.
 
     Raises:
         ValueError: its offsets and its control records do not agree.
@@ -125,7 +124,7 @@ def encode_control_batch(batch: Batch, timestamp_ms: int) -> bytes:
 def encode_control_records(
     records: Sequence[tuple[bytes, bytes]], base_offset: Offset, epoch: Epoch, timestamp_ms: int
 ) -> bytes:
-    """A control batch of encoded keys and values, stamped with its place.
+    """A control batch of encoded keys and values, with its offset and epoch.
 
     Raises:
         ValueError: no records.
@@ -159,7 +158,7 @@ def _encode_batch(
 
 
 def stamp(data: Buffer, base_offset: Offset, epoch: Epoch) -> bytes:
-    """Give a batch its place in the log; the checksum does not cover these fields.
+    """Write offset and epoch into a batch; the checksum does not cover these fields.
 
     The caller has made sure that `data` is one batch.
     """
@@ -230,9 +229,9 @@ def check_crc(header: BatchHeader, data: Buffer, position: int = 0) -> None:
 def decode_batches(data: Buffer, *, allow_partial_tail: bool = False) -> tuple[Batch, ...]:
     """Read consecutive batches; each keeps its own bytes.
 
-    Data batches are not looked into: who must know that their records are well
-    formed (a leader, of a client's batch) goes through `iter_records` as well.
-    With `allow_partial_tail` a last batch that is cut short is left out.
+    The records of data batches are not read: a caller that must know that they are well formed
+    (a leader, of a client's batch) also calls `iter_records`. With `allow_partial_tail`, the
+    result leaves out a last batch that is cut short.
 
     Raises:
         DecodeError: anything else is wrong, with the position.
@@ -267,7 +266,7 @@ def decode_batches(data: Buffer, *, allow_partial_tail: bool = False) -> tuple[B
 
 
 def to_batch(header: BatchHeader, data: bytes) -> Batch:
-    """The core's view of one batch whose checksum was found right.
+    """The core's view of one batch whose checksum is right.
 
     Raises:
         DecodeError: a control batch whose records are not well formed.
@@ -280,10 +279,10 @@ def to_batch(header: BatchHeader, data: bytes) -> Batch:
 
 
 def iter_records(data: Buffer) -> Iterator[LogRecord]:
-    """Yield the records of consecutive batches; checksums are not looked at again.
+    """Yield the records of consecutive batches, without checking checksums again.
 
     Raises:
-        DecodeError: when it comes to something that is not well formed.
+        DecodeError: on reaching bytes that are not well formed.
     """
     view = memoryview(data)
     position = 0

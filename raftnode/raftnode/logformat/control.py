@@ -1,12 +1,14 @@
 """Control records as bytes: key, and value in Kafka's flexible encoding.
 
-LeaderChange is Kafka's message (type 2) in version 0, which Kafka 4.1 writes too: it reads
-the record as version 0 whatever version it says, so a version 1 would stop its tools. The
-directory ids are tagged fields of ours, which Kafka skips: of each voter, and of the leader
-(S1), since a leader outside the set stands in neither list (S8). Version 1 is read as well.
-Types from 1000 on are ours (S27). Newer versions of a record may only append
-fields, so a decoder reads those it knows and leaves the rest; unknown types decode
-to None and are kept in the log untouched.
+LeaderChange is Kafka's message (type 2) in version 0, which Kafka 4.1 writes too. Kafka reads the
+record as version 0 whatever version it has, so a version 1 would stop Kafka's tools. The directory
+ids of each voter and of the leader are our own tagged fields, which Kafka skips. The leader has one
+of its own (S1), since a leader outside the set stands in neither list (S8). The decoder reads
+version 1 as well.
+
+Types from 1000 on are ours (S27). Newer versions of a record may only append fields, so a decoder
+reads the fields it knows and ignores the rest. Unknown types decode to None and stay in the log
+untouched.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ FORMATION_COMPLETED = 1003
 TARGET_VOTERS = 1004
 
 NO_DIRECTORY_ID = uuid.UUID(int=0)
-"""Kafka's null UUID: a replica that has not said which storage it has."""
+"""Kafka's null UUID: a replica whose storage is not known."""
 
 _KEY_VERSION = 0
 _LEADER_CHANGE_VERSION = 0

@@ -1,7 +1,7 @@
 """Control records as names and plain values, for people: ours, and all that Kafka writes.
 
-The node itself acts on those of `control` only. Kafka's snapshot header and footer, its
-version and its voters are decoded here for the tools, which read its files too.
+The node itself acts only on the records of `control`. This module also decodes Kafka's snapshot
+header and footer, its version and its voters, for the tools, which read Kafka's files too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def describe_control(key: bytes | None, value: bytes | None) -> tuple[str, Field
 
 
 def _replica(key: ReplicaKey) -> str:
-    """A replica; the id alone where Kafka tells no more."""
+    """A replica; the id alone where Kafka's record has no more."""
     return str(key) if key.directory_id.int else str(key.node_id)
 
 

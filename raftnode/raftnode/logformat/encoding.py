@@ -1,8 +1,8 @@
 """Strict reading and writing of Kafka's primitive types.
 
 Varints, compact strings and arrays, UUIDs and tagged fields, as Kafka's flexible
-messages use them. `Reader` never reads past its end and raises nothing but
-DecodeError, which names what was being read and the byte. No message is known here.
+messages use them. `Reader` never reads past its end and raises only DecodeError, which names the
+field and the byte. This module knows no message.
 """
 
 from __future__ import annotations

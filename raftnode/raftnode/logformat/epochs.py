@@ -54,7 +54,7 @@ class EpochIndex:
         return EpochIndex(tuple(e for e in self.entries if e.start_offset < end_offset))
 
     def trimmed(self, start_offset: Offset) -> EpochIndex:
-        """The index of a log that begins there: what is below tells one epoch, the last."""
+        """The index of a log that begins there: of all below, it keeps only the last epoch."""
         below = bisect_left(self.entries, start_offset, key=_start_offset)
         return EpochIndex(self.entries[max(below - 1, 0) :])
 

@@ -2,9 +2,9 @@
 
 Both files have Kafka's form, big-endian and without a header. An entry of `.index` is an
 int32 (last offset of a batch, less the segment's base) and an int32 (where that batch
-begins); one of `.timeindex` an int64 (the largest timestamp so far, ms) and an int32 (last
-offset of the batch that has it, less the base). Entries come every few KiB, and one for
-the last batch when a segment is full, so that one look tells where it ends.
+begins). An entry of `.timeindex` is an int64 (the largest timestamp so far, ms) and an int32
+(last offset of the batch that has it, less the base). There is an entry every few KiB, and one
+for the last batch of a full segment, so that a single read finds the segment's end.
 
 An index is a hint and never an authority: the code that follows an entry checks the batch that
 it finds there. An index can always be made again from the segment, so its files are synced only
@@ -91,7 +91,7 @@ class SegmentIndex:
         return TimeEntry(self._times[number], Offset(self.base_offset + self._time_offsets[number]))
 
     def note(self, header: BatchHeader, position: int) -> None:
-        """Take in the next batch of the segment."""
+        """Add the next batch of the segment."""
         if header.max_timestamp_ms > self.largest.timestamp_ms:
             self.largest = TimeEntry(header.max_timestamp_ms, header.last_offset)
         self._last = OffsetEntry(header.last_offset, position)
@@ -100,7 +100,7 @@ class SegmentIndex:
         self._since += header.size
 
     def seal(self) -> None:
-        """Add entries for the last batch: the segment is full."""
+        """Add entries for the last batch, as the segment is full."""
         if self._last is not None and self._last != self.last:
             self._add()
 
@@ -137,7 +137,7 @@ class SegmentIndex:
         return kept
 
     def continue_after(self, size: int) -> None:
-        """After `cut`: how many bytes the batch of the last entry has."""
+        """Take the size of the last entry's batch in bytes; called after `cut`."""
         self._since = size
 
     def encoded_offsets(self, first: int = 0) -> bytes:

@@ -1,7 +1,7 @@
 """Small JSON files with a checksum of their own.
 
-A flipped bit in an epoch or a vote would be a broken promise that no other file can
-contradict, so the fields carry a CRC32C as a field more. Kafka's readers skip it.
+A flipped bit in an epoch or a vote would break a promise, and no other file could reveal it. So
+the object has one more field with a CRC32C. Kafka's readers skip it.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def replica_fields(key: ReplicaKey | None, id_name: str, uuid_name: str) -> Fiel
 
 
 def replica(fields: Fields, id_name: str, uuid_name: str) -> ReplicaKey | None:
-    """Read what `replica_fields` wrote; a replica whose UUID is not told has the null UUID.
+    """Read what `replica_fields` wrote; a replica without a UUID gets the null UUID.
 
     Raises:
         ValueError: a field is not what it should be.

@@ -41,7 +41,7 @@ _OFFSET_DIGITS, _EPOCH_DIGITS = 20, 10
 
 @dataclass(frozen=True, slots=True, order=True)
 class SnapshotId:
-    """Which snapshot: the state without `end_offset`; `epoch` is that of the record before it."""
+    """A snapshot's id: its state ends before `end_offset`; `epoch` is the last record's epoch."""
 
     end_offset: Offset
     epoch: Epoch
@@ -94,7 +94,7 @@ class SnapshotHead:
     voter_record: VoterRecordId = BASE_VOTER_RECORD
     """The record that the voters come from; the base's: a file of an earlier program."""
     target_record: VoterRecordId = BASE_VOTER_RECORD
-    """The record that told of a target last; the base's: none ever did."""
+    """The last record of a target; the base's: there never was one."""
 
 
 class StateRecord(NamedTuple):

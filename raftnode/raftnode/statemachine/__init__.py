@@ -1,1 +1,1 @@
-"""What committed records mean: pure functions of the log, the same on every replica."""
+"""The state machine of committed records: a pure function of the log, equal on every replica."""

@@ -1,9 +1,9 @@
 """A map that can be frozen in no time, read by another thread, and written meanwhile.
 
-Frozen, its entries stay as they are; what is written goes into an overlay that readers look
-at first. Released, the overlay is put back bit by bit, so that neither end ever copies the
-whole. That costs nothing until it is used, unlike a persistent tree, whose every read and
-write is several times slower than a dict's.
+While the map is frozen, its entries stay as they are, and writes go into an overlay that readers
+look at first. After the release, the overlay is merged bit by bit, so that neither end ever copies
+the whole map. A map that is not frozen costs nothing extra. In a persistent tree every read and
+write is several times slower than in a dict.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ V = TypeVar("V")
 class FreezableMap(Generic[K, V]):
     """The map; one thread writes.
 
-    Invariant: an overlay entry wins over the base's; None there: deleted.
+    Invariant: an overlay entry wins over the base's; None in the overlay: deleted.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class FreezableMap(Generic[K, V]):
         self._frozen = False
 
     def merge(self, limit: int) -> None:
-        """Put at most `limit` entries of the overlay back.
+        """Move at most `limit` entries of the overlay into the base.
 
         Raises:
             RuntimeError: a reader still reads the frozen entries.

@@ -1,10 +1,9 @@
 """The key-value store: the newest value of each key in the committed log.
 
-What lives here: a deterministic fold over committed records. What must not: clocks,
-randomness, I/O, and anything uncommitted. A record with a key and a value puts, one
-with a key and no value deletes, one without a key (a raw append, a control record)
-changes nothing but the applied offset. The log is thus a change log that can be
-compacted to its newest record per key.
+This module is a deterministic fold over committed records, without clocks, randomness, I/O or
+anything uncommitted. A record with a key and a value puts the value. A record with a key and no
+value deletes the key. A record without a key (a raw append, a control record) changes only the
+applied offset. So the log is a change log that can be compacted to its newest record per key.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Entry:
 
 
 class KeyValueReader(Protocol):
-    """The read side of the store: what the API may use of it."""
+    """The read side of the store, for the API."""
 
     @property
     def next_offset(self) -> Offset:
@@ -69,9 +68,9 @@ class KeyValueStore:
     """
 
     def __init__(self) -> None:
-        # Entries lie packed in bytes: a dict of nothing else is unknown to the garbage
-        # collector, for which a walk through a million objects takes a second, in which the
-        # node stands still. The keys below are kept in dicts and a tuple for the same reason.
+        # Entries are packed in bytes: the garbage collector does not track a dict that holds
+        # only bytes. A walk through a million objects takes it a second, in which the node
+        # stands still. The keys below are kept in dicts and a tuple for the same reason.
         self._entries: FreezableMap[bytes, bytes] = FreezableMap()
         self._next_offset = FIRST_OFFSET
         self._size_bytes = 0
@@ -154,7 +153,7 @@ class KeyValueStore:
         return True
 
     def skip(self, base_offset: Offset, last_offset: Offset) -> bool:
-        """Pass over offsets that hold nothing for the store: a control batch.
+        """Skip offsets that hold nothing for the store: a control batch.
 
         Returns:
             False when they were passed or applied before.
@@ -167,15 +166,15 @@ class KeyValueStore:
     def freeze(self, pause: Callable[[], None] = lambda: None) -> Iterator[tuple[bytes, Entry]]:
         """The entries as of `next_offset` by key, for another thread to read until `release`.
 
-        The order is that of the keys, so that equal stores give the same, whatever was written
-        before. It is made bit by bit when the first is read.
+        The order is that of the keys, so that equal stores give the same entries, whatever was
+        written before. The order is made bit by bit when the first entry is read.
 
         Args:
             pause: called by the reading thread about each millisecond while it makes the order;
                 it may raise to give up.
 
         Raises:
-            RuntimeError: they are frozen already, or `merge` has not caught up.
+            RuntimeError: the entries are frozen already, or `merge` has not caught up.
         """
         frozen = self._entries.freeze()
         return ((key, _unpacked(frozen[key])) for key in _in_order(frozen, pause))
@@ -185,7 +184,7 @@ class KeyValueStore:
         self._entries.release()
 
     def merge(self, limit: int) -> bool:
-        """After `release`: put back at most `limit` of what was written meanwhile.
+        """Merge at most `limit` of the entries written meanwhile, after `release`.
 
         Returns:
             True when nothing is left.
@@ -230,8 +229,8 @@ class KeyValueStore:
     def state_hash(self) -> str:
         """A digest that is equal on two replicas that applied the same records.
 
-        Kept as a sum over entries so that it costs O(1) to ask for after each record:
-        it finds replicas that differ by accident, not forgeries.
+        The digest is a sum over the entries, so that reading it after each record costs O(1).
+        It finds replicas that differ by accident, not forgeries.
         """
         state = f"{self._next_offset}:{len(self._entries)}:{self._digest:032x}"
         return hashlib.blake2b(state.encode(), digest_size=_DIGEST_BYTES).hexdigest()
@@ -246,7 +245,7 @@ class KeyValueStore:
 
     def _sorted_keys(self) -> tuple[bytes, ...]:
         if self._added or self._removed:
-            # A key deleted and put again is in both: it counts as added.
+            # A key that was deleted and put again is in both: it counts as added.
             gone = frozenset(self._removed)
             kept = [key for key in self._order if key not in gone] if gone else list(self._order)
             kept += sorted(self._added)
@@ -259,8 +258,8 @@ class KeyValueStore:
 def _in_order(frozen: Mapping[bytes, bytes], pause: Callable[[], None]) -> Iterator[bytes]:
     """The keys in order, without holding the interpreter for long: sorted runs, merged.
 
-    The runs are dicts, which the garbage collector knows nothing of as long as bytes are all they
-    hold. Lists it would walk through each time: a million keys in up to 180 ms.
+    The runs are dicts, which the garbage collector does not track as long as they hold only bytes.
+    It would walk through lists each time: a million keys in up to 180 ms.
     """
     keys, runs = iter(frozen), list[dict[bytes, None]]()
     while run := dict.fromkeys(sorted(islice(keys, _RUN_KEYS))):

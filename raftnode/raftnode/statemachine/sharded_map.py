@@ -1,8 +1,9 @@
-"""A map that is made of many small ones, so that none of its writes takes long.
+"""A map that is made of many small maps, so that none of its writes takes long.
 
 A dict that outgrows its table moves into a larger one within a single write, and the whole
-interpreter waits: some 70 ms at a million entries, and twice as long at each doubling. Spread
-over some hundred dicts by the hash of the key, a write moves a small part of them at most.
+interpreter waits: some 70 ms at a million entries, and twice as long at each doubling. This map
+spreads its entries over some hundred dicts by the hash of the key, so that a write moves only a
+small part of them.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ _MASK = _PARTS - 1
 
 
 class SpreadMap(Mapping[K, V]):
-    """The map. Its order is that of the hashes: none to rely on.
+    """The map. Its order is that of the hashes: do not rely on it.
 
-    Of keys and values that the garbage collector need not look into, such as bytes, it looks
-    at 256 dicts at most, however many entries they hold, and soon at none of them.
+    If the garbage collector need not look into the keys and values, such as bytes, it looks at
+    256 dicts at most, however many entries they hold, and soon at none of them.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class SpreadMap(Mapping[K, V]):
         self._parts[hash(key) & _MASK].pop(key, None)
 
     def drop_parts(self) -> Iterator[None]:
-        """Forget everything, a 256th for each that is asked for."""
+        """Forget everything, a 256th at each step of the iterator."""
         for number, part in enumerate(self._parts):
             if part:
                 self._parts[number] = part = {}  # noqa: PLW2901 - nothing else holds the old one

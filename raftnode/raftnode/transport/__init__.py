@@ -1,12 +1,12 @@
 """Frames between replicas: one aiohttp WebSocket for each ordered pair of peers.
 
-- hello: what both ends say first; decides whether they talk at all (S6).
-- server: answers requests that other replicas send to this one; room: whom it has room for.
+- hello: the first frame of both ends; it decides whether they accept each other (S6).
+- server: answers requests of other replicas; connection_limits: which connections it keeps.
 - peers: sends this replica's requests; link: one peer's connection.
-- addresses, hosts: where a replica might be found; never who it is.
+- addresses, hosts: where a replica might listen; never its identity.
 
-A request's answer, or why there is none, arrives by callback; nothing here blocks
-its caller, and nothing here knows what a message means.
+A callback gets a request's answer, or the reason why there is none. The transport never blocks
+its caller and does not know what a message means.
 """
 
 from __future__ import annotations

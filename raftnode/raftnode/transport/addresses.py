@@ -1,4 +1,4 @@
-"""Where a replica might listen, from all who have said so. Advice only: S6."""
+"""Where a replica might listen, merged from all sources. The addresses are only advice (S6)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from raftnode.core.types import Endpoint, ReplicaKey, VoterSet
 
 ENTRIES_MAX = 1024
-"""Advice kept per source; the oldest goes first. More than any quorum has replicas."""
+"""How many addresses are kept per source, more than any quorum has replicas; the oldest is dropped
+first."""
 
 
 class AddressBook:
@@ -31,7 +32,7 @@ class AddressBook:
         }
 
     def learn_hello(self, key: ReplicaKey, endpoint: Endpoint | None) -> None:
-        """Note where a replica said that it listens, or answered itself."""
+        """Note where a replica said that it listens, or where it answered itself."""
         _note(self._hellos, key, endpoint)
 
     def learn_leader(self, key: ReplicaKey, endpoint: Endpoint | None) -> None:

@@ -1,4 +1,4 @@
-"""When to dial a peer again: soon while it may be restarting, seldom when it is long gone."""
+"""When to dial a peer again: soon while it may be restarting, seldom when it is long down."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Backoff:
         self._retry_at = now + pause_ms / 1000 * self._rng.uniform(0.5, 1.0)
 
     def reset(self) -> None:
-        """The peer was reached, or was heard of: dial at once next time."""
+        """Dial at once next time, as the peer was reached or was heard of."""
         self._failures = 0
         self._retry_at = 0.0
 

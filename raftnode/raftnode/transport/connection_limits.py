@@ -1,9 +1,10 @@
-"""Who has to go when too many have come: strangers first, voters last.
+"""Limits on connections: with too many, those of strangers are closed first, of voters last.
 
 A connection waits in the `Lobby` from when it is accepted until its hello was judged, for a
-limited time; then it takes one of the `Seats`. Both always have room for one more, and make it by
-cutting off another: of those that matter least, the oldest of the address that holds most. So an
-address with many connections displaces its own, and a voter gets in however many there are.
+limited time. Then it takes one of the `Seats`. Both always have room for one more connection, and
+make it by cutting off another: of the connections of the lowest rank, the oldest from the address
+that holds most. So an address with many connections displaces its own, and a voter gets in however
+many there are.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ C = TypeVar("C", bound=Hashable)
 
 
 class Rank(IntEnum):
-    """How much a connection's replica matters here; the lowest goes first."""
+    """The rank of a connection's replica; a connection of the lowest rank is closed first."""
 
     STRANGER = 0
-    """Of whom nothing is known: also a replica with a new disk that has asked for nothing yet."""
+    """An unknown replica, including one with a new disk that has asked for nothing yet."""
     OBSERVER = 1
     """A replica that fetches from this one."""
     VOTER = 2
@@ -49,11 +50,11 @@ def who_goes(held: Iterable[tuple[C, Rank, str]]) -> tuple[C, Rank] | None:
 
 
 class Lobby:
-    """Connections of which it is not known yet who calls.
+    """Connections whose replica is not known yet.
 
     Args:
-        places: so many may wait at once.
-        wait_s: so long may each of them wait, from being accepted to its hello.
+        places: how many may wait at once.
+        wait_s: how long each may wait, from when it is accepted to its hello.
     """
 
     def __init__(self, places: int, wait_s: float) -> None:
@@ -62,7 +63,7 @@ class Lobby:
         self._waiting: dict[BaseProtocol, asyncio.TimerHandle] = {}
 
     def enter(self, connection: BaseProtocol) -> None:
-        """Take in a connection that was just made; nothing happens if it is in already."""
+        """Add a connection that was just made; nothing happens if it was added before."""
         if connection in self._waiting or connection.transport is None:
             return
         if len(self._waiting) >= self._places:
@@ -76,7 +77,7 @@ class Lobby:
         self._waiting[connection] = loop.call_later(self._wait_s, self._send_away, connection)
 
     def leave(self, connection: BaseProtocol) -> None:
-        """It said who it is, or has gone."""
+        """Remove a connection that sent its hello, or ended."""
         timer = self._waiting.pop(connection, None)
         if timer is not None:
             timer.cancel()
@@ -95,11 +96,11 @@ class _Seat(Generic[C]):
 
 
 class Seats(Generic[C]):
-    """Connections of replicas that said who they are.
+    """Connections of replicas whose hello was accepted.
 
     Args:
-        places: so many may be taken at once.
-        rank: how much a replica matters now.
+        places: how many may be taken at once.
+        rank: the present rank of a replica.
     """
 
     def __init__(self, places: int, rank: Callable[[ReplicaKey], Rank]) -> None:
@@ -109,15 +110,15 @@ class Seats(Generic[C]):
 
     @property
     def connections(self) -> Counter[ReplicaKey]:
-        """How many each replica has."""
+        """How many connections each replica has."""
         return Counter(seat.key for seat in self._taken.values())
 
     def of(self, key: ReplicaKey) -> list[C]:
-        """A replica's, the oldest first."""
+        """A replica's connections, the oldest first."""
         return [owner for owner, seat in self._taken.items() if seat.key == key]
 
     def take(self, owner: C, key: ReplicaKey, connection: BaseProtocol) -> bool:
-        """Take a seat, if need be from one that matters less; False: all others matter more."""
+        """Take a seat, if need be from one that ranks no higher; False: all others rank higher."""
         while len(self._taken) >= self._places:
             chosen = who_goes(
                 (seat, self._rank(seat.key), address_of(seat.connection))

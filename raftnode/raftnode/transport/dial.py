@@ -1,4 +1,4 @@
-"""The calling side's first words: from an address to a connection with whom was wanted."""
+"""The dialling side: from an address to a connection with the wanted replica."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class DialError(Exception):
     """No wanted replica answered at an address.
 
     Attributes:
-        failure: what to tell those whose requests waited for this.
-        found: who listens there instead, if it said so.
+        failure: the outcome of the requests that waited for the connection.
+        found: the replica that listens there instead, if it said so.
     """
 
     def __init__(self, failure: Failure, found: ReplicaKey | None = None) -> None:
@@ -49,7 +49,7 @@ class DialError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Dialled:
-    """An open connection and who is at its other end."""
+    """An open connection and the replica at its other end."""
 
     socket: ClientWebSocketResponse
     peer: Identity
@@ -78,10 +78,11 @@ async def dial(
 ) -> Dialled:
     """Connect and exchange hellos.
 
-    The caller closes the socket of what it gets.
+    The caller closes the socket of the result.
 
     Raises:
-        DialError: unreachable, or another than `wants`, or not welcome there.
+        DialError: the address is unreachable, another replica than `wants` listens there, or
+            that replica refuses this one.
     """
     try:
         async with asyncio.timeout(settings.connect_timeout_ms / 1000):

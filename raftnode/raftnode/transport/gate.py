@@ -1,4 +1,4 @@
-"""Who may talk at all: each hello is judged before anything else is taken (S3).
+"""The gate judges each hello, before anything else of a replica is accepted (S3).
 
 The transport asks the gate at each hello, on both ends, and again with each frame, because a
 later start of the same storage may have been admitted meanwhile.
@@ -15,32 +15,32 @@ class Gate(Protocol):
     """Remembers the replicas that were let in."""
 
     async def admit(self, peer: Identity, /) -> Refusal | None:
-        """Judge a peer and remember it durably; None: it is welcome.
+        """Judge a peer and remember it durably; None: the peer is admitted.
 
         Raises:
-            StorageError: it could not be remembered; the process ends.
+            StorageError: the peer could not be remembered; the process exits.
         """
         ...
 
     def is_current(self, peer: Identity, /) -> bool:
-        """Whether a peer that was admitted speaks from the latest start known of it."""
+        """Whether an admitted peer's connection belongs to its latest known start."""
         ...
 
     def refused(self, refusal: Refusal, /) -> None:
-        """A peer would not talk to this replica; must not block and must not raise."""
+        """Take a peer's refusal of this replica; must not block and must not raise."""
         ...
 
 
 class OpenGate:
-    """Lets everybody in."""
+    """Admits every replica."""
 
     async def admit(self, _peer: Identity) -> Refusal | None:
-        """Welcome."""
+        """Admit the peer."""
         return None
 
     def is_current(self, _peer: Identity) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def refused(self, _refusal: Refusal) -> None:
-        """Nothing follows from it."""
+        """Ignore the refusal."""

@@ -1,8 +1,8 @@
-"""What both ends of a connection say first, and who refuses whom (S5, S6).
+"""The hello: the first frame of both ends of a connection, or a refusal (S5, S6).
 
-The dialler speaks first: who it is and whom it wants. The other answers with who
-it is, or with a refusal by name. JSON in one binary frame; unknown fields are
-skipped, so later versions can say more.
+The dialler sends the first hello, with its identity and the wanted replica. The other end answers
+with its own identity, or with a named refusal. A hello is JSON in one binary frame. A reader skips
+unknown fields, so that later versions can add fields.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _NONCE = re.compile(r"[0-9a-f]{16}")
 
 
 class RefusalReason(enum.StrEnum):
-    """Why one end will not talk to the other."""
+    """Why one end refuses the other."""
 
     WRONG_REPLICA = "wrong_replica"
-    """Another (id, UUID) listens here: e.g. the one wanted lost its disk (S6)."""
+    """Another (id, UUID) listens here: e.g. the wanted replica lost its disk (S6)."""
     WRONG_CLUSTER = "wrong_cluster"
     OWN_KEY = "own_key"
     """Caller and called are the same (id, UUID): own address dialled, or a disk copied."""
@@ -45,11 +45,11 @@ class RefusalReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a replica says it is.
+    """The identity that a replica reports.
 
     Attributes:
         key: (id, UUID); fixed for the life of the process.
-        cluster_id: None until formation or the first fetch told it.
+        cluster_id: None until it is known from formation or the first Fetch.
         incarnation: how often its storage was started (S3).
         peer_endpoint: where peers reach it, as far as it knows: advice.
         api_endpoint: where clients reach it: advice.
@@ -69,13 +69,13 @@ class Identity:
 
     @property
     def start(self) -> Start:
-        """The start of its storage that it speaks from."""
+        """The replica's present start of its storage."""
         return Start(self.incarnation, self.line, self.log_end, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """An identity, the versions that it speaks and, from the dialler, whom it wants."""
+    """An identity, the versions that it speaks and, from the dialler, the wanted replica."""
 
     identity: Identity
     wants: ReplicaKey | None = None
@@ -85,7 +85,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The answer to a hello that is not welcome; `replica` of `cluster_id` gives it."""
+    """The answer to a refused hello, by `replica` of `cluster_id`."""
 
     reason: RefusalReason
     detail: str
@@ -115,13 +115,13 @@ _decoder = msgspec.json.Decoder(_Message)
 def refusal_of(
     own: Identity, theirs: Hello, *, wanted: ReplicaKey | None, found: ReplicaKey
 ) -> Refusal | None:
-    """Judge the other side's hello; None: welcome.
+    """Judge the other side's hello; None: it is accepted.
 
     Args:
-        own: who this replica is.
-        theirs: what the other side said.
-        wanted: whom the dialler wants, if it knows.
-        found: who is called: `own` on the called side, the other on the dialler's.
+        own: this replica's identity.
+        theirs: the other side's hello.
+        wanted: the replica that the dialler wants, if it knows.
+        found: the dialled replica: `own` on the dialled side, the other on the dialler's.
     """
     key = theirs.identity.key
     if max(theirs.version_min, VERSION_MIN) > min(theirs.version_max, VERSION_MAX):
@@ -177,7 +177,7 @@ def encode_refusal(refusal: Refusal) -> bytes:
 
 
 def decode_hello(data: bytes) -> Hello | Refusal:
-    """Read what the other side said.
+    """Read the other side's first frame.
 
     Raises:
         DecodeError: neither a hello nor a refusal.

@@ -1,4 +1,4 @@
-"""How the transport finds a peer's address: the hosts file first, then DNS, asked once a name."""
+"""The lookup of a peer's address: in the hosts file, then in DNS, with one lookup per name."""
 
 from __future__ import annotations
 

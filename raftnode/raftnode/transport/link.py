@@ -1,8 +1,8 @@
-"""One peer as the caller sees it: a connection when there is something to say.
+"""One peer on the dialling side: its connection is made when there is a request to send.
 
-A request waits for the connection that is being made, is sent, and is either
-answered or failed, each exactly once. A failed attempt fails all that waited for
-it; the next request makes the next attempt, not before the backoff allows.
+A request waits for the connection, is sent, and is either answered or failed, exactly once. A
+failed attempt to connect fails all requests that waited for it. The next request makes the next
+attempt, not before the backoff allows it.
 """
 
 from __future__ import annotations
@@ -119,16 +119,16 @@ class Link:
 
     @property
     def peer(self) -> Identity | None:
-        """Who is connected, if anyone."""
+        """The connected replica, if there is one."""
         return None if self._connection is None else self._connection.dialled.peer
 
     @property
     def idle(self) -> bool:
-        """Neither connected nor busy: it may be forgotten."""
+        """Whether the link is neither connected nor busy, so that it may be forgotten."""
         return self._task is None
 
     def send(self, call: Call) -> None:
-        """Take a call; never blocks, and calls nothing back before it returns."""
+        """Accept a call; never block, and run no callback before returning."""
         if len(self._waiting) + len(self._sent) >= self._around.settings.outstanding_max:
             detail = f"{len(self._sent)} requests are unanswered, {len(self._waiting)} wait"
             self._loop.call_soon(call.failed, Failure(FailureReason.OVERLOADED, detail))
@@ -141,13 +141,13 @@ class Link:
         self._start()
 
     def greet(self) -> None:
-        """Make the connection, once, though there is nothing to say but hello."""
+        """Try once to make the connection, only to exchange hellos."""
         if self._connection is None:
             self._greeting = True
             self._start()
 
     async def tried(self) -> None:
-        """Wait until an attempt to connect has ended, well or not; each has its time-out."""
+        """Wait until an attempt to connect has succeeded or failed; each has its time-out."""
         await self._tried.wait()
 
     def _start(self) -> None:
@@ -156,7 +156,7 @@ class Link:
             self._task = self._around.spawn(self._run(), name=name)
 
     def hurry(self) -> None:
-        """The peer was heard of: end the pause before the next attempt."""
+        """End the pause before the next attempt, as the peer was heard of."""
         self._backoff.reset()
         self._hurry.set()
 
@@ -264,7 +264,7 @@ class Link:
         connection: _Connection,
         report: Callable[[Callable[[Failure], None], Failure], None],
     ) -> None:
-        """Send a call, or `report` why not."""
+        """Send a call, or `report` the reason why not."""
         own = self._around.identity()
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0xFFFFFFFF
@@ -291,7 +291,7 @@ class Link:
         report(call.failed, failure)
 
     def _receive(self, data: bytes, connection: _Connection) -> str | None:
-        """Take a frame; returns why the connection must end, if it must."""
+        """Accept a frame; return why the connection must end, if it must."""
         try:
             frame: Frame | MessageError = self._around.codec.decode(data)
         except MessageError as error:

@@ -27,7 +27,7 @@ class Outbox:
         return self._bytes
 
     def put(self, frame: bytes) -> bool:
-        """Add a frame; False, and nothing added, when that is too much for a slow reader.
+        """Add a frame; False, and nothing added, if that is too much for a slow reader.
 
         One frame always fits into an empty outbox, whatever its size.
         """
@@ -45,7 +45,7 @@ class Outbox:
                 try:
                     await self._send(self._frames[0])
                 except (OSError, RuntimeError):
-                    # The connection is closing: its reader sees that, too, and ends it.
+                    # The connection is closing: its reader sees that too, and ends it.
                     return
                 self._bytes -= len(self._frames.popleft())
             self._wake.clear()

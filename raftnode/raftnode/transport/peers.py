@@ -1,4 +1,4 @@
-"""The calling side: sends this replica's requests and reports what became of them."""
+"""The dialling side: sends this replica's requests and reports their outcome."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from raftnode.transport.spawner import TaskSpawner
 from raftnode.wire import Codec
 
 OnResponse = Callable[[ReplicaKey, Request, Response], None]
-"""(who answered, what was asked, the answer); must not block and must not raise."""
+"""(the replica that answered, the request, the answer); must not block and must not raise."""
 
 OnFailure = Callable[[ReplicaKey | None, Request, Failure], None]
-"""(whom it was for; None: a bootstrap request, what was asked, why there is no answer)."""
+"""(the receiver; None: a bootstrap request, the request, why there is no answer)."""
 
 
 class PeerPool:
-    """All peers that this replica speaks to, one connection for each (id, UUID).
+    """All peers to which this replica sends requests, one connection for each (id, UUID).
 
-    Every request sent ends in exactly one call of `on_response` or `on_failure`,
-    never from within `send`. To be made and used on the running loop.
+    Every request sent ends in exactly one call of `on_response` or `on_failure`, never from within
+    `send`. Make and use the pool on the running loop.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class PeerPool:
 
     @property
     def connected(self) -> tuple[Identity, ...]:
-        """Who is connected right now, each once."""
+        """The replicas that are connected now, each once."""
         peers = {link.peer.key: link.peer for link in self._links.values() if link.peer}
         return tuple(peers.values())
 
@@ -122,7 +122,7 @@ class PeerPool:
             link.greet()
 
     async def greet_bootstrap(self) -> None:
-        """Exchange hellos at each bootstrap address but the own; each is tried once (S3)."""
+        """Exchange hellos once at each bootstrap address except the own (S3)."""
         others = [at for at in self._addresses.bootstrap if at != self._identity().peer_endpoint]
         found = [self._link(at, wants=None, candidates=lambda at=at: (at,)) for at in others]
         links = [link for link in found if link is not None]
@@ -131,13 +131,13 @@ class PeerPool:
         await asyncio.gather(*(link.tried() for link in links))
 
     def noticed(self, key: ReplicaKey) -> None:
-        """A replica was heard of (it dialled us): if it is being waited for, dial now."""
+        """Dial a replica now if requests wait for it, as it was heard of (it dialled this one)."""
         link = self._links.get(key)
         if link is not None:
             link.hurry()
 
     async def close(self) -> None:
-        """Fail what is under way, end all connections; later sends fail."""
+        """Fail all requests under way and end all connections; later sends fail."""
         self._closed = True
         await asyncio.gather(*(link.close() for link in self._links.values()))
         await self._session.close()

@@ -1,8 +1,8 @@
-"""The called side: `/v1/peer`, where other replicas send their requests.
+"""The dialled side: `/v1/peer`, where other replicas send their requests.
 
-One task per connection reads; one writes what `respond` was called with. A
-response may come at any time and in any order. A stranger's bytes get an error
-reply or a closed connection and never reach the callback.
+Each connection has a task that reads, and a task that writes the responses. A response may come
+at any time and in any order. A stranger's bytes get an error reply or a closed connection, and
+never reach the callback.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ Further calls, and calls after the connection ended, do nothing.
 """
 
 OnRequest = Callable[[ReplicaKey, Request, Respond], None]
-"""Takes a request of an identified replica; must not block and must not raise."""
+"""Accepts a request of an identified replica; must not block and must not raise."""
 
 OnHello = Callable[[Identity], None]
-"""Told of each replica that said hello and is welcome."""
+"""Called for each replica whose hello was accepted."""
 
 
 class PeerServer:
@@ -104,8 +104,8 @@ class PeerServer:
         try:
             await socket.prepare(request)
         except (ConnectionError, ValueError):
-            # It gave up before it was answered, say while this process stood still; or its
-            # headers are none.
+            # The client gave up before the answer, say while this process stood still; or its
+            # headers are not valid.
             return web.Response(status=400)
         self._sockets.add(socket)
         try:
@@ -117,7 +117,7 @@ class PeerServer:
             self._seats.leave(socket)
             self.lobby.leave(request.protocol)
             if request.transport is not None:
-                # After a goodbye nothing is left to send; without one nothing will be read.
+                # After a close frame nothing is left to send; without one nothing will be read.
                 request.transport.abort()
         return socket
 
@@ -136,7 +136,7 @@ class PeerServer:
                 return None
             refusal = refusal_of(own, theirs, wanted=theirs.wants, found=own.key)
             if refusal is None:
-                # From here on it has time: the gate may have to wait for the disk.
+                # From here on the peer has time: the gate may have to wait for the disk.
                 self.lobby.leave(request.protocol)
                 if not self._seats.take(socket, theirs.identity.key, request.protocol):
                     await _close(
@@ -239,10 +239,10 @@ class _Connection:
         self._cut = cut
         self._open: OrderedDict[int, Envelope] = OrderedDict()
         self._hears_refusal = True
-        """Until the first frame: the dialler judges our hello after we have judged its."""
+        """True until the first frame: the dialler judges our hello after its own was judged."""
 
     def receive(self, data: bytes) -> str | None:
-        """Take a frame; returns why the connection must end, if it must."""
+        """Accept a frame; return why the connection must end, if it must."""
         if not self._gate.is_current(self._peer):
             return f"a later start of {self._peer.key} was seen"
         if self._hears_refusal and data.startswith(b"{"):
@@ -282,7 +282,7 @@ class _Connection:
         return None
 
     def _refused(self, data: bytes) -> str:
-        """The dialler's answer to our hello; only it can speak for itself."""
+        """Take the dialler's refusal of our hello, which only the dialler itself may give."""
         try:
             refusal = decode_hello(data)
         except DecodeError as error:
@@ -293,7 +293,7 @@ class _Connection:
         return f"the peer refuses this replica: {refusal.reason}: {refusal.detail}"
 
     def forget(self) -> None:
-        """The connection ended: answers that still come do nothing."""
+        """Ignore the answers that still come, as the connection has ended."""
         self._open.clear()
 
     def _respond(self, correlation_id: int, response: Response) -> None:

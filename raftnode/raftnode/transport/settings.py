@@ -10,10 +10,10 @@ class TransportSettings:
     """Every queue has a limit and every wait an end.
 
     Attributes:
-        connect_timeout_ms: one attempt: name, TCP, upgrade and hello together. Half of an
-            election timeout, so that one black hole does not cost an election.
+        connect_timeout_ms: for one attempt: name, TCP, upgrade and hello together. Half of an
+            election timeout, so that one address that never answers does not cost an election.
         hello_timeout_ms: how long a server waits for the dialler's hello.
-        heartbeat_ms: silence after which a ping is sent; without a pong in half of it the
+        heartbeat_ms: silence after which a ping is sent; without a pong in half of this time the
             connection is dead. A cut is noticed within 1.5 times this. A single frame must
             cross the network in half of it: 1 MiB in 1 s needs 8 Mbit/s.
         backoff_initial_ms: pause after the first failed attempt; doubles, with jitter.
@@ -25,13 +25,13 @@ class TransportSettings:
             that this replica has not answered (the oldest is forgotten).
         outbox_bytes_max: bytes that wait for one peer to read; one frame always fits.
         request_bytes_max: largest frame that the server accepts: requests carry no records.
-        greetings_max: connections that the server holds before they said who they are; another
-            one displaces one of these.
-        connections_max: connections of replicas that said who they are. If there are more, those
-            of strangers go first, then those of observers.
+        greetings_max: connections that the server holds before their hello; a further connection
+            displaces one of these.
+        connections_max: connections of replicas whose hello was accepted. If there are more, the
+            server closes those of strangers first, then those of observers.
         connections_per_replica_max: of these, by one replica; the oldest is closed.
         links_max: peers that the pool remembers.
-        close_timeout_ms: for saying goodbye; after it the connection is cut.
+        close_timeout_ms: for the close handshake; after it the connection is cut.
     """
 
     connect_timeout_ms: int = 500

@@ -1,11 +1,11 @@
-"""How what replicas say to each other becomes bytes and back (S28). Pure: no I/O, no asyncio.
+"""The encoding of the messages between replicas (S28). Pure: no I/O, no asyncio.
 
 - frame: one binary WebSocket message, `envelope` plus body.
-- envelope: our header: who speaks to whom, in which cluster, about which API,
-  and, in responses, who leads; with tagged extensions for what Kafka's message lacks.
+- envelope: our header with sender, receiver, cluster and API, and in responses the leader; with
+  tagged extensions for what Kafka's message lacks.
 - body: Kafka's own message, written by `kio`, read by the bounded reader of `reader`.
 
-Any bytes decode to a message or raise `DecodeError`; nothing else happens.
+Any bytes decode to a message or raise `DecodeError`; there is no third outcome.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def decode_request(envelope: Envelope, reader: Reader) -> BeginQuorumEpochReques
 def read_leader_endpoint(reader: Reader) -> Endpoint | None:
     """Read the leader's endpoints: the one under our listener's name, else the first.
 
-    A host that our own frame has no room for is refused: it could not be told to others.
+    A host that does not fit into our own frame is refused: this replica could not pass it on.
     """
     found: Endpoint | None = None
     for _ in reader.array(item_size_min=5):

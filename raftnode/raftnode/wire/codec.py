@@ -1,7 +1,7 @@
-"""From a message of the core to a frame and back: the only entry to the wire.
+"""From a message of the core to a frame and back: the only entry point of the wire.
 
-What lives here: the table of APIs and the rules that hold for all of them. How one
-message looks is in the module of its name.
+This module has the table of APIs and the rules that hold for all of them. The module named after
+a message has the form of that message.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class BatchDecoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestFrame:
-    """A request and who sent it to whom."""
+    """A request with its sender and receiver."""
 
     envelope: Envelope
     message: Request
@@ -67,7 +67,7 @@ class RequestFrame:
 
 @dataclass(frozen=True, slots=True)
 class ResponseFrame:
-    """A response and whose it is."""
+    """A response with its sender."""
 
     envelope: Envelope
     message: Response
@@ -75,7 +75,7 @@ class ResponseFrame:
 
 @dataclass(frozen=True, slots=True)
 class ErrorFrame:
-    """An answer without a message: the request was not understood or not for its receiver."""
+    """An answer without a message: the request was not understood, or had another receiver."""
 
     envelope: Envelope
     error: ErrorCode
@@ -163,7 +163,7 @@ class Codec:
         cluster_id: str | None,
         correlation_id: int,
     ) -> bytes:
-        """Make a response's frame; `target` is who asked, `correlation_id` the request's.
+        """Make a response's frame; `target` sent the request, which had `correlation_id`.
 
         Raises:
             ValueError: a value that the frame cannot carry, or too many bytes.
@@ -269,7 +269,7 @@ def _decode_error(envelope: Envelope) -> ErrorFrame:
 def _route(
     request: Request, source: ReplicaKey, target: ReplicaKey | None
 ) -> tuple[int, ReplicaKey, ReplicaKey | None]:
-    """Api key, and who sends the request to whom by its own fields."""
+    """Api key, sender and receiver by the request's own fields."""
     match request:
         case FetchRequest():
             return fetch.API_KEY, request.replica, target

@@ -7,8 +7,8 @@
     u16 length of the extensions, each u16 tag · u16 length · bytes, tags rising
     body: the rest
 
-Big-endian; what stands in brackets is there when its flag says so. Unknown
-extensions are skipped, which is how the frame grows; unknown flags are an error.
+Big-endian; a part in brackets is there when its flag says so. A reader skips unknown extensions,
+so that the frame can grow; unknown flags are an error.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TAG = struct.Struct(">HH")
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What stands around a body.
+    """The header around a body.
 
     Invariant: only a response has a leader, an endpoint or `is_error`.
     """
@@ -55,11 +55,11 @@ class Envelope:
     correlation_id: int
     source: ReplicaKey
     target: ReplicaKey | None = None
-    """Whom the frame is for; None only while the sender does not know yet."""
+    """The receiver of the frame; None only while the sender does not know it yet."""
     cluster_id: str | None = None
     is_response: bool = False
     is_error: bool = False
-    """No body: the request could not be served at all; the extensions say why."""
+    """The frame has no body: the request could not be served; the extensions say why."""
     leader: ReplicaKey | None = None
     leader_epoch: Epoch = NO_EPOCH
     leader_endpoint: Endpoint | None = None

@@ -28,7 +28,7 @@ HIGH_WATERMARK = 19
 ENDPOINT = 20
 """Endpoint, Fetch request: where the fetcher listens."""
 SEQUENCE = 21
-"""i64, Fetch request: rises with each, so that one overtaken is known (S3)."""
+"""i64, Fetch request: rises with each Fetch, so that a delayed one is recognised (S3)."""
 RAFT_VERSION_MAX = 22
 """i16, Fetch request: the newest raft.version that the fetcher's program knows (P56)."""
 PROMISE_MS = 23

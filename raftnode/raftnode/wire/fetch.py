@@ -1,7 +1,7 @@
 """Fetch (api key 1, version 17) as Kafka's replicas use it (KIP-595, KIP-853; sessions unused).
 
-What Kafka's message lacks travels in our extensions; the leader's UUID and
-endpoint in the envelope. Records pass through byte for byte.
+Our extensions carry what Kafka's message lacks, and the envelope carries the leader's UUID and
+endpoint. Records pass through byte for byte.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """FetchSnapshot (api key 59, version 1) as Kafka's replicas use it (KIP-630, KIP-853).
 
-The bytes of the file pass through as they are; they begin and end where they happen to.
+The bytes of the file pass through as they are; a piece may begin and end at any byte.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the bodies of all Kafka messages share: the one topic, error codes, writing by kio.
+"""The common parts of all Kafka message bodies: the one topic, error codes, writing by kio.
 
-kio only ever writes here; see `reader` for why it does not read.
+Only writing uses kio; `reader` says why reading does not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CODES_WITHOUT_NUMBER = {
     ErrorCode.FENCED_REPLICA: KafkaError.invalid_request,
     ErrorCode.NOT_FOLLOWER: KafkaError.not_leader_or_follower,
 }
-"""Codes of ours and what stands in the body in their place; the extension has the truth."""
+"""Our own codes and the codes that the body has in their place; the extension has ours."""
 
 _CODES = frozenset(int(code) for code in ErrorCode)
 

@@ -1,9 +1,9 @@
-"""A cursor over bytes from a peer that never reads or allocates past what is there.
+"""A cursor over bytes from a peer that never reads or allocates past their end.
 
-Bodies are read with this and not with kio: kio 0.6.5 allocates an array's claimed
-length before it looks at the bytes, and a length that is too large ends the
-process (Rust's allocation failure cannot be caught). It also raises on unknown
-tagged fields, which Kafka's format and S28 want skipped.
+Bodies are read with this cursor and not with kio. kio 0.6.5 allocates an array's claimed length
+before it looks at the bytes, and a length that is too large ends the process (Rust's allocation
+failure cannot be caught). kio also raises on unknown tagged fields, which a reader has to skip by
+Kafka's format and S28.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def replica_key(node_id: int, directory_id: bytes) -> ReplicaKey:
 
 
 class Reader:
-    """Reads values one after the other; each method raises DecodeError past the end."""
+    """Reads one value after another; each method raises DecodeError past the end."""
 
     __slots__ = ("_data", "_end", "_offset")
 

@@ -85,7 +85,7 @@ def encode_response(response: VoteResponse) -> kafka.Body:
 
 
 def decode_response(envelope: Envelope, reader: Reader) -> VoteResponse:
-    """Decode; a vote granted together with an error is refused as nonsense."""
+    """Decode; refuse a vote that is granted together with an error."""
     top_error = reader.i16()
     kafka.read_topic(reader)
     error_code = reader.i16()

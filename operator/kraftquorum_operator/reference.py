@@ -18,7 +18,7 @@ from kraftquorum_operator.model.crd import COLUMNS, NAME_RULES, schema_of
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.plan.guards import GUARDS
-from kraftquorum_operator.report.conditions import CONDITIONS, NEEDS_PERSON, STANDING, camel
+from kraftquorum_operator.report.conditions import CONDITIONS, STANDING, camel
 from kraftquorum_operator.settings import Settings
 
 Json = dict[str, object]
@@ -97,9 +97,10 @@ def guards_page() -> str:
         "and events (in CamelCase), and in the metric `kraftquorum_blocked{guard=…}`.\n"
     )
     parts = [head]
-    for name, function in GUARDS.items():
-        person = "\n\n*Stays until a person does something.*" if name in NEEDS_PERSON else ""
-        parts.append(f"## {name}\n\n{_doc(function)}{person}\n\nReason: `{camel(name)}`.\n")
+    for guard in GUARDS.values():
+        person = "\n\n*Stays until a person does something.*" if guard.needs_person else ""
+        reason = f"Reason: `{camel(guard.name)}`."
+        parts.append(f"## {guard.name}\n\n{guard.doc}{person}\n\n{reason}\n")
     return "\n".join(parts)
 
 

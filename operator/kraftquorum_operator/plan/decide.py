@@ -47,12 +47,13 @@ OPERATION: tuple[Step, ...] = (shrink, grow, roll, retire_waits)
 """Steps that change a healthy quorum, in the order of S24."""
 
 PASSING = frozenset(
-    {
-        "all_blank_before_formation",
-        "earlier_quorum_elects_leader",
-        "majority_reachable",
-        "leader_elected",
-    }
+    guard.name
+    for guard in (
+        guards.all_blank_before_formation,
+        guards.earlier_quorum_elects_leader,
+        guards.majority_reachable,
+        guards.leader_elected,
+    )
 )
 """Guards that a missing Service may cause to block."""
 

@@ -1,7 +1,7 @@
 """The guards: every rule that can hold an action back, in one table.
 
-What a guard is: `guarding.py`. Those of formation are in `formationguards.py`; all are imported
-from here.
+What a guard is: `guard.py`. Those of formation are in `formation_guards.py`, those of
+Kubernetes objects in `object_guards.py`; all are imported from here.
 
 Longer than most modules: it is one table, and a rule is found in one place.
 """
@@ -13,7 +13,7 @@ from kraftquorum_operator.observe.disks import why_damaged
 from kraftquorum_operator.observe.given_up import in_a_row, wait_ms
 from kraftquorum_operator.observe.snapshot import Replica, majority
 from kraftquorum_operator.plan.case import Case
-from kraftquorum_operator.plan.formationguards import (
+from kraftquorum_operator.plan.formation_guards import (
     all_blank_before_formation,
     claims_are_ours,
     doubtful_claim,
@@ -24,21 +24,49 @@ from kraftquorum_operator.plan.formationguards import (
     never_rebootstrap,
     no_earlier_claims,
 )
-from kraftquorum_operator.plan.guarding import GUARDS, Guard, first_block, guard, replica_names
+from kraftquorum_operator.plan.guard import (
+    GUARDS,
+    Guard,
+    first_block,
+    guard,
+    needs_person,
+    replica_names,
+)
+from kraftquorum_operator.plan.object_guards import (
+    budget_allows_eviction,
+    budget_counts_voters,
+    claim_deletion_accepted,
+    current_template_starts,
+    eviction_accepted,
+    fresh_claim_uid,
+    pod_gone_before_next_step,
+    replicas_never_below_highest_voter,
+    voter_label_off_before_removal,
+)
 
 __all__ = [
     "GUARDS",
     "Case",
     "Guard",
     "all_blank_before_formation",
+    "budget_allows_eviction",
+    "budget_counts_voters",
+    "claim_deletion_accepted",
     "claims_are_ours",
+    "current_template_starts",
     "doubtful_claim",
     "earlier_quorum_elects_leader",
+    "eviction_accepted",
     "first_block",
     "formation_complete",
+    "fresh_claim_uid",
     "latch_and_quorum_agree",
+    "needs_person",
     "never_rebootstrap",
     "no_earlier_claims",
+    "pod_gone_before_next_step",
+    "replicas_never_below_highest_voter",
+    "voter_label_off_before_removal",
 ]
 
 KUBERNETES_MIN = (1, 29)
@@ -47,13 +75,13 @@ KUBERNETES_MIN = (1, 29)
 # --- the resource itself -------------------------------------------------------------------------
 
 
-@guard
+@guard(needs_person=True)
 def not_paused(case: Case) -> str | None:
     """`spec.pause` is not set. While it is set, the operator only observes and reports."""
     return "spec.pause is set" if case.spec.pause else None
 
 
-@guard
+@guard(needs_person=True)
 def objects_are_ours(case: Case) -> str | None:
     """The StatefulSet was created for this resource, not for an earlier one of the same name.
 
@@ -72,7 +100,7 @@ def objects_are_ours(case: Case) -> str | None:
     return None
 
 
-@guard
+@guard(alarms=True)
 def kubernetes_version_supported(case: Case) -> str | None:
     """The cluster runs Kubernetes 1.29 or later.
 
@@ -86,7 +114,7 @@ def kubernetes_version_supported(case: Case) -> str | None:
     return f"this cluster runs Kubernetes {found}; the operator needs {least} or later"
 
 
-@guard
+@guard(alarms=True)
 def objects_written(case: Case) -> str | None:
     """The API server accepts the Services, the disruption budget and the StatefulSet.
 
@@ -102,7 +130,7 @@ def objects_written(case: Case) -> str | None:
     return f"{', '.join(key for key, _ in case.seen.refused)}: {'; '.join(reasons)}"
 
 
-@guard
+@guard(needs_person=True, formation="blocked")
 def config_accepted(case: Case) -> str | None:
     """A node accepts `spec.config`, which the operator checks as a whole by the node's own rules.
 
@@ -121,7 +149,7 @@ def config_accepted(case: Case) -> str | None:
 # --- the quorum ----------------------------------------------------------------------------------
 
 
-@guard
+@guard()
 def majority_reachable(case: Case) -> str | None:
     """A majority of the last known voters answers, each with its own storage."""
     if case.seen.majority_answers():
@@ -132,13 +160,13 @@ def majority_reachable(case: Case) -> str | None:
     return f"{len(silent)} of {len(known)} voters do not answer: {replica_names(silent)}{source}"
 
 
-@guard
+@guard()
 def leader_elected(case: Case) -> str | None:
     """A leader has answered."""
     return None if case.quorum is not None else "no leader has answered yet"
 
 
-@guard
+@guard()
 def confirmed_voters_required(case: Case) -> str | None:
     """A majority confirmed the leader after the operator had asked it for its voters.
 
@@ -150,7 +178,7 @@ def confirmed_voters_required(case: Case) -> str | None:
     return "no majority has confirmed the leader's answer"
 
 
-@guard
+@guard()
 def epoch_committed(case: Case) -> str | None:
     """The leader's own LeaderChange record is committed."""
     # P28.
@@ -159,7 +187,7 @@ def epoch_committed(case: Case) -> str | None:
     return "the leader has not committed a record of its own epoch yet"
 
 
-@guard
+@guard()
 def one_voter_change_at_a_time(case: Case) -> str | None:
     """No voter change is pending or uncommitted."""
     # P28 and P31.
@@ -174,7 +202,7 @@ def one_voter_change_at_a_time(case: Case) -> str | None:
     return None
 
 
-@guard
+@guard()
 def survivors_caught_up(case: Case) -> str | None:
     """Every voter that stays is caught up.
 
@@ -195,7 +223,7 @@ def survivors_caught_up(case: Case) -> str | None:
     return f"not caught up: {replica_names(late)}" if late else None
 
 
-@guard
+@guard()
 def heal_before_shrink(case: Case) -> str | None:
     """Every wanted voter is caught up before an unwanted voter is removed."""
     late = tuple(
@@ -206,7 +234,7 @@ def heal_before_shrink(case: Case) -> str | None:
     return f"not caught up: {replica_names(late)}" if late else None
 
 
-@guard
+@guard()
 def majority_survives_removal(case: Case) -> str | None:
     """The caught-up voters that stay are a majority of the set without the removed voter."""
     survivors = case.survivors
@@ -219,7 +247,7 @@ def majority_survives_removal(case: Case) -> str | None:
     )
 
 
-@guard
+@guard()
 def majority_survives_loss(case: Case) -> str | None:
     """The caught-up voters that stay are a majority of the set as it is.
 
@@ -236,7 +264,7 @@ def majority_survives_loss(case: Case) -> str | None:
     )
 
 
-@guard
+@guard()
 def majority_survives_addition(case: Case) -> str | None:
     """The caught-up voters, with the new one, are a majority of the enlarged set."""
     voters = case.quorum.voters if case.quorum else ()
@@ -247,7 +275,7 @@ def majority_survives_addition(case: Case) -> str | None:
     return f"with {case.new} only {fresh} voters would be caught up; {needed} are needed"
 
 
-@guard
+@guard()
 def leader_can_move(case: Case) -> str | None:
     """Another voter that stays is caught up and can become the leader."""
     if any(voter.fresh for voter in case.survivors):
@@ -258,7 +286,7 @@ def leader_can_move(case: Case) -> str | None:
 # --- replacing and adding ------------------------------------------------------------------------
 
 
-@guard
+@guard(needs_person=True)
 def replacement_policy_allows(case: Case) -> str | None:
     """`spec.replacement.policy` is not `Off`."""
     if case.spec.replacement.policy == "Off":
@@ -266,7 +294,7 @@ def replacement_policy_allows(case: Case) -> str | None:
     return None
 
 
-@guard
+@guard(needs_person=True)
 def deletion_policy_allows(case: Case) -> str | None:
     """`spec.replacement.policy` is `Automatic`. The operator deletes a broken volume only then.
 
@@ -280,7 +308,7 @@ def deletion_policy_allows(case: Case) -> str | None:
     )
 
 
-@guard
+@guard(alarms=True)
 def replacements_spaced(case: Case) -> str | None:
     """The operator gives up further volumes of a replica only after pauses that grow.
 
@@ -312,7 +340,7 @@ def _ended(case: Case) -> str:
     return pod.detail if pod is not None else ""
 
 
-@guard
+@guard()
 def replica_silent_for_grace_period(case: Case) -> str | None:
     """The old replica has been silent for `spec.replacement.gracePeriodSeconds`."""
     # S23.
@@ -325,7 +353,7 @@ def replica_silent_for_grace_period(case: Case) -> str | None:
     return f"{case.old} has been silent for {case.now_ms - voter.silent_since_ms} ms"
 
 
-@guard
+@guard(alarms=True)
 def claim_is_the_recorded_one(case: Case) -> str | None:
     """The replica answers from the claim on which the operator recorded its directory id.
 
@@ -343,7 +371,7 @@ def claim_is_the_recorded_one(case: Case) -> str | None:
     return f"{why}: its volume was restored from a copy" if why else None
 
 
-@guard
+@guard(alarms=True)
 def storage_undamaged(case: Case) -> str | None:
     """The replica has found no corruption in its storage.
 
@@ -357,7 +385,7 @@ def storage_undamaged(case: Case) -> str | None:
     return f"storage of {node.replica} is damaged: {why}" if node is not None and why else None
 
 
-@guard
+@guard()
 def claim_bound_and_unshared(case: Case) -> str | None:
     """The new replica's claim is bound, belongs to it alone, and is not being deleted."""
     # S23.
@@ -371,7 +399,7 @@ def claim_bound_and_unshared(case: Case) -> str | None:
     return f"claim {claim.name} is shared" if claim.shared else None
 
 
-@guard
+@guard()
 def new_replica_caught_up(case: Case) -> str | None:
     """The leader reports the new replica as an observer that keeps up.
 
@@ -389,7 +417,7 @@ def new_replica_caught_up(case: Case) -> str | None:
     return f"{case.new} is {observer.lag} records behind"
 
 
-@guard
+@guard()
 def new_replica_survived_probe(case: Case) -> str | None:
     """The new replica has kept its directory id over a restart, and holds what it fsynced.
 
@@ -406,7 +434,7 @@ def new_replica_survived_probe(case: Case) -> str | None:
     return None
 
 
-@guard
+@guard(needs_person=True)
 def no_foreign_data(case: Case) -> str | None:
     """The replica's volume is empty or holds data of this quorum, not of another cluster."""
     node = case.seen.node(case.ordinal)
@@ -420,7 +448,7 @@ def no_foreign_data(case: Case) -> str | None:
     )
 
 
-@guard
+@guard()
 def node_answers(case: Case) -> str | None:
     """The replica's pod runs and its API answers."""
     if case.seen.node(case.ordinal) is not None:
@@ -435,7 +463,7 @@ def node_answers(case: Case) -> str | None:
     return f"pod {pod.name} is {state} and does not answer{': ' if pod.detail else ''}{pod.detail}"
 
 
-@guard
+@guard()
 def node_catches_up(case: Case) -> str | None:
     """A voter that was down has fetched the records that it missed."""
     voters = case.quorum.voters_of(case.ordinal) if case.quorum else ()
@@ -446,135 +474,10 @@ def node_catches_up(case: Case) -> str | None:
     return f"voter {late[0].replica} is not caught up{fenced}"
 
 
-# --- Kubernetes objects --------------------------------------------------------------------------
-
-
-@guard
-def replicas_never_below_highest_voter(case: Case) -> str | None:
-    """The StatefulSet keeps a pod for every voter, even if the spec asks for fewer."""
-    # S25.
-    highest = case.quorum.highest_voter if case.quorum else None
-    if highest is None or case.replicas <= highest:
-        return f"replica {highest} is a voter, so replicas cannot be {case.replicas}"
-    return None
-
-
-@guard
-def voter_label_off_before_removal(case: Case) -> str | None:
-    """A pod leaves the disruption budget before its replica leaves the voter set."""
-    # S22.
-    pod = case.seen.pod(case.ordinal)
-    if pod is None or not pod.voter_label:
-        return None
-    return f"pod {pod.name} still has the voter label"
-
-
-@guard
-def budget_counts_voters(case: Case) -> str | None:
-    """The disruption budget has counted the pods that have the voter label now.
-
-    Asked before the operator removes a voter. Kubernetes counts again when a pod of the budget
-    changes, but not when a pod leaves it, and would allow one eviction too many meanwhile. So the
-    operator touches the budget and waits for the count.
-    """
-    # S22.
-    budget, labelled = case.seen.budget, case.seen.labelled
-    if budget is None or budget.counted == labelled:
-        return None
-    counts = "has not counted since it changed" if budget.counted is None else "is not up to date"
-    return f"the disruption budget {counts}: {labelled} pods have the voter label"
-
-
-@guard
-def budget_allows_eviction(case: Case) -> str | None:
-    """The disruption budget allows one more of its pods to be evicted now.
-
-    Asked before the operator restarts a healthy voter's pod, so that a drain and a rolling restart
-    never stop two voters together. The operator then evicts the pod and does not delete it, so that
-    the API server checks the budget again. It waits while another voter's pod is missing or not
-    ready, or a Kubernetes node is being drained.
-    """
-    # S22.
-    pod, budget = case.seen.pod(case.ordinal), case.seen.budget
-    if pod is None or not pod.voter_label or budget is None:
-        return None
-    if budget.allowed is None:
-        return f"pod {pod.name}: the disruption budget has not counted since it changed"
-    if budget.allowed > 0:
-        return None
-    return (
-        f"pod {pod.name}: the disruption budget allows no eviction now; another voter's pod is "
-        "missing, not ready or being drained"
-    )
-
-
-@guard
-def eviction_accepted(case: Case) -> str | None:
-    """The API server accepts the eviction, or the deletion, of the pod.
-
-    After a refusal the operator tries again after 2 seconds, then after pauses that grow to a
-    minute, and continues with other work meanwhile. It never deletes a healthy pod whose eviction
-    is refused. A refusal lasts if a second disruption budget selects the same pods (Kubernetes
-    then refuses every eviction with status 500), if a budget never allows an eviction, or if an
-    admission webhook denies it: remove the cause.
-    """
-    pod = case.seen.pod(case.ordinal)
-    why = case.seen.why_refused(pod.uid) if pod is not None else None
-    return f"pod {pod.name} cannot be restarted: {why}" if pod is not None and why else None
-
-
-@guard
-def claim_deletion_accepted(case: Case) -> str | None:
-    """The API server accepts the deletion of the PersistentVolumeClaim.
-
-    After a refusal the operator tries again as described for `eviction_accepted`.
-    """
-    claim = case.seen.claim(case.ordinal)
-    why = case.seen.why_refused(claim.uid) if claim is not None else None
-    return f"claim {claim.name} cannot be deleted: {why}" if claim is not None and why else None
-
-
-@guard
-def pod_gone_before_next_step(case: Case) -> str | None:
-    """The pod of a removed replica is gone before its claim or the next replica is removed."""
-    pod = case.seen.pod(case.ordinal)
-    return None if pod is None else f"pod {pod.name} is not gone yet"
-
-
-@guard
-def fresh_claim_uid(case: Case) -> str | None:
-    """The claim was created for this resource, and no voter's storage is on it."""
-    # S21 and S25.
-    claim = case.seen.claim(case.ordinal)
-    if claim is None:
-        return None
-    if claim.owner_uid != case.seen.uid:
-        return f"claim {claim.name} was created for another resource"
-    if case.quorum is None or case.quorum.voters_of(case.ordinal):
-        return f"claim {claim.name} holds a voter's storage"
-    return None
-
-
-@guard
-def current_template_starts(case: Case) -> str | None:
-    """No pod of the current template fails to start.
-
-    Asked before the operator recreates a pod of an older template that crashes repeatedly: the new
-    pod would not start either. The operator recreates a pod that has never started in any case.
-    """
-    statefulset = case.seen.statefulset
-    current = statefulset.revision if statefulset else None
-    stuck = [pod for pod in case.seen.pods if pod.revision == current and pod.fails_to_start]
-    if not stuck:
-        return None
-    why = f": {stuck[0].detail}" if stuck[0].detail else ""
-    return f"pod {stuck[0].name} has the current template and does not start{why}"
-
-
 # --- rolling -------------------------------------------------------------------------------------
 
 
-@guard
+@guard()
 def all_voters_caught_up(case: Case) -> str | None:
     """Every voter is caught up before the operator restarts a healthy pod.
 

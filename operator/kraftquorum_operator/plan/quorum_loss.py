@@ -21,7 +21,7 @@ def without_leader(case: Case) -> Wait:
     if silent is not None:
         return exchange_waits(case) or _with_doubt(case, silent)
     return first_block(case, guards.leader_elected) or Wait(
-        guards.leader_elected.__name__, "a leader has just answered; the operator observes it again"
+        guards.leader_elected.name, "a leader has just answered; the operator observes it again"
     )
 
 

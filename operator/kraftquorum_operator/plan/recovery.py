@@ -54,7 +54,7 @@ def repair(case: Case) -> Step:
         elif step is not None:
             return step
     # A volume restored from a copy is reported before a voter that is only down.
-    urgent = {guards.claim_is_the_recorded_one.__name__, guards.storage_undamaged.__name__}
+    urgent = {guards.claim_is_the_recorded_one.name, guards.storage_undamaged.name}
     grave = [wait for wait in waits if wait.guard in urgent]
     return next(iter([*grave, *waits]), None)
 
@@ -124,7 +124,7 @@ def remove(case: Case, ordinal: int, old: Replica) -> Action | Wait:
         guards.majority_survives_removal,
     )
     if wait is not None or case.seen.quorum is None:
-        return wait or Wait("leader_elected", "no leader has answered yet")
+        return wait or Wait(guards.leader_elected.name, "no leader has answered yet")
     return RemoveVoter(old, case.seen.quorum.record)
 
 
@@ -285,7 +285,9 @@ def _silent_observer(case: Case, ordinal: int) -> Action | Wait:
 
 def _unanswered(case: Case, ordinal: int) -> Wait:
     wait = first_block(_case(case, ordinal, old=None), guards.node_answers)
-    return wait or Wait("node_answers", "it has just answered; the operator observes it again")
+    return wait or Wait(
+        guards.node_answers.name, "it has just answered; the operator observes it again"
+    )
 
 
 def _kept(case: Case, ordinal: int, waiting: Wait) -> Action | Wait | None:
@@ -325,7 +327,7 @@ def _wipe(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Action | Wait
         return None  # the StatefulSet controller creates the claim of a pending pod itself
     going = "its volume claim is gone or being deleted"
     ended = restart(case, pod, going)
-    by_own_budget = guards.budget_allows_eviction.__name__
+    by_own_budget = guards.budget_allows_eviction.name
     waits = isinstance(ended, Wait) and ended.guard == by_own_budget
     if waits and _others_are_ready(case, ordinal):
         # The budget keeps its number for a larger quorum to come, not for a disruption, and that
@@ -445,7 +447,9 @@ def move_leadership(case: Case) -> MoveLeadership | Wait:
     """Transfer leadership from `case.old` to the lowest caught-up voter that stays."""
     wait = first_block(case, guards.leader_can_move)
     if wait is not None or case.old is None:
-        return wait or Wait("leader_can_move", "there is no leader to transfer leadership from")
+        return wait or Wait(
+            guards.leader_can_move.name, "there is no leader to transfer leadership from"
+        )
     able = [voter.replica for voter in case.survivors if voter.fresh]
 
     def rank(replica: Replica) -> tuple[bool, bool, Replica]:

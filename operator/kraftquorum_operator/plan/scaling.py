@@ -115,7 +115,7 @@ def shrink(case: Case) -> Action | Wait | None:
 def _remove_voter(case: Case, voter: Progress) -> Action | Wait:
     quorum, old = case.seen.quorum, voter.replica
     if quorum is None:
-        return Wait("leader_elected", "no leader has answered yet")
+        return Wait(guards.leader_elected.name, "no leader has answered yet")
     subject = Case(case.spec, case.seen, case.now_ms, ordinal=old.node_id, old=old)
     wait = first_block(
         subject,

@@ -13,19 +13,11 @@ from kraftquorum_operator.observe.given_up import failing_in_a_row
 from kraftquorum_operator.observe.last_known import AS_LAST_KNOWN
 from kraftquorum_operator.observe.logsize import why_log_outgrows
 from kraftquorum_operator.observe.snapshot import Snapshot, majority
+from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath, describe
 
 Answer = tuple[bool, str, str]
 """Whether the condition holds, its reason and its message."""
-
-QUORUM_LOST = frozenset({"never_rebootstrap"})
-FORMATION_WAITS = frozenset({"all_blank_before_formation", "earlier_quorum_elects_leader"})
-FORMATION = FORMATION_WAITS | {
-    "claims_are_ours",
-    "no_earlier_claims",
-    "never_rebootstrap",
-    "config_accepted",
-}
 
 
 def camel(name: str) -> str:
@@ -74,7 +66,7 @@ def _progressing(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     """The operator is changing the quorum, or waits until it can."""
     del wanted, seen
     reason, why = _why(decision)
-    stuck = isinstance(decision, Wait) and decision.guard in NEEDS_PERSON
+    stuck = isinstance(decision, Wait) and guards.needs_person(decision.guard)
     return not isinstance(decision, Done) and not stuck, reason, why
 
 
@@ -98,7 +90,7 @@ def quorum_lost(seen: Snapshot, decision: Decision) -> tuple[str, str] | None:
     A reported loss stays reported while too few replicas answer to refute it.
     """
     truth = beneath(decision)
-    if isinstance(truth, Wait) and truth.guard in QUORUM_LOST:
+    if isinstance(truth, Wait) and truth.guard == guards.never_rebootstrap.name:
         return camel(truth.guard), truth.why
     if seen.last is None or not seen.last.lost:
         return None
@@ -120,8 +112,10 @@ def _formation_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answe
     """The operator cannot form the quorum until a person acts."""
     del wanted
     truth = beneath(decision)
-    if seen.latch is None and isinstance(truth, Wait) and truth.guard in FORMATION:
-        return truth.guard not in FORMATION_WAITS, camel(truth.guard), truth.why
+    if seen.latch is None and isinstance(truth, Wait):
+        guard = guards.GUARDS.get(truth.guard)
+        if guard is not None and guard.formation is not None:
+            return guard.formation == "blocked", camel(guard.name), truth.why
     return False, "NotBlocked", "formed" if seen.latch else "forming"
 
 
@@ -136,7 +130,7 @@ def _volume_from_copy(seen: Snapshot, wanted: int, decision: Decision) -> Answer
         return False, "AsRecorded", "every voter that answers uses its recorded claim"
     nodes = [node for node in seen.nodes if node.replica in copied]
     reasons = "; ".join(f"{node.replica}: {why_copied(seen, node)}" for node in nodes)
-    return True, camel("claim_is_the_recorded_one"), reasons
+    return True, camel(guards.claim_is_the_recorded_one.name), reasons
 
 
 def _storage_damaged(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
@@ -168,7 +162,11 @@ def _volumes_failing(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     if not failing:
         return False, "NotFailing", "no two new volumes of a replica failed in a row"
     counts = (f"replica {n}: {count} new volumes in a row" for n, count in failing)
-    return True, camel("replacements_spaced"), f"failed before they were used: {'; '.join(counts)}"
+    return (
+        True,
+        camel(guards.replacements_spaced.name),
+        f"failed before they were used: {'; '.join(counts)}",
+    )
 
 
 def _config_rejected(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
@@ -211,33 +209,6 @@ def _paused(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
         return True, camel(decision.guard), decision.why
     return False, "NotSet", "spec.pause is not set"
 
-
-ALARMS = frozenset(
-    {
-        "claim_is_the_recorded_one",
-        "storage_undamaged",
-        "replacements_spaced",
-        "objects_written",
-        "kubernetes_version_supported",
-    }
-)
-"""Guards that are reported at once, as warnings, whether or not a person has to act."""
-
-NEEDS_PERSON = frozenset(
-    {
-        "not_paused",
-        "objects_are_ours",
-        "claims_are_ours",
-        "config_accepted",
-        "no_earlier_claims",
-        "never_rebootstrap",
-        "latch_and_quorum_agree",
-        "replacement_policy_allows",
-        "deletion_policy_allows",
-        "no_foreign_data",
-    }
-)
-"""Guards that block until a person acts: reported at once, as warnings."""
 
 CONDITIONS: dict[str, Callable[[Snapshot, int, Decision], Answer]] = {
     "Ready": _ready,

@@ -12,7 +12,8 @@ from typing import Literal
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.snapshot import Trouble
 from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait, describe
-from kraftquorum_operator.report.conditions import ALARMS, NEEDS_PERSON, camel
+from kraftquorum_operator.plan.guards import GUARDS
+from kraftquorum_operator.report.conditions import camel
 
 PATIENCE_MS = 5_000
 """A guard that blocks for less than this has no event."""
@@ -49,7 +50,8 @@ class EventLog:
             return [] if isinstance(decision, Done) else [_action(decision)]
         if decision.guard != self.guard:
             self.guard, self.blocked_since_ms, self.told_at_ms = decision.guard, now_ms, None
-        urgent = decision.guard in NEEDS_PERSON | ALARMS
+        guard = GUARDS.get(decision.guard)
+        urgent = guard is not None and (guard.needs_person or guard.alarms)
         if not urgent and now_ms - self.blocked_since_ms < PATIENCE_MS:
             return []
         if self.told_at_ms is not None and now_ms - self.told_at_ms < interval_ms:

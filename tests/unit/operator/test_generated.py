@@ -40,8 +40,8 @@ def test_the_schema_is_structural() -> None:
 
 def test_every_guard_says_what_it_asks() -> None:
     for name, guard in GUARDS.items():
-        assert guard.__name__ == name
-        assert guard.__doc__
+        assert guard.name == name
+        assert guard.doc
 
 
 def test_the_example_is_a_valid_resource() -> None:

@@ -6,7 +6,6 @@ a node is text here.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,7 +23,6 @@ from kraftquorum_operator.model.status import (
     VoterStatus,
 )
 from kraftquorum_operator.plan.guards import GUARDS
-from kraftquorum_operator.report.conditions import NEEDS_PERSON
 from kraftquorum_operator.report.operations import STEPS
 
 SECTIONS_MAX = 25
@@ -156,8 +154,8 @@ def guard_of(status: QuorumStatus) -> Guard | None:
     if name is None:
         return None
     known = GUARDS.get(name)
-    rule = (inspect.getdoc(known) or "").partition("\n\n")[0] if known else ""
-    return Guard(name, rule.replace("`", ""), name in NEEDS_PERSON)
+    rule = known.doc.partition("\n\n")[0] if known else ""
+    return Guard(name, rule.replace("`", ""), known is not None and known.needs_person)
 
 
 def alarms_of(status: QuorumStatus) -> list[tuple[str, str]]:

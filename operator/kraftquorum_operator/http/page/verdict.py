@@ -12,7 +12,7 @@ from typing import Literal
 from kraftquorum_operator.memory.status_board import Seen
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.snapshot import majority
-from kraftquorum_operator.report.conditions import NEEDS_PERSON
+from kraftquorum_operator.plan.guards import needs_person
 
 Level = Literal[
     "lost", "stopped", "unknown", "at-risk", "blocked", "weakened", "forming", "changing", "safe"
@@ -154,7 +154,7 @@ def _of_available(status: QuorumStatus, wanted: int, holds: set[str]) -> Verdict
             "at-risk",
             "Writes work and nothing is lost, but one more failure would stop writes.",
         )
-    if status.waiting_for in NEEDS_PERSON or "VolumeFromCopy" in holds:
+    if needs_person(status.waiting_for) or "VolumeFromCopy" in holds:
         paused = status.waiting_for == "not_paused"
         read = PAUSED if paused else None
         return Verdict("blocked", f"Writes work. {may_fail(tolerance)} {_person(paused)}", read)

@@ -245,7 +245,7 @@ async def test_the_guard_that_blocks_is_explained(client: Client, board: Board) 
     words = " ".join(read((await client.ask("/"))[2]).text.split())
     assert "Waits: majority_survives_removal" in words
     assert "without 1-a1 only 1 of 2" in words
-    rule = (GUARDS["majority_survives_removal"].__doc__ or "").split("\n")[0]
+    rule = GUARDS["majority_survives_removal"].doc.split("\n")[0]
     assert rule in words
 
 

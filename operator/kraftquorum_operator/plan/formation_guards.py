@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraftquorum_operator import names
 from kraftquorum_operator.observe.snapshot import Claim, Replica, Snapshot, majority
 from kraftquorum_operator.plan.case import Case
-from kraftquorum_operator.plan.guarding import guard, replica_names
+from kraftquorum_operator.plan.guard import guard, replica_names
 
 
 def named_voters(seen: Snapshot) -> tuple[tuple[Replica, ...], str]:
@@ -17,7 +17,7 @@ def named_voters(seen: Snapshot) -> tuple[tuple[Replica, ...], str]:
     return seen.known_voters(), ", the first voters"
 
 
-@guard
+@guard(needs_person=True, formation="blocked")
 def claims_are_ours(case: Case) -> str | None:
     """The operator starts no pod on a PersistentVolumeClaim of another or of an unknown owner.
 
@@ -64,7 +64,7 @@ def _why_doubtful(seen: Snapshot, claim: Claim) -> str:
     )
 
 
-@guard
+@guard(needs_person=True, formation="blocked")
 def no_earlier_claims(case: Case) -> str | None:
     """No claim of this quorum's name is left from an earlier resource.
 
@@ -88,7 +88,7 @@ def no_earlier_claims(case: Case) -> str | None:
     )
 
 
-@guard
+@guard(formation="waits")
 def all_blank_before_formation(case: Case) -> str | None:
     """Every first voter has answered that its storage is blank."""
     # S18.
@@ -117,7 +117,7 @@ def _may_know_better(seen: Snapshot) -> bool:
     )
 
 
-@guard
+@guard(needs_person=True, formation="blocked")
 def never_rebootstrap(case: Case) -> str | None:
     """The operator never forms a new quorum in place of an earlier one.
 
@@ -153,7 +153,7 @@ def never_rebootstrap(case: Case) -> str | None:
     )
 
 
-@guard
+@guard(formation="waits")
 def earlier_quorum_elects_leader(case: Case) -> str | None:
     """If the latch of an earlier quorum is missing, its replicas elect a leader first.
 
@@ -171,7 +171,7 @@ def earlier_quorum_elects_leader(case: Case) -> str | None:
     return f"the latch of {which} is missing, and no leader has answered yet{holders}"
 
 
-@guard
+@guard(needs_person=True)
 def latch_and_quorum_agree(case: Case) -> str | None:
     """The quorum that answers has the cluster id of the latch."""
     latch, quorum = case.seen.latch, case.quorum
@@ -180,7 +180,7 @@ def latch_and_quorum_agree(case: Case) -> str | None:
     return f"the latch names cluster {latch.cluster_id}, but the quorum is {quorum.cluster_id}"
 
 
-@guard
+@guard()
 def formation_complete(case: Case) -> str | None:
     """All first voters have the first batch, so that clients may write.
 

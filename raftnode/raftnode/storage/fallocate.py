@@ -1,7 +1,7 @@
-"""Linux's `fallocate` with the file's size kept, by way of the C library.
+"""Linux's `fallocate` with the file's size kept, called in the C library.
 
-Python has `os.posix_fallocate` alone. That moves the end of the file, and the C library writes
-zeros where the file system cannot reserve.
+Python has only `os.posix_fallocate`. That moves the end of the file, and the C library writes
+zeros if the file system cannot reserve room.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def reserve(fd: int, length: int) -> None:
     """Reserve room on the disk for the bytes below `length`; size and content stay.
 
     Raises:
-        OSError: `EOPNOTSUPP` or `ENOSYS` where the file system or the C library cannot.
+        OSError: `EOPNOTSUPP` or `ENOSYS` if the file system or the C library cannot reserve.
             After `ENOSPC` a part may be reserved.
     """
     call = _call()
@@ -34,7 +34,7 @@ def reserve(fd: int, length: int) -> None:
 @cache
 def _call() -> Any:
     library = ctypes.CDLL(None, use_errno=True)
-    # By its 64-bit name where there is one: the other's offsets may have 32 bits.
+    # By its 64-bit name if there is one: the other function's offsets may have 32 bits.
     call = getattr(library, "fallocate64", None) or getattr(library, "fallocate", None)
     if call is not None:
         call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)

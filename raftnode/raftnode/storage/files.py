@@ -1,11 +1,10 @@
 """The one file layer: every byte that the node keeps passes through here.
 
-`SystemCalls` is the seam: the operating system below it in production, the
-fault-injecting disk of `proofkit.faultdisk` in tests. `Files` stands on it
-and adds what the storage relies on: all bytes or an error, atomic replacement,
-and the rule that nothing is attempted after a failure (an fsync that failed may
-have dropped the dirty pages, so a second one that succeeds proves nothing).
-No format of any file is known here.
+`SystemCalls` is the interface below: the operating system in production, the fault-injecting disk
+of `proofkit.faultdisk` in tests. `Files` uses it and adds what the storage relies on: all bytes or
+an error, atomic replacement, and no further operation after a failure (an fsync that failed may
+have dropped the dirty pages, so a second fsync that succeeds proves nothing). This module knows
+the format of no file.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _BLOCKS_UNIT_BYTES = 512
-"""Of `st_blocks`, whatever the size of a block."""
+"""The unit of `st_blocks`, whatever the size of a block."""
 
 TEMPORARY_SUFFIX = ".tmp"
-"""Of a file that `Files.replace` was writing when the node stopped; never read."""
+"""Suffix of a file that `Files.replace` was writing when the node stopped; it is never read."""
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """No room on the disk, or none left of a quota."""
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 _NOT_RESERVED = FULL | {errno.EOPNOTSUPP, errno.ENOSYS}
-"""No room to reserve, or a file system that cannot: nothing has failed."""
+"""No room to reserve, or a file system that cannot reserve: neither is a failure."""
 _UNREADABLE = frozenset(
     {errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA, errno.EILSEQ, errno.EREMOTEIO}
 )
@@ -47,7 +46,7 @@ class FileOperationError(StorageFailedError):
 
     Attributes:
         operation: name of the system call.
-        path: what it was done to.
+        path: the file or directory.
         errno: the operating system's reason, e.g. `errno.ENOSPC`.
     """
 
@@ -58,30 +57,30 @@ class FileOperationError(StorageFailedError):
         self.path = path
         self.errno = number
         if number in FULL:
-            # More room heals it; a new disk of the same size would fill just the same.
+            # More room fixes it; a new disk of the same size would fill just the same.
             self.exit_code = ExitCode.STORAGE_FULL
 
     @property
     def is_full(self) -> bool:
-        """Whether the disk had no room, or a quota none, rather than failed."""
+        """Whether the disk or a quota had no room, rather than a failure."""
         return self.errno in FULL
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether a read failed for the disk's sake, rather than for want of descriptors, say."""
+        """Whether a read failed because of the disk, and not for want of descriptors, say."""
         return self.errno in _UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """The part of a file's status that the storage looks at."""
+    """The part of a file's status that the storage reads."""
 
     device: int
     inode: int
     size: int
     is_directory: bool
     spare_bytes: int = 0
-    """Of whole blocks that the disk keeps for it beyond its end."""
+    """Bytes of whole blocks that the disk keeps for the file beyond its end."""
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -246,11 +245,11 @@ class OsCalls:
 
 
 class Files:
-    """File operations that either happen in full or end the storage's life.
+    """File operations that either happen in full or make the storage unusable.
 
-    After any operation failed, every later one raises the same kind of error
-    (`failure` tells it) without touching the disk; only closing still works.
-    One object serves one data directory and may be used from several threads.
+    After an operation failed, every later one raises the same kind of error (`failure` has it)
+    without touching the disk; only closing still works. One object serves one data directory
+    and may be used from several threads.
     """
 
     def __init__(self, calls: SystemCalls | None = None) -> None:
@@ -259,11 +258,11 @@ class Files:
 
     @property
     def failure(self) -> RaftnodeError | None:
-        """Why nothing works any more, or None."""
+        """The failure because of which every operation is refused, or None."""
         return self._failure
 
     def fail(self, error: RaftnodeError) -> None:
-        """Refuse everything from now on, for the reason given (the first one counts)."""
+        """Refuse every operation from now on, for the given reason (the first one counts)."""
         if self._failure is None:
             self._failure = error
 
@@ -271,20 +270,21 @@ class Files:
         """Raise if an operation failed before.
 
         Raises:
-            StorageError: what failed then.
+            StorageError: the failure of that operation.
         """
         if self._failure is not None:
             raise self._failure
 
     @contextmanager
     def apart(self) -> Generator[Files]:
-        """A layer for the content of a file that nothing acknowledged stands in.
+        """Yield a layer for the content of a file that holds nothing acknowledged.
 
-        Where it has no room it is given up, and the storage lives on: errors of a write or a
-        sync of one file say nothing about another. Any other failure is the storage's, too.
+        If the disk has no room for the file, only this layer fails and the storage goes on: errors
+        of a write or a sync of one file say nothing about another. Any other failure is a failure
+        of the storage, too.
 
         Raises:
-            FileOperationError: of what was done with it; see `is_full`.
+            FileOperationError: an operation of the layer failed; see `is_full`.
         """
         self.check()
         apart = Files(self.calls)
@@ -302,7 +302,7 @@ class Files:
 
         Raises:
             FileOperationError: it failed; nothing is attempted afterwards.
-            StorageError: an earlier one had failed.
+            StorageError: an earlier operation had failed.
         """
         self.check()
         try:
@@ -344,7 +344,7 @@ class Files:
         return file
 
     def stat(self, path: Path) -> Stat | None:
-        """What stands at the path now; None if nothing does."""
+        """Status of whatever stands at the path now; None if there is nothing."""
         self.check()
         try:
             return self.calls.stat(str(path))
@@ -363,11 +363,11 @@ class Files:
         return File(self, path, self.run("open", path, self.calls.open, str(path), flags, 0))
 
     def read_bytes(self, path: Path, limit: int = 1 << 20, position: int = 0) -> bytes | None:
-        """A small file from a position on, at most `limit` bytes of it; None if there is none."""
+        """Read at most `limit` bytes of a file from a position on; None if there is no file."""
         self.check()
         flags = os.O_RDONLY | os.O_CLOEXEC
         try:
-            # No look before: a trim may remove the file between the two.
+            # No check before the open: a trim may remove the file between the two.
             fd = self.calls.open(str(path), flags, 0)
         except OSError as error:
             if error.errno in _MISSING:
@@ -385,7 +385,7 @@ class Files:
         self.fsync_dir(path.parent)
 
     def replace(self, path: Path, data: bytes) -> None:
-        """Put `data` in the place of the file, durably: a crash leaves the old or the new whole.
+        """Replace the file's content by `data`, durably: a crash leaves the old or the new whole.
 
         Raises:
             FileOperationError: it may or may not have been replaced.
@@ -448,7 +448,7 @@ class File:
         return b"".join(parts)
 
     def pwrite(self, data: bytes | memoryview, position: int) -> None:
-        """Write all bytes; a short write is continued, one of nothing is a failure.
+        """Write all bytes; a short write is continued, a write of no byte is a failure.
 
         Raises:
             FileOperationError: some of the bytes may have been written.
@@ -475,8 +475,8 @@ class File:
         """Reserve room for the bytes below `length`; the size stays (not durable yet).
 
         Returns:
-            None; or the errno with which it was refused, for want of room or by a file system
-            that cannot. A part may be reserved then, and nothing has failed.
+            None; or the errno of a refusal, for want of room or because the file system cannot
+            reserve. A part may be reserved then. A refusal is no failure of the layer.
         """
         files = self._files
         files.check()

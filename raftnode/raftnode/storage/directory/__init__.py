@@ -1,1 +1,1 @@
-"""The data directory and the small files in it: whose it is, its starts, its votes."""
+"""The data directory and the small files in it: its identity, its starts, its votes."""

@@ -68,7 +68,7 @@ class LatchConflictError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What stood where when the directory was opened."""
+    """The content of the directory's files when it was opened."""
 
     root: tuple[int, int]
     log_directory: tuple[int, int]
@@ -77,7 +77,7 @@ class _Opened:
 
 
 class DataDirectory:
-    """An open data directory; close it to let go of the lock."""
+    """An open data directory; close it to release the lock."""
 
     def __init__(
         self, files: Files, root: Path, lock: File, meta: MetaProperties, state: QuorumState
@@ -116,7 +116,7 @@ class DataDirectory:
                 belongs to another node, or holds something else.
             StorageLockedError: another process uses it.
             StorageIdentityError: the UUID is missing or different somewhere (S2).
-            StorageStaleError: it was told that it went back in time, now or earlier (S3).
+            StorageStaleError: a peer reported that the storage went back in time (S3).
             StorageCorruptError: one of its files is damaged, now or earlier; its log was set
                 aside (`quarantine`).
             StorageFailedError: the disk failed, is full, or has turned read-only.
@@ -176,9 +176,9 @@ class DataDirectory:
         self.peer_marks = peer_starts.read_marks(self._files, self._root / peer_starts.FILE_NAME)
         before = incarnation.read_incarnation(self._files, self._root / incarnation.FILE_NAME)
         if before.latched and self._latch is None:
-            # S19: the first voters stand there alone until the log has them for good. A replica
-            # without them would be another one under the same UUID, and who lost one file may
-            # have lost more.
+            # S19: only this file has the first voters until the log has them for good. A replica
+            # without them would be another one under the same UUID, and a storage that lost one
+            # file may have lost more.
             raise StorageIdentityError(
                 f"{self._root / formation.FILE_NAME} is missing, but this storage was formed "
                 "with it; this replica must be replaced"
@@ -186,7 +186,7 @@ class DataDirectory:
         self._write_incarnation(replace(before.next(), latched=self._latch is not None))
 
     def _change_incarnation(self, **changes: bool | int) -> None:
-        """What a latch and a promise change, each from a thread of its own."""
+        """Change the incarnation's fields; a latch and a promise do so from different threads."""
         with self._incarnation_lock:
             self._write_incarnation(replace(self._incarnation, **changes))
 
@@ -236,7 +236,7 @@ class DataDirectory:
 
     @property
     def quorum_state(self) -> QuorumState:
-        """Epoch, leader and vote as they stand on the disk."""
+        """Epoch, leader and vote on the disk."""
         return self._state
 
     def write_quorum_state(self, state: QuorumState) -> None:
@@ -257,7 +257,7 @@ class DataDirectory:
         self._state = state
 
     def prove(self) -> None:
-        """Write the quorum state once more, to see that the disk still makes durable (S36).
+        """Write the quorum state once more, to see that the disk still makes bytes durable (S36).
 
         Raises:
             StorageLostError: the directory is not the one that was opened (S4).
@@ -279,7 +279,7 @@ class DataDirectory:
         self.peer_marks = dict(marks)
 
     def mark_stale(self, reason: str) -> None:
-        """Never open this storage again: it went back in time (S3).
+        """Mark the storage, so that no start opens it again: it went back in time (S3).
 
         Raises:
             StorageError: the disk failed, or the directory is not the one that was opened.
@@ -288,10 +288,10 @@ class DataDirectory:
         stale_mark.write_stale_mark(self._files, self._root / stale_mark.FILE_NAME, reason)
 
     def set_aside(self, error: StorageCorruptError) -> StorageCorruptError:
-        """Never open this storage again: it is damaged. The log must be closed.
+        """Set the damaged storage aside, so that no start opens it again. The log must be closed.
 
         Returns:
-            The error to raise: with where the files are now.
+            The error to raise, which says where the files are now.
         """
         try:
             self.check_identity()
@@ -300,7 +300,7 @@ class DataDirectory:
         return quarantine(self._files, self._root, str(error))
 
     def set_cluster_id(self, cluster_id: str) -> None:
-        """Remember the cluster, once; the same again is fine.
+        """Store the cluster id, once; a second call with the same id does nothing.
 
         Raises:
             LatchConflictError: this storage belongs to another cluster.
@@ -313,9 +313,9 @@ class DataDirectory:
         self._write_meta(replace(self._meta, cluster_id=cluster_id))
 
     def write_latch(self, latch: Latch) -> None:
-        """Remember the formation, once; the same again is fine (S18).
+        """Store the formation, once; a second call with the same latch does nothing (S18).
 
-        That this replica is blank and listed is the caller's to check.
+        The caller checks that this replica is blank and listed.
 
         Raises:
             LatchConflictError: this storage was formed in another way, or belongs to
@@ -365,7 +365,7 @@ class DataDirectory:
         """The snapshots beside the log; the directory's identity is checked before each (S4).
 
         Args:
-            retained: how many whole ones are kept.
+            retained: how many whole snapshots are kept.
 
         Raises:
             StorageFailedError: the disk failed.
@@ -375,10 +375,11 @@ class DataDirectory:
     def check_identity(self) -> None:
         """Check that the directory is still the one that was opened (S4).
 
-        A few system calls, for a timer. After it raised, the storage refuses everything.
+        It takes a few system calls, and a timer calls it. After it raised, the storage refuses
+        everything.
 
         Raises:
-            StorageLostError: device, inode or marker are others now, or it is gone.
+            StorageLostError: device, inode or marker have changed, or the directory is gone.
         """
         self._files.check()
         try:
@@ -400,12 +401,12 @@ class DataDirectory:
         return (-1, -1) if status is None else status.identity
 
     def close(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         self._lock.close()
 
 
 def _lock(files: Files, path: Path) -> File:
-    """Lock a directory; one that was written to before and is read-only now has a failed disk."""
+    """Lock a directory; if it was written to before and is read-only now, its disk has failed."""
     used = False
     try:
         there = files.stat(path)
@@ -432,7 +433,7 @@ def format_storage(
 
     Args:
         path: an existing, empty directory.
-        node_id: whose it becomes.
+        node_id: the node that gets it.
         files: the file layer.
         directory_id: the storage UUID; fresh if None.
         latch: cluster id and first voters, when a person forms the quorum; they may

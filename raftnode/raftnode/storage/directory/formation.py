@@ -1,7 +1,7 @@
 """The `formation.json` file: the latch that this replica was formed with (S18, S19).
 
-Written once and kept for ever: it is the base of the voter history for as long as the
-log holds no voter record.
+The file is written once and kept for ever: it is the base of the voter history for as long as
+the log holds no voter record.
 """
 
 from __future__ import annotations
@@ -87,6 +87,6 @@ def read_latch(files: Files, path: Path) -> Latch | None:
 
 
 def write_latch(files: Files, path: Path, latch: Latch) -> None:
-    """Put the file in place durably; that there is none yet is the caller's to know."""
+    """Put the file in place durably; the caller knows that there is none yet."""
     check_cluster_id(latch.cluster_id)
     files.replace(path, encode_latch(latch))

@@ -1,4 +1,4 @@
-"""Which storage this is: the UUID in its three places, and a first format that may crash (S2).
+"""The identity of a storage: its UUID in three places, and a format that survives a crash (S2).
 
 Places: `meta.properties`, `quorum-state` and the marker `storage-id` in the log's
 directory. Order of a format, each step durable before the next:
@@ -49,8 +49,9 @@ LOG_DIRECTORY = f"{TOPIC}-0"
 
 _NOT_CONTENT = frozenset({LOCK_FILE, "lost+found", FORMATTING_FILE + TEMPORARY_SUFFIX})
 _LEFT_BEHIND = (peer_starts.FILE_NAME, peer_starts.FILE_NAME + TEMPORARY_SUFFIX)
-"""What a node whose directory was emptied under it may write there before it notices (S4): it
-looks before it writes, but not at the same time. It tells of others and promises nothing."""
+"""Files that a node whose directory was emptied may still write there before it notices (S4): it
+checks before it writes, but not at the same time. They are about other replicas and promise
+nothing."""
 _ROOT_FILES = frozenset(
     {FORMATTING_FILE, meta_properties.FILE_NAME, incarnation.FILE_NAME, formation.FILE_NAME}
 )
@@ -60,14 +61,14 @@ _REPLACE = "this replica must be replaced (a new disk, then add and remove voter
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the three places agree on, with the rest of what they say."""
+    """The UUID on which the three places agree, with the rest of their content."""
 
     meta: MetaProperties
     stored: StoredQuorumState
 
 
 def random_directory_id(make: Callable[[], uuid.UUID] = uuid.uuid4) -> uuid.UUID:
-    """A fresh UUID that Kafka's tools take as an argument: never with a leading dash."""
+    """A fresh UUID that Kafka's tools accept as an argument: never with a leading dash."""
     while True:
         directory_id = make()
         if not format_directory_id(directory_id).startswith("-"):
@@ -81,11 +82,11 @@ def is_empty(names: list[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What a directory is to be formatted as."""
+    """The format that a directory is to get."""
 
     key: ReplicaKey
     latch: Latch | None = None
-    """Given when a person forms the quorum with the format."""
+    """Set when a person forms the quorum with the format."""
 
 
 def write_format(files: Files, root: Path, wanted: Format) -> None:
@@ -117,7 +118,7 @@ def write_format(files: Files, root: Path, wanted: Format) -> None:
 
 
 def encode_plan(wanted: Format) -> bytes:
-    """Whose storage it becomes, a checksum, and the latch if there is one."""
+    """The content of `formatting`: node and UUID, a checksum, and the latch if there is one."""
     latch = b"" if wanted.latch is None else formation.encode_latch(wanted.latch)
     checksum = crc32c.crc32c(latch, crc32c.crc32c(str(wanted.key).encode()))
     return f"{wanted.key} {checksum:08x}\n".encode() + latch
@@ -127,7 +128,7 @@ def _decode_plan(data: bytes) -> Format:
     """Read what `encode_plan` wrote.
 
     Raises:
-        ValueError: it is something else. Another UUID by a flipped bit would be a voter less.
+        ValueError: it is something else. A bit flip in the UUID would cost the quorum a voter.
     """
     line, _, latch = data.partition(b"\n")
     key = ReplicaKey.parse(line.rpartition(b" ")[0].decode("ascii"))
@@ -143,10 +144,10 @@ def marker_content(directory_id: uuid.UUID) -> bytes:
 
 
 def read_unfinished_format(files: Files, root: Path) -> Format | None:
-    """What an unfinished format was to make; None if none was under way.
+    """Read what an unfinished format was to make; None if none was under way.
 
     Raises:
-        StorageIdentityError: one was, but the directory holds more than a format makes.
+        StorageIdentityError: a format was under way, but the directory holds more than it makes.
     """
     data = files.read_bytes(root / FORMATTING_FILE)
     if data is None:

@@ -1,9 +1,9 @@
 """The `incarnation` file: how often this storage was opened, and by which starts (S3).
 
-The count only ever grows; a peer that has seen a larger number knows that this volume was
-put back to an earlier state. A volume that is started again and again would overtake that
-number, so each start also leaves a random nonce: a peer knows a later start of the same
-storage by the nonce of the earlier one in its line.
+The count only grows. A peer that has seen a larger number knows that this volume was restored to
+an earlier state. A volume that is started again and again would overtake that number, so each
+start also leaves a random nonce. A peer knows a later start of the same storage by the earlier
+start's nonce in its line.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Incarnation:
 
     Attributes:
         count: the number of openings so far.
-        line: nonces of the last of them, the latest first; shorter than `count` where
-            openings by earlier programs left none.
+        line: nonces of the last openings, the latest first; shorter than `count` if openings by
+            earlier programs left none.
         latched: whether there is a latch beside it (S18): a start that misses it is refused.
         promised_ms: the longest that one of these starts may have promised not to vote (S33).
     """
@@ -41,7 +41,7 @@ class Incarnation:
     promised_ms: int = 0
 
     def next(self) -> Incarnation:
-        """One opening more, with a nonce of its own."""
+        """The incarnation after one more opening, with a nonce of its own."""
         line = (secrets.token_hex(8), *self.line)[:LINE_MAX]
         return Incarnation(self.count + 1, line, self.latched, self.promised_ms)
 
@@ -59,7 +59,7 @@ def read_incarnation(files: Files, path: Path) -> Incarnation:
         fields, intact = unseal(data)
         if intact:
             line = _line(fields.get("starts", []))
-            # Earlier programs knew no such fields, and leave them out.
+            # Earlier programs did not know these fields, and leave them out.
             latched = fields.get("latched", False) is True
             promised_ms = integer(fields, "promisedMs", 0) if "promisedMs" in fields else 0
             return Incarnation(integer(fields, "incarnation", 0), line, latched, promised_ms)

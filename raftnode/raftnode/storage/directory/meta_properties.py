@@ -1,9 +1,9 @@
-"""The `meta.properties` file: which node's directory this is, of which cluster.
+"""The `meta.properties` file: the node and the cluster of this directory.
 
-Kafka's keys (`version`, `node.id`, `directory.id`, `cluster.id`) and KIP-856's
-`storage.id`, which is the same UUID as `directory.id` (P47). KIP-856 would make up a
-missing `storage.id`; here that is refused (S2). Nothing in the file needs a checksum:
-each value is compared with another copy of it (configuration, marker, latch, peers).
+It has Kafka's keys (`version`, `node.id`, `directory.id`, `cluster.id`) and KIP-856's
+`storage.id`, which is the same UUID as `directory.id` (P47). KIP-856 would generate a missing
+`storage.id`; this node refuses the directory instead (S2). The file needs no checksum: each value
+is compared with another copy of it (configuration, marker, latch, peers).
 """
 
 from __future__ import annotations

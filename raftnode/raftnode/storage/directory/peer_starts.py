@@ -1,7 +1,7 @@
 """The `peer-starts` file: the latest start of every other replica that was admitted (S3).
 
-Written before a start is admitted, so that a crash forgets nothing that the quorum relies
-on. A missing file is an empty memory: an earlier program kept none.
+The file is written before a start is admitted, so that a crash loses nothing that the quorum
+relies on. A missing file counts as an empty one: an earlier program kept none.
 """
 
 from __future__ import annotations

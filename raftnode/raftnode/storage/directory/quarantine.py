@@ -1,13 +1,13 @@
-"""Setting damaged storage aside: nothing of it is deleted, and no start uses it again.
+"""The quarantine of damaged storage: nothing of it is deleted, and no start uses it again.
 
-The file `corrupt` in the data directory comes first, with what was found; then the log's
-directory gets another name, `__cluster_metadata-0.quarantined`, in one rename. Whatever a
-crash leaves of the two, the next start refuses with the same reason and finishes the move.
-Without the file a later start might not meet the damage, which may lie where no start reads,
-and would answer as if nothing had been found.
+First the file `corrupt` is written into the data directory, with the damage that was found. Then
+the log's directory is renamed to `__cluster_metadata-0.quarantined`. Whatever a crash leaves of
+the two steps, the next start refuses with the same reason and finishes the move. Without the file,
+a later start might not meet the damage, which may lie where no start reads, and the node would
+answer as if nothing had been found.
 
-The other files of the data directory stay where they are: they say whose it was. A person who
-knows better renames the directory back and removes `corrupt`.
+The other files of the data directory stay where they are: they have its identity. A person who
+knows that the storage is usable renames the directory back and removes `corrupt`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SUFFIX = ".quarantined"
 
 
 def read_mark(files: Files, root: Path) -> str | None:
-    """What was found when this storage was set aside; None: it was not."""
+    """The damage because of which this storage was set aside; None: it was not set aside."""
     data = files.read_bytes(root / MARK_FILE)
     if data is None:
         return None
@@ -35,10 +35,11 @@ def read_mark(files: Files, root: Path) -> str | None:
 
 
 def refuse_quarantined(files: Files, root: Path) -> None:
-    """Refuse a storage that was set aside, and finish what a crash left of that.
+    """Refuse a storage that was set aside, and finish a move that a crash interrupted.
 
     Raises:
-        StorageCorruptError: it was, with the reason of then and where the files are.
+        StorageCorruptError: it was set aside; the error has the first reason and where the files
+            are.
     """
     reason = read_mark(files, root)
     if reason is not None:
@@ -46,7 +47,7 @@ def refuse_quarantined(files: Files, root: Path) -> None:
 
 
 def quarantine(files: Files, root: Path, reason: str) -> StorageCorruptError:
-    """Set the storage aside, as far as the disk lets us; the caller holds its lock.
+    """Set the storage aside, as far as the disk allows it; the caller holds its lock.
 
     Args:
         files: the file layer; if it has failed already, its system calls are used all the same.

@@ -1,9 +1,9 @@
 """The `quorum-state` file: epoch, leader and vote, in Kafka's JSON v1 with fields of ours.
 
-Added: the leader's directory id (S1), the directory id of this replica (S2) and a
-checksum. Kafka skips them. Files that Kafka made (v0, v1) are read as far as that is
-safe: a vote without a UUID is kept as a vote that matches no replica here, so that this replica
-never votes in that epoch again; a leader without a UUID counts as unknown.
+The added fields are the leader's directory id (S1), the directory id of this replica (S2) and a
+checksum. Kafka skips them. The node reads files that Kafka made (v0, v1) as far as that is safe. A
+vote without a UUID is kept as a vote that matches no replica here, so that this replica never votes
+in that epoch again. A leader without a UUID counts as unknown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StoredQuorumState:
 
     state: QuorumState
     directory_id: uuid.UUID | None
-    """Of the replica that wrote it; None in a file that Kafka made."""
+    """The UUID of the replica that wrote the file; None in a file that Kafka made."""
     intact: bool
     """False if the checksum is wrong or missing in a file of ours."""
 
@@ -81,8 +81,8 @@ def read_quorum_state(files: Files, path: Path) -> StoredQuorumState | None:
     """Read the file; None if there is none.
 
     Raises:
-        StorageCorruptError: it cannot be read; whether its checksum is right is left
-            to the caller, who knows the directory's UUID.
+        StorageCorruptError: it cannot be read. The caller, which knows the directory's UUID,
+            judges a wrong checksum.
     """
     data = files.read_bytes(path)
     if data is None:
@@ -97,8 +97,7 @@ def check_successor(before: QuorumState, after: QuorumState) -> None:
     """Refuse a state that would take back a promise: the last guard before the disk.
 
     Raises:
-        ProtocolHaltError: the epoch falls, or within it the vote changes or the
-            leader becomes another one.
+        ProtocolHaltError: the epoch falls, or the vote or the leader changes within the epoch.
     """
     if after.epoch < before.epoch:
         raise ProtocolHaltError(f"epoch would go back from {before.epoch} to {after.epoch}")

@@ -1,7 +1,7 @@
 """The `stale` file: a peer has seen more of this storage than it now holds (S3).
 
-Once it is there the storage is never opened again: what told on it may be away at the next
-start, and the others may know less.
+No start opens a storage with this file: the peer that reported it may be down at the next start,
+and the other peers may know less.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def check_not_stale(files: Files, path: Path) -> None:
     """Refuse to go on if the file is there.
 
     Raises:
-        StorageStaleError: it is, readable or not.
+        StorageStaleError: the file is there, readable or not.
     """
     data = files.read_bytes(path)
     if data is None:
@@ -32,5 +32,5 @@ def check_not_stale(files: Files, path: Path) -> None:
 
 
 def write_stale_mark(files: Files, path: Path, reason: str) -> None:
-    """Leave the file, durably."""
+    """Write the file, durably."""
     files.replace(path, seal({"reason": reason}))

@@ -1,9 +1,9 @@
 """Reading a log without owning it: for the tools, on a copy or beside a running node.
 
-Nothing is locked, opened for writing or made. A running node goes on meanwhile, so what
-is known durable is read before the segments: below it everything must be whole, above it
-an unfinished batch at the end is one that is just being written, or a torn one that the
-next start cuts off. Kafka's own directories and snapshot files are read as well.
+The reader locks nothing, opens nothing for writing and makes no file. A running node goes on
+meanwhile, so the reader reads the durable offset before the segments. Below it everything must be
+whole. Above it, an unfinished batch at the end is just being written, or is a torn batch that the
+next start cuts off. The reader also reads Kafka's own directories and snapshot files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from raftnode.storage.segments.segment import SUFFIX, Damage, segment_base_offse
 _WINDOW_BYTES = 4 << 20
 _REPORT_BYTES = 8 << 20
 _PLACE = re.compile(r"^batch at byte \d+( \(offset \d+\))?:? ")
-"""A batch's place in what was read at once; its place in the file is told by the damage."""
+"""A batch's place in the bytes read at once; the damage has its place in the file."""
 
 
 class Piece(NamedTuple):
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
     path: Path
     base_offset: Offset
     size: int
-    """Bytes when it was looked at; a running node may have added some since."""
+    """Bytes when the reader found the file; a running node may have added some since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class LogFiles:
     directory: Path
     pieces: tuple[Piece, ...]
     durable: Offset
-    """Below it no damage can be explained by a crash, and none by a node that is writing."""
+    """Below this offset, neither a crash nor a node that is writing can explain damage."""
     recovery_point: Offset | None
-    """As the log's directory has it; None: it has none, as Kafka's and a lone file."""
+    """The recovery point in the log's directory; None for Kafka's directories and a lone file."""
     whole: bool
-    """Whether it is a directory and not one file of it."""
+    """Whether this is a whole directory and not one file of it."""
 
     @property
     def size(self) -> int:
@@ -114,12 +114,12 @@ def _segments(files: Files, directory: Path) -> list[tuple[Offset, Path]]:
 
 
 class FoundBatch(NamedTuple):
-    """A batch of a piece, its checksum found right."""
+    """A batch of a piece, with a right checksum."""
 
     header: BatchHeader
     position: int
     data: memoryview
-    """Its bytes, until the next one is asked for."""
+    """The batch's bytes, valid until the next batch is asked for."""
 
 
 @dataclass(slots=True)
@@ -128,11 +128,11 @@ class PieceReader:
 
     Attributes:
         piece: what is read.
-        epoch: that of the batch before the piece; then that of the last one read.
-        damage: why it ended before the end of the piece; None: it did not.
-        epochs: what the epochs of durable batches must be; None: not known.
-        durable: up to where that holds.
-        on_bytes: told how many bytes have been read since it was told last.
+        epoch: the epoch of the batch before the piece; then of the last batch read.
+        damage: why the reader stopped before the end of the piece; None: it did not.
+        epochs: the epochs that durable batches must have; None: not known.
+        durable: the offset up to which `epochs` holds.
+        on_bytes: called with the number of bytes read since the last call.
     """
 
     piece: Piece
@@ -145,14 +145,14 @@ class PieceReader:
     on_bytes: Callable[[int], None] = lambda _count: None
 
     def batches(self, files: Files) -> Iterator[FoundBatch]:
-        """Yield the batches; after the last look at `damage`."""
+        """Yield the batches; after the last, check `damage`."""
         piece = self.piece
         file = files.open_to_read(piece.path)
         told = self.position
         start, held = self.position, memoryview(b"")
         try:
             while self.position < piece.size:
-                # Headers and bodies are looked at where they lie: a batch costs no copy.
+                # Headers and bodies are read in place: a batch costs no copy.
                 at = self.position - start
                 try:
                     if len(held) - at < HEADER_BYTES:
@@ -179,7 +179,7 @@ class PieceReader:
             self.on_bytes(self.position - told)  # which may raise
 
     def _check(self, header: BatchHeader) -> None:
-        """Check that a header may follow what was read."""
+        """Check that a header may follow the batches read so far."""
         if header.base_offset != self.end_offset:
             raise DecodeError(f"base offset {header.base_offset}, expected {self.end_offset}")
         if header.epoch < self.epoch:
@@ -201,7 +201,7 @@ class LogReader:
     log: LogFiles
     on_bytes: Callable[[int], None] = lambda _count: None
     tail: Damage | None = field(default=None, init=False)
-    """What follows the last whole batch, if anything: being written, or torn."""
+    """The bytes after the last whole batch, if any: a batch being written, or a torn one."""
 
     def batches(self, start_offset: Offset = FIRST_OFFSET) -> Iterator[tuple[Piece, FoundBatch]]:
         """Yield the batches from the one that holds an offset.
@@ -242,12 +242,12 @@ class LogReader:
 
 
 def is_tail(files: Files, log: LogFiles, damage: Damage, following: tuple[Piece, ...] = ()) -> bool:
-    """Whether damage is explained by a crash or by a node that is writing.
+    """Whether a crash, or a node that is writing, explains the damage.
 
     Args:
         files: the file layer.
         log: as it was found.
-        damage: what was met.
+        damage: the damage found.
         following: the pieces after the damaged one; a truncation may have removed them since.
     """
     if not log.whole or any(files.stat(piece.path) is not None for piece in following):
@@ -271,7 +271,7 @@ def _is_torn(files: Files, damage: Damage) -> bool:
 
 
 def _is_gone(files: Files, damage: Damage) -> bool:
-    """Whether a second look finds no damage: it was the work of a node, under our eyes."""
+    """Whether a second read finds no damage: then a running node changed the file meanwhile."""
     there = files.stat(damage.path)
     if there is None:
         return True

@@ -1,13 +1,12 @@
-"""Reading again what was written long ago, slowly and from the disk itself.
+"""The scrub: it reads again what was written long ago, slowly and from the disk itself.
 
 Corruption is silent until a reader meets it, and then it is the wrong moment. A pass reads every
 segment, index and snapshot beside the running node and checks it as `raftnode log verify` does.
-It has a file layer of its own, so that an error of a read is a finding and does not end the
-node; it reads in small pieces with pauses, so that a sync never waits long behind it; and it
-has the page cache forget what it is about to read, which would show what was written and not
-what the disk has kept.
 
-What lives here: one pass. What must not: when one is due, and what is done about its findings.
+A pass has a file layer of its own, so that a failed read is a finding and does not end the node.
+It reads in small pieces with pauses, so that a sync never waits long behind it. Before each read it
+drops the pages from the page cache, which would show what was written and not what the disk has
+kept. This module has one pass; others decide when a pass is due and act on its findings.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from raftnode.storage.snapshots.snapshot_file import SnapshotDamagedError, list_
 from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
 
 PIECE_BYTES = 128 << 10
-"""Read at once: about a millisecond of a disk's time."""
+"""How much is read at once: about a millisecond of a disk's time."""
 
 _OLD = (SUFFIX, SNAPSHOT_SUFFIX)
 
 
 class SlowCalls(OsCalls):
-    """The system calls of a pass: reads in pieces, told after each, past the page cache.
+    """The system calls of a pass: reads in pieces, with a call after each, past the page cache.
 
     Args:
-        below: what does the work.
-        on_read: told how many bytes were read just now; it may wait, or raise to give up.
-        in_use: a path that readers lean on, whose pages are left in the cache.
+        below: the system calls that do the work.
+        on_read: called with the number of bytes just read; it may wait, or raise to give up.
+        in_use: a path that readers rely on, whose pages stay in the cache.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class SlowCalls(OsCalls):
         while done < length:
             size = min(PIECE_BYTES, length - done)
             if fd not in self._cached:
-                # Not every file system can; then the cache is read, as before.
+                # Not every file system can do this; then the read comes from the cache.
                 with contextlib.suppress(OSError):
                     os.posix_fadvise(fd, position + done, size, os.POSIX_FADV_DONTNEED)
             part = self._below.pread(fd, size, position + done)
@@ -87,7 +86,7 @@ class SlowCalls(OsCalls):
                 break
         return b"".join(parts)
 
-    # What else a pass asks for is passed on.
+    # All other calls of a pass are passed on.
 
     def fstat(self, fd: int) -> Stat:
         """Status of an open file."""
@@ -111,8 +110,7 @@ class ScrubPass:
         directory: the log's.
         now_s: a clock that never goes back.
         batches: how many were found whole so far.
-        looked_s: when the look began that what was found last is believed for, by
-            that clock.
+        looked_s: when the read that confirmed the last finding began, by that clock.
     """
 
     calls: SystemCalls
@@ -122,10 +120,10 @@ class ScrubPass:
     looked_s: float = field(default=0.0, init=False)
 
     def run(self) -> tuple[Finding, ...]:
-        """Read everything; whatever is found is looked at once more before it is believed.
+        """Read everything; a finding counts only after a second read confirms it.
 
         Returns:
-            What is damaged, and (`derived`) what a start makes again.
+            The damage, and (`derived`) the files that a start makes again.
         """
         self.batches = 0
         found = [one for one in self._look() if one.kind != "tail"]
@@ -163,7 +161,7 @@ class ScrubPass:
             yield Finding("damage", path, None, None, str(error))
 
     def _guarded(self, findings: Iterator[Finding]) -> Iterator[Finding]:
-        """What the disk cannot read is damaged; what was removed or found no descriptor is not."""
+        """Add a finding for a file that the disk cannot read, but not for a removed file."""
         try:
             yield from findings
         except FileOperationError as error:

@@ -1,8 +1,8 @@
-"""Whether the files of a log are what they should be, each batch and each index entry.
+"""The verification of a log's files: each batch and each index entry.
 
-Every piece is read whole, damaged or not, so that one report names all there is. What a
-start makes again from the segments (indexes, `control-batches.json`) is told apart from
-what cannot be made again.
+Every piece is read whole, damaged or not, so that one report names all damage. The report
+distinguishes files that a start makes again from the segments (indexes, `control-batches.json`)
+from files that cannot be made again.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ Kind = Literal["damage", "derived", "tail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be.
+    """A fault in a file of the log.
 
     Attributes:
-        kind: `damage`: records or what is known of them; `derived`: a file that a start
+        kind: `damage`: in records or in what is known of them; `derived`: in a file that a start
             makes again; `tail`: an unfinished end, which is no fault.
         path: the file.
         position: the byte; None: the file as a whole.
@@ -74,9 +74,9 @@ class Verification:
 
     Attributes:
         records_too: decode every record as well.
-        on_bytes: told how many bytes have been read since it was told last.
+        on_bytes: called with the number of bytes read since the last call.
         batches: how many were whole so far.
-        records: how many they hold.
+        records: how many records these batches hold.
     """
 
     files: Files
@@ -91,7 +91,7 @@ class Verification:
     _ended: bool = field(default=False, init=False)
 
     def run(self) -> Iterator[Finding]:
-        """Yield what is found, in the order of the files."""
+        """Yield the findings, in the order of the files."""
         # Before the segments: a running node writes these first.
         checkpoints = _Checkpoints.read(self.files, self.log) if self.log.whole else None
         before: PieceReader | None = None
@@ -136,8 +136,8 @@ class Verification:
         indexed = self.log.whole or self.files.stat(piece.path.with_suffix(OFFSET_SUFFIX))
         complete_to = Offset(-1)
         if self.log.recovery_point is not None:
-            # Only what this node writes has an entry wherever one is due. A running node
-            # writes it before it syncs the batch.
+            # Only indexes of this node have an entry wherever one is due. A running node
+            # writes the entry before it syncs the batch.
             complete_to = self.log.durable if last else Offset(MAX_OFFSET)
         checks = _IndexChecks(self.files, piece, complete_to) if indexed else None
         epoch = reader.epoch
@@ -169,7 +169,7 @@ class Verification:
             yield from checks.finish(reader, last=last)
 
     def _reach(self, checkpoints: _Checkpoints, start: Offset) -> Iterator[Finding]:
-        """A log that was trimmed begins where its checkpoint says, and a snapshot covers that."""
+        """Check that a trimmed log begins where its checkpoint says, covered by a snapshot."""
         if self.log.recovery_point is None:
             return  # Kafka's own
         directory = self.log.directory
@@ -214,7 +214,7 @@ def _records(piece: Piece, found: FoundBatch) -> Iterator[Finding]:
 
 @dataclass(slots=True)
 class _Checkpoints:
-    """The small files that say something of the log."""
+    """The small checkpoint files of the log."""
 
     epochs: tuple[EpochStart, ...] | None = None
     places: tuple[ControlPlace, ...] | None = None
@@ -303,7 +303,7 @@ class _IndexChecks:
         return -1
 
     def see(self, found: FoundBatch) -> None:
-        """Take in the next batch."""
+        """Compare the next batch with the indexes."""
         header = found.header
         self._largest_ms = max(self._largest_ms, header.max_timestamp_ms)
         if header.last_offset == self._next_offset:
@@ -348,7 +348,7 @@ class _IndexChecks:
         self._next_offset = self._time_offset()
 
     def finish(self, reader: PieceReader, *, last: bool) -> Iterator[Finding]:
-        """Yield what was found; entries beyond the end of the last piece are of a torn tail."""
+        """Yield the findings; entries beyond the end of the last piece belong to a torn tail."""
         if reader.damage is not None:
             yield from self._problems
             return

@@ -1,11 +1,12 @@
-"""Where the log begins and how far it is known to be durable: files with one number each.
+"""The start of the log and how far it is known to be durable: files with one number each.
 
-`recovery-point-offset-checkpoint` (Kafka's text form, fsynced) moves when a segment is
-rolled, on a start and on a clean stop: below it nothing is read again on a start.
-`flushed-offset` (ours, binary) follows every fdatasync of the log and is itself not
-synced, which costs two microseconds: whatever value survives a crash was true once and
-still is, because it is lowered, durably, before a truncation. Damage below either of
-them cannot be a torn tail: acknowledged records would go with it.
+`recovery-point-offset-checkpoint` (Kafka's text form, fsynced) moves when a segment is rolled, on
+a start and on a clean stop. A start does not read the log below it again.
+
+`flushed-offset` (ours, binary) follows every fdatasync of the log and is itself not synced, so
+that it costs two microseconds. Whatever value survives a crash was true once and still is, because
+a truncation first lowers it, durably. Damage below either number cannot be a torn tail: cutting
+there would drop acknowledged records.
 
 `log-start-offset-checkpoint` (Kafka's text form, fsynced) moves before a segment is removed
 behind a snapshot. A log without the file begins at 0.
@@ -95,12 +96,12 @@ class FlushedMark:
         return _decode_mark(self._file.pread(_MARK.size + 1, 0))
 
     def raise_to(self, offset: Offset) -> None:
-        """Note that everything below is durable; call it only after the sync returned."""
+        """Note that the log below an offset is durable; call it only after the sync returned."""
         if offset > self.offset:
             self._write(offset)
 
     def lower_to(self, offset: Offset) -> None:
-        """Before a truncation: give up what is above, durably."""
+        """Lower the mark, durably, before a truncation."""
         if offset < self.offset:
             self._write(offset)
             self._file.fsync()

@@ -1,16 +1,16 @@
-"""Where the control batches of the log stand: `control-batches.json`, a file of ours.
+"""The places of the control batches in the log: our own file `control-batches.json`.
 
-The voters of the quorum come from the control records of the whole log, and a start
-must not read the whole log to find them. The file lists every control batch below the
-recovery point; those above it are found by the scan of the tail. It holds places and not
-records: each batch is read from the log, its checksum and epoch are checked, so that the
-file can hide nothing but by leaving it out, which its own checksum tells.
+The voters of the quorum come from the control records of the whole log, and a start must not read
+the whole log to find them. The file lists every control batch below the recovery point; the scan
+of the tail finds those above it. The file holds places and not records: each batch is read from
+the log, and its checksum and epoch are checked. So the file can hide a batch only by leaving it
+out, and the file's own checksum reveals that.
 
-It is written before the recovery point moves, and before a truncation drops a control batch.
-It names the recovery points that it may stand beside: the one of then, and the one that the
-point is about to move to. Beside any other, a program that does not know the file has moved the
-point over control batches of its own; the file says nothing of those. Such a file counts as
-missing. Missing or damaged: the log is read from its start, and the file is made again.
+The file is written before the recovery point moves, and before a truncation drops a control batch.
+It names the recovery points that it belongs to: the present one, and the one that the point is
+about to move to. Beside any other recovery point, a program that does not know the file has moved
+the point over control batches that the file does not list. Such a file counts as missing. If the
+file is missing or damaged, the log is read from its start and the file is made again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ControlPlaces:
     """What the file says.
 
     Attributes:
-        recovery_points: beside which of them it lists all control batches below.
+        recovery_points: for each, the file lists all control batches below it.
         places: in the order of the log.
     """
 
@@ -60,7 +60,7 @@ def write_control_places(
         files: the file layer.
         path: of the file.
         places: all control batches below each of the recovery points; later ones do no harm.
-        recovery_points: the one on the disk, and the one that is about to be.
+        recovery_points: the recovery point on the disk, and the next one.
     """
     batches: list[JsonValue] = [[place.offset, place.position] for place in places]
     points: list[JsonValue] = [*sorted(set(recovery_points))]

@@ -1,8 +1,8 @@
 """The file `leader-epoch-checkpoint`: where each epoch starts in the log.
 
-The file is written before the first batch of a new epoch and after a truncation, so
-at any crash it covers the epochs in the log. The leader epoch of a batch lies outside
-its checksum: comparing the log with this file on start is what finds a flipped bit there.
+The file is written before the first batch of a new epoch and after a truncation, so at any crash
+it covers the epochs in the log. The leader epoch of a batch lies outside its checksum. A start
+compares the log with this file, which finds a flipped bit there.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
 """The log of `__cluster_metadata-0`: append, flush, read, truncate, and recovery on start.
 
-Who may call what: one thread appends and truncates (the driver), another flushes, a third
-trims, any may read or have reserved room given back. `recent` alone reads no disk, so the event
-loop may call it; `read` is for other threads. What is durable is what `flush` has
-returned and nothing else.
+Threads: one thread appends and truncates (the driver), another flushes, a third trims; any thread
+may read or give back reserved room. Only `recent` reads no disk, so the event loop may call it;
+`read` is for other threads. Only the records below the offset that `flush` returned are durable.
 
-Recovery. Only the last segment can have a torn tail, because a segment is synced before
-the next one is made. Damage there is cut off if it lies above everything that was ever
-known durable (`checkpoints`) and is such that a crash can have left it (`tail`); anywhere
-else the node must not start. What remains undetectable here is damage to the very last of
-the flushed records, after a power cut took `flushed-offset` away: a leader then fences the
-replica for fetching below what it acknowledged (S3).
+Recovery: only the last segment can have a torn tail, because a segment is synced before the next
+one is made. Recovery cuts damage there if it lies above everything that was ever known durable
+(`checkpoints`) and if a crash can have left it (`torn_tail`). With damage anywhere else the node
+must not start. Recovery cannot detect damage to the very last of the flushed records after a power
+cut that took `flushed-offset` away: a leader then fences the replica for fetching below what it
+acknowledged (S3).
 
-A process that died after a failed fsync may find its bytes in the page cache though
-they never reached the disk and are no longer marked for it (the kernel forgets them), so
+A process that exited after a failed fsync may find its bytes in the page cache after its restart,
+though they never reached the disk and are no longer marked for it (the kernel forgets them). So
 recovery writes the tail again before it syncs.
 """
 
@@ -61,7 +60,7 @@ class OffsetOutsideError(RaftnodeError, ValueError):
     """An offset that the log does not hold: trimmed away, or not written yet.
 
     Attributes:
-        start_offset: the first that it holds.
+        start_offset: the first offset that the log holds.
     """
 
     def __init__(self, offset: Offset, start_offset: Offset, end_offset: Offset) -> None:
@@ -92,10 +91,10 @@ class Log:
         self._generation = 0
         self._recent = RecentBatches()
         self._dropped: list[Segment] = []
-        """Removed, but open: until the last reader has gone, or the log is closed."""
+        """Segments removed but open until their last reader has gone, or the log is closed."""
         self._take_over(found)
-        # Taken in this order. The kernel tells a failed writeback to one fsync of a
-        # descriptor only, so two threads must never sync the same one at once.
+        # Taken in this order. The kernel reports a failed writeback to only one fsync of a
+        # descriptor, so two threads must never sync the same descriptor at once.
         self._identity_lock = threading.Lock()
         self._trim_lock = threading.Lock()
         self._write_lock = threading.Lock()
@@ -124,9 +123,8 @@ class Log:
     def open(cls, files: Files, directory: Path, settings: LogSettings | None = None) -> Log:
         """Recover the log in a partition directory, or begin an empty one.
 
-        An install of a snapshot that a crash interrupted is finished first.
-
-        Everything that it then holds is durable.
+        It first finishes an install of a snapshot that a crash interrupted. Everything that the
+        log then holds is durable.
 
         Raises:
             StorageCorruptError: damage that a crash cannot explain; the caller must not start.
@@ -151,12 +149,12 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments, as far as they are the log's."""
+        """Bytes of all segments, without reserved room."""
         return sum(segment.size for segment in tuple(self._segments))
 
     @property
     def segments(self) -> int:
-        """How many segments it has."""
+        """How many segments the log has."""
         return len(self._segments)
 
     @property
@@ -194,13 +192,12 @@ class Log:
     def append(self, batches: Sequence[Batch]) -> None:
         """Write batches at the end; `flush` makes them durable.
 
-        Control batches without bytes are encoded here; all others are written as
-        they are.
+        Control batches without bytes are encoded here; all others are written as they are.
 
         Raises:
-            ValueError: a batch does not follow the end of the log, or its bytes
-                say something else than its fields; nothing was written of it.
-            DecodeError: a batch has no bytes, or they are no batch; likewise.
+            ValueError: a batch does not follow the end of the log, or its bytes differ from its
+                fields; nothing of it was written.
+            DecodeError: a batch has no bytes, or they are no batch; nothing of it was written.
             StorageError: the disk failed, or the directory is not the one that was opened.
         """
         with self._write_lock:
@@ -262,7 +259,7 @@ class Log:
             self._settings.before_roll()
         with self._sync_lock:
             self._flush_locked()
-            # Its indexes are whole before there is a next one, which says that it is full.
+            # Its indexes are whole before there is a next segment, which says that this is full.
             self._segments[-1].seal()
             segment = Segment.create(self._files, self._directory, self._end_offset, self._cache)
             self._reservation.take(segment)
@@ -271,11 +268,11 @@ class Log:
             self._raise_recovery_point()
 
     def _raise_recovery_point(self) -> None:
-        """All of the log and its indexes are durable: the next start need not look at them."""
+        """Raise the recovery point to the end: the log and its indexes are durable up to there."""
         self._set_recovery_point(self._end_offset)
 
     def _store_places(self, recovery_point: Offset) -> None:
-        """Store the places for the recovery point of now and the one that is to come."""
+        """Store the places for the present recovery point and the next one."""
         path = self._directory / control_places.FILE_NAME
         points = {self._recovery_point, recovery_point}
         write_control_places(self._files, path, self._places, points)
@@ -321,7 +318,7 @@ class Log:
             ValueError: that would be below the start of the log.
             StorageError: the disk failed.
         """
-        # While the segment that is written goes, no check may look for it.
+        # While the active segment is removed, no check may look for it.
         with self._identity_lock, self._write_lock, self._sync_lock:
             self._files.check()
             if end_offset >= self._end_offset:
@@ -339,8 +336,8 @@ class Log:
                 self._end_offset = end
                 self._segments = kept
                 self._dropped += dropped
-            # What is known durable is lowered first, then the records go, then their
-            # epochs: at every crash between, each file still tells the truth.
+            # First the flushed mark is lowered, then the records go, then their epochs: at
+            # every crash in between, each file is still true.
             self._mark.lower_to(end)
             self._flushed_offset = min(self._flushed_offset, end)
             if self._recovery_point > end:
@@ -370,11 +367,11 @@ class Log:
 
     @property
     def generation(self) -> int:
-        """How often records were dropped from its end: what is below the end stays till then."""
+        """How often records were dropped from the end: until the next time all below stays."""
         return self._generation
 
     def recent(self, start_offset: Offset, max_bytes: int, end_offset: Offset) -> bytes | None:
-        """As `read`, of the newest batches, without any disk; None: they are not in memory.
+        """As `read`, for the newest batches, without the disk; None: they are not in memory.
 
         Raises:
             OffsetOutsideError: `start_offset` is not in the log.
@@ -395,7 +392,7 @@ class Log:
         At least one batch even if it is larger than `max_bytes`; perhaps fewer than
         would fit (one call reads one segment). Empty if `start_offset` is at the end.
 
-        Checksums, offsets and epochs are checked: what is given out is what was written.
+        Checksums, offsets and epochs are checked, so that a read returns what was written.
 
         Raises:
             OffsetOutsideError: `start_offset` is not in the log.
@@ -428,7 +425,7 @@ class Log:
 
     @contextmanager
     def _reading(self, segment: Segment) -> Generator[None]:
-        """Counted already; the last reader of a segment that was removed closes it."""
+        """Read a segment that is counted already; a removed segment's last reader closes it."""
         try:
             yield
         finally:
@@ -452,8 +449,8 @@ class Log:
         """Up to where the log may be trimmed: the start of a segment, or of the log.
 
         Args:
-            covered: what is below stands in whole snapshots.
-            keep_bytes: so much of the log's end stays at least.
+            covered: the offset up to which whole snapshots have everything.
+            keep_bytes: how much of the log's end stays at least.
         """
         kept = 0
         for segment in reversed(self._segments):
@@ -465,7 +462,7 @@ class Log:
     def trim(self, start_offset: Offset) -> None:
         """Remove the segments below an offset, durably; whole snapshots cover them.
 
-        Nothing is asked for there any more: that is the caller's to know. It writes and syncs
+        The caller knows that no reader asks for records there any more. The trim writes and syncs
         without keeping appends and flushes waiting.
 
         Raises:
@@ -481,7 +478,7 @@ class Log:
                 return
             if self._settings.before_roll is not None:
                 self._settings.before_roll()
-            # From here on a start removes what is left below.
+            # From here on a start removes the segments that are left below.
             write_log_start(self._files, self._directory / LOG_START_FILE, start_offset)
             with self._write_lock, self._state_lock:
                 place = bisect_left(bases, start_offset)
@@ -498,13 +495,13 @@ class Log:
     def reset(self, snapshot_id: SnapshotId) -> None:
         """Let the log begin, without records, at a snapshot's end, durably.
 
-        Between the marker's coming and its going (`installing`): a crash in the middle is
-        finished by the next start. Waits for a flush that is under way.
+        Called while the marker exists (`installation`): the next start finishes what a crash
+        interrupted. Waits for a flush that is under way.
 
         Raises:
             StorageError: the disk failed.
         """
-        # Meanwhile the names of the open files lead nowhere, and that is as it should be.
+        # Meanwhile the names of the open files lead nowhere, as is intended.
         with self._identity_lock, self._trim_lock, self._write_lock, self._sync_lock:
             self._files.check()
             empty_log(self._files, self._directory, self._mark, snapshot_id)
@@ -518,10 +515,10 @@ class Log:
             self._reservation.take(self._segments[-1])
 
     def give_back(self) -> bool:
-        """Give back the room that is reserved for records to come; from any thread.
+        """Give back the room that is reserved for future records; from any thread.
 
-        The segment then takes its room as it grows; the next one reserves again if there is
-        enough.
+        The segment then takes its room as it grows. The next segment reserves again if there is
+        enough room.
 
         Returns:
             False: none was reserved.
@@ -544,7 +541,7 @@ class Log:
         """Check that the active segment's name still leads to the open file (S4).
 
         Raises:
-            StorageLostError: it does not; nothing works any more.
+            StorageLostError: it does not; every later operation is refused.
         """
         with self._identity_lock:
             file = self._segments[-1].file

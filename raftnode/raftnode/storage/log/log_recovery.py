@@ -1,4 +1,4 @@
-"""What a start makes of the files of the log.
+"""The recovery of the log from its files on a start.
 
 Below the recovery point, recovery reads only the ends of the segments and the places of the
 control batches, so that a start takes as long for 10 GiB as for 10 MiB. A later read or
@@ -67,11 +67,11 @@ class Recovered:
     """Files that were missing or damaged and were made again, for the journal."""
     cache: IndexCache
     trimmed_from: Offset | None = None
-    """Where the log began before this start finished a trim, for the journal; None: it did not."""
+    """Where the log began before this start finished a trim, for the journal; None: no trim."""
 
 
 def recover(files: Files, directory: Path, mark: FlushedMark) -> Recovered:
-    """Recover the log; afterwards all that it holds is durable.
+    """Recover the log; afterwards everything in it is durable.
 
     Raises:
         StorageCorruptError: damage that a crash cannot explain, naming file, position
@@ -102,10 +102,10 @@ def recover(files: Files, directory: Path, mark: FlushedMark) -> Recovered:
 def _finish_trim(
     files: Files, directory: Path, bases: list[Offset], start: Offset, reach: int
 ) -> None:
-    """Remove the segments that a crash kept from being removed; their indexes go as orphans.
+    """Remove the segments of a trim that a crash interrupted; their indexes go as orphans.
 
-    The log's start is a number without a checksum: a flipped bit can make another segment's of
-    it. A trim follows a snapshot, so a start that none reaches is damage.
+    The log's start is a number without a checksum: a flipped bit can turn it into the start of
+    another segment. A trim follows a snapshot, so a start that no snapshot reaches is damage.
 
     Raises:
         StorageCorruptError: no snapshot reaches so far.
@@ -132,7 +132,7 @@ def _begin(files: Files, directory: Path, bases: list[Offset], start: Offset) ->
 
 
 class _Recovery:
-    """One recovery, from what the directory holds to a log that goes on."""
+    """One recovery, from the content of the directory to a log that can be appended to."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class _Recovery:
         stored = read_control_places(self._files, path, self._recovery_point)
         if stored is None:
             self._rebuilt.append(control_places.FILE_NAME)
-        # Without the places all control batches have to be looked for.
+        # Without the places, the whole log has to be searched for control batches.
         trusted = FIRST_OFFSET if stored is None else self._recovery_point
         self._open_segments(trusted)
         last = self._segments[-1]
@@ -257,7 +257,7 @@ class _Recovery:
     def _control_batches(
         self, stored: tuple[ControlPlace, ...], trusted: Offset
     ) -> list[ControlBatch]:
-        """All control batches of the log: those read just now, and the places of the rest."""
+        """All control batches of the log: those just read, and the places of the others."""
         read = {one.batch.base_offset for one in self._control}
         start = self._bases[0]
         rest = [p for p in stored if start <= p.offset < trusted and p.offset not in read]
@@ -290,8 +290,8 @@ class _Recovery:
     def _make_durable(self, last: Segment) -> None:
         """Cut the torn tail, write again what may not have reached the disk, and sync.
 
-        Reserved room goes too, and is not used again: a crash may have left unsynced bytes
-        there, and what later never arrives must read as zeros (`tail`).
+        Reserved room is cut too, and is not used again: a crash may have left unsynced bytes
+        there, and sectors that never arrive later must read as zeros (`torn_tail`).
         """
         if self._torn is not None:
             last.file.truncate(last.size)
@@ -305,7 +305,7 @@ class _Recovery:
         last.sync_index()
 
     def _remove_orphans(self, names: list[str]) -> None:
-        """Indexes of segments that a truncation removed, but for the moment of a crash."""
+        """Remove the indexes of removed segments, which a crash has left."""
         for name in names:
             for suffix in (OFFSET_SUFFIX, TIME_SUFFIX):
                 base = segment_base_offset(name, suffix)

@@ -1,4 +1,4 @@
-"""How the log is kept: what its owner decides."""
+"""The settings of a log, which its owner decides."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ def _now_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How the log is kept."""
+    """The settings of a log."""
 
     segment_bytes: int = 64 << 20
-    """Size in bytes at which a new segment is begun; a batch that is larger gets its own.
+    """Size in bytes at which a new segment is begun; a larger batch gets a segment of its own.
     64 MiB: few files, and a start after a crash checks at most that much."""
-
     segment_ms: int = 7 * 86_400_000
-    """How much later than its first batch, by their timestamps, a batch may be to stand in
-    a segment. Kafka's default: a quiet log is cut into pieces of known age too."""
+    """How much later than a segment's first batch, by their timestamps, a batch of the same
+    segment may be. Kafka's default: a quiet log is cut into pieces of known age too."""
 
     preallocate: bool = False
     """Whether the segment that grows has the room of `segment_bytes` reserved on the disk."""
 
     free_bytes_kept: int = 0
-    """So many bytes stay free on the disk when room is reserved; else none is."""
+    """How many bytes stay free on the disk when room is reserved; otherwise none is reserved."""
 
     on_not_reserved: Callable[[str], None] = lambda _: None
-    """Told why no room is reserved: once, and again only if there was room in between."""
+    """Called with the reason why no room is reserved: once, and again only if there was room in
+    between."""
 
     now_ms: Callable[[], int] = _now_ms
     """Time stamped on the control batches that this leader makes."""

@@ -1,6 +1,6 @@
-"""The newest batches of the log, in memory: what followers, readers and the store ask for first.
+"""The newest batches of the log, in memory: followers, readers and the store ask here first.
 
-A copy, never the truth: what it does not hold stands in the segments. Not thread-safe by itself.
+This is only a copy: the segments have every batch. It is not thread-safe by itself.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from bisect import bisect_right
 from raftnode.core.types import Offset
 
 RECENT_BYTES = 4 << 20
-"""So much of the log's end at most: what a busy quorum writes within some hundred milliseconds,
-and more than a follower that keeps up is behind."""
+"""How much of the log's end is held at most: as much as a busy quorum writes within some hundred
+milliseconds, and more than a follower that keeps up is behind."""
 
 
 class RecentBatches:
-    """Batches that follow each other, the oldest let go first."""
+    """Consecutive batches; the oldest are dropped first."""
 
     def __init__(self, bytes_max: int = RECENT_BYTES) -> None:
         self._bytes_max = bytes_max
@@ -34,7 +34,7 @@ class RecentBatches:
             self._let_go()
 
     def _let_go(self) -> None:
-        # More than must go: each removal from the front moves all the rest.
+        # Drop more than needed: each removal from the front moves all the rest.
         gone = 0
         while self._size > self._bytes_max * 3 // 4:
             self._size -= len(self._data[gone])
@@ -43,14 +43,14 @@ class RecentBatches:
             del values[:gone]
 
     def cut(self, end_offset: Offset) -> None:
-        """The log was truncated to a boundary between batches."""
+        """Drop the batches from `end_offset` on, after a truncation to a batch boundary."""
         while self._ends and self._ends[-1] > end_offset:
             self._size -= len(self._data[-1])
             for values in (self._bases, self._ends, self._data):
                 del values[-1]
 
     def clear(self) -> None:
-        """Another log begins."""
+        """Drop all batches, as another log begins."""
         for values in (self._bases, self._ends, self._data):
             values.clear()
         self._size = 0
@@ -58,7 +58,7 @@ class RecentBatches:
     def read(self, start_offset: Offset, max_bytes: int, end_offset: Offset) -> bytes | None:
         """Whole batches from the one that holds an offset, as `Log.read` gives them.
 
-        At least one, unless it ends after `end_offset`; None: the first is not held.
+        At least one batch, unless it ends after `end_offset`; None: the first one is not held.
         """
         first = bisect_right(self._bases, start_offset) - 1
         if first < 0 or start_offset >= self._ends[-1]:

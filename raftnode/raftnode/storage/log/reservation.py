@@ -1,11 +1,12 @@
 """Whether room is reserved for the segment that grows (`log_preallocate`), and how much.
 
-Only that one ever has room beyond its end: it is given back, durably, before the next one is
-made. So a start need look at the last one alone, whatever the setting was before the crash.
+Only the segment that grows has room beyond its end. The room is given back, durably, before the
+next segment is made. So a start checks only the last segment, whatever the setting was before the
+crash.
 
-A reservation is a convenience and its refusal no failure: the segment then takes its room as it
-grows. It is made where it leaves free what the caller wants left (S30), and is given back when
-room runs short: votes and epochs cannot be written into it.
+The log does not depend on a reservation, and its refusal is no failure: the segment then takes its
+room as it grows. Room is reserved only if that leaves as much free as the caller wants (S30). It is
+given back when room runs short: votes and epochs cannot be written into it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from raftnode.storage.segments.segment import Segment
 
 
 class Reservation:
-    """Reserves for one segment after the other.
+    """Reserves room for one segment after the other.
 
     Args:
         segment_bytes: up to where; 0: nothing is ever reserved.
-        free_bytes_kept: what is left free on the disk, bytes.
-        on_refused: told why nothing is reserved: once, and again only if there was room in
-            between.
+        free_bytes_kept: how many bytes are left free on the disk.
+        on_refused: called with the reason why nothing is reserved: once, and again only if there
+            was room in between.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Reservation:
         self._told = False
 
     def take(self, segment: Segment) -> None:
-        """Reserve what the segment lacks (not durable, nor need it be).
+        """Reserve the room that the segment lacks (not durable, and it need not be).
 
         Raises:
             StorageError: the disk failed.
@@ -45,7 +46,7 @@ class Reservation:
         if missing <= 0:
             return
         free, wanted = segment.file.free_bytes(), missing + self._free_bytes_kept
-        # Asked first: a file system takes all that is free before it says that it is too little.
+        # Check first: a file system takes all free room before it reports that it is too little.
         if free < wanted:
             self._no_room(f"{free} bytes are free, {wanted} are needed")
             return

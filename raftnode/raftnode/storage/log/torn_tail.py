@@ -1,14 +1,14 @@
-"""Whether damage in the last segment can be what a crash left of writes that were not synced.
+"""The judgement whether damage in the last segment is what a crash left of unsynced writes.
 
-A process that was killed leaves a whole prefix of what it wrote, and `flushed-offset` as it
-was. A power cut may also take that number back, and leave any of the unsynced sectors, in any
-order. So damage above all that is known durable is no proof of a torn tail. It is one if
-nothing whole follows it, or if sectors in it never arrived: they read as zeros, because a file
-here only ever grows into space that nothing was written to. Batches that stand whole behind
-bytes that are merely other ones are rot, and cutting there could drop acknowledged records.
-A batch within the batch that is not whole is no such: clients may write whatever they like.
+A process that was killed leaves a whole prefix of what it wrote, and `flushed-offset` as it was. A
+power cut may also take that number back, and leave any of the unsynced sectors, in any order. So
+damage above all that is known durable is no proof of a torn tail. The damage is a torn tail if no
+whole batch follows it, or if sectors in it never arrived. Such sectors read as zeros, because a
+file here only grows into space that nothing was written to.
 
-What lives here: that judgement. What must not: what is done about it.
+Whole batches behind bytes that merely changed are corruption, and cutting there could drop
+acknowledged records. A batch inside the broken batch does not count as one that follows: clients
+may write any bytes. This module only judges; the recovery acts on the result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from raftnode.logformat.batch import CRC_FROM, HEADER_BYTES, BatchHeader, check_
 from raftnode.storage.files import File
 
 SECTOR_BYTES = 512
-"""What a disk writes whole or not at all."""
+"""The unit that a disk writes whole or not at all."""
 
 _CHUNK_BYTES = 4 << 20
 _MAGIC = b"\x02"
@@ -34,7 +34,7 @@ _NEAR = 1 << 32
 
 
 def is_torn(file: File, position: int, offset: Offset, epoch: Epoch) -> bool:
-    """Whether what stands from a position on may be the rest of unsynced writes.
+    """Whether the bytes from a position on may be the rest of unsynced writes.
 
     Args:
         file: the last segment.
@@ -71,10 +71,10 @@ def _whole_batch_behind(file: File, position: int, offset: Offset, epoch: Epoch)
 
 
 class _Broken:
-    """The batch that is not whole: how far it reaches, if its header is there.
+    """The batch that is not whole, and how far it reaches, if its header is there.
 
-    Unless the length in it is what is damaged. That is not under its checksum, which then is
-    the one of all bytes up to the next batch.
+    The length in the header may itself be damaged. The checksum does not cover the length, and is
+    then the checksum of all bytes up to the next batch.
     """
 
     def __init__(self, file: File, position: int, offset: Offset) -> None:
@@ -91,7 +91,7 @@ class _Broken:
             self._end, self._wanted = position + header.size, header.crc
 
     def holds(self, place: int) -> bool:
-        """Whether what stands at a place is a part of it; places are asked for in order."""
+        """Whether the bytes at a place are a part of the batch; call it with rising places."""
         if self._wanted is None or place >= self._end:
             return False
         if place < self._body:
@@ -104,7 +104,7 @@ class _Broken:
 
 
 def _batch_at(file: File, position: int) -> BatchHeader | None:
-    """The batch that begins at a position, its checksum found right; None: none does."""
+    """The batch with a right checksum that begins at a position; None: there is none."""
     try:
         header = read_header(file.pread(HEADER_BYTES, position))
         check_crc(header, file.pread(header.size, position))
@@ -116,12 +116,12 @@ def _batch_at(file: File, position: int) -> BatchHeader | None:
 def _lacks_a_sector(file: File, start: int, end: int, offset: Offset) -> bool:
     """Whether a sector between two places never arrived.
 
-    The first one's share counts from where the batch begins: before it stands what was synced.
-    The last one's does not count, because the batch behind the damage stands in it as well.
+    The first sector counts from where the batch begins: the bytes before it were synced. The last
+    sector does not count, because the batch behind the damage stands in it as well.
     """
     stop = min(end, (start // SECTOR_BYTES + 1) * SECTOR_BYTES)
     share = file.pread(stop - start, start)
-    # A base offset begins with zeros; the length after it has a byte that is none.
+    # A base offset begins with zeros; the length after it has a byte that is not zero.
     wanted = offset.to_bytes(_LENGTH_AT, "big")[: len(share)]
     if not any(share) and (any(wanted) or len(share) >= _LENGTH_END):
         return True

@@ -22,7 +22,7 @@ class IndexCache:
         self._lock = Lock()
 
     def get(self, path: Path, load: Callable[[], SegmentIndex]) -> SegmentIndex:
-        """The index of the segment at a path, loaded if it is not held."""
+        """The index of the segment at a path, loaded if it is not in the cache."""
         with self._lock:
             index = self._held.get(path)
             if index is not None:
@@ -33,7 +33,7 @@ class IndexCache:
         return index
 
     def put(self, path: Path, index: SegmentIndex) -> None:
-        """Hold an index, in the place of what was held for the path."""
+        """Hold an index, in place of an earlier index of the same path."""
         with self._lock:
             self._held[path] = index
             self._held.move_to_end(path)

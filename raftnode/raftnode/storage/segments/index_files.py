@@ -1,4 +1,4 @@
-"""The index files of a segment that grows, and reading those of one that is full."""
+"""The index files of a segment: written while it grows, read when it is full."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raftnode.logformat.index import (
 from raftnode.storage.files import File, Files
 
 LIMIT_BYTES = 64 << 20
-"""No index is larger: a segment has at most 2 GiB, and an entry stands for 4 KiB of it."""
+"""The size limit of an index: a segment has at most 2 GiB, and an entry stands for 4 KiB of it."""
 
 
 def read_index(
@@ -24,7 +24,7 @@ def read_index(
 ) -> SegmentIndex | None:
     """Read the indexes of a segment; None if a file is missing.
 
-    With `torn`, what follows the last entry that makes sense is left out.
+    With `torn`, the result leaves out everything after the last valid entry.
 
     Raises:
         DecodeError: a file is damaged, naming it and the byte.
@@ -96,7 +96,7 @@ class IndexFiles:
 
     @classmethod
     def adopt(cls, files: Files, segment: Path, index: SegmentIndex) -> IndexFiles:
-        """Open the files, after replacing those that say something else than the index."""
+        """Open the files, after replacing those that differ from the index."""
         for suffix, wanted in (
             (OFFSET_SUFFIX, index.encoded_offsets()),
             (TIME_SUFFIX, index.encoded_times()),
@@ -109,12 +109,12 @@ class IndexFiles:
             files.open(segment.with_suffix(TIME_SUFFIX)),
             index,
         )
-        # What stands there may be in the page cache only.
+        # The bytes there may be only in the page cache.
         adopted._synced = False
         return adopted
 
     def write(self, index: SegmentIndex) -> None:
-        """Write the entries that are new (not durable yet)."""
+        """Write the new entries (not durable yet)."""
         if len(index) > self._offsets_written:
             data = index.encoded_offsets(self._offsets_written)
             self._offsets.pwrite(data, self._offsets_written * OFFSET_ENTRY_BYTES)

@@ -1,8 +1,8 @@
 """One file of the log: named by its first offset, batches end to end, nothing else.
 
-A segment knows where batches lie in its file and gives out none whose checksum, offset
-or epoch is not what it should be. When to make, sync, cut or remove one is decided by
-`log`; what is made of the files on a start, by `recovery`.
+A segment knows where the batches lie in its file, and returns no batch with a wrong checksum,
+offset or epoch. `log` decides when to make, sync, cut or remove a segment; `log_recovery` decides
+what a start does with the files.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ControlBatch:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What reading a segment to its end found."""
+    """The result of reading a segment to its end."""
 
     epochs: tuple[EpochStart, ...]
     control: tuple[ControlBatch, ...]
@@ -87,11 +87,11 @@ class Segment:
         self.end_offset = base_offset
         self.size = 0
         self.reserved = 0
-        """Up to where the disk keeps room, bytes; 0: up to the end of the file."""
+        """The byte up to which the disk keeps room; 0: up to the end of the file."""
         self._given_back = False
-        """Whether room was given back that a crash may bring back: no `fsync` since."""
+        """Whether room was given back without an `fsync` since, so that a crash may restore it."""
         self.readers = 0
-        """How many read it now, for the log, which closes what it has removed after the last."""
+        """How many readers it has now; the log closes a removed segment after the last reader."""
         self._index: SegmentIndex | None = SegmentIndex(base_offset)
         """Held while the segment grows; None once it is sealed: read from the file at need."""
         self._index_files: IndexFiles | None = None
@@ -115,18 +115,18 @@ class Segment:
     def open(
         cls, files: Files, directory: Path, base_offset: Offset, cache: IndexCache | None = None
     ) -> Segment:
-        """Open an existing segment; it is empty here until `recovery` has looked at it."""
+        """Open an existing segment; it counts as empty until recovery has read it."""
         return cls(files, files.open(segment_path(directory, base_offset)), base_offset, cache)
 
     # -- on a start ------------------------------------------------------------
 
     def accept_sealed(self, next_base: Offset) -> BatchHeader | None:
-        """Take a full segment as it is if its last batch is where its index says.
+        """Accept a full segment as it is if its last batch is where its index says.
 
-        Looks at the ends of the three files only.
+        Reads only the ends of the three files.
 
         Returns:
-            The last batch's header; None: the indexes are no help, so `scan` is needed.
+            The last batch's header; None: the indexes do not suffice, so `scan` is needed.
         """
         size = self.file.stat().size
         try:
@@ -146,10 +146,10 @@ class Segment:
         return header
 
     def resume(self, offset: Offset) -> bool:
-        """Take what lies below a batch boundary as it is, with the help of the indexes.
+        """Accept the batches below a batch boundary as they are, with the help of the indexes.
 
         Returns:
-            False: the indexes are no help, or there is no such boundary; nothing is taken.
+            False: the indexes do not suffice, or there is no such boundary; nothing is accepted.
         """
         try:
             index = read_index(self._files, self.file.path, self.base_offset, torn=True)
@@ -167,7 +167,7 @@ class Segment:
         return True
 
     def _followed(self, index: SegmentIndex) -> tuple[SegmentIndex, Offset, int]:
-        """Where the batch of the last entry ends; without entries that a crash may have torn."""
+        """The end of the last entry's batch, and the index without entries torn by a crash."""
         while index.last is not None:
             entry = index.last
             header = self._header_of(entry)
@@ -178,7 +178,7 @@ class Segment:
         return index, self.base_offset, 0
 
     def _header_of(self, entry: OffsetEntry) -> BatchHeader | None:
-        """The batch that an entry of an index leads to; None if it leads to none of that end."""
+        """The batch that an index entry points to; None if there is no batch with that end."""
         try:
             header = read_header(self.file.pread(HEADER_BYTES, entry.position))
         except DecodeError:
@@ -194,7 +194,7 @@ class Segment:
         assert self._index is not None  # noqa: S101
         there = self.file.stat()
         file_size = there.size
-        # What a crash has left, whichever start had reserved it.
+        # The room that a crash has left, whichever start had reserved it.
         self.reserved = file_size + there.spare_bytes if there.spare_bytes else 0
         window = Window(self.file)
         epochs: list[EpochStart] = []
@@ -230,7 +230,7 @@ class Segment:
             raise DecodeError(f"{file_size - self.size} of {header.size} bytes are there")
 
     def keep_index(self, *, sealed: bool) -> None:
-        """Make the index files say what the segment holds, durably, after a scan."""
+        """Write the index files for the segment's batches, durably, after a scan."""
         assert self._index is not None  # noqa: S101
         if sealed:
             self._index.seal()
@@ -267,7 +267,7 @@ class Segment:
             self._index_files.sync()
 
     def seal(self) -> None:
-        """The segment is full: complete its indexes, durably, and hold them no longer."""
+        """Complete the indexes of a full segment, durably, and drop them from memory."""
         self.give_back_durably()
         if self._index is not None and self._index_files is not None:
             self._index.seal()
@@ -287,16 +287,16 @@ class Segment:
     def reserve(self, length: int) -> int | None:
         """Let the disk keep room for the bytes below `length` (not durable yet).
 
-        The file goes on ending where its records end.
+        The file still ends where its records end.
 
         Returns:
-            None; or the errno with which it was refused: nothing is reserved then.
+            None; or the errno of a refusal: then nothing is reserved.
         """
         refused = self.file.reserve(length)
         if refused is None:
             self.reserved = length
         else:
-            # A file system keeps what it found before it found no more.
+            # After a refusal, a file system keeps the room that it had reserved until then.
             self._cut_room()
         return refused
 
@@ -311,15 +311,15 @@ class Segment:
         return True
 
     def _cut_room(self) -> None:
-        # To its own size: nothing of the file goes, and the blocks behind it do.
+        # A truncation to its own size keeps the file and frees the blocks behind it.
         self.file.truncate(self.size)
         self.reserved = 0
         self._given_back = True
 
     def give_back_durably(self) -> None:
-        """Give back the room beyond the end, and make sure of what was given back before.
+        """Give back the room beyond the end, and make an earlier return of room durable.
 
-        No start looks for it once another segment grows.
+        No start looks for the room once another segment grows.
         """
         self.give_back()
         if self._given_back:
@@ -334,7 +334,7 @@ class Segment:
         """Whole batches from the one that holds `start_offset`, as `Log.read` promises.
 
         Raises:
-            StorageCorruptError: what stands there is not what was written.
+            StorageCorruptError: the bytes there are not what was written.
         """
         limit = self.size
         expected, first = self._find(start_offset)
@@ -398,7 +398,7 @@ class Segment:
         """The last batch boundary that is not after `offset`, and its position.
 
         Raises:
-            StorageCorruptError: what stands there is no batch.
+            StorageCorruptError: the bytes there are no batch.
         """
         return (self.end_offset, self.size) if offset >= self.end_offset else self._find(offset)
 
@@ -415,7 +415,7 @@ class Segment:
             with contextlib.suppress(StorageCorruptError):
                 end = entry.position + header.size
                 return self._walk_to(offset, header.end_offset, end, before=header)
-        # The index or the segment is damaged; only the segment's batches can tell.
+        # The index or the segment is damaged; only the segment's batches show which.
         self._cache.put(self.file.path, self._made_anew())
         return self._walk_to(offset, self.base_offset, 0)
 

@@ -1,1 +1,1 @@
-"""Snapshot files beside the log: written, read, fetched, installed, kept."""
+"""Snapshot files beside the log: writing, reading, fetching, installing and keeping them."""

@@ -1,9 +1,9 @@
-"""Giving a damaged snapshot another name, so that nothing of it is lost.
+"""Other names for damaged snapshots, so that nothing of them is lost.
 
-Its content may be the only one of its kind, and a read that failed may succeed tomorrow. So a
-file that is replaced by a whole one of the same name gets a second name first: there is no
-moment without a file under the snapshot's own name. What lives here: the names. What must not:
-which snapshot is damaged, and when it may lose its own.
+The damaged file may be the only copy of its content, and a read that failed may succeed tomorrow.
+So a file that is replaced by a whole file of the same name gets a second name first: at every
+moment there is a file under the snapshot's own name. This module has only the names; the store
+decides which snapshot is damaged, and when it may lose its own name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DAMAGED_SUFFIX = ".damaged"
 _NO_SECOND_NAME = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.ENOSPC, errno.EDQUOT}
 )
-"""A file system without hard links, or without room for a name."""
+"""The errors of a file system without hard links, or without room for a name."""
 
 
 def rename_aside(files: Files, path: Path) -> None:
@@ -37,7 +37,7 @@ def rename_aside(files: Files, path: Path) -> None:
 def link_aside(files: Files, path: Path) -> None:
     """Give the file its other name beside its own, durably; it may be gone already.
 
-    Where the file system has no second names it keeps its own alone.
+    If the file system has no second names, the file keeps only its own.
 
     Raises:
         FileOperationError: the disk failed.
@@ -57,7 +57,7 @@ def link_aside(files: Files, path: Path) -> None:
 
 
 def _freed(files: Files, path: Path) -> Path:
-    """The other name; an older one that has it goes, which may be the same file.
+    """Return the other name after removing an older file of that name, perhaps the same file.
 
     A crash between the two names leaves both, and a rename of one onto the other does nothing.
     """

@@ -16,7 +16,8 @@ from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
 
 INCOMING_SUFFIX = SNAPSHOT_SUFFIX + ".incoming"
 _SYNC_BYTES = 8 << 20
-"""Synced as often as that, so that the log's own fsyncs never wait behind a whole snapshot."""
+"""How many bytes are synced at once, so that the log's own fsyncs never wait behind a whole
+snapshot."""
 
 
 class IncomingSnapshot:
@@ -34,14 +35,14 @@ class IncomingSnapshot:
         return self._directory / f"{snapshot_id}{INCOMING_SUFFIX}"
 
     def store(self, snapshot_id: SnapshotId, position: int, data: bytes) -> int:
-        """Write a piece; at position 0 whatever there was of any snapshot is dropped first.
+        """Write a piece; a piece at position 0 first drops all bytes of any earlier snapshot.
 
         Returns:
             How many bytes there are now.
 
         Raises:
-            ValueError: it does not follow what there is; or there is no room, and nothing of
-                it is left.
+            ValueError: the piece does not follow the bytes that are there; or there is no room,
+                and nothing of the snapshot is left.
             StorageError: the disk failed.
         """
         if position == 0:
@@ -65,7 +66,7 @@ class IncomingSnapshot:
 
     @contextmanager
     def _or_nothing(self) -> Generator[None]:
-        """Where there is no room, drop what there is: nothing acknowledged stands in it."""
+        """If there is no room, drop the file: it holds nothing acknowledged."""
         try:
             yield
         except FileOperationError as error:
@@ -78,7 +79,8 @@ class IncomingSnapshot:
         """Make the file durable and read it from its first byte to its last.
 
         Raises:
-            ValueError: it is another one's; or there is no room, and nothing of it is left.
+            ValueError: the file is another snapshot's; or there is no room, and nothing of it is
+                left.
             StorageError: the disk failed.
         """
         if self._file is None or self._id != snapshot_id:
@@ -88,7 +90,7 @@ class IncomingSnapshot:
         return SnapshotReader(self._files, self._path(snapshot_id), snapshot_id=snapshot_id)
 
     def adopt(self, snapshot_id: SnapshotId) -> None:
-        """Give the file, which was read whole, the name of a snapshot, durably."""
+        """Give the file, which was read to its end, the name of a snapshot, durably."""
         if self._file is None or self._id != snapshot_id:
             raise ValueError(f"{snapshot_id} is not here, but {self._id}")
         path, target = self._path(snapshot_id), self._directory / snapshot_id.file_name
@@ -98,7 +100,7 @@ class IncomingSnapshot:
         self._file = self._id = None
 
     def drop(self) -> None:
-        """Remove what there is."""
+        """Remove the file."""
         if self._file is not None:
             self._file.close()
         if self._id is not None and self._files.stat(self._path(self._id)) is not None:

@@ -1,11 +1,16 @@
-"""Puts a snapshot from a leader in the place of the log: all of it or nothing, over any crash.
+"""Replaces the log by a snapshot from a leader: in full or not at all, over any crash.
 
-The order: a marker names the snapshot; the whole and synced file gets its name; the log is
-made empty, beginning at the snapshot's end; the marker goes. Each step is durable before the
-next. A start that finds the marker and the snapshot does the rest once more, whatever was done
-of it; one that finds the marker alone keeps the log as it was. So a file that has the name
-already is replaced before there is a marker. Without the marker a log that ends before a
-snapshot has lost records, and the node must not start: that is another case.
+The steps, each durable before the next:
+
+1. a marker names the snapshot;
+2. the whole and synced file gets its name;
+3. the log is made empty, beginning at the snapshot's end;
+4. the marker is removed.
+
+A start that finds the marker and the snapshot does the later steps again. A start that finds only
+the marker keeps the log as it was. So a file that has the name already is replaced before there is
+a marker. Another case is a log without the marker that ends before a snapshot: it has lost records,
+and the node must not start.
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ MARKER_FILE = "snapshot-install.json"
 
 
 def write_marker(files: Files, directory: Path, snapshot_id: SnapshotId) -> None:
-    """Say durably that the log is about to be replaced by that snapshot."""
+    """Write the marker, durably: the log is about to be replaced by that snapshot."""
     fields = {
         "version": 1,
         "end_offset": int(snapshot_id.end_offset),
@@ -46,7 +51,7 @@ def write_marker(files: Files, directory: Path, snapshot_id: SnapshotId) -> None
 
 
 def remove_marker(files: Files, directory: Path) -> None:
-    """The log is the snapshot's now, durably."""
+    """Remove the marker, durably, as the log now begins with the snapshot."""
     files.unlink(directory / MARKER_FILE)
 
 
@@ -70,7 +75,7 @@ def read_marker(files: Files, directory: Path) -> SnapshotId | None:
 
 
 def finish_install(files: Files, directory: Path, mark: FlushedMark) -> SnapshotId | None:
-    """On a start: finish what a crash interrupted, or drop it where it had not begun.
+    """Finish an install that a crash interrupted, or drop it if it had not begun; on a start.
 
     Returns:
         The snapshot that the log now begins with; None: there was nothing to finish.
@@ -86,9 +91,9 @@ def finish_install(files: Files, directory: Path, mark: FlushedMark) -> Snapshot
 
 
 def empty_log(files: Files, directory: Path, mark: FlushedMark, snapshot_id: SnapshotId) -> None:
-    """Replace whatever stands there by a log without records that begins at a snapshot's end.
+    """Replace the files there by a log without records that begins at a snapshot's end.
 
-    It may be done again after a crash at any of its steps; only under the marker.
+    It may be repeated after a crash at any of its steps; call it only under the marker.
     """
     end = snapshot_id.end_offset
     mark.lower_to(end)

@@ -1,19 +1,19 @@
 """Snapshot files (KIP-630): the state at one committed offset, in the log's own batches.
 
-A file `<end offset>-<epoch>.checkpoint` stands beside the segments. It holds a header, our
-control records for what the log said of the quorum up to there (S27: the voters are AddVoter
-records, never Kafka's), the state, and a footer. Its offsets count from 0 and its epoch is
-the snapshot's, as in Kafka's. Tagged fields of ours in the header repeat the place, so that a
-file under a wrong name is found out, and name the record that the voters come from; in the
-footer one counts the records of the state and one is the checksum of all before it. A record's
-own offset and epoch are record headers. Kafka skips all of these.
+A file `<end offset>-<epoch>.checkpoint` stands beside the segments. It holds a header, our control
+records with the state of the quorum up to there (S27: the voters are AddVoter records, never
+Kafka's), the state, and a footer. Its offsets count from 0 and its epoch is the snapshot's, as in
+Kafka's files.
 
-The same state at the same place makes the same bytes on every replica, so that a transfer that
-one leader began can be finished by another.
+Our own tagged fields in the header repeat the snapshot's position, which detects a file under a
+wrong name, and name the record that the voters come from. Those in the footer have the number of
+records of the state and the checksum of all before it. A record's own offset and epoch are record
+headers. Kafka skips all of these.
 
-What lives here: how a snapshot is written; `snapshot_reader` reads it, and `logformat.snapshot`
-has its name, header and footer. What must
-not: which snapshots are kept, and what a state is.
+The same state at the same offset makes the same bytes on every replica, so that another leader can
+finish a transfer that one leader began. This module writes a snapshot; `snapshot_reader` reads it,
+and `logformat.snapshot` has its name, header and footer. `snapshot_store` decides which snapshots
+are kept.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ from raftnode.logformat.snapshot_fields import (
 from raftnode.storage.files import Files
 
 PARTIAL_SUFFIX = SNAPSHOT_SUFFIX + ".part"
-"""Of a snapshot that was being written when the node stopped; never read."""
+"""Suffix of a snapshot that was being written when the node stopped; it is never read."""
 
 _BATCH_BYTES = 64 << 10
-"""About how many bytes of keys and values stand in a batch: little enough that none of the
-calls that hold the interpreter for its length is felt elsewhere."""
+"""About how many bytes of keys and values stand in a batch: few enough that no call that holds the
+interpreter for a whole batch delays other threads noticeably."""
 
 _BATCH_RECORDS = 512
-"""At most in a batch, however small they are: some milliseconds of work."""
+"""How many records stand in a batch at most, however small they are: some milliseconds of work."""
 
 _SYNC_BYTES = 1 << 20
-"""Synced as often as that: a file system that writes its data with its journal, as ext4 does, lets
-the log's own fsyncs wait until what is being synced of a snapshot is written."""
+"""How many bytes are synced at once: on a file system that writes data with its journal, such as
+ext4, the log's own fsyncs wait until the bytes of a snapshot's sync are written."""
 
 
 class SnapshotDamagedError(StorageCorruptError):
@@ -77,7 +77,7 @@ class SnapshotFile:
 
     Attributes:
         snapshot_id: its name.
-        head: what it says of the quorum.
+        head: the state of the quorum.
         records: of the state.
         size: of the file, bytes.
         made_ms: stamped on its batches; of ours, the time of the last record that it covers.
@@ -91,7 +91,7 @@ class SnapshotFile:
 
     @property
     def log_head(self) -> LogHead | None:
-        """What a log that begins with it goes on from; None: the file does not tell enough."""
+        """The head for a log that begins with the snapshot; None: the file has too little."""
         head = self.head
         if head.voter_record == BASE_VOTER_RECORD:
             return None
@@ -176,22 +176,22 @@ def write_snapshot(
     pause: Callable[[], None] = lambda: None,
     make_way: Callable[[], None] = lambda: None,
 ) -> SnapshotFile:
-    """Make a snapshot file, durably: a crash leaves none or a whole one, and so has no room.
+    """Make a snapshot file, durably: a crash, or a full disk, leaves none or a whole one.
 
     Args:
         files: the file layer.
         directory: the log's.
         snapshot_id: an offset below which everything is committed and durable here, and the
             epoch of the last record below it.
-        head: what the log up to there says of the quorum.
+        head: the state of the quorum there, from the log.
         records: the state there; read once.
         now_ms: stamped on its batches.
         pause: called after each batch; it may raise to give up.
-        make_way: called when it is durable, before it gets its name.
+        make_way: called when the file is durable, before it gets its name.
 
     Raises:
-        FileOperationError: the disk has no room for its content (`is_full`); or it failed, and
-            nothing may be written any more.
+        FileOperationError: the disk has no room for the content (`is_full`); or the disk failed,
+            and nothing may be written any more.
     """
     partial = directory / f"{snapshot_id}{PARTIAL_SUFFIX}"
     path = directory / snapshot_id.file_name

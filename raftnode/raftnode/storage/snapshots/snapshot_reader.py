@@ -1,7 +1,7 @@
-"""Reading snapshot files: from the first byte to the last, and nothing counts before that.
+"""The reader of snapshot files: from the first byte to the last, and nothing counts before that.
 
-Whatever is wrong, a checksum, an offset, a name, a count, makes the whole file damaged. The form
-itself is told in `snapshot`.
+A wrong checksum, offset, name or count makes the whole file damaged. `snapshot_file` describes the
+format.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class SnapshotReader:
 
     Attributes:
         path: the file.
-        snapshot_id: what it should be; None: what its name says.
-        own: False: Kafka's are taken too, of which only the form is known.
-        found: what it was; None until `records` has come to its end.
-        on_bytes: told how many bytes have been read since it was told last.
+        snapshot_id: the expected id; None: the id in the file's name.
+        own: False: the reader accepts Kafka's snapshots too, of which it knows only the form.
+        found: the snapshot that was read; None until `records` has come to its end.
+        on_bytes: called with the number of bytes read since the last call.
     """
 
     files: Files
@@ -113,9 +113,9 @@ class SnapshotReader:
             raise self._damaged(str(error)) from error
 
     def check(self) -> None:
-        """Compare the checksums of all batches and of the whole; records are not looked at.
+        """Compare the checksums of all batches and of the whole file, without reading records.
 
-        Many times as fast as `records`.
+        This is many times as fast as `records`.
 
         Raises:
             SnapshotDamagedError: naming the file and what is wrong.
@@ -179,7 +179,7 @@ class _Content:
     voter_record: VoterRecordId = BASE_VOTER_RECORD
     target_record: VoterRecordId = BASE_VOTER_RECORD
     checksum: int = 0
-    """Of all batches before this one."""
+    """The checksum of all batches before this one."""
 
     def see(self, record: LogRecord) -> StateRecord | None:
         if self.ended:
@@ -224,7 +224,7 @@ class _Content:
         elif record.control is not None:
             self.control = [*(self.control or ()), record.control]
         elif self.own:
-            # A later program's: what it says of the quorum would be left out.
+            # A later program's record: its part of the quorum's state would be lost.
             raise DecodeError(f"control record of unknown type {kind}")
 
     def _record_id(self, tag: bytes | None) -> VoterRecordId:

@@ -1,4 +1,4 @@
-"""Which snapshots stand beside the log: made, fetched, kept, given out, set aside.
+"""The snapshots beside the log: making, fetching, keeping, serving and setting them aside.
 
 A snapshot counts as whole when this process wrote it or read it from end to end. Only a whole
 snapshot makes an older one superfluous, covers a trim of the log, and is given to other replicas:
@@ -44,12 +44,12 @@ class SnapshotPiece:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDamage:
-    """That a snapshot was found damaged.
+    """The damage of a snapshot.
 
     Attributes:
-        snapshot_id: which.
+        snapshot_id: the damaged snapshot.
         problem: what is wrong with it.
-        since_s: when the look at it began, by the clock of `Snapshots`. A file that has got the
+        since_s: when the check of it began, by the clock of `Snapshots`. A file that has got the
             name since is another one.
     """
 
@@ -66,7 +66,7 @@ class Snapshots:
     Args:
         files: the file layer.
         directory: the log's.
-        retained: how many whole ones are kept.
+        retained: how many whole snapshots are kept.
         before_write: called before a file is made: the check of the directory's identity (S4).
         now_s: a clock that never goes back.
     """
@@ -89,35 +89,36 @@ class Snapshots:
         """When this process gave the file its name."""
         self._read_at: dict[SnapshotId, float] = {}
         self._lock = Lock()
-        """Of what is known: never held while the disk is asked for anything."""
+        """The lock of the state in memory; never held during an operation of the disk."""
         self._names = Lock()
-        """Held while files get, change or lose their names; taken before the other one."""
+        """Held while files get, change or lose their names; taken before the other lock."""
         for name in files.listdir(directory):
             if name.endswith((PARTIAL_SUFFIX, INCOMING_SUFFIX)):
                 files.unlink(directory / name)
         self.damaged: dict[SnapshotId, str] = {}
-        """Those that this process has set aside, and what was wrong with them."""
+        """The snapshots that this process has set aside, and what was wrong with them."""
         self.incoming = IncomingSnapshot(files, directory)
-        """The one that is being fetched."""
+        """The snapshot that is being fetched."""
 
     @property
     def directory(self) -> Path:
-        """Where they stand."""
+        """The directory of the snapshots."""
         return self._directory
 
     def ids(self) -> list[SnapshotId]:
-        """All of them by their names, oldest first."""
+        """All snapshots by their names, oldest first."""
         return list_snapshots(self._files, self._directory)
 
     def reader(self, snapshot_id: SnapshotId) -> SnapshotReader:
-        """Reads one; tell `proved` when it came to its end.
+        """Return a reader of a snapshot; call `proved` when it came to its end.
 
-        With a file layer of its own: what one snapshot cannot give, another one or the log may.
+        The reader has a file layer of its own: if one snapshot cannot be read, another snapshot or
+        the log may serve.
         """
         return SnapshotReader(Files(self._files.calls), self._directory / snapshot_id.file_name)
 
     def proved(self, found: SnapshotFile) -> None:
-        """This one was read from end to end."""
+        """Note that the snapshot was read from end to end."""
         with self._lock:
             self._whole[found.snapshot_id] = found
 
@@ -126,10 +127,10 @@ class Snapshots:
         return self._now_s()
 
     def doubt(self, found: SnapshotDamage) -> bool:
-        """This one was found damaged: from now on it stands for nothing.
+        """Note that a snapshot was found damaged: from now on it does not count.
 
         Returns:
-            False: another file has its name by now, of which that says nothing.
+            False: another file has its name by now, of which the damage says nothing.
         """
         with self._lock:
             return self._doubt(found)
@@ -141,14 +142,14 @@ class Snapshots:
         return True
 
     def set_aside(self, found: SnapshotDamage, log_start: Offset) -> bool:
-        """Take a damaged one out of the way, durably; nothing of it is lost.
+        """Set a damaged snapshot aside, durably; nothing of it is lost.
 
-        It stands for nothing any more, and may be gone already. Its file keeps its name as long
-        as no whole one reaches to where the log begins: the read may have failed for once, and
-        the next start, which would have nothing else, finds it sound. `write` takes it away.
+        The snapshot no longer counts, and may be gone already. Its file keeps its name as long as
+        no whole snapshot reaches to where the log begins. The read may have failed only once, and
+        the next start, which would have nothing else, may read the file well. `write` renames it.
 
         Args:
-            found: which, and what is wrong with it.
+            found: the snapshot, and what is wrong with it.
             log_start: where the log begins.
 
         Returns:
@@ -165,25 +166,25 @@ class Snapshots:
         return True
 
     def _left(self) -> set[SnapshotId]:
-        """Those found damaged whose files may have kept their names."""
+        """The damaged snapshots whose files may have kept their names."""
         with self._lock:
             return self.damaged.keys() - self._whole.keys()
 
     def _make_way(self, snapshot_id: SnapshotId) -> None:
-        """Before a whole one gets its name: of a damaged one that has it nothing is lost.
+        """Give a damaged file of the same name a second name, before a whole one gets its name.
 
-        Until then that may be all that a start would have, so it keeps its name as well.
+        Until then the damaged file may be all that a start has, so it keeps its own name as well.
         """
         if snapshot_id in self._left():
             link_aside(self._files, self._directory / snapshot_id.file_name)
 
     def _rename_damaged(self) -> None:
-        """A whole one has its name durably: none of the others needs to keep its own."""
+        """Rename the damaged files, as a whole snapshot now has its name durably."""
         for one in self._left():
             rename_aside(self._files, self._directory / one.file_name)
 
     def newest(self) -> SnapshotFile | None:
-        """The newest whole one."""
+        """The newest whole snapshot."""
         with self._lock:
             return self._whole[max(self._whole)] if self._whole else None
 
@@ -192,14 +193,15 @@ class Snapshots:
     ) -> SnapshotDamage | None:
         """Read a snapshot's bytes and compare its checksums, from any thread.
 
-        It has a file layer of its own: what cannot be read is damaged, and ends nothing.
+        The check has a file layer of its own: a file that cannot be read is damaged, and the
+        storage goes on.
 
         Args:
-            snapshot_id: which.
+            snapshot_id: the snapshot to check.
             pause: called now and then; it may raise to give up.
 
         Returns:
-            What is wrong with it; None: nothing, or it is not there any more.
+            The damage; None: there is none, or the file is not there any more.
         """
         since_s = self._now_s()
         files = Files(self._files.calls)
@@ -223,11 +225,11 @@ class Snapshots:
         May be called from any thread; likewise with a file layer of its own.
 
         Args:
-            snapshot_id: which.
+            snapshot_id: the snapshot to prove.
             pause: called now and then; it may raise to give up.
 
         Returns:
-            What it is; or what is wrong with it; None: it could not be opened.
+            The snapshot; or its damage; None: the file could not be opened.
         """
         since_s = self._now_s()
         with self._lock:
@@ -256,7 +258,7 @@ class Snapshots:
         now_ms: int,
         pause: Callable[[], None],
     ) -> SnapshotFile:
-        """Make one durable, then remove those that it makes superfluous.
+        """Write a snapshot durably, then remove those that it makes superfluous.
 
         Raises:
             FileOperationError: the disk has no room (`is_full`); nothing of it is left.
@@ -312,10 +314,10 @@ class Snapshots:
         return gone
 
     def covered(self) -> Offset:
-        """What is below stands in as many whole snapshots as are kept; 0: in fewer.
+        """The offset up to which as many whole snapshots as are kept have everything; 0: fewer do.
 
-        As long as the log reaches back to there, a start has what it needs though the newest
-        is found damaged.
+        As long as the log reaches back to there, a start has what it needs even if the newest
+        snapshot is damaged.
         """
         with self._lock:
             whole = [self._whole[one] for one in sorted(self._whole)]
@@ -326,21 +328,21 @@ class Snapshots:
     def read_piece(
         self, snapshot_id: SnapshotId, position: int, max_bytes: int
     ) -> SnapshotPiece | None:
-        """Some bytes of a whole snapshot; None: there is no such one any more.
+        """Some bytes of a whole snapshot; None: there is no such snapshot any more.
 
-        An error of this read ends nothing: what it holds stands in memory, too, and nothing
-        that was acknowledged is read from here again. So the file layer is one of its own.
+        An error of this read does not end the storage: memory has the same state, and nothing that
+        was acknowledged is read from here again. So the read has a file layer of its own.
 
         Raises:
             SnapshotDamagedError: the disk cannot read them, or the file is shorter than it was.
-            StorageError: anything else failed, now or before.
+            StorageError: another operation failed, now or before.
         """
         self._files.check()
         with self._lock:
             found = self._whole.get(snapshot_id)
             if found is None:
                 return None
-            # From now on it is not superfluous for a while.
+            # From now on the snapshot is not superfluous for a while.
             self._read_at[snapshot_id] = self._now_s()
         expected = min(max_bytes, found.size - position) if 0 <= position < found.size else 0
         try:
@@ -352,7 +354,7 @@ class Snapshots:
         return SnapshotPiece(data, found.size) if self._is_still(found) else None
 
     def _is_still(self, found: SnapshotFile) -> bool:
-        """Whether it was neither removed nor set aside nor replaced since it was looked up."""
+        """Whether the snapshot was not removed, set aside or replaced since it was looked up."""
         with self._lock:
             return self._whole.get(found.snapshot_id) is found
 
@@ -372,13 +374,13 @@ class Snapshots:
         return data
 
     def install(self, log: Log, found: SnapshotFile) -> None:
-        """Put the one that was fetched, and read whole, in the place of the log, durably.
+        """Replace the log by the snapshot that was fetched and read to its end, durably.
 
         A crash at any point leaves the log as it was, or the snapshot and an empty log behind
-        it once the next start has finished (`installing`).
+        it once the next start has finished (`installation`).
 
-        A start takes any file of that name under the marker for the whole one. So one that has
-        the name already is replaced before: this log goes on from there, as from that one.
+        Under the marker, a start accepts any file of that name as the whole snapshot. So a file
+        that has the name already is replaced first: this log goes on from there, as from that one.
 
         Raises:
             StorageError: the disk failed, or the directory is not the one that was opened.

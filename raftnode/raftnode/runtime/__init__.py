@@ -1,15 +1,15 @@
 """The running node: gives the core its events and carries its effects out.
 
-- `server`: a node from start to stop; `builders`: which part knows which;
+- `server`: a node from start to stop; `builders`: how its parts are put together;
 - `driver`: the one task that owns the core; `inquiries`: requests to it that wait for an answer;
-- `recovery`: from what the disk holds to a core;
-- `service`: all of it as the HTTP API's `NodeService`; `description`: what the API shows;
+- `recovery`: from the content of the disk to a core;
+- `service`: the node as the HTTP API's `NodeService`; `description`: the state that the API shows;
 - `writes`: clients' writes gathered into batches, fdatasync in its own thread, the committed
   log into the key-value store;
-- `snapshots`: taken, sent, fetched, restored;
+- `snapshots`: taking, sending, fetching and restoring them;
 - `disk`: identity, room and health of the disk, and reads that may take long;
-- `peers`: who is admitted, the hello, promises not to vote, frames as events and effects as
+- `peers`: admission of peers, the hello, promises not to vote, frames as events and effects as
   frames;
 - `process`: signals, tasks, clocks, log lines, the watchdog;
-- `metrics`: what Prometheus gets.
+- `metrics`: the metrics for Prometheus.
 """

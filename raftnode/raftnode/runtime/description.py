@@ -1,4 +1,4 @@
-"""What the API shows of the core's state."""
+"""The core's state as the API shows it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def present(replica: CoreReplica) -> CoreReplica:
 
 
 def role_of(replica: CoreReplica) -> Role:
-    """The role as the API names it: a fetching replica outside the voter set observes."""
+    """The role as the API names it: a fetching replica outside the voter set is an observer."""
     if isinstance(replica.role, Unattached | Follower) and not replica.is_voter:
         return "observer"
     return cast("Role", role_name(replica.role))
 
 
 def is_caught_up(replica: CoreReplica, config: CoreConfig) -> bool:
-    """Attached to a leader, at most a fetch time-out behind it, on a disk that works: readiness."""
+    """Readiness: attached to a leader, at most a fetch time-out behind it, on a disk that works."""
     if replica.has_stalled_disk:
         return False
     match replica.role:

@@ -18,7 +18,7 @@ KnownLeader = Callable[[], tuple[ReplicaKey | None, Endpoint | None]]
 
 
 class Inquiries:
-    """Matches the core's answers with those who wait for them.
+    """Matches the core's answers with the requests that wait for them.
 
     Args:
         post: gives the core an event.
@@ -46,7 +46,7 @@ class Inquiries:
         Args:
             make: the event for a request id.
             timeout_ms: how long to wait; then the request is abandoned.
-            late: the API's error name for that.
+            late: the API's error name for a request that is too late.
 
         Raises:
             RequestError: refused, or too late.

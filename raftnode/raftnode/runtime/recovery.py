@@ -1,4 +1,4 @@
-"""From what the disk holds to a core that goes on from there."""
+"""The recovery of a core from the content of the disk."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def recover(
     loaded: SnapshotFile | None,
     covered: Offset = FIRST_OFFSET,
 ) -> RaftCore:
-    """Make the core from what the disk holds.
+    """Make the core from the content of the disk.
 
     Args:
         settings: the node's.
         directory: its data directory.
         log: its log, recovered.
         loaded: the snapshot that the state of the store is from; None: there is none.
-        covered: the end of the newest snapshot, whether or not that one could be read.
+        covered: the end of the newest snapshot, whether or not it could be read.
 
     Raises:
-        StorageCorruptError: the log was trimmed, and the snapshot does not say enough.
+        StorageCorruptError: the log was trimmed, and the snapshot has too little of the quorum.
         StorageIdentityError: the vote's file is older than the log (S2).
         ProtocolHaltError: the log is at a later raft.version (S12).
     """

@@ -36,10 +36,10 @@ _log = structlog.get_logger("raftnode")
 
 
 def run(settings: NodeSettings) -> ExitCode:
-    """Run a node until it is told to stop or cannot go on.
+    """Run a node until a signal stops it or it cannot go on.
 
     Returns:
-        Why it ended; the same code and a message stand in the termination message.
+        The exit code; the termination message has the same code and a message.
     """
     keep_journal(settings.log_format, settings.log_level)
     signals = StopSignals()
@@ -98,8 +98,8 @@ class Node:
     Args:
         settings: the node's.
         files: the file layer; None: the operating system's.
-        watchdog: asked what makes no progress; None: nothing is watched.
-        on_started: called once all its parts are there and run.
+        watchdog: reports what makes no progress; None: nothing is watched.
+        on_started: called once all parts of the node run.
     """
 
     def __init__(
@@ -115,14 +115,14 @@ class Node:
         self._watchdog = Watchdog(0, lambda _: None) if watchdog is None else watchdog
         self._on_started = on_started
         self._wanted = asyncio.Event()
-        """Set when it is to end, on request or not."""
+        """Set when the node has to stop, on request or not."""
         self._error: BaseException | None = None
         self._running: Running | None = None
         self._given_up = False
         self._marked = False
 
     def request_stop(self) -> None:
-        """Ask `run` to hand leadership over and end."""
+        """Ask `run` to transfer leadership and end."""
         self._wanted.set()
 
     def _fail(self, error: BaseException) -> None:
@@ -149,7 +149,7 @@ class Node:
         try:
             await self._run_in(directory)
         except StorageCorruptError as error:
-            # A later start might not read there, and go on as if nothing had been found.
+            # A later start might not read the damaged part, and go on as if it were whole.
             raise await asyncio.to_thread(directory.set_aside, error) from error
         finally:
             directory.close()
@@ -162,7 +162,7 @@ class Node:
                 segment_bytes=settings.segment_bytes,
                 segment_ms=settings.segment_ms,
                 preallocate=settings.log_preallocate,
-                # So that a reservation never makes a disk low (S30).
+                # A reservation then never makes a disk low (S30).
                 free_bytes_kept=2 * settings.disk_reserve_bytes,
                 on_not_reserved=lambda reason: _log.warning("log_not_preallocated", reason=reason),
             ),
@@ -192,7 +192,7 @@ class Node:
         finally:
             await tasks.cancel_all()
         await self._mark_if_stale(directory)  # told only while it was stopping
-        # Raised only now that all is taken apart.
+        # Raised only now, with all parts stopped.
         if self._error is not None:
             raise self._error
 

@@ -54,7 +54,8 @@ from raftnode.runtime.writes.applier import Applier
 from raftnode.statemachine.kv import KeyValueReader
 
 STORAGE_ANSWER_MS = 10_000
-"""How long `form`, `join` and `resign` may take: an fsync, a turn of the core, a hand-over."""
+"""How long `form`, `join` and `resign` may take: an fsync, a turn of the core, a leadership
+transfer."""
 
 
 class Service:
@@ -67,8 +68,8 @@ class Service:
         applier: the key-value store and committed reads.
         api_of: where another replica's API listens.
         version: of the program.
-        disk: what is known of it.
-        stall: what the watchdog has seen to stand still.
+        disk: the known state of the disk.
+        stall: the stall that the watchdog has seen.
     """
 
     def __init__(
@@ -96,14 +97,14 @@ class Service:
         self.stopping = False
 
     def advertise(self, *, peer: Endpoint, api: Endpoint) -> None:
-        """Set where others are told to connect to, once the listeners are bound."""
+        """Set the endpoints for other replicas and clients, once the listeners are bound."""
         self.peer_endpoint, self.api_endpoint = peer, api
 
     # -- what it knows of itself ---------------------------------------------------------
 
     @property
     def turns(self) -> Turns:
-        """Those that records are read in."""
+        """The turns in which records are read."""
         return self._applier.turns
 
     @property
@@ -120,7 +121,7 @@ class Service:
         return leader, self.api_endpoint if own else self._api_of(leader)
 
     def describe_node(self) -> NodeInfo:
-        """What this node knows of itself."""
+        """Describe this node from its own state."""
         assert self.peer_endpoint is not None  # noqa: S101 - no client can ask before
         assert self.api_endpoint is not None  # noqa: S101
         return description.describe_node(
@@ -133,7 +134,7 @@ class Service:
         )
 
     def state(self) -> str:
-        """Role, epoch, leader, readiness, disk, and the voters that a leader finds caught up."""
+        """Role, epoch, leader, readiness, disk and, on a leader, the caught-up voters."""
         replica = description.present(self._core.replica)
         disk, found = self._disk.info(), describe(replica)
         voters = found.voters if found is not None else ()
@@ -149,12 +150,12 @@ class Service:
         return hashlib.sha256(repr([str(part) for part in parts]).encode()).hexdigest()[:16]
 
     def stall(self) -> str | None:
-        """What the watchdog is about to end the process for."""
+        """The stall because of which the watchdog is about to end the process."""
         stall = self._stall()
         return None if stall is None else str(stall)
 
     def health(self) -> Health:
-        """Attached to a leader and caught up."""
+        """Report whether the node has a leader and is caught up."""
         replica = description.present(self._core.replica)
         if self.stopping:
             return Health(ready=False, reason="the node is stopping")
@@ -221,7 +222,7 @@ class Service:
         timeout_ms: int,
     ) -> VoterChanged:
         self._refuse_blank()
-        # The core itself ends the wait at the deadline; only it knows what to say then.
+        # The core itself ends the wait at the deadline; only the core knows the answer then.
         answer = await self._ask(make, timeout_ms + 2000, "TIMED_OUT")
         assert isinstance(answer, VoterChangeCompleted)  # noqa: S101
         return VoterChanged(
@@ -258,7 +259,7 @@ class Service:
         return RaftVersionInfo(raft_version=request.raft_version)
 
     async def resign(self, request: ResignRequest) -> None:
-        """Hand leadership over."""
+        """Transfer leadership."""
         preferred = request.preferred.key if request.preferred else None
         await self._ask(
             lambda request_id: ResignRequested(request_id, preferred),

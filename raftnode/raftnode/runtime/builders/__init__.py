@@ -1,11 +1,11 @@
-"""Puts a node's parts together. Each builder makes one group of them from those before it.
+"""Puts a node's parts together. Each builder makes one group of parts from the groups before it.
 
-- `base`: what the disk holds, as a core, with the driver that will own it;
+- `base`: the core, made from the content of the disk, with the driver that will own it;
 - `writes`: clients' writes and the committed log;
 - `disk`: snapshots, scrub, and the watch of the disk's room;
 - `peers`: the other replicas, and snapshots on their way;
 - `listeners`: the two HTTP servers;
-- `node`: all of it, started, and taken apart at the end.
+- `node`: the whole node, started, and taken apart at the end.
 
-What must not be here: what any of the parts does.
+The work of the parts is not here.
 """

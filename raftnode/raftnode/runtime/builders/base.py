@@ -1,4 +1,4 @@
-"""What every other part of a node is built on: its disk's content as a core, metrics, a driver."""
+"""The base of every other part of a node: the core from the disk's content, metrics, a driver."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ if TYPE_CHECKING:
 
 
 class AfterTurn:
-    """What is done after each turn of the core, in order."""
+    """The steps after each turn of the core, in order."""
 
     def __init__(self) -> None:
         self._steps: list[Callable[[], None]] = []
 
     def add(self, *steps: Callable[[], None]) -> None:
-        """Do these too, after those that are there."""
+        """Add steps after those that are there."""
         self._steps += steps
 
     def __call__(self) -> None:
-        """Do them all."""
+        """Do all steps."""
         for step in self._steps:
             step()
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What the builders share.
+    """The parts that the builders share.
 
     Attributes:
         settings: the node's.
         directory: its data directory, open and locked.
         log: its log, recovered.
         tasks: starts and watches tasks.
-        fail: told of an error with which the node cannot go on.
-        watchdog: asked what makes no progress.
+        fail: called with an error with which the node cannot go on.
+        watchdog: reports what makes no progress.
         registry: of the metrics.
         metrics: the node's.
         snapshots: those beside the log.
@@ -91,7 +91,7 @@ async def build_base(
     *,
     watchdog: Watchdog,
 ) -> Base:
-    """Read the state and the core from the disk; makes durable what this start promises.
+    """Read the state and the core from the disk, and make this start's promise durable.
 
     Raises:
         RaftnodeError: the disk's content does not allow a start, as `restore_state` and

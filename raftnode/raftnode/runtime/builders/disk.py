@@ -1,4 +1,4 @@
-"""What goes on beside the log on the disk: snapshots, the scrub, the watch of its room."""
+"""The work on the disk beside the log: snapshots, the scrub, the watch of its room."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from raftnode.runtime.snapshots.snapshotter import SnapshotLimits, Snapshotter
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """What knows of the disk, and what works on it beside the log.
+    """The parts that know the disk, or work on it beside the log.
 
     Attributes:
-        state: what is known of the disk.
+        state: the known state of the disk.
         snapshotter: takes snapshots.
         scrubber: reads again what was written long ago.
         has_room: whether a snapshot of so many bytes fits beside the reserve.
@@ -35,31 +35,31 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class SpaceReport:
-    """Passes on what the watch of the disk sees: to the core, the metrics and the API."""
+    """Passes the reports of the disk's watch on to the core, the metrics and the API."""
 
     state: DiskState
     metrics: NodeMetrics
     post: Callable[[Event], None]
 
     def low(self, low: bool) -> None:  # noqa: FBT001
-        """Less than the reserve is free, or no longer."""
+        """Report whether less than the reserve is free."""
         self.state.low = low
         self.metrics.disk_low.set(low)
         self.post(DiskSpaceChanged(self.state.low, self.state.full))
 
     def full(self, full: bool) -> None:  # noqa: FBT001
-        """Less than a quarter of the reserve is free, or no longer."""
+        """Report whether less than a quarter of the reserve is free."""
         self.state.full = full
         self.post(DiskSpaceChanged(self.state.low, self.state.full))
 
     def usage(self, free_bytes: int, size_bytes: int) -> None:
-        """The last look."""
+        """Report the free bytes and the size of the last check."""
         self.state.usage(free_bytes, size_bytes)
         self.metrics.disk_usage(free_bytes, size_bytes)
 
 
 def build_disk(base: Base, writes: Writes) -> Disk:
-    """Build them."""
+    """Build the parts."""
     settings, log = base.settings, base.log
     state = DiskState(damaged_snapshots=base.snapshots.damaged)
 

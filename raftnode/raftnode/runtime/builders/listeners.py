@@ -30,10 +30,10 @@ class Listeners:
     api: ApiServer
 
     async def start(self, base: Base) -> tuple[Endpoint, Endpoint]:
-        """Listen; returns what is advertised to peers and to clients.
+        """Listen; return the endpoints that are advertised to peers and to clients.
 
         Raises:
-            ConfigurationError: an address cannot be listened on.
+            ConfigurationError: the node cannot listen on an address.
         """
         settings = base.settings
         peer = await _listen(self.peer, settings.peer_listen, "peer_listen")
@@ -88,5 +88,5 @@ async def _listen(listener: ApiServer, endpoint: Endpoint, name: str) -> Endpoin
 
 
 def _with_port(endpoint: Endpoint, bound: int) -> Endpoint:
-    """What is advertised, once it is known which port was free."""
+    """The advertised endpoint, with the port that was bound."""
     return endpoint if endpoint.port else Endpoint(endpoint.host, bound)

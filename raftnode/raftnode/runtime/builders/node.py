@@ -42,7 +42,7 @@ GAUGES_INTERVAL_S = 0.5
 
 
 class Running:
-    """What can be said to a node that runs."""
+    """The operations on a running node."""
 
     def __init__(self, core: RaftCore, parts: Parts, driver: Driver, service: Service) -> None:
         self._core = core
@@ -52,11 +52,11 @@ class Running:
         self._turned = asyncio.Event()
 
     def turned(self) -> None:
-        """The core has handled something."""
+        """Note that the core has handled an event."""
         self._turned.set()
 
     async def hand_over(self, grace_ms: int) -> None:
-        """Finish the writes begun, give leadership up and let a voter take it, if time allows."""
+        """Finish the writes begun, then transfer leadership to a voter, if time allows."""
         self._service.stopping = True
         await self._until(lambda: self._parts.appends.idle, grace_ms // 2)
         replica = self._core.replica
@@ -74,12 +74,12 @@ class Running:
                     await self._turned.wait()
 
     def die(self) -> None:
-        """Something failed: the core handles nothing more."""
+        """Stop the core after a failure: it handles no further event."""
         self._driver.die()
         self._turned.set()
 
     def give_up(self) -> None:
-        """Handle nothing more and tell everybody who waits."""
+        """Handle no further event and fail every request that waits."""
         self._service.stopping = True
         self._driver.die()
         error = refusal("SHUTTING_DOWN", "the node is stopping")

@@ -1,4 +1,4 @@
-"""The other replicas: who is admitted, where they are, requests both ways, snapshots."""
+"""The other replicas: their admission and addresses, requests both ways, snapshots."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from raftnode.wire import Codec
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """What knows of the other replicas.
+    """The parts that know the other replicas.
 
     Attributes:
-        gatekeeper: who is admitted.
+        gatekeeper: admits or refuses them.
         addresses: where they listen.
         peering: between the core's messages and the transport.
         transfer: snapshots between the wire, the disk and the state machine.
@@ -41,14 +41,14 @@ class Peers:
 
 @dataclass(slots=True)
 class VoterAddresses:
-    """Keeps the address book at the voters in force."""
+    """Keeps the address book in step with the voters in force."""
 
     replica: Replica
     addresses: AddressBook
     known: VoterSet
 
     def follow(self) -> None:
-        """Take over a set of voters that is another than the last time."""
+        """Take over the voter set if it has changed since the last call."""
         voters = self.replica.log.voters
         if voters is not self.known:
             self.known = voters
@@ -56,7 +56,7 @@ class VoterAddresses:
 
 
 def build_peers(base: Base, writes: Writes, disk: Disk) -> Peers:
-    """Build all but the connections."""
+    """Build all parts except the connections."""
     settings, driver, replica = base.settings, base.driver, base.core.replica
     addresses = AddressBook(settings.first_addresses)
     gatekeeper = Gatekeeper(
@@ -92,7 +92,7 @@ def build_peers(base: Base, writes: Writes, disk: Disk) -> Peers:
 
 
 def own_identity(base: Base, service: Service) -> Callable[[], Identity]:
-    """What this replica says of itself in each hello: the log as it was at the start."""
+    """This replica's identity for each hello, with the end of the log at the start."""
     directory, replica = base.directory, base.core.replica
     start_epoch, start_end = replica.epoch, base.log.end_offset
 
@@ -114,7 +114,7 @@ def own_identity(base: Base, service: Service) -> Callable[[], Identity]:
 def connect(
     base: Base, peers: Peers, identity: Callable[[], Identity]
 ) -> tuple[PeerPool, PeerServer]:
-    """Give the peering its connections; returns the calling and the called side of them."""
+    """Give the peering its connections; return the dialling side and the dialled side."""
     codec = Codec(decode_batches=decode_batches)
     hosts_file = base.settings.hosts_file
     resolver = HostsFileResolver(HostsFile(hosts_file), spawn=base.tasks) if hosts_file else None

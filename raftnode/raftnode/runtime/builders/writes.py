@@ -32,7 +32,7 @@ class Writes:
 
 
 def build_writes(base: Base, leader: KnownLeader) -> Writes:
-    """Build them; `leader` says which replica a client that came to another one is sent to."""
+    """Build the parts; `leader` names the leader for clients that asked another replica."""
     settings, metrics, post = base.settings, base.metrics, base.driver.post
     replica = base.core.replica
     flusher = Flusher(

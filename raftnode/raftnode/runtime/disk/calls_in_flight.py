@@ -1,4 +1,4 @@
-"""Which system calls of the storage are under way, so that another thread sees one that hangs."""
+"""The storage's system calls under way, so that another thread sees a call that hangs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Operation:
-    """One call that has begun and not returned; each is equal to itself alone."""
+    """One call that has begun and not returned; it is equal only to itself."""
 
     __slots__ = ("name", "path")
 
@@ -26,20 +26,20 @@ class Operation:
 
 
 class InFlight:
-    """The calls under way, one for each thread at the most."""
+    """The calls under way, at most one for each thread."""
 
     def __init__(self) -> None:
         self._by_thread: dict[int, Operation] = {}
 
     def now(self) -> tuple[Operation, ...]:
-        """All that are under way; from any thread."""
-        # A copy of a dictionary is made in one go, whatever other threads do.
+        """All calls under way; may be called from any thread."""
+        # The copy of a dictionary is atomic, whatever other threads do.
         return tuple(self._by_thread.copy().values())
 
     def run(
         self, operation: Operation, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Make a call, which is under way meanwhile."""
+        """Make a call, and note it as under way meanwhile."""
         thread = threading.get_ident()
         self._by_thread[thread] = operation
         try:
@@ -49,11 +49,11 @@ class InFlight:
 
 
 class WatchedCalls:
-    """System calls, each of them in flight while it lasts.
+    """System calls, each noted as in flight while it lasts.
 
     Args:
-        calls: what makes them.
-        in_flight: where they are noted.
+        calls: the system calls that do the work.
+        in_flight: where the calls are noted.
     """
 
     def __init__(self, calls: SystemCalls, in_flight: InFlight) -> None:

@@ -1,4 +1,4 @@
-"""How much room the log's disk has, with what the log can give back."""
+"""The room on the log's disk, with the reserved room that the log can give back."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from raftnode.storage.log.log import Log
 
 @dataclass(frozen=True, slots=True)
 class DiskRoom:
-    """What is free on a disk for a program without privileges, and its whole size."""
+    """The bytes of a disk that are free for a program without privileges, and its whole size."""
 
     free_bytes: int
     size_bytes: int
 
 
 def make_room(path: Path, wanted_bytes: int, log: Log) -> DiskRoom:
-    """Look how much is free; if less than is wanted, once the log has given back what it reserved.
+    """Measure the free room; if it is too little, let the log give room back and measure again.
 
     It may block.
 

@@ -15,14 +15,15 @@ class DiskState:
     """Kept current by the watch of the disk and by the scrub.
 
     Attributes:
-        free_bytes: at the last look; None: not looked yet.
+        free_bytes: at the last check; None: not checked yet.
         size_bytes: of the disk, likewise.
         low: less than the reserve is free (S30).
-        full: less than a quarter of it is: nothing is fetched any more.
-        damage: what the last pass of the scrub found that no start can make again.
+        full: less than a quarter of the reserve is free: the node fetches no more records.
+        damage: the damage found by the last pass of the scrub that no start can make again.
         scrubbed_ms: when the last pass ended, Unix time; None: none has.
-        damaged_snapshots: that this process has found and set aside, and what was wrong.
-        snapshot_room_missing_bytes: that a snapshot which is due lacks; 0: none.
+        damaged_snapshots: the snapshots that this process has found damaged and set aside, and
+            what was wrong with them.
+        snapshot_room_missing_bytes: how much room a due snapshot lacks; 0: none.
     """
 
     free_bytes: int | None = None
@@ -36,16 +37,16 @@ class DiskState:
 
     @property
     def all_damage(self) -> tuple[str, ...]:
-        """Everything that is damaged, or was: a snapshot is made again, its disk is not."""
+        """All damage, past damage included: a snapshot is made again, but its disk stays."""
         of_scrub = [one for one in self.damage if one not in self.damaged_snapshots.values()]
         return (*of_scrub, *self.damaged_snapshots.values())
 
     def usage(self, free_bytes: int, size_bytes: int) -> None:
-        """Take the last look at its room."""
+        """Note the result of the last check of the room."""
         self.free_bytes, self.size_bytes = free_bytes, size_bytes
 
     def info(self) -> StorageInfo:
-        """As the API shows it."""
+        """The state as the API shows it."""
         return StorageInfo(
             free_bytes=self.free_bytes,
             size_bytes=self.size_bytes,

@@ -29,21 +29,21 @@ async def watch_storage(
     """Check until cancelled; a failure ends the task, and with it the process.
 
     Args:
-        directory: whose identity is checked.
-        log: likewise, its open file.
-        path: where free space is asked for.
+        directory: the directory whose identity is checked.
+        log: the log whose open file is checked.
+        path: where the free space is measured.
         interval_ms: between two checks.
         reserve_bytes: fewer free bytes are low; twice as many end that.
         on_space: called when low begins (True) and ends (False).
-        on_full: told likewise when less than a quarter of the reserve is free, until it is half.
-        on_usage: told the disk's free bytes and its size at each look.
+        on_full: called likewise when less than a quarter of the reserve is free, until half is.
+        on_usage: called with the disk's free bytes and its size at each check.
 
     Raises:
         StorageLostError: the directory is not the one that was opened.
     """
     low = full = False
     loop = asyncio.get_running_loop()
-    # A thread of its own: in the common pool it would wait for names that are being resolved.
+    # A thread of its own: in the common pool the check would wait for lookups of names.
     thread = ThreadPoolExecutor(1, thread_name_prefix="storage-watch")
     try:
         while True:

@@ -1,7 +1,7 @@
 """Reads the log without keeping the event loop waiting for the disk.
 
-What is recent is in memory; the rest is read by threads. A read that hangs keeps waiting only
-those for whom it was made, and others of its kind once all threads hang.
+Recent batches are in memory; threads read the others. A read that hangs delays only its own
+callers, and other readers of its kind once all threads hang.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from raftnode.storage.log.log import Log
 
 
 class LogReader:
-    """For one kind of readers, who share its threads.
+    """The reader for one kind of callers, which share its threads.
 
     Args:
-        log: what is read.
+        log: the log that is read.
         name: of the threads.
         threads: how many reads of a cold log go on at once.
     """
@@ -47,5 +47,5 @@ class LogReader:
         )
 
     def close(self) -> None:
-        """Begin nothing more and wait for the threads; blocks."""
+        """Begin no further read and wait for the threads; blocks."""
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Runs the scrub beside the node: when a pass is due, how fast it reads, whom it tells."""
+"""Runs the scrub beside the node: when a pass is due, how fast it reads, where it reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from raftnode.storage.snapshots.snapshot_store import SnapshotDamage
 _log = structlog.get_logger("raftnode")
 
 FIRST_PASS_MS = 60_000
-"""The first pass begins so long after the start, or after an interval if that is shorter."""
+"""How long after the start the first pass begins; after an interval if that is shorter."""
 
 
 class Scrubber:
@@ -31,12 +31,12 @@ class Scrubber:
 
     Args:
         directory: the log's.
-        disk: told what is damaged.
-        metrics: told how far a pass is.
-        bytes_per_second: at most read, on average; 0: no pass is made.
-        interval_ms: from the begin of a pass to the begin of the next one.
+        disk: gets the damage.
+        metrics: get the progress of a pass.
+        bytes_per_second: how much is read at most, on average; 0: no pass is made.
+        interval_ms: from the beginning of a pass to the beginning of the next.
         in_use: the segment that is written.
-        on_damaged_snapshot: told of a snapshot that is damaged.
+        on_damaged_snapshot: called with a damaged snapshot.
         calls: the system calls; None: the operating system's.
         now_s: a clock that never goes back: the one of `Snapshots`, which compares a finding
             with when it gave a file its name.
@@ -72,7 +72,7 @@ class Scrubber:
         self._began = 0.0
 
     async def run(self) -> None:
-        """Make passes for ever; what they find ends nothing here."""
+        """Make passes for ever; a finding does not end them."""
         if not self._rate:
             return
         loop = asyncio.get_running_loop()
@@ -97,7 +97,7 @@ class Scrubber:
         self._metrics.scrub_read_bytes.inc(size)
         early = self._began + self._read_bytes / self._rate - self._now_s()
         self._pause(max(early, 0.0))
-        # Checks of findings read some of it twice.
+        # Checks of findings read some bytes twice.
         self._metrics.scrub_progress_ratio.set(min(self._read_bytes / max(self._size, 1), 1.0))
 
     def _tell(self, found: tuple[Finding, ...]) -> None:

@@ -1,1 +1,1 @@
-"""What the running node reports to Prometheus."""
+"""The metrics that the running node reports to Prometheus."""

@@ -32,7 +32,7 @@ class Gauges:
         self._show_replica()
 
     def watch_elections(self) -> None:
-        """Measure from standing to knowing the leader; cheap, called after each turn."""
+        """Measure from an election's start to a known leader; cheap, called after each turn."""
         role, replica = self._replica.role, self._replica
         if isinstance(role, Prospective | Candidate):
             if self._stood_at is None:
@@ -45,7 +45,7 @@ class Gauges:
             self._stood_at = None
 
     def refresh(self) -> None:
-        """Copy everything."""
+        """Copy the whole state."""
         metrics, replica = self._metrics, self._replica
         if replica.cluster_id != self._cluster_id:
             self._show_replica()

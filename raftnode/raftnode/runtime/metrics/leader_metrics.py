@@ -1,7 +1,7 @@
-"""What only a leader can tell, read from its core when it is asked: no series without a leader.
+"""The metrics that only a leader has, read from its core at each scrape.
 
-A replica that does not lead shows none of these. A gauge that kept its last value would say
-for ever what an old leader once believed.
+A replica that does not lead has none of these series. A gauge that kept its last value would show
+an old leader's view for ever.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ PEER_LABELS = ("peer_id", "peer_directory_id", "peer_role")
 """Node id, storage UUID, and `voter` or `observer`: one series for each (id, UUID)."""
 
 OBSERVERS_MAX = 32
-"""Observers that are shown, those heard from last first. Voters are at most nine."""
+"""How many observers are shown, the last heard from first. Voters are at most nine."""
 
 OBSERVER_GONE_MS = 15_000
-"""One that has not fetched for so long observes no more: a removed replica, or a lost disk."""
+"""How long after its last Fetch a replica counts as an observer: it may be removed or lost."""
 
 
 View = tuple[QuorumDescription, int]
-"""What a leader knows, and for how many milliseconds it has led."""
+"""A leader's view of the quorum, and for how many milliseconds it has led."""
 
 
 def view_of(replica: Replica) -> View | None:
@@ -44,7 +44,7 @@ class LeaderCollector(Collector):
 
     Args:
         view: the leader's view; None while this replica does not lead.
-        registry: where it is entered.
+        registry: where the collector is registered.
     """
 
     def __init__(self, view: Callable[[], View | None], registry: CollectorRegistry) -> None:

@@ -1,1 +1,1 @@
-"""The node and its peers: who is admitted, what is promised to them, frames to events."""
+"""The node and its peers: their admission, promises to them, frames to events."""

@@ -1,4 +1,4 @@
-"""Lets peers in or refuses them, by what is remembered of their storages (S3)."""
+"""Admits or refuses peers, by what is remembered of their storages (S3)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _log = structlog.get_logger("raftnode")
 
 
 class Gatekeeper:
-    """The node's gate; to be used on the running loop.
+    """The node's gate; use it on the running loop.
 
     Args:
-        replica: the core's state: who this is, and who its voters are.
-        marks: what was remembered durably.
-        write: makes what is remembered durable; blocks.
-        on_stale: told, once, that a voter has seen more of this storage than it now holds.
+        replica: the core's state, with this replica's key and its voters.
+        marks: the starts that were remembered durably.
+        write: makes the remembered starts durable; blocks.
+        on_stale: called once if a voter has seen more of this storage than it now holds.
         spawn: for writes that go on though the connection that caused them has ended.
     """
 
@@ -57,10 +57,10 @@ class Gatekeeper:
     # -- the transport's gate --------------------------------------------------------------
 
     async def admit(self, peer: Identity) -> Refusal | None:
-        """Judge a peer; where its start is a new one, it is durable here before this returns.
+        """Judge a peer; a new start is durable here before this returns.
 
         Raises:
-            StorageError: the disk failed; the process ends.
+            StorageError: the disk failed; the process exits.
         """
         reason = self._memory.why_stale(peer.key, peer.start)
         if reason is None and self._is_worth_remembering(peer):
@@ -68,7 +68,7 @@ class Gatekeeper:
                 return None
             remembering = self._spawn(self._remember(peer), name=f"remember {peer.key}")
             await asyncio.shield(remembering)
-            # Another start of it may have been let in while this one waited.
+            # Another start of the peer may have been admitted while this one waited.
             reason = self._memory.why_stale(peer.key, peer.start)
         if reason is None:
             return None
@@ -77,11 +77,11 @@ class Gatekeeper:
         return Refusal(RefusalReason.STALE_STORAGE, reason, own.key, own.cluster_id)
 
     def is_current(self, peer: Identity) -> bool:
-        """Whether no later start of the peer's storage was let in since it was."""
+        """Whether no later start of the peer's storage was admitted since."""
         return self._memory.is_current(peer.key, peer.start)
 
     def refused(self, refusal: Refusal) -> None:
-        """A peer refuses this replica; that it is stale is not believed of everybody."""
+        """Take a peer's refusal; only some peers are believed that this storage is stale."""
         if refusal.reason is not RefusalReason.STALE_STORAGE or self._told:
             return
         own, teller = self._replica, refusal.replica
@@ -108,10 +108,10 @@ class Gatekeeper:
         remember_acknowledgements(self._memory, self._replica)
 
     def note_epoch(self, key: ReplicaKey, epoch: Epoch) -> None:
-        """A peer's message carried its epoch.
+        """Note the epoch of a peer's message.
 
-        One above the own is not noted: it may be damage, and if it is none, this replica
-        will soon know it, too.
+        An epoch above the own is not noted: it may be damage, and if it is not, this replica will
+        soon know it, too.
         """
         if epoch <= self._replica.epoch:
             self._memory.showed(key, epoch)
@@ -123,7 +123,7 @@ class Gatekeeper:
     # -- inside ----------------------------------------------------------------------------
 
     def _is_worth_remembering(self, peer: Identity) -> bool:
-        """A stranger that belongs to no cluster yet has promised nothing."""
+        """Whether to remember a peer: a stranger without a cluster has promised nothing yet."""
         own = self._replica.cluster_id
         return own in {None, peer.cluster_id} or peer.key in self._replica.log.voters
 

@@ -14,23 +14,24 @@ from raftnode.core.replica import Replica
 from raftnode.transport import PeerPool
 
 INTERVAL_S = 1.0
-"""Between two looks at who is not connected."""
+"""The time between two checks for voters that are not connected."""
 ALONE_INTERVAL_S = 30.0
-"""Between two rounds of the only voter: who takes it for a voter dials it each second."""
+"""The time between two rounds of the only voter: a replica that counts it as a voter dials it each
+second."""
 
 
 async def greet_before_leading(pool: PeerPool, replica: Replica) -> None:
-    """Let the only voter be told that it is old while it cannot lead yet.
+    """Let the only voter learn that it is an old copy while it cannot lead yet.
 
-    Each address is given one attempt, of `connect_timeout_ms` at most: one that cannot be
-    reached must not keep a quorum of one from its work.
+    Each address gets one attempt, of `connect_timeout_ms` at most: an unreachable address must not
+    keep a quorum of one voter from its work.
     """
     if _is_alone(replica):
         await pool.greet_bootstrap()
 
 
 async def greet_voters(pool: PeerPool, replica: Replica) -> None:
-    """Keep a connection to each voter, for ever; the only one, to each bootstrap address."""
+    """Keep a connection to each voter, for ever; the only voter, to each bootstrap address."""
     loop = asyncio.get_running_loop()
     greeted_at = loop.time()  # `greet_before_leading` has begun the first round
     while True:

@@ -1,4 +1,4 @@
-"""Between the core's messages and the transport: callbacks to events, effects to frames."""
+"""The core's messages and the transport: callbacks become events, effects become frames."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from raftnode.transport.connection_limits import Rank
 from raftnode.transport.server import Respond
 
 UNANSWERED_MAX = 4096
-"""Peers' requests that the core has not answered; the oldest is forgotten."""
+"""How many of the peers' requests may be without an answer; the oldest is forgotten."""
 
 BACKLOG_MAX = 4096
-"""Events that wait for the core; above it peers' requests are dropped, as a network would."""
+"""How many events may wait for the core; above it peers' requests are dropped, as a network may."""
 
 API_ENDPOINTS_MAX = 256
 
 PEER_CONNECTIONS_MAX = 384
-"""Accepted at the peers' port: twice what a `PeerServer` keeps, for those it is cutting off."""
+"""How many connections the peers' port accepts: twice what a `PeerServer` keeps, for those that it
+is cutting off."""
 
 
 def rank_of(replica: Replica, key: ReplicaKey) -> Rank:
-    """How much a connection from a replica matters to this one."""
+    """The rank of a replica's connection here."""
     if replica.may_be_voter(key):
         return Rank.VOTER
     role = replica.role
@@ -54,7 +55,7 @@ class Peering:
         timeout_ms: how long an answer may take, a Fetch's own wait not counted.
         vote_timeout_ms: how long a round of votes takes: a later answer is of no use.
         backlog: how many events wait for the core.
-        on_epoch: told of each peer's epoch.
+        on_epoch: called with each peer's epoch.
         metrics: counts what peers fetch and do not answer; None: nothing is counted.
     """
 
@@ -86,7 +87,7 @@ class Peering:
     # -- the transport's callbacks ---------------------------------------------------
 
     def on_request(self, source: ReplicaKey, request: Request, respond: Respond) -> None:
-        """A peer asks."""
+        """Pass a peer's request to the core."""
         if self._backlog() >= BACKLOG_MAX:
             return
         if self._metrics is not None and isinstance(request, FetchRequest | FetchSnapshotRequest):
@@ -99,7 +100,7 @@ class Peering:
         self._post(RequestReceived(request_id, source, request))
 
     def on_response(self, source: ReplicaKey, request: Request, response: Response) -> None:
-        """A peer answered."""
+        """Pass a peer's answer to the core."""
         fetched = isinstance(response, FetchResponse | FetchSnapshotResponse)
         if fetched and response.leader is not None:
             self._addresses.learn_leader(response.leader, response.leader_endpoint)
@@ -110,13 +111,13 @@ class Peering:
         self._post(ResponseReceived(source, request, response))
 
     def on_failure(self, target: ReplicaKey | None, request: Request, failure: Failure) -> None:
-        """A peer did not answer."""
+        """Report a request without an answer to the core."""
         if self._metrics is not None:
             self._metrics.peer_failed(target.node_id if target else None, failure.reason)
         self._post(RequestFailed(target, request))
 
     def on_hello(self, peer: Identity) -> None:
-        """A peer said who it is and where its API listens."""
+        """Note a peer's identity and where its API listens."""
         if peer.api_endpoint is not None:
             self._api_endpoints[peer.key] = peer.api_endpoint
             self._api_endpoints.move_to_end(peer.key)
@@ -124,7 +125,7 @@ class Peering:
                 self._api_endpoints.popitem(last=False)
 
     def on_called(self, peer: Identity) -> None:
-        """A peer dialled us: it is there, so whatever waits for it may dial now."""
+        """Let requests that wait for a peer dial it now, as it has dialled this replica."""
         self.on_hello(peer)
         self._addresses.learn_hello(peer.key, peer.peer_endpoint)
         if self.pool is not None:

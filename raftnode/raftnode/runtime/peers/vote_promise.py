@@ -1,8 +1,8 @@
-"""What a storage remembers of promises not to vote, so that a crash does not end them (S33).
+"""The storage's memory of promises not to vote, so that a crash does not end them (S33).
 
-Each start keeps still for as long as an earlier one may have promised (`recovery` tells the core).
-So what a start promises itself is durable before it says a word; and less than before only once
-the earlier promises are over.
+Each start does not vote for as long as an earlier start may have promised (`recovery` tells the
+core). So a start makes its own promise durable before it sends any message. It stores a shorter
+promise than before only once the earlier promises are over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ async def remember_promise(directory: DataDirectory, promise_ms: int) -> None:
 
 
 async def forget_promises(directory: DataDirectory, promise_ms: int) -> None:
-    """Once all that earlier starts promised is over, remember this one's promise alone."""
+    """Remember only this start's promise, once all promises of earlier starts are over."""
     if promise_ms < directory.promised_ms:
         await asyncio.sleep(directory.promised_ms / 1000)
         await asyncio.to_thread(directory.write_promise, promise_ms)

@@ -8,15 +8,15 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def now_ms() -> int:
-    """Monotonic milliseconds: what the core reckons with.
+    """Monotonic milliseconds, the core's time.
 
-    Those that the machine slept count where the system can tell: a lease is over by then (S33).
+    Time that the machine slept counts if the system can measure it: a lease is over by then (S33).
     """
     return time.clock_gettime_ns(_CLOCK) // 1_000_000
 
 
 def wall_ms() -> int:
-    """Milliseconds since 1970: what records are stamped with; never decides anything."""
+    """Milliseconds since 1970, the timestamp of records; no decision depends on it."""
     return time.time_ns() // 1_000_000
 
 

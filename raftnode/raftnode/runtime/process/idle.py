@@ -14,10 +14,10 @@ _NICE = 19
 
 
 def make_thread_idle() -> None:
-    """Give the calling thread the lowest priorities, as far as the system lets us.
+    """Give the calling thread the lowest priorities, as far as the system allows it.
 
-    The disk's priority means something to some I/O schedulers only; to the others the
-    rate limit of the work has to be enough.
+    Only some I/O schedulers know a priority for the disk; with the others, the rate limit of the
+    work has to be enough.
     """
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)

@@ -1,6 +1,6 @@
-"""What a node asks of its interpreter: that it never stands still for long.
+"""Settings of the interpreter, so that it never stands still for long.
 
-Called by the process alone: both hold for the whole of it.
+Only the process calls these functions: both settings hold for the whole process.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import sys
 
 SWITCH_INTERVAL_S = 0.001
 """How long a thread may go on while another waits for the interpreter. Python's own 5 ms would
-hold the loop up again and again beside a snapshot, a scrub or a load."""
+delay the loop again and again beside a snapshot, a scrub or a load."""
 
 
 def take_turns() -> None:
-    """Let threads change places more often than Python does by itself."""
+    """Let threads switch more often than by Python's default."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 def settle() -> None:
-    """Collect garbage once, and keep all that is there now out of every later collection.
+    """Collect garbage once, and keep all present objects out of every later collection.
 
-    The program itself is some hundred thousand objects, which live as long as the process. A
-    full collection walks through them in 50 ms, and nothing else runs meanwhile. The state is
-    not among them, now or later: its entries are bytes, of which the collector knows nothing.
+    The program itself is some hundred thousand objects, which live as long as the process. A full
+    collection walks through them in 50 ms, and no other thread runs meanwhile. The state is not
+    among these objects: its entries are bytes, which the collector does not track.
     """
     gc.collect()
     gc.freeze()

@@ -4,8 +4,8 @@ The node does not depend on its lines. It drops lines that it cannot write, beca
 behind stdout is full or the reader of the pipe has gone. If a line's fields cannot be formatted,
 the line has only the name of the event.
 
-A pipe whose reader stands still is another matter: once it is full, a line waits, and the whole
-node with it, until the reader goes on or is gone.
+A pipe whose reader stands still is an exception: once the pipe is full, a line waits, and the whole
+node with it, until the reader goes on or exits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STDOUT = 1
 
 
 class _Lines(logging.Handler):
-    """Writes each line whole and at once: what a buffer holds back could fail the exit, too."""
+    """Writes each line whole and at once: a buffered line could make the exit fail."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def keep_journal(log_format: str, log_level: str, descriptor: int = STDOUT) -> N
     Args:
         log_format: `json`, or `console` for people.
         log_level: the least severe level that is written.
-        descriptor: of the open file that it goes to.
+        descriptor: of the open file for the lines.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_logger_name,

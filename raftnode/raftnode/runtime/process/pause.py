@@ -9,7 +9,7 @@ PAUSE_S = 0.001
 
 
 class StoppedError(Exception):
-    """The node stops: the work is given up."""
+    """The node stops, so the work is given up."""
 
 
 class Pause:
@@ -19,10 +19,10 @@ class Pause:
         self._stopped = threading.Event()
 
     def __call__(self, seconds: float | None = None) -> None:
-        """Let others have their turns for so long, `PAUSE_S` unless told.
+        """Let other threads run for `seconds`, or `PAUSE_S` without a value.
 
         Raises:
-            StoppedError: the node stops, or did so meanwhile.
+            StoppedError: the node stops, or stopped meanwhile.
         """
         if self._stopped.wait(PAUSE_S if seconds is None else seconds):
             raise StoppedError
@@ -33,5 +33,5 @@ class Pause:
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """Give up whatever work is at a pause or comes to its next one."""
+        """Give up all work that is at a pause or reaches its next one."""
         self._stopped.set()

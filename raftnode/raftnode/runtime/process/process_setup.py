@@ -1,4 +1,4 @@
-"""What a node asks of its process: signals, open files, and last words for Kubernetes."""
+"""The set-up of a node's process: signals, open files, the termination message."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from raftnode.errors import ExitCode
 _log = structlog.get_logger("raftnode")
 
 FILES_WANTED = 16_384
-"""Open files to ask the system for, if it lets this process have so many."""
+"""How many open files to ask the system for, if it allows this process so many."""
 
 FILES_RESERVED = 512
-"""Of these, kept from clients: peers both ways, segments, and files that are replaced."""
+"""How many of these clients cannot use: for peers both ways, segments, and replaced files."""
 
 
 def raise_file_limit() -> int:
-    """Allow this process more open files if the system does; returns how many it may have."""
+    """Allow this process more open files if the system does; return how many it may have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -39,15 +39,15 @@ def raise_file_limit() -> int:
 
 
 def descriptors_for_clients(limit: int) -> int:
-    """How many connections clients may hold, of so many open files."""
+    """How many of the process's open files may be clients' connections."""
     return max(limit - FILES_RESERVED, limit // 2)
 
 
 class StopSignals:
     """SIGTERM and SIGINT, from now to the end of the process.
 
-    Not the loop's own handlers: with the loop they end, and then a second SIGTERM would
-    kill a process that is about to exit cleanly.
+    The loop's own handlers would end with the loop, and then a second SIGTERM would kill a
+    process that is about to exit cleanly.
     """
 
     def __init__(self) -> None:
@@ -58,13 +58,13 @@ class StopSignals:
             signal.signal(number, self._take)
 
     def connect(self, stop: Callable[[], None]) -> None:
-        """Call `stop` on the running loop at each signal, one that has come before included."""
+        """Call `stop` on the running loop at each signal, including a signal that came before."""
         self._loop, self._stop = asyncio.get_running_loop(), stop
         if self._come:
             stop()
 
     def ignore(self) -> None:
-        """The process is about to exit: Python would let go of the handlers before that."""
+        """Ignore signals until the exit: Python would remove the handlers before that."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
 
@@ -76,7 +76,7 @@ class StopSignals:
 
 
 def write_termination_message(path: Path | None, code: ExitCode, message: str) -> None:
-    """Say why the process ends where Kubernetes looks; None: nowhere."""
+    """Write where Kubernetes looks why the process exits; None: write nowhere."""
     if path is None:
         return
     text = json.dumps({"reason": code.name, "message": message})

@@ -29,7 +29,7 @@ _log = structlog.get_logger("raftnode")
 
 
 async def tell_damage(settings: NodeSettings, why: str, stop: asyncio.Event) -> None:
-    """Answer for `damage_told_ms`, or until told to stop: alive, not ready, and why."""
+    """Answer health requests for `damage_told_ms`, or until `stop`: alive, not ready, and why."""
     if not settings.damage_told_ms:
         return
     listener = ApiServer(_make_app(why), shutdown_grace_ms=100)

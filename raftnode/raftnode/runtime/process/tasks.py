@@ -18,7 +18,7 @@ class Tasks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(self, coroutine: Coroutine[None, None, None], *, name: str) -> asyncio.Task[None]:
-        """Start a task; an exception out of it goes to `on_failure`."""
+        """Start a task; `on_failure` gets an exception out of it."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -30,7 +30,7 @@ class Tasks:
             self._on_failure(error)
 
     async def cancel_all(self) -> None:
-        """Cancel what still runs and wait for its end."""
+        """Cancel all running tasks and wait for their end."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

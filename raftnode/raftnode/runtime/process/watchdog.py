@@ -1,8 +1,8 @@
 """Ends a process whose storage or event loop makes no progress, from a thread of its own.
 
-Counted is only time in which this thread ran, too: a process that was stopped for a minute, or
-a machine that was suspended, has not waited for its disk. What lives here: the measuring and the
-verdict. What must not: any operation that may wait for a disk, a lock or the loop.
+Only time in which the watchdog's thread also ran counts: a process that was stopped for a minute,
+or a machine that was suspended, has not waited for its disk. This module measures and decides. It
+has no operation that may wait for a disk, a lock or the loop.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from raftnode.runtime.disk.calls_in_flight import InFlight, Operation
 _TICK_S = 0.25
 _TICKS_IN_LIMIT = 20
 _LATE = 2
-"""So many ticks count at most for one: beyond, this thread itself did not run."""
+"""How many ticks one interval counts for at most: beyond that, this thread itself did not run."""
 
 LIVE_SHARE = 3
-"""A third of the limit, and liveness reports it."""
+"""Liveness reports a stall after this share of the limit: a third."""
 
 LAST_WORDS_S = 2.0
 """How long the journal and the termination message may take: their disk may hang as well."""
@@ -32,7 +32,7 @@ LAST_WORDS_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """What makes no progress, and for how long this process has watched it."""
+    """The part that makes no progress, and for how long this process has watched it."""
 
     what: str
     seconds: float
@@ -43,10 +43,10 @@ class Stall:
 
 
 class Stalls:
-    """Measures what does not come to its end; told of each look, it reads no clock.
+    """Measures operations that do not end; it reads no clock but gets the time of each check.
 
     Args:
-        tick_s: how far apart the looks are.
+        tick_s: the time between two checks.
     """
 
     def __init__(self, tick_s: float) -> None:
@@ -56,11 +56,11 @@ class Stalls:
         self._loop_s = 0.0
 
     def look(self, now_s: float, operations: tuple[Operation, ...], *, loop_turned: bool) -> None:
-        """Take in what is under way, and whether the loop has turned since the last look."""
+        """Note the operations under way, and whether the loop has turned since the last check."""
         since_s = 0.0 if self._seen_at_s is None else now_s - self._seen_at_s
         passed_s = min(since_s, _LATE * self._tick_s)
         self._seen_at_s = now_s
-        # One that is seen first has lasted for less than a tick.
+        # An operation that is seen for the first time has lasted for less than a tick.
         self._operations = {
             one: self._operations.get(one, -passed_s) + passed_s for one in operations
         }
@@ -73,7 +73,7 @@ class Stalls:
 
     @property
     def worst(self) -> Stall | None:
-        """What has stood still for longest; the storage before the loop, which may wait for it."""
+        """The longest stall; the storage before the loop, which may wait for the storage."""
         if self._operations:
             operation, seconds = max(self._operations.items(), key=lambda item: item[1])
             # The loop is asked a tick after the operation began.
@@ -86,10 +86,10 @@ class Stalls:
 
 
 class Watchdog:
-    """Looks after one process.
+    """Watches one process.
 
     Args:
-        limit_ms: after so long a stall the process ends; 0: never, and liveness says nothing.
+        limit_ms: the stall after which the process exits; 0: never, and liveness reports none.
         end: ends the process, and is called on this thread; it does not return in production.
     """
 
@@ -106,15 +106,15 @@ class Watchdog:
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to watch."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._stopped.set()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look after a loop as well, as long as it is not closed."""
+        """Watch a loop as well, as long as it is not closed."""
         self._loop = loop
 
     @property
@@ -124,7 +124,7 @@ class Watchdog:
 
     @property
     def stall(self) -> Stall | None:
-        """What has stood still for a third of the limit, for liveness; None: all is well."""
+        """The stall of at least a third of the limit, for liveness; None: there is none."""
         worst = self._stalls.worst
         if worst is None or not self.limit_s or worst.seconds < self.limit_s / LIVE_SHARE:
             return None
@@ -141,7 +141,7 @@ class Watchdog:
                 return
 
     def _loop_has_turned(self) -> bool:
-        """Whether the loop has answered the last question; if so, the next one is asked."""
+        """Whether the loop has answered the last probe; if so, send the next one."""
         loop, asked = self._loop, self._asked
         if loop is None or loop.is_closed():
             return True
@@ -157,7 +157,7 @@ class Watchdog:
 
 
 def end_process(code: ExitCode, last_words: Callable[[], None]) -> None:
-    """End this process at once, though its other threads hang; say why if that takes no time."""
+    """End this process at once, though other threads hang; say why if that takes no time."""
     speaking = threading.Thread(target=last_words, name="last-words", daemon=True)
     speaking.start()
     speaking.join(LAST_WORDS_S)

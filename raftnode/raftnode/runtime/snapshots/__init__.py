@@ -1,1 +1,1 @@
-"""Snapshots of the state machine: taken, sent, fetched, restored."""
+"""Snapshots of the state machine: taking, sending, fetching and restoring them."""

@@ -19,26 +19,27 @@ _log = structlog.get_logger("raftnode")
 
 
 def covered_end(snapshots: Snapshots) -> Offset:
-    """What is below was committed, as any snapshot says, the damaged ones included.
+    """The offset below which every record was committed, by any snapshot, even a damaged one.
 
-    To be asked before `restore_state`, which gives those other names, and does not start from a
-    log that lacks any of it.
+    Call it before `restore_state`, which renames damaged snapshots, and does not start from a log
+    that lacks any of these records.
     """
     return max((one.end_offset for one in snapshots.ids()), default=FIRST_OFFSET)
 
 
 def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, SnapshotFile | None]:
-    """The state to begin with: that of the newest snapshot that is whole, else an empty one.
+    """The state to begin with: that of the newest whole snapshot, else an empty one.
 
-    One that is damaged, or that the disk cannot read, is set aside if an older one, or the log
-    alone, says the same. The log must hold what comes after the one that is taken, and all that
-    any of them covers, the damaged ones included: so nothing committed is left out.
+    A snapshot that is damaged, or that the disk cannot read, is set aside if an older snapshot and
+    the log, or the log alone, give the same state. The log must hold the records after the chosen
+    snapshot, and all that any snapshot covers, even a damaged one: so no committed record is left
+    out.
 
     Raises:
         StorageCorruptError: the log does not reach back to a whole snapshot, or it lacks
             records that a snapshot covers.
-        StorageFailedError: the disk failed; or it cannot read a snapshot now, and what it can
-            read does not do. Nothing was renamed then: a later start may read it.
+        StorageFailedError: the disk failed; or it cannot read a snapshot now, and the files that
+            it can read do not suffice. Nothing was renamed then: a later start may read it.
     """
     damaged: list[SnapshotDamage] = []
     unreadable: FileOperationError | None = None
@@ -88,7 +89,7 @@ def _set_aside(snapshots: Snapshots, damaged: Sequence[SnapshotDamage], log: Log
 
 
 def _check_covered(snapshots: Snapshots, one: SnapshotId, log: Log) -> None:
-    """What a snapshot covers was committed and durable here: the log must have it."""
+    """Check that the log has what a snapshot covers, which was committed and durable here."""
     end = one.end_offset
     if end <= log.start_offset:
         return  # the epoch before its start the log does not tell

@@ -1,7 +1,8 @@
-"""Whether the disk has room for the next snapshot, and what is told where it has not.
+"""The check for disk room for the next snapshot, and the report if there is none.
 
-A snapshot takes its room before it gives any back: older ones go, and the log is trimmed, once
-it is whole. So without room for it the log only grows. That is told, and tried again.
+A snapshot takes its room before it gives any back: only a whole snapshot lets older ones be removed
+and the log be trimmed. So without room for a snapshot the log only grows. The node reports that,
+and tries again.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from raftnode.runtime.disk.disk_state import DiskState
 _log = structlog.get_logger("raftnode")
 
 RETRY_S, RETRY_MAX_S = 1.0, 30.0
-"""Between two looks for room: twice as long each time."""
+"""The time between two checks for room: twice as long each time."""
 
 
 class SnapshotRoom:
-    """Looks for room.
+    """Checks for room.
 
     Args:
-        free_bytes: how much the disk has, told how much is wanted of it; it may block.
-        reserve_bytes: what is kept for the log (S30).
-        trims: whether the log goes behind snapshots: they make room then.
-        disk: told how much is missing, and asked whether it runs low.
-        metrics: told likewise.
+        free_bytes: returns the free bytes of the disk, given the wanted bytes; it may block.
+        reserve_bytes: the bytes kept for the log (S30).
+        trims: whether the log is trimmed behind snapshots: they make room then.
+        disk: gets the missing bytes, and says whether the disk runs low.
+        metrics: get the missing bytes, too.
         now_s: a clock that never goes back.
     """
 
@@ -53,12 +54,12 @@ class SnapshotRoom:
 
     @property
     def may_look(self) -> bool:
-        """Whether it is time to look again."""
+        """Whether it is time to check again."""
         return self._now_s() >= self._again_at
 
     @property
     def pressing(self) -> bool:
-        """The disk runs low, and a snapshot would let a part of the log go."""
+        """Whether the disk runs low, and a snapshot would let a part of the log be trimmed."""
         return self._trims and self._disk.low
 
     def free(self, snapshot_bytes: int) -> int:
@@ -70,7 +71,7 @@ class SnapshotRoom:
         return self._free_bytes(snapshot_bytes + self.margin_bytes)
 
     def suffices(self, free_bytes: int, snapshot_bytes: int) -> bool:
-        """Whether so much is enough for a snapshot of that size; tells if it is not."""
+        """Whether so much is enough for a snapshot of that size; report if it is not."""
         missing = snapshot_bytes + self.margin_bytes - free_bytes
         if missing > 0:
             self.lacks(missing)
@@ -79,16 +80,17 @@ class SnapshotRoom:
 
     @property
     def margin_bytes(self) -> int:
-        """What must be free beside the snapshot.
+        """The bytes that must be free beside the snapshot.
 
-        Twice the reserve, so that writing it never makes a disk low. Where the log goes behind
-        it, half of the reserve: it gives back more than it takes, which is worth a while below
-        the reserve, and one that was not made while there was room never will be.
+        Twice the reserve, so that writing the snapshot never makes a disk low. If the log is
+        trimmed behind the snapshot, half of the reserve: the snapshot then gives back more than it
+        takes, which is worth a while below the reserve. A snapshot that was not made while there
+        was room would never be made.
         """
         return self._reserve_bytes // 2 if self._trims else 2 * self._reserve_bytes
 
     def lacks(self, missing_bytes: int) -> None:
-        """There was no room; says so once, and when to look again."""
+        """Note that there was no room; report it once, and set the time of the next check."""
         if not self._disk.snapshot_room_missing_bytes:
             _log.warning("snapshot_skipped", missing_bytes=missing_bytes, trims=self._trims)
         self._show(missing_bytes)
@@ -96,7 +98,7 @@ class SnapshotRoom:
         self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
 
     def taken(self) -> None:
-        """A snapshot was taken."""
+        """Note that a snapshot was taken."""
         if self._disk.snapshot_room_missing_bytes:
             _log.info("snapshot_resumed")
         self._show(0)

@@ -1,8 +1,8 @@
 """Takes snapshots beside the running node.
 
-A snapshot is frozen on the loop in no time, between two applied batches, and written by a
-thread of its own (never by a fork, S29) which yields after each piece. Only what is committed
-and durable here is applied (S10), so nothing else gets into one.
+The loop freezes the state in no time, between two applied batches. A thread of its own (never a
+fork, S29) writes the snapshot and yields after each piece. Only records that are committed and
+durable here are applied (S10), so no other record gets into a snapshot.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ _log = structlog.get_logger("raftnode")
 
 CHECK_INTERVAL_S = 1.0
 PRESSING_INTERVAL_MS = 60_000
-"""Between two snapshots that are made because the disk runs low."""
+"""The time between two snapshots that are made because the disk runs low."""
 _MERGE_ENTRIES = 2000
-"""Put back in one go after a snapshot: about a millisecond."""
+"""How many entries are merged in one go after a snapshot: about a millisecond."""
 _RECORD_OVERHEAD_BYTES = 64
-"""Of a record in a snapshot, at most: lengths, the header `kq`, its share of the batch."""
+"""The overhead of a record in a snapshot, at most: lengths, the header `kq`, its share of the
+batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLimits:
-    """When one is due.
+    """When a snapshot is due.
 
     Attributes:
-        record_bytes: of the log applied since the last.
-        interval_ms: since the last, if anything is new; 0: never for its age.
-        reserve_bytes: what must stay free on the disk.
+        record_bytes: of the log applied since the last snapshot.
+        interval_ms: since the last snapshot, if anything is new; 0: never for its age.
+        reserve_bytes: how much must stay free on the disk.
         retention_bytes: of the log's end, kept though snapshots cover it; -1: all of it.
     """
 
@@ -62,17 +63,17 @@ class Snapshotter:
     """Takes snapshots when they are due.
 
     Args:
-        snapshots: where they stand.
-        applier: whose state it is.
-        index: the core's, for what the log says of the quorum.
-        limits: when one is due.
-        metrics: told of each.
-        log: which is trimmed behind them.
-        last: the one that the start began with.
-        free_bytes: how much room the disk has, told how much is wanted of it; it may block.
-        disk: told of damage and of missing room.
-        on_taken: told of each, and up to where the log may be trimmed behind it; or of a damaged
-            one, and which older one can be offered in its place.
+        snapshots: the snapshots beside the log.
+        applier: has the state.
+        index: the core's, for the log's state of the quorum.
+        limits: when a snapshot is due.
+        metrics: count each snapshot.
+        log: the log that is trimmed behind snapshots.
+        last: the snapshot that the start began with.
+        free_bytes: returns the free bytes of the disk, given the wanted bytes; it may block.
+        disk: gets damage and missing room.
+        on_taken: called with each snapshot, and up to where the log may be trimmed behind it; or
+            with a damaged one, and the older one that can be offered in its place.
         now_ms: Unix time in milliseconds.
     """
 
@@ -112,19 +113,19 @@ class Snapshotter:
         self._bytes_at = applier.applied_bytes
         self._taken_at = time.monotonic()
         self._damaged: dict[SnapshotId, SnapshotDamage] = {}
-        """Found, and not set aside yet."""
+        """The damaged snapshots that are not set aside yet."""
         self._wanted = False
-        """The newest one was damaged: the next is due at once."""
+        """Whether the newest snapshot was damaged, so that the next is due at once."""
         self._lost: SnapshotId | None = None
-        """It, until another one can be offered in its place."""
+        """The damaged newest snapshot, until another can be offered in its place."""
         self.last = last
-        """The newest one."""
+        """The newest snapshot."""
         self._made_ms = last.made_ms if last else -1
         metrics.snapshots_damaged.inc(len(snapshots.damaged))  # which the start has found
         self._show()
 
     def is_due(self) -> bool:
-        """Whether the next one should be taken now."""
+        """Whether the next snapshot should be taken now."""
         end = self._applier.kv.next_offset
         if end <= (self.last.snapshot_id.end_offset if self.last else 0):
             return False
@@ -139,7 +140,7 @@ class Snapshotter:
         return 0 < self._limits.interval_ms <= age_ms
 
     async def run(self) -> None:
-        """Take them for ever; a failing disk ends the task, and with it the process.
+        """Take snapshots for ever; a failing disk ends the task, and with it the process.
 
         Raises:
             StorageError: the disk failed.
@@ -156,7 +157,7 @@ class Snapshotter:
                 return
 
     def damaged(self, found: SnapshotDamage) -> None:
-        """This one was found damaged: set it aside soon, and take another one for the newest."""
+        """Note a damaged snapshot: set it aside soon, and take another one for the newest."""
         if self._snapshots.doubt(found):
             self._damaged[found.snapshot_id] = found
 
@@ -170,20 +171,20 @@ class Snapshotter:
                 continue
             newest = self._snapshots.newest()
             if self.last is not None and self.last.snapshot_id == snapshot_id:
-                # Unless one with its name has been fetched meanwhile.
+                # Unless a snapshot with its name has been fetched meanwhile.
                 if newest is None or newest.snapshot_id < snapshot_id:
                     self._wanted, self._lost = True, snapshot_id
                 self.last = newest
             self._tell(found)
 
     def _tell(self, found: SnapshotDamage) -> None:
-        """This one was set aside."""
+        """Report that a snapshot was set aside."""
         _log.error("snapshot_damaged", snapshot=str(found.snapshot_id), problem=found.problem)
         self._metrics.snapshots_damaged.inc()
         self._show()
 
     async def _offer_older(self, lost: SnapshotId) -> None:
-        """There is no room to make the newest once more: an older one does, if the log is there."""
+        """Offer an older snapshot, if the log is there, as there is no room to make a new one."""
         damaged: list[SnapshotDamage] = []
 
         def find() -> SnapshotFile | None:
@@ -213,7 +214,7 @@ class Snapshotter:
         return [one for one in self._snapshots.ids() if one < lost]
 
     async def take(self) -> SnapshotFile | None:
-        """Take one now; None: the disk has no room for it, or one is being put in place.
+        """Take a snapshot now; None: the disk has no room, or a fetched one is being installed.
 
         Raises:
             StorageError: the disk failed.
@@ -228,7 +229,7 @@ class Snapshotter:
         # From here to the next await nothing is applied.
         end = kv.next_offset
         if kv is not self._applier.kv or end < self._index.start:
-            # A fetched one takes its place: the core goes on from that first, the state later.
+            # A fetched snapshot replaces the log: the core goes on from it first, the state later.
             return None
         snapshot_id, head = self._identified(end)
         bytes_at, started = self._applier.applied_bytes, time.monotonic()
@@ -247,7 +248,7 @@ class Snapshotter:
         except Exception:
             kv.release()
             raise
-        # Cancelled, it stays frozen: the thread may still be reading.
+        # After a cancellation the store stays frozen: the thread may still be reading.
         kv.release()
         self._room.taken()
         self._newest(made, bytes_at)
@@ -274,7 +275,7 @@ class Snapshotter:
         self._show()
 
     def installed(self, found: SnapshotFile) -> None:
-        """One came from the leader, and the state with it."""
+        """Note that a snapshot, and the state with it, came from the leader."""
         self._newest(found, self._applier.applied_bytes)
 
     def _trim_to(self) -> Offset:
@@ -319,7 +320,7 @@ class Snapshotter:
 
 
 async def _merged(kv: KeyValueStore) -> None:
-    """Put back all that was written while the store was frozen, others having their turns."""
+    """Merge all that was written while the store was frozen, with turns for other tasks."""
     while True:
         if kv.merge(_MERGE_ENTRIES):
             return

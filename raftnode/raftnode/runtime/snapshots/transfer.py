@@ -1,8 +1,8 @@
 """Snapshots between the wire, the disk and the state machine, all of it beside the loop.
 
-A leader's pieces are read by one thread, what a follower fetches is written, read whole and
-put in place by another, one thing after the other. The loop holds one piece at a time of each.
-The state is made while the whole file is read, so that putting it in place takes no time.
+On a leader, one thread reads the pieces. On a follower, another thread writes the fetched pieces,
+reads the whole file and installs it, one step after the other. The loop holds one piece at a time
+of each. The state is made while the whole file is read, so that the installation takes no time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from raftnode.storage.snapshots.snapshot_store import SnapshotDamage, Snapshots
 _log = structlog.get_logger("raftnode")
 
 CHECK_AGAIN_S = 30.0
-"""A snapshot that is fetched is checked this often at most."""
+"""The shortest time between two checks of a snapshot that is fetched."""
 
 T = TypeVar("T")
 
@@ -51,19 +51,19 @@ class _Loaded:
 
 
 class SnapshotTransfer:
-    """Carries out what the core wants of snapshots.
+    """Carries out the core's effects for snapshots.
 
     Args:
-        snapshots: where they stand.
-        log: in whose place one may be put.
-        applier: whose state it becomes.
+        snapshots: the snapshots beside the log.
+        log: the log that a snapshot may replace.
+        applier: gets the state of an installed snapshot.
         post: gives the core an event.
         respond: answers a peer's request.
-        on_error: told of the first failure of the disk.
-        on_installed: told of each that was put in place.
-        on_piece: told how many bytes of a piece were sent ("sent") or fetched ("fetched").
+        on_error: called with the first failure of the disk.
+        on_installed: called with each snapshot that was installed.
+        on_piece: called with the bytes of a piece that was sent ("sent") or fetched ("fetched").
         room_for: whether the disk has room for so many bytes; it may block.
-        on_damaged: told of a snapshot that a follower fetches and that is damaged here.
+        on_damaged: called with a snapshot that a follower fetches and that is damaged here.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class SnapshotTransfer:
         self._on_damaged = on_damaged
         self._checking = ThreadPoolExecutor(1, thread_name_prefix="snapshot-check")
         self._checked: tuple[SnapshotId, float] | None = None
-        """Which was checked last, and when that was begun."""
+        """The snapshot that was checked last, and when that check began."""
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="snapshot-serve")
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="snapshot-fetch")
         self._loaded: _Loaded | None = None
         self._wanted: LogPosition | None = None
-        """What is being fetched; another thread looks whether it still is."""
+        """The snapshot that is being fetched; another thread checks that it still is."""
         self._pause = Pause()
 
     # -- on a leader -------------------------------------------------------------------
@@ -189,7 +189,7 @@ class SnapshotTransfer:
         self._beside(self._writing, write, tell)
 
     def verify(self, snapshot: LogPosition) -> None:
-        """Read the whole, make the state of it, and say what it is."""
+        """Read the whole file, make the state from it, and report the result to the core."""
         self._wanted = snapshot
         self._beside(self._writing, lambda: self._load(snapshot), self._post)
 
@@ -222,7 +222,7 @@ class SnapshotTransfer:
         return SnapshotVerified(head)
 
     async def install(self, head: LogHead) -> None:
-        """Put the snapshot that was verified last in the place of log and state, durably.
+        """Replace log and state by the snapshot that was verified last, durably.
 
         Raises:
             StorageError: the disk failed.
@@ -249,7 +249,7 @@ class SnapshotTransfer:
         )
 
     def drop(self, snapshot: LogPosition) -> None:
-        """Let go of what was fetched."""
+        """Remove what was fetched."""
         if self._wanted == snapshot:
             self._wanted = None
 
@@ -260,7 +260,7 @@ class SnapshotTransfer:
         self._beside(self._writing, drop, lambda _: None)
 
     def _forget(self) -> None:
-        """The state that was made of what was fetched is not wanted."""
+        """Drop the state that was made from the fetched snapshot."""
         loaded, self._loaded = self._loaded, None
         if loaded is not None:
             self._let_go(loaded.store)
@@ -290,7 +290,7 @@ class SnapshotTransfer:
         future.add_done_callback(finished)
 
     def close(self) -> None:
-        """Begin nothing more and wait for the threads; blocks."""
+        """Begin no further work and wait for the threads; blocks."""
         self._pause.stop()
         self._reading.shutdown(wait=True, cancel_futures=True)
         self._checking.shutdown(wait=True, cancel_futures=True)

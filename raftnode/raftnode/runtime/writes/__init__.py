@@ -1,1 +1,1 @@
-"""Clients' writes and the committed log: appended, flushed, applied."""
+"""Clients' writes and the committed log: appending, flushing and applying."""

@@ -1,8 +1,8 @@
-"""Clients' writes: gathered, appended as one batch, and told of their one outcome.
+"""Clients' writes: they are gathered, appended as one batch, and get exactly one outcome each.
 
-While one batch is being fsynced the next one fills: the busier the node, the larger
-its batches (group commit). Where an fsync takes long and the others have committed all that was
-appended, the next batch does not wait for it: a leader's slow disk slows no writes.
+While one batch is being fsynced the next one fills: the busier the node, the larger its batches
+(group commit). If an fsync takes long and the others have committed all that was appended, the
+next batch does not wait for the fsync: a leader's slow disk slows no writes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from raftnode.logformat.batch import Record, encode_data_batch
 from raftnode.runtime.process import clock
 
 SLOW_FLUSH_S = 0.02
-"""An fsync that has taken so long is slow: no batch waits for it any more. On a disk that is
-quicker the batches are those of plain group commit."""
+"""An fsync that has taken this long is slow: no batch waits for it any more. On a faster disk the
+batches are those of plain group commit."""
 
 RECORD_OVERHEAD_BYTES = 32
-"""What a record costs in a queue or a batch besides its key and value, roughly."""
+"""The rough cost of a record in a queue or a batch besides its key and value."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +37,7 @@ class _Write:
     size: int
     future: asyncio.Future[Appended]
     base: int = -1
-    """Place of its first record in its batch, then in the log."""
+    """The place of the write's first record in its batch, then in the log."""
 
 
 @dataclass(slots=True)
@@ -55,11 +55,11 @@ class Appends:
         post: gives the core an event.
         next_id: makes request ids.
         error_of: the API's error for a refusal.
-        queue_bytes_max: what may wait; more is refused at once.
+        queue_bytes_max: how many bytes may wait; more are refused at once.
         batch_bytes_max: how large a batch may grow.
         linger_ms: how long a batch waits for more records; 0: until the loop's next turn.
         flushing_s: for how long an fsync has been under way; its end calls `pump`. None: none is.
-        on_commit: told how many seconds a batch took to commit.
+        on_commit: called with the seconds that a batch took to commit.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Appends:
         try:
             data = encode_data_batch(records, clock.wall_ms())
         except ValueError as error:
-            # Nothing of it has left: the next batch must not wait for it.
+            # No part of the batch has left: the next batch must not wait for it.
             for write in writes:
                 _fail(
                     write,
@@ -187,7 +187,7 @@ class Appends:
         self.pump()
 
     def accepted(self, accepted: AppendAccepted) -> None:
-        """The batch stands in the log; the next one waits for its flush, or for its commit."""
+        """Note that the batch is in the log; the next one waits for its flush or its commit."""
         batch = self._asked.pop(accepted.request_id)
         batch.appended_at = time.monotonic()
         batch.last_offset, batch.epoch = accepted.last_offset, accepted.epoch
@@ -197,7 +197,7 @@ class Appends:
         self.appended_records += accepted.last_offset - accepted.base_offset + 1
 
     def refused(self, refused: Refused) -> bool:
-        """The core did not take a batch; says whether it was one of ours."""
+        """Fail a batch that the core refused; return whether it was a batch of this node."""
         batch = self._asked.pop(refused.request_id, None)
         if batch is None:
             return False
@@ -208,7 +208,7 @@ class Appends:
         return True
 
     def committed(self, high_watermark: Offset) -> None:
-        """Acknowledge what the high watermark has passed (P43)."""
+        """Acknowledge the writes that the high watermark has passed (P43)."""
         while self._appended and self._appended[0].last_offset < high_watermark:
             batch = self._appended.popleft()
             self._on_commit(time.monotonic() - batch.appended_at)
@@ -222,7 +222,7 @@ class Appends:
             self.pump()  # its end need not be waited for
 
     def leadership_lost(self) -> None:
-        """What was appended may or may not survive; what waits is certainly not done."""
+        """Fail the appended writes, which may or may not survive; waiting writes are not done."""
         while self._appended:
             for write in self._appended.popleft().writes:
                 _fail(
@@ -233,11 +233,11 @@ class Appends:
                         "the commit",
                     ),
                 )
-        # The core refuses what waits; a flush that hangs would never ask it.
+        # The core refuses the waiting writes; a flush that hangs would never ask it.
         asyncio.get_running_loop().call_soon(self.pump)
 
     def fail_all(self, error: RequestError) -> None:
-        """The node stops."""
+        """Fail all writes, as the node stops."""
         self.leadership_lost()
         for batch in self._asked.values():
             for write in batch.writes:

@@ -18,19 +18,20 @@ from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.log.log import Log, OffsetOutsideError
 
 _CHUNK_BYTES = 256 * 1024
-"""Read in one go."""
+"""How many bytes are read in one go."""
 
 _TURN_RECORDS = 256
-"""Applied in one go; then others have their turn on the loop. A few milliseconds."""
+"""How many records are applied in one go, in a few milliseconds; then other tasks have a turn."""
 
 CLIENT_READS = 4
-"""Clients' reads of a cold log that go on at once; one that hangs keeps no other waiting."""
+"""How many of the clients' reads of a cold log go on at once; one that hangs delays no other."""
 
 READ_RECORDS_MAX = 2048
-"""In one answer, however small they are: each costs the loop some ten microseconds."""
+"""How many records an answer has at most, however small: each costs the loop some ten
+microseconds."""
 
 READ_BYTES_MAX = 1 << 20
-"""In one answer, however many are asked for; a larger record comes alone."""
+"""How many bytes an answer has at most, however many are asked for; a larger record comes alone."""
 
 
 def _trimmed(offset: Offset, start: Offset) -> RequestError:
@@ -53,14 +54,14 @@ class Applier:
         self.applied_bytes = 0
         """Bytes of the log that this process has applied."""
         self.last_timestamp_ms = -1
-        """Of the last record applied; -1: none by this process."""
+        """The timestamp of the last record applied; -1: none by this process."""
         self._in_batch = False
         self._applying = asyncio.Lock()
         self.high_watermark = FIRST_OFFSET
         self.applicable = FIRST_OFFSET
         self._waiters: set[asyncio.Future[None]] = set()
         self.turns = Turns()
-        """Of the whole node: code that makes an answer of what was read takes a turn, too."""
+        """The turns of the whole node: code that makes an answer from records takes a turn, too."""
 
     def committed(self, high_watermark: Offset, applicable: Offset) -> None:
         """Note how far the log is committed; `run` does the rest."""
@@ -79,11 +80,11 @@ class Applier:
         try:
             await future
         finally:
-            # On an idle quorum nothing wakes those whose time ran out.
+            # On an idle quorum nothing wakes the waiters whose time ran out.
             self._waiters.discard(future)
 
     async def run(self) -> None:
-        """Apply for ever."""
+        """Apply committed records for ever."""
         while True:
             while self.kv.next_offset >= self.applicable:
                 await self._wait()
@@ -111,7 +112,7 @@ class Applier:
 
     @asynccontextmanager
     async def paused(self) -> AsyncGenerator[None]:
-        """Nothing is applied, and nothing read for it, until the end of the block."""
+        """Pause applying, and reading for it, until the end of the block."""
         async with self._applying:
             yield
 
@@ -121,7 +122,7 @@ class Applier:
         self._wake()
 
     async def between_batches(self) -> None:
-        """Return where the store stands between two batches, which lasts until the next await."""
+        """Return when the store stands between two batches, which lasts until the next await."""
         while self._in_batch:
             await self._wait()
 
@@ -136,7 +137,7 @@ class Applier:
         return True
 
     async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
-        """Read committed records; waits for news at the end of the log.
+        """Read committed records; at the end of the log, wait for new ones.
 
         Raises:
             RequestError: OFFSET_OUT_OF_RANGE below the log start.
@@ -162,7 +163,7 @@ class Applier:
         return CommittedRecords(records, following, self.high_watermark, self._log.start_offset)
 
     def close(self) -> None:
-        """Read nothing more and wait for the reads under way; blocks."""
+        """Begin no further read and wait for the reads under way; blocks."""
         self._own.close()
         self._clients.close()
 

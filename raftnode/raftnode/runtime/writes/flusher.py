@@ -21,9 +21,9 @@ class Flusher:
     Args:
         log: the storage's.
         index: the core's, for what it knows durable and how often it was truncated.
-        on_flushed: told of each success, on the loop.
-        on_error: told of the first failure; nothing is flushed after it.
-        on_seconds: told how long an fsync took.
+        on_flushed: called after each success, on the loop.
+        on_error: called with the first failure; nothing is flushed after it.
+        on_seconds: called with the duration of an fsync.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class Flusher:
 
     @property
     def in_flight_s(self) -> float | None:
-        """For how long the fsync under way has been; None: none is."""
+        """For how long the present fsync has been under way; None: there is none."""
         return None if self._began_s is None else time.monotonic() - self._began_s
 
     def flush_if_needed(self) -> None:
         """Begin an fsync if something is not durable and none is under way."""
         index = self._index
-        # What the storage does not have yet waits behind another effect, whose end calls this.
+        # Records that the storage lacks yet wait behind another effect, whose end calls this.
         truncations, end = index.truncations, min(index.end, self._log.end_offset)
-        # The core has yet to hear of the last flush: what that covered needs no other.
+        # The core has yet to hear of the last flush: records that it covered need no other.
         told = self._flushed.end_offset if self._flushed.truncations == truncations else 0
         if self.in_flight or self._stopped or max(index.durable_end, told) >= end:
             return
@@ -78,8 +78,8 @@ class Flusher:
                 self._on_error(error)
                 return
             self._on_seconds(time.monotonic() - started)
-            # Never past the end of then: a truncation that the core had decided may not
-            # have reached the storage, whose end is then one that is about to go.
+            # Never past the end at that time: a truncation that the core had decided may not
+            # have reached the storage, whose end is then about to be cut.
             self._flushed = LogFlushed(Offset(min(finished.result(), end)), truncations)
             self._on_flushed(self._flushed)
             self.flush_if_needed()

@@ -139,8 +139,7 @@ COPY --from=pipeline-files /opt/kraftquorum /opt/kraftquorum
 ENV JAVA_HOME=/opt/kraftquorum/java \
     SPARK_HOME=/opt/kraftquorum/spark \
     PYSPARK_PYTHON=/opt/kraftquorum/bin/python3 \
-    PYSPARK_DRIVER_PYTHON=/opt/kraftquorum/bin/python3 \
-    MPLCONFIGDIR=/tmp/matplotlib
+    PYSPARK_DRIVER_PYTHON=/opt/kraftquorum/bin/python3
 # Whatever Spark writes that has no place of its own goes there: mount something.
 WORKDIR /tmp
 ENTRYPOINT ["python3", "-m", "kraftquorum_pipeline.launch"]

@@ -17,6 +17,17 @@ from kraftquorum_devcluster.errors import CommandError
 pytestmark = pytest.mark.cluster
 
 
+REPORTED = {
+    "observedGeneration": 1,
+    "phase": "Waiting",
+    "replicas": 3,
+    "readyVoters": 0,
+    "faultTolerance": 0,
+    "labelSelector": "app=demo",
+}
+"""What a status must have."""
+
+
 def body(**spec: Any) -> str:
     return json.dumps(
         {
@@ -144,6 +155,24 @@ def test_a_resource_without_settings_is_stored_without_any(
     found = json.loads(devcluster.kubectl("-n", namespace, "get", "krq", "demo", "-o", "json"))
     assert "config" not in found["spec"]
     assert found["spec"].get("nodeSettings", {}) == {}
+
+
+def test_the_reported_settings_can_be_taken_away_again(
+    devcluster: DevCluster, crd: None, namespace: str
+) -> None:
+    """While the StatefulSet is missing no settings are known; the status is written all the same."""
+    devcluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=body(voters=3))
+    resource = json.loads(body(voters=3))
+    for config in ({"fetch_timeout_ms": "4000"}, {}):
+        resource["status"] = {**REPORTED, "config": config}
+        devcluster.kubectl(
+            *["-n", namespace, "apply", "--server-side", "--subresource=status"],
+            *["--field-manager=kraftquorum", "-f", "-"],
+            stdin=json.dumps({k: v for k, v in resource.items() if k != "spec"}),
+        )
+        found = devcluster.kubectl("-n", namespace, "get", "krq", "demo", "-o", "json")
+        written = json.loads(found)
+        assert written["status"].get("config", {}) == config
 
 
 def test_storage_is_immutable(devcluster: DevCluster, crd: None, namespace: str) -> None:

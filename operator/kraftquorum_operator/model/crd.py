@@ -127,6 +127,8 @@ def crd() -> Json:
     status = schema_of(QuorumStatus)
     conditions = cast("Json", cast("Json", status["properties"])["conditions"])
     conditions |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+    # Replaced whole: server-side apply makes null of a map whose last key it takes away.
+    cast("Json", cast("Json", status["properties"])["config"])["x-kubernetes-map-type"] = "atomic"
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

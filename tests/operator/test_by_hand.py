@@ -11,6 +11,7 @@ import pytest
 pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900)]
 
 FINALIZER = "kraftquorum.io/quorum"
+BACKOFF_S = 420.0
 
 
 def _uids(krq, kind: str) -> dict[str, str]:
@@ -107,7 +108,10 @@ def test_what_is_deleted_or_changed_by_hand_comes_back_and_costs_no_voter(
     _settled(krq, "other pods", lambda: _three_others(krq, before))
     before = _uids(krq, "pods")
     krq.kubectl("delete", "statefulset", "demo", "--wait=false")
-    _settled(krq, "other pods again", lambda: _three_others(krq, before))
+    # The new StatefulSet's controller hears of no end of the old one's pods: it tries again after
+    # growing pauses, which on a busy machine last minutes.
+    krq.until("other pods again", lambda: _three_others(krq, before), BACKOFF_S)
+    krq.ready(3)
     assert krq.voters() == voters
     assert _uids(krq, "pvc").items() >= claims.items(), "and one that ordinal 3 left behind"
 

@@ -174,7 +174,7 @@ def _check_end(world: World, before: int) -> None:
         if node is leader or node.core is None or node.halted:
             continue
         role = node.core.replica.role
-        if _refuses(node, leader):
+        if _refuses(node, leader) or _is_refused_by_all(node, leader):
             continue
         if not isinstance(role, Follower) or role.leader != leader.key:
             checker.fail("EventualAttachment", f"{node.key} does not follow {leader.key}: {role}")
@@ -199,6 +199,24 @@ def _refuses(node: SimNode, leader: SimNode) -> bool:
     if node.key in leader.core.replica.log.voters or leader.key not in node.world.checker.stale:
         return False
     return node.gate.memory.why_stale(leader.key, leader.gate.start) is not None
+
+
+def _is_refused_by_all(node: SimNode, leader: SimNode) -> bool:
+    """Whether the leader refuses an observer that was put back, and which believes no replica.
+
+    The voters that it knows are all gone, and a voter stops at the word of no stranger (S3). It
+    stays without records until the administrator who put it back gives it an empty disk.
+    """
+    assert node.core is not None
+    assert node.gate is not None
+    assert leader.core is not None
+    assert leader.gate is not None
+    if node.key in leader.core.replica.log.voters:
+        return False
+    if leader.gate.memory.why_stale(node.key, node.gate.start) is None:
+        return False
+    others = (other for other in node.world.everybody if other is not node and other.core)
+    return not any(node.gate.believes(other.key) for other in others)
 
 
 def _target_waited_for(world: World) -> str | None:

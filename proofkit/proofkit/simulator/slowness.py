@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from proofkit.simulator.disk import Barrier
@@ -224,18 +224,30 @@ class Slowness:
     def _read(self, pace: Pace, effect: ServeFetch) -> None:
         """Read for a replica, one Fetch at a time, as the runtime's `ColdReads` does."""
         asked = self._reads[effect.fetcher] = deque[ServeFetch]()
-        response = self.node.fill(effect)
+        truncations = self._truncations
+        batches = self.node.fill(effect).batches
 
         def done() -> None:
             del self._reads[effect.fetcher]
-            self.node.reply(effect.request_id, response)
+            read = batches if self._truncations == truncations else ()
+            self.node.reply(effect.request_id, replace(effect.response, batches=read))
             if not asked:
                 return
             last = asked.pop()  # the others were given up
-            if last.start_offset == effect.start_offset or not self.reads_beside(last):
+            if last.start_offset == effect.start_offset:
+                self.node.reply(last.request_id, replace(last.response, batches=read))
+            elif last.start_offset < self.node.disk.start:  # trimmed while it waited
+                self.node.reply(last.request_id, last.response)
+            elif not self.reads_beside(last):
                 self.node.reply(last.request_id, self.node.fill(last))
 
         self._wait(pace, done)
+
+    @property
+    def _truncations(self) -> int:
+        """How often the log was truncated in this life of the process."""
+        assert self.node.core is not None
+        return self.node.core.replica.log.truncations
 
     def holds_back(self, effect: Effect, rest: Iterator[Effect]) -> bool:
         """Begin an effect that takes time; what is behind it is carried out after it."""

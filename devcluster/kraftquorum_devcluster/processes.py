@@ -58,6 +58,9 @@ class Child:
         """SIGTERM, wait ``grace_s`` seconds, SIGKILL; returns the exit code.
 
         What the leader leaves behind in its group is killed as well.
+
+        Raises:
+            TimeoutError: If the process is still there some seconds after SIGKILL.
         """
         if grace_s > 0 and self.running:
             self.signal(signal.SIGTERM)
@@ -67,6 +70,15 @@ class Child:
         self.signal(signal.SIGKILL)
         async with asyncio.timeout(_KILL_WAIT_S):
             return await self.process.wait()
+
+    async def end(self, grace_s: float) -> int:
+        """The same however long it takes: a killed process ends after its call on a slow disk."""
+        while True:
+            try:
+                return await self.stop(grace_s)
+            except TimeoutError:
+                _log.warning("process not ended yet", process=self.name, pid=self.pid)
+                grace_s = 0
 
 
 async def spawn(

@@ -241,13 +241,34 @@ class Krq:
         self.until(what, seen)
         return found
 
+    def _present(self) -> str:
+        """Resources, pods and what the development cluster has logged last, for failures."""
+        resources = [{"spec": one["spec"], "status": one.get("status")} for one in self.list("krq")]
+        pods = [
+            {
+                "name": pod["metadata"]["name"],
+                "uid": pod["metadata"]["uid"],
+                "deleted": pod["metadata"].get("deletionTimestamp"),
+                "phase": pod["status"].get("phase"),
+                "conditions": {c["type"]: c["status"] for c in pod["status"].get("conditions", [])},
+            }
+            for pod in self.list("pods")
+        ]
+        log = (self.cluster.state_dir / "supervisor.log").read_text(errors="replace")
+        return "\n".join(
+            [
+                *(json.dumps(one) for one in (*resources, *pods)),
+                "--- supervisor.log",
+                *log.splitlines()[-25:],
+            ]
+        )
+
     def until(self, what: str, holds: Callable[[], bool], timeout_s: float = PATIENCE_S) -> float:
         """Wait until something holds; returns after how many seconds."""
         started = time.monotonic()
         while not holds():
             if time.monotonic() - started > timeout_s:
-                status = json.dumps(self.list("krq"), indent=1)
-                raise AssertionError(f"not {what}:\n{status}\n{self.operators.log()}")
+                raise AssertionError(f"not {what}:\n{self._present()}\n{self.operators.log()}")
             time.sleep(0.1)
         return time.monotonic() - started
 

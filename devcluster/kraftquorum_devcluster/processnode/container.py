@@ -172,7 +172,7 @@ class Container:
             return
         if hook and grace_s > 0:
             grace_s = await self._before_stop(self.child, grace_s)
-        await self.child.stop(grace_s)
+        await self.child.end(grace_s)
         await self._end_leftovers(self.child)
 
     async def _before_stop(self, child: Child, grace_s: float) -> float:

@@ -27,6 +27,7 @@ from .worker import PodWorker
 
 _log = structlog.get_logger(__name__)
 _PREFERRED_PORT = 10250
+_RETRY_S = 1.0
 
 
 class ProcessNode:
@@ -149,12 +150,21 @@ class ProcessNode:
     async def _run(
         self, key: Key, worker: PodWorker, before: asyncio.Event | None, gone: asyncio.Event
     ) -> None:
+        ended = False
         try:
             await worker.run(before, gone)
+            ended = True
         finally:
             if self._workers.get(key) is worker:
                 del self._workers[key]
                 del self._gone[key]
+            if not ended:  # its failure is logged; nothing else runs or ends this pod
+                asyncio.get_running_loop().call_later(_RETRY_S, self._again, key, worker.uid)
+
+    def _again(self, key: Key, uid: str) -> None:
+        pod = self._pods.get(*key)
+        if pod is not None and pod["metadata"]["uid"] == uid:
+            self._pod_changed("MODIFIED", pod)
 
 
 def _finished(pod: Json) -> bool:

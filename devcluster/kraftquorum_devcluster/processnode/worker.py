@@ -29,6 +29,8 @@ from .volumes import materialise, volume_path
 _log = structlog.get_logger(__name__)
 
 _RETRY_S = 0.3
+_STOP_S = 20.0
+"""How long the stop of the cluster waits for killed processes."""
 _DEFAULT_TERMINATION_PATH = "/dev/termination-log"
 
 
@@ -128,7 +130,12 @@ class PodWorker:
 
     async def stop(self) -> None:
         """End the processes because the whole cluster stops; the object stays."""
-        await self._end(self._context.settings.shutdown_grace_s)
+        grace_s = self._context.settings.shutdown_grace_s
+        try:
+            async with asyncio.timeout(grace_s + _STOP_S):
+                await self._end(grace_s)
+        except TimeoutError:
+            _log.warning("pod left behind", pod=self.name)
 
     async def _end(self, grace_s: float, *, hooks: bool = False) -> None:
         await self._tasks.cancel_all()

@@ -2,6 +2,7 @@ import base64
 import contextlib
 import fcntl
 import os
+import signal
 import socket
 import stat
 import subprocess
@@ -11,7 +12,7 @@ from importlib import resources
 import pytest
 import yaml
 
-from kraftquorum_devcluster import external, network, state
+from kraftquorum_devcluster import external, network, processes, state
 from kraftquorum_devcluster.errors import AlreadyRunningError, NotRunningError, StartError
 from kraftquorum_devcluster.files import remove_tree, replace_link, write_atomically
 from kraftquorum_devcluster.kubeconfig import kubeconfig, write_kubeconfig
@@ -148,3 +149,15 @@ def test_lock_is_not_inherited_by_children(tmp_path):
     with state.take_lock(tmp_path) as lock:
         assert not os.get_inheritable(lock.fileno())
         assert fcntl.fcntl(lock, fcntl.F_GETFD) & fcntl.FD_CLOEXEC
+
+
+async def test_killed_process_that_takes_its_time_to_end_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "_KILL_WAIT_S", 0.0)
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    child = await processes.spawn(
+        "slow", command, log=tmp_path / "log", cwd=tmp_path, env={}, owner=str(tmp_path)
+    )
+    with pytest.raises(TimeoutError):
+        await child.stop(0)
+    assert await child.end(0) == -signal.SIGKILL
+    assert processes.owned_pids(str(tmp_path)) == []

@@ -24,7 +24,9 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("S35")]
 OPERATIONS = 40
 """More than the clients can have under way at once: a hung leader still commits one batch."""
 WITHIN_S = 40.0
-"""Resumed is what is answered within this time: 10 s on a quiet machine, and a busy one's share."""
+"""How long a test waits for so many answers on a busy machine."""
+STALL_MAX_S = 10.0
+"""What is promised: no client waits longer for one answer, whatever ails one node."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,10 @@ async def test_writes_and_reads_go_on_without_a_node_that_is_slow_but_alive(
         healed = time.monotonic()
         await at_work(clients, healed)
         await all_caught_up(quorum)
-    for writes in (True, False):
-        kind, longest = "writes" if writes else "reads", clients.longest_wait
-        print(f"{name} of the {who}: {kind} waited {longest(writes=writes, since=began):.2f} s")  # noqa: T201
+    for kind, writes in (("writes", True), ("reads", False)):
+        longest_s = clients.longest_wait(writes=writes, since=began)
+        print(f"{name} of the {who}: {kind} waited {longest_s:.2f} s")  # noqa: T201
+        assert longest_s < STALL_MAX_S, f"{kind} waited {longest_s:.1f} s"
     violation = check(clients.history.all())
     assert violation is None, str(violation)
 

@@ -123,6 +123,9 @@ def demand_beside_slow(world: World, strike: Callable[[SimNode], None]) -> list[
         client, began = _Client(world), world.now_ms
         while not client.is_served():
             if world.now_ms - began >= RESUMES_MS_MAX:
+                if _is_forming(world):
+                    world.progress.over_budget += 1
+                    break
                 states = "\n".join(_describe(node) for node in world.nodes)
                 slow = ", ".join(f"{node.key}: {node.slow}" for node in struck)
                 world.checker.fail(
@@ -171,6 +174,15 @@ def _is_formed(core: RaftCore) -> bool:
     """Whether clients may write (S19); a slow voter may hold that up as a lost one may."""
     log = core.replica.log
     return log.formation_completed or not log.raft_version
+
+
+def _is_forming(world: World) -> bool:
+    """Whether an upgrade from static voters that was under way holds writes up (S19).
+
+    The leader appends it once it knows all voters to support it, maybe after they were slowed down.
+    """
+    leaders = [node.core for node in world.believed_leaders() if node.core is not None]
+    return any(not _is_formed(core) for core in leaders)
 
 
 @dataclass(slots=True)

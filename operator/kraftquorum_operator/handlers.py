@@ -22,9 +22,9 @@ import structlog
 
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import KubeError
+from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.observe.deletion import takes_claims
 from kraftquorum_operator.reconcile import Reconciler
-from kraftquorum_operator.resources.metadata import Owner
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
 

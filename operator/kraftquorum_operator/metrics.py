@@ -7,13 +7,14 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
+from kraftquorum_operator.judge.copies import copied_voters
+from kraftquorum_operator.model.snapshot import Quorum, Replica, Snapshot
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Operation
-from kraftquorum_operator.observe.copies import copied_voters
-from kraftquorum_operator.observe.snapshot import Quorum, Replica, Snapshot
 from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait
 from kraftquorum_operator.report.conditions import (
     CONDITIONS,
+    Context,
     fault_tolerance,
     quorum_lost,
     why_unknown,
@@ -200,8 +201,9 @@ class Metrics:
         if guard is not None:
             self._guards[key] = guard
             self.blocked.labels(*key, guard).set(1)
+        context = Context(seen, wanted, decision)
         for name, judge in CONDITIONS.items():
-            holds = judge(seen, wanted, decision)[0]
+            holds = judge(context)[0]
             if why_unknown(name, seen, holds=holds) is None:
                 self.conditions.labels(*key, name).set(holds)
             else:

@@ -28,16 +28,18 @@ from kraftquorum_operator.errors import (
 )
 from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
+from kraftquorum_operator.judge.disks import disk_alarms
+from kraftquorum_operator.judge.trust import judge
 from kraftquorum_operator.memory.lasting_troubles import Lasting
 from kraftquorum_operator.memory.refused_requests import Refusals
 from kraftquorum_operator.memory.request_failures import Failure, Failures, is_conflict, word
 from kraftquorum_operator.memory.status_board import Board
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
+from kraftquorum_operator.model.snapshot import Snapshot
 from kraftquorum_operator.observe.deletion import ObservedGoing
-from kraftquorum_operator.observe.disks import disk_alarms
-from kraftquorum_operator.observe.quorum import Silence, api_address
+from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
-from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import (
     Action,
     ApplyObjects,
@@ -46,6 +48,7 @@ from kraftquorum_operator.plan.actions import (
     Wait,
     describe,
 )
+from kraftquorum_operator.plan.compare import compare
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.deletion import delete
 from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
@@ -54,7 +57,6 @@ from kraftquorum_operator.report.event_poster import Postman
 from kraftquorum_operator.report.events import Event, EventLog
 from kraftquorum_operator.report.failing import UNSEEN_S, failing_status
 from kraftquorum_operator.report.status import build_status, is_same, steady
-from kraftquorum_operator.resources.metadata import Body, Owner
 from kraftquorum_operator.schedule.contacts import Contacts
 from kraftquorum_operator.schedule.turns import Turns
 from kraftquorum_operator.settings import Settings
@@ -226,7 +228,7 @@ class Reconciler:
         if self.contacts is not None:
             seen = observed.seen
             heard = [p for p in seen.pods if p.address and seen.node(p.ordinal) is not None]
-            self.contacts.keep(seen.namespace, seen.name, map(api_address, heard))
+            self.contacts.keep(seen.namespace, seen.name, [pod.api_address for pod in heard])
 
     def _drop_contact(self, namespace: str, name: str) -> None:
         if self.contacts is not None:
@@ -258,7 +260,9 @@ class Reconciler:
         memory.seen, memory.seen_s, memory.told_s = _now(), time.monotonic(), None
         if observed.seen.nodes:
             memory.heard = memory.seen
-        seen = memory.lasting.mark(memory.refusals.mark(observed.seen, now_ms), now_ms)
+        desired = compare(observed.owner, observed.spec, observed.seen, observed.live)
+        seen = memory.refusals.mark(desired.mark(observed.seen), now_ms)
+        seen = judge(memory.lasting.mark(seen, now_ms))
         decision = decide(observed.spec, seen, now_ms)
         if isinstance(decision, Wait | Done):
             memory.failures.ended()
@@ -284,7 +288,7 @@ class Reconciler:
         await self._report(observed, decision, memory)
         if isinstance(decision, Wait | Done):
             return Outcome(decision, pause_s, tuple(events))
-        tools = self._tools(observed.owner, observed.seen, observed.bodies)
+        tools = self._tools(observed.owner, observed.seen, desired.bodies)
         failure = await self._act(decision, tools, bound)
         why = "" if failure is None else failure.message
         if failure is None:
@@ -358,7 +362,7 @@ class Reconciler:
                 subresource="status",
             )
 
-    def _tools(self, owner: Owner, seen: Snapshot, bodies: Mapping[str, Body]) -> Tools:
+    def _tools(self, owner: Owner, seen: Snapshot, bodies: Mapping[ObjectRef, Body]) -> Tools:
         return Tools(
             kube=self.kube,
             nodes=self.nodes,

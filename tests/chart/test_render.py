@@ -16,8 +16,8 @@ from kraftquorum_devcluster import chart
 from kraftquorum_devcluster.errors import CommandError
 from kraftquorum_devcluster.paths import binaries_dir
 from kraftquorum_operator import names
+from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.resources.metadata import Owner
 from kraftquorum_operator.resources.statefulset import statefulset
 from kraftquorum_operator.rights import LEASE, WATCHED, Right
 from kraftquorum_operator.settings import Settings

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kraftquorum_operator.model.objects import ObjectRef, Owner
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.build import build
-from kraftquorum_operator.resources.metadata import Owner
 from proofkit.localquorum import LocalQuorum, eventually
 from raftnode.client.errors import NotDoneError, OutcomeUnknownError
 from raftnode.settings import NodeSettings
@@ -29,7 +29,7 @@ OF_THE_MACHINE = ("_LISTEN", "_ADVERTISED", "_LOG_DIR", "_NODE_ID", "_SERVER", "
 def given_to_a_new_quorum() -> dict[str, str]:
     """The settings in the pods' template of a quorum with the smallest claims."""
     spec = QuorumSpec.model_validate({"storage": {"size": CLAIM}})
-    body = build(Owner("space", "demo", "uid-1"), spec, 3)["StatefulSet/demo"]
+    body = build(Owner("space", "demo", "uid-1"), spec, 3)[ObjectRef("StatefulSet", "demo")]
     (container,) = body["spec"]["template"]["spec"]["containers"]
     return {
         one["name"]: one["value"]

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator.memory.status_board import Board, Seen
+from kraftquorum_operator.model.objects import Owner
+from kraftquorum_operator.model.snapshot import Snapshot, Trouble
 from kraftquorum_operator.model.status import QuorumStatus
-from kraftquorum_operator.observe.snapshot import Snapshot, Trouble
 from kraftquorum_operator.plan.actions import Decision, Wait
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.status import build_status
-from kraftquorum_operator.resources.metadata import Owner
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     blank,

@@ -29,8 +29,7 @@ from kraftquorum_operator.errors import (
     RefusedError,
     SettingsError,
 )
-
-Body = dict[str, Any]
+from kraftquorum_operator.model.objects import Body
 
 # The client's functions carry no types.
 _load = cast("Any", _kube_config)

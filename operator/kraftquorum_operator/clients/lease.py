@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import cast
 
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.errors import ConflictError, KubeError
-
-Body = dict[str, Any]
+from kraftquorum_operator.model.objects import Body
 
 
 class Lease:

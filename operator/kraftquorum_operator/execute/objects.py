@@ -7,6 +7,7 @@ from typing import cast
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import ConflictError, KubeError, NotFoundError, RefusedError
 from kraftquorum_operator.execute.tools import Tools
+from kraftquorum_operator.model.objects import Body, ObjectRef
 from kraftquorum_operator.observe.kube import now_utc, with_note
 from kraftquorum_operator.plan.actions import (
     ApplyObjects,
@@ -23,7 +24,7 @@ from kraftquorum_operator.plan.actions import (
     SetVoterLabel,
 )
 from kraftquorum_operator.resources.drift import budget_change, has_drifted, statefulset_change
-from kraftquorum_operator.resources.metadata import Body, selector
+from kraftquorum_operator.resources.metadata import selector
 
 
 async def apply_objects(action: ApplyObjects, tools: Tools) -> str:
@@ -35,14 +36,14 @@ async def apply_objects(action: ApplyObjects, tools: Tools) -> str:
         KubeError: the first error, after all objects were tried.
     """
     failed: list[KubeError] = []
-    for key in action.objects:
+    for ref in action.objects:
         try:
-            await _apply(tools.bodies[key], tools)
+            await _apply(tools.bodies[ref], tools)
         except KubeError as error:
             failed.append(error)
     if failed:
         raise failed[0]
-    return ", ".join(action.objects)
+    return ", ".join(map(str, action.objects))
 
 
 async def _apply(body: Body, tools: Tools) -> None:
@@ -73,7 +74,7 @@ async def _apply(body: Body, tools: Tools) -> None:
 
 async def create_statefulset(action: CreateStatefulSet, tools: Tools) -> str:
     """Create the StatefulSet; an existing one stays as it is."""
-    body = tools.bodies[f"StatefulSet/{tools.owner.name}"]
+    body = tools.bodies[ObjectRef("StatefulSet", tools.owner.name)]
     body = body | {"spec": body["spec"] | {"replicas": action.replicas}}
     try:
         await tools.kube.create(body)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import NodeUnreachableError
-from kraftquorum_operator.observe.quorum import api_address
-from kraftquorum_operator.observe.snapshot import Snapshot
-from kraftquorum_operator.resources.metadata import Body, Owner
+from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
+from kraftquorum_operator.model.snapshot import Snapshot
 
 
 @dataclass(slots=True)
@@ -45,7 +44,7 @@ class Tools:
     nodes: NodeApi
     owner: Owner
     seen: Snapshot
-    bodies: Mapping[str, Body]
+    bodies: Mapping[ObjectRef, Body]
     change_timeout_ms: int
     failpoints: Failpoints
 
@@ -59,4 +58,4 @@ class Tools:
         if pod is None or pod.address is None:
             msg = f"replica {ordinal} has no address"
             raise NodeUnreachableError(msg)
-        return api_address(pod)
+        return pod.api_address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftquorum_operator.errors import NodeUnreachableError
 from kraftquorum_operator.execute.tools import Tools
-from kraftquorum_operator.observe.snapshot import Replica, VoterRecord
+from kraftquorum_operator.model.snapshot import Replica, VoterRecord
 from kraftquorum_operator.plan.actions import AddVoter, MoveLeadership, RemoveVoter
 from raftnode.api.model import AddVoterRequest, RemoveVoterRequest, ResignRequest, VoterSpec
 from raftnode.api.model import Replica as ApiReplica

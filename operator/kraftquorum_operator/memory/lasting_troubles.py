@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from kraftquorum_operator.observe.snapshot import Snapshot, Trouble
-from kraftquorum_operator.observe.troubles import CRASH_LOOP
+from kraftquorum_operator.model.snapshot import CRASH_LOOP, Snapshot, Trouble
 
 PATIENCE_MS = 3_000
 LINGER_MS = 10_000

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from kraftquorum_operator.memory.request_failures import TOLD_AFTER, Failure
-from kraftquorum_operator.observe.snapshot import Snapshot
+from kraftquorum_operator.model.objects import ObjectRef
+from kraftquorum_operator.model.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import Action, DeleteClaim, DeletePod, EvictPod, describe
 
 FIRST_MS = 2_000
 LONGEST_MS = 60_000
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +55,15 @@ def _again(
 class Refusals:
     """The refused requests of one quorum."""
 
-    known: dict[str, Refusal] = field(default_factory=dict[str, Refusal])
-    """Objects that could not be written, as `Kind/name`."""
+    known: dict[ObjectRef, Refusal] = field(default_factory=dict[ObjectRef, Refusal])
+    """Objects that could not be written."""
     ends: dict[str, Refusal] = field(default_factory=dict[str, Refusal])
     """Pods and claims that could not be evicted or deleted, by UID."""
 
-    def failed(self, keys: Iterable[str], why: str, generation: int, now_ms: int) -> None:
+    def failed(self, refs: Iterable[ObjectRef], why: str, generation: int, now_ms: int) -> None:
         """Remember that objects could not be written."""
-        for key in keys:
-            self.known[key] = _again(self.known.get(key), why, generation, now_ms)
+        for ref in refs:
+            self.known[ref] = _again(self.known.get(ref), why, generation, now_ms)
 
     def not_ended(self, action: Action, failure: Failure, generation: int, now_ms: int) -> None:
         """Remember that a pod or a claim could not be evicted or deleted; ignore other actions.
@@ -80,9 +84,9 @@ class Refusals:
 
     def mark(self, seen: Snapshot, now_ms: int) -> Snapshot:
         """Take out of the observation what was refused and is not due for a retry."""
-        self.known = {key: what for key, what in self.known.items() if key in seen.outdated}
+        self.known = {ref: what for ref, what in self.known.items() if ref in seen.outdated}
         held = _held(self.known, seen.generation, now_ms)
-        outdated = tuple(key for key in seen.outdated if key not in held)
+        outdated = tuple(ref for ref in seen.outdated if ref not in held)
         refused = (*seen.refused, *sorted(held.items()))
         present = {one.uid for one in (*seen.pods, *seen.claims)}
         # A request that is not retried after its pause is no longer wanted.
@@ -97,7 +101,7 @@ class Refusals:
         return replace(seen, outdated=outdated, refused=refused, refused_ends=ends, failure=failure)
 
 
-def _held(known: dict[str, Refusal], generation: int, now_ms: int) -> dict[str, str]:
+def _held(known: dict[Key, Refusal], generation: int, now_ms: int) -> dict[Key, str]:
     """The requests that are not due for a retry, and why they were refused."""
     return {
         key: what.why

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kraftquorum_operator.errors import ConflictError, KubeError, NodeRefusedError
-from kraftquorum_operator.observe.snapshot import Snapshot
+from kraftquorum_operator.model.snapshot import Snapshot
 
 TOLD_AFTER = 2
 CONFLICTS_TOLD_AFTER = 5

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.model.status import QuorumStatus, last_status
-from kraftquorum_operator.resources.metadata import Owner
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import cast
 
 from kraftquorum_operator.clients.kube import KubeClient
+from kraftquorum_operator.model.objects import Body, Owner
+from kraftquorum_operator.model.snapshot import Going
 from kraftquorum_operator.observe.foreign import belongs_to
 from kraftquorum_operator.observe.kube import read_claims, read_statefulset
 from kraftquorum_operator.observe.objects import get_objects
-from kraftquorum_operator.observe.snapshot import Going
-from kraftquorum_operator.resources.metadata import Body, Owner
 
 ORPHAN = "orphan"
 """Kubernetes' finalizer for `kubectl delete --cascade=orphan`; the garbage collector takes the

@@ -9,13 +9,10 @@ the name.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import cast
 
 from kraftquorum_operator import names
-from kraftquorum_operator.resources.build import object_key
-from kraftquorum_operator.resources.metadata import Owner
-
-Body = dict[str, Any]
+from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 
 
 def controller_of(body: Body) -> Body | None:
@@ -24,9 +21,9 @@ def controller_of(body: Body) -> Body | None:
     return next((one for one in references if one.get("controller")), None)
 
 
-def foreign_objects(owner: Owner, found: Iterable[Body]) -> tuple[tuple[str, str], ...]:
-    """The objects that do not belong to this resource, as `Kind/name` and why."""
-    whose = [(object_key(body), _whose(owner, body)) for body in found]
+def foreign_objects(owner: Owner, found: Iterable[Body]) -> tuple[tuple[ObjectRef, str], ...]:
+    """The objects that do not belong to this resource, and why."""
+    whose = [(ObjectRef.of(body), _whose(owner, body)) for body in found]
     return tuple(
         (key, f"it exists already and belongs to {other}; delete it or rename the resource")
         for key, other in whose

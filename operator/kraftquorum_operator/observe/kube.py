@@ -6,13 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import cast
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.config import ALLOWED
-from kraftquorum_operator.observe.foreign import controller_of
-from kraftquorum_operator.observe.given_up import DAY_MS
-from kraftquorum_operator.observe.snapshot import (
+from kraftquorum_operator.model.objects import Body
+from kraftquorum_operator.model.snapshot import (
     UNKNOWN_OWNER,
     Budget,
     Claim,
@@ -21,12 +20,13 @@ from kraftquorum_operator.observe.snapshot import (
     Pod,
     StatefulSet,
 )
+from kraftquorum_operator.observe.foreign import controller_of
 from raftnode.settings import ENV_PREFIX
-
-Body = dict[str, Any]
 
 NOTES_MAX = 8
 """Claims of one ordinal that are noted; more are not given up within the time that counts."""
+NOTED_MS = 24 * 3_600_000
+"""How long a note counts: a day."""
 UNUSED = "unused"
 AHEAD_MAX_MS = 5 * 60_000
 """How far a note's time may lie in the future: the clocks of two operators differ by less."""
@@ -121,7 +121,7 @@ def _given_up(
         ordinal = key.removeprefix(names.ANNOTATION_GIVEN_UP)
         if ordinal != key and ordinal.isdecimal():
             notes = (_note(entry, now) for entry in value.split())
-            kept = tuple(n for n in notes if n is not None and n.age_ms < DAY_MS)
+            kept = tuple(n for n in notes if n is not None and n.age_ms < NOTED_MS)
             found[int(ordinal)] = kept
     return tuple(sorted(found.items(), key=lambda item: item[0]))
 

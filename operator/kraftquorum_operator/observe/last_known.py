@@ -6,11 +6,8 @@ A report for people. Guards name replicas by it if no replica answers; no decisi
 
 from __future__ import annotations
 
+from kraftquorum_operator.model.snapshot import AS_LAST_KNOWN, LastKnown, Replica
 from kraftquorum_operator.model.status import QuorumStatus
-from kraftquorum_operator.observe.snapshot import LastKnown, Replica
-
-AS_LAST_KNOWN = "AsLastKnown"
-"""Reason of a condition that stays True because no replica answers that could refute it."""
 
 
 def last_known(reported: QuorumStatus | None) -> LastKnown | None:

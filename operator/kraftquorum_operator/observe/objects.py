@@ -6,7 +6,7 @@ import asyncio
 
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
-from kraftquorum_operator.resources.metadata import Body, Owner
+from kraftquorum_operator.model.objects import Body, Owner
 
 
 async def get_objects(

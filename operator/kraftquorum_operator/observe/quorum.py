@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from kraftquorum_operator import names
 from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import NodeError
-from kraftquorum_operator.observe.snapshot import (
+from kraftquorum_operator.model.snapshot import (
     Node,
     PendingChange,
     Pod,
@@ -114,11 +113,6 @@ def read_quorum(info: QuorumInfo, silence: Silence, now_ms: int) -> Quorum:
     )
 
 
-def api_address(pod: Pod) -> str:
-    """Where a pod's API listens."""
-    return str(Endpoint(pod.address or "", names.API_PORT))
-
-
 async def ask_nodes(api: NodeApi, pods: Sequence[Pod], domain: str) -> Mapping[int, NodeInfo]:
     """Ask every running pod's replica for its state; replicas that do not answer are left out.
 
@@ -134,7 +128,7 @@ async def ask_nodes(api: NodeApi, pods: Sequence[Pod], domain: str) -> Mapping[i
 
     async def ask(pod: Pod) -> NodeInfo | None:
         try:
-            return await api.node(api_address(pod))
+            return await api.node(pod.api_address)
         except (NodeError, ValidationError):
             return None
 
@@ -161,7 +155,7 @@ async def ask_leader(
     by_ordinal = {pod.ordinal: pod for pod in pods}
     for ordinal in leaders:
         try:
-            return await api.quorum(api_address(by_ordinal[ordinal]))
+            return await api.quorum(by_ordinal[ordinal].api_address)
         except (NodeError, ValidationError):
             continue
     return None

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import KubeError
+from kraftquorum_operator.model.latch import read_latch
+from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
+from kraftquorum_operator.model.snapshot import Snapshot
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
-from kraftquorum_operator.observe.copies import distrust
 from kraftquorum_operator.observe.deletion import ObservedGoing, is_going, read_going
-from kraftquorum_operator.observe.disks import distrust_damaged
 from kraftquorum_operator.observe.foreign import foreign_objects
 from kraftquorum_operator.observe.kube import (
     now_utc,
@@ -34,13 +34,7 @@ from kraftquorum_operator.observe.quorum import (
     read_node,
     read_quorum,
 )
-from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.observe.troubles import read_troubles, wants_events
-from kraftquorum_operator.resources.build import build, object_key
-from kraftquorum_operator.resources.drift import has_drifted
-from kraftquorum_operator.resources.latch import read_latch
-from kraftquorum_operator.resources.metadata import Body, Owner
-from kraftquorum_operator.resources.node_config import defaults_of, node_config
 
 EVENTS_S = 2.0
 """How long a reconciliation waits for the events of objects with a fault."""
@@ -48,13 +42,14 @@ EVENTS_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A snapshot with what is needed to act on it and to report it."""
+    """The facts, with what is needed to compare, act and report."""
 
     spec: QuorumSpec
     seen: Snapshot
     owner: Owner
     resource: Body
-    bodies: Mapping[str, Body]
+    live: tuple[Body, ...]
+    """The StatefulSet, the budget and the Services that are there, of any owner."""
     conditions: tuple[Condition, ...]
     """Of the last status, for their times."""
     reported_generation: int
@@ -111,11 +106,9 @@ async def observe(
     quorum = read_quorum(leader, silence, now_ms) if leader is not None else None
     spec = QuorumSpec.model_validate(resource["spec"])
     spec = spec if spec.image else spec.model_copy(update={"image": node_image})
-    ours = [claim for claim in seen_claims if not claim.stranger or claim.doubtful]
-    defaults = defaults_of(seen_statefulset, ours)
-    found = [body for body in others if body is not None]
-    foreign = foreign_objects(owner, found)
-    budget_key = f"PodDisruptionBudget/{name}"
+    live = tuple(body for body in others if body is not None)
+    foreign = foreign_objects(owner, live)
+    budget = ObjectRef("PodDisruptionBudget", name)
     status = cast("dict[str, Any]", resource.get("status") or {})
     reported = last_status(resource)
     seen = Snapshot(
@@ -131,32 +124,21 @@ async def observe(
         nodes=tuple(read_node(infos[ordinal]) for ordinal in sorted(infos)),
         quorum=quorum,
         latch=read_latch(latch) if latch is not None else None,
-        budget=read_budget(others[0]) if budget_key not in dict(foreign) else None,
+        budget=read_budget(others[0]) if budget not in dict(foreign) else None,
         remembered_cluster_id=status.get("clusterId"),
         last=last_known(reported),
-        config_faults=node_config(spec, defaults).faults,
+        refused=foreign,
     )
-    bodies = build(owner, spec, _voters_in_force(seen), defaults, statefulset)
-    found += [statefulset] if statefulset is not None else []
-    outdated = tuple(key for key in outdated_objects(bodies, found) if key not in dict(foreign))
-    if quorum is None and others[0] is not None:
-        # Without a leader the number of voters is a guess: the budget stays as it is (S22).
-        outdated = tuple(key for key in outdated if key != budget_key)
     return Observed(
         spec=spec,
-        seen=distrust_damaged(distrust(replace(seen, outdated=outdated, refused=foreign))),
+        seen=seen,
         owner=owner,
         resource=resource,
-        bodies=bodies,
+        live=(*live, statefulset) if statefulset is not None else live,
         conditions=tuple(reported.conditions) if reported else (),
         reported_generation=int(status.get("observedGeneration") or 0),
         reported=reported,
     )
-
-
-def _voters_in_force(seen: Snapshot) -> int:
-    """How many voters the disruption budget counts; the last known set without a leader."""
-    return len(seen.quorum.voters) if seen.quorum else len(seen.known_voters())
 
 
 async def _events(
@@ -174,21 +156,3 @@ async def _events(
                 fields = f"involvedObject.kind={kind},involvedObject.name={of or name}"
                 found += await kube.list("Event", namespace, fields=fields)
     return found
-
-
-def outdated_objects(bodies: Mapping[str, Body], found: list[Body]) -> tuple[str, ...]:
-    """Objects to write: missing ones, those with another digest, those that were changed.
-
-    A StatefulSet is created apart, so a missing one is not outdated.
-    """
-    have = {object_key(body): body for body in found}
-
-    def is_outdated(key: str, wanted: Body) -> bool:
-        live = have.get(key)
-        if live is None:
-            return not key.startswith("StatefulSet/")
-        annotations = cast("dict[str, str]", live["metadata"].get("annotations") or {})
-        digest = wanted["metadata"]["annotations"][names.ANNOTATION_HASH]
-        return annotations.get(names.ANNOTATION_HASH) != digest or has_drifted(wanted, live)
-
-    return tuple(key for key, body in bodies.items() if is_outdated(key, body))

@@ -8,21 +8,17 @@ those of the StatefulSet say why there is no pod, those of a claim why it has no
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from kraftquorum_operator import names
-from kraftquorum_operator.observe.snapshot import Claim, Pod, StatefulSet, Trouble
-
-Body = dict[str, Any]
+from kraftquorum_operator.model.objects import Body
+from kraftquorum_operator.model.snapshot import CRASH_LOOP, Claim, Pod, StatefulSet, Trouble
 
 ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of a waiting container that are no fault."""
 
 CRASHES = 2
 """This many restarts without being ready make a crash loop, while the container does not run."""
-
-CRASH_LOOP = "CrashLoopBackOff"
-"""The reason that Kubernetes uses."""
 
 CLAIM_EVENTS = frozenset({"FailedBinding", "ProvisioningFailed", "FailedCreate"})
 PENDING = "ClaimPending"

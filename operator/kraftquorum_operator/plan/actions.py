@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kraftquorum_operator.observe.snapshot import (
+from kraftquorum_operator.model.objects import ObjectRef
+from kraftquorum_operator.model.snapshot import (
     ClaimRecord,
     Latch,
     LatchVoter,
@@ -22,7 +23,7 @@ from kraftquorum_operator.observe.snapshot import (
 class ApplyObjects:
     """Write the objects that are missing or outdated, by server-side apply."""
 
-    objects: tuple[str, ...]
+    objects: tuple[ObjectRef, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +272,6 @@ def describe(action: Action) -> str:
         case AdoptQuorum(cluster_id):
             return f"AdoptQuorum {cluster_id}"
         case ApplyObjects(objects):
-            return f"ApplyObjects {', '.join(objects)}"
+            return f"ApplyObjects {', '.join(map(str, objects))}"
         case CreateLatch() | RecountBudget() | DeleteStatefulSet() | DeleteLatch():
             return type(action).__name__

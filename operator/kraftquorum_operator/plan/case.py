@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kraftquorum_operator.model.snapshot import Progress, Quorum, Replica, Snapshot
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.observe.snapshot import Progress, Quorum, Replica, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kraftquorum_operator.judge.trust import Judged
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.observe.copies import distrust
-from kraftquorum_operator.observe.disks import distrust_damaged
-from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Action, ApplyObjects, Decision, Done, Wait, describe
 from kraftquorum_operator.plan.formation import create, latch, raise_replicas, send_latch
@@ -58,15 +56,14 @@ PASSING = frozenset(
 """Guards that a missing Service may cause to block."""
 
 
-def decide(spec: QuorumSpec, seen: Snapshot, now_ms: int) -> Decision:
+def decide(spec: QuorumSpec, seen: Judged, now_ms: int) -> Decision:
     """Decide the next step.
 
     Args:
         spec: the wanted state.
-        seen: the observation, read after the last action.
+        seen: the observation, read after the last action and judged.
         now_ms: the operator's monotonic clock, which `silent_since_ms` uses too.
     """
-    seen = distrust_damaged(distrust(seen))
     case = Case(spec, seen, now_ms)
     paused = first_block(case, guards.not_paused)
     if paused is not None:
@@ -74,7 +71,7 @@ def decide(spec: QuorumSpec, seen: Snapshot, now_ms: int) -> Decision:
     blocked = first_block(case, guards.objects_are_ours)
     if blocked is not None:
         return blocked
-    first = tuple(k for k in seen.outdated if seen.quorum is None or k.startswith("StatefulSet/"))
+    first = tuple(ref for ref in seen.outdated if seen.quorum is None or ref.kind == "StatefulSet")
     if first:
         return ApplyObjects(first)
     prepared = _first(PREPARATION, case)

@@ -8,7 +8,7 @@ blank nodes that it lists by (id, UUID).
 from __future__ import annotations
 
 from kraftquorum_operator import names
-from kraftquorum_operator.observe.snapshot import LatchVoter, Replica
+from kraftquorum_operator.model.snapshot import LatchVoter, Replica
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
     AdoptQuorum,

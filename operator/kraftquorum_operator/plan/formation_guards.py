@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kraftquorum_operator import names
-from kraftquorum_operator.observe.snapshot import Claim, Replica, Snapshot, majority
+from kraftquorum_operator.model.snapshot import Claim, Replica, Snapshot, majority
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.guard import guard, replica_names
 

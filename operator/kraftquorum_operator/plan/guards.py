@@ -8,10 +8,10 @@ Longer than most modules: it is one table, and a rule is found in one place.
 
 from __future__ import annotations
 
-from kraftquorum_operator.observe.copies import why_copied
-from kraftquorum_operator.observe.disks import why_damaged
-from kraftquorum_operator.observe.given_up import in_a_row, wait_ms
-from kraftquorum_operator.observe.snapshot import Replica, majority
+from kraftquorum_operator.judge.copies import why_copied
+from kraftquorum_operator.judge.disks import why_damaged
+from kraftquorum_operator.judge.given_up import in_a_row, wait_ms
+from kraftquorum_operator.model.snapshot import Replica, majority
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.formation_guards import (
     all_blank_before_formation,
@@ -127,7 +127,7 @@ def objects_written(case: Case) -> str | None:
     reasons = dict.fromkeys(why for _, why in case.seen.refused)
     if not reasons:
         return None
-    return f"{', '.join(key for key, _ in case.seen.refused)}: {'; '.join(reasons)}"
+    return f"{', '.join(str(ref) for ref, _ in case.seen.refused)}: {'; '.join(reasons)}"
 
 
 @guard(needs_person=True, formation="blocked")

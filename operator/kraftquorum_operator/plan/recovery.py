@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftquorum_operator.observe.copies import STALE, unrecorded
-from kraftquorum_operator.observe.disks import CORRUPT
-from kraftquorum_operator.observe.snapshot import Node, Pod, Replica
+from kraftquorum_operator.judge.copies import STALE, unrecorded
+from kraftquorum_operator.judge.disks import CORRUPT
+from kraftquorum_operator.model.snapshot import Node, Pod, Replica
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
     Action,

@@ -7,7 +7,7 @@ is to be stopped.
 
 from __future__ import annotations
 
-from kraftquorum_operator.observe.snapshot import Pod
+from kraftquorum_operator.model.snapshot import Pod
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import DeletePod, EvictPod, Wait
 from kraftquorum_operator.plan.guards import Case, first_block

@@ -7,7 +7,7 @@ is down anyway: repair (`recovery.py`) recreates it, so that a fixed template re
 
 from __future__ import annotations
 
-from kraftquorum_operator.observe.snapshot import Pod
+from kraftquorum_operator.model.snapshot import Pod
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Action, Wait
 from kraftquorum_operator.plan.guards import Case, first_block

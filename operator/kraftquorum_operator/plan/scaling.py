@@ -6,8 +6,8 @@ What must not live here: repair of a wanted voter (`recovery.py`).
 
 from __future__ import annotations
 
-from kraftquorum_operator.observe.copies import unrecorded
-from kraftquorum_operator.observe.snapshot import Progress, Replica
+from kraftquorum_operator.judge.copies import unrecorded
+from kraftquorum_operator.model.snapshot import Progress, Replica
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
     Action,

@@ -8,7 +8,7 @@ a leader, repair does this (`recovery.py`).
 
 from __future__ import annotations
 
-from kraftquorum_operator.observe.snapshot import Pod
+from kraftquorum_operator.model.snapshot import Pod
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import DeletePod, Wait
 from kraftquorum_operator.plan.guards import Case, first_block

@@ -6,18 +6,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kraftquorum_operator.judge.copies import STALE, copied_voters, why_copied
+from kraftquorum_operator.judge.disks import damaged_storage, low_disks
+from kraftquorum_operator.judge.given_up import failing_in_a_row
+from kraftquorum_operator.judge.log_size import why_log_outgrows
+from kraftquorum_operator.model.snapshot import AS_LAST_KNOWN, Snapshot, majority
 from kraftquorum_operator.model.status import Condition
-from kraftquorum_operator.observe.copies import STALE, copied_voters, why_copied
-from kraftquorum_operator.observe.disks import damaged_storage, low_disks
-from kraftquorum_operator.observe.given_up import failing_in_a_row
-from kraftquorum_operator.observe.last_known import AS_LAST_KNOWN
-from kraftquorum_operator.observe.logsize import why_log_outgrows
-from kraftquorum_operator.observe.snapshot import Snapshot, majority
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath, describe
 
 Answer = tuple[bool, str, str]
 """Whether the condition holds, its reason and its message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a condition is judged on: the observation, `spec.voters` and the decision."""
+
+    seen: Snapshot
+    wanted: int
+    decision: Decision
+
+    @property
+    def truth(self) -> Decision:
+        """The decision without a pause, which holds it back."""
+        return beneath(self.decision)
 
 
 def camel(name: str) -> str:
@@ -35,48 +48,44 @@ def _why(decision: Decision) -> tuple[str, str]:
             return type(decision).__name__, describe(decision)
 
 
-def _ready(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _ready(context: Context) -> Answer:
     """The quorum has every wanted voter, all are caught up, and the operator has nothing to do."""
-    del wanted, seen
-    truth = beneath(decision)
+    truth = context.truth
     reason, why = _why(truth)
     return isinstance(truth, Done), reason, why
 
 
-def _available(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _available(context: Context) -> Answer:
     """A majority has confirmed the leader: clients can write."""
-    del wanted
-    quorum = seen.quorum
+    quorum = context.seen.quorum
     if quorum is None:
-        truth = beneath(decision)
+        truth = context.truth
         reason, why = _why(truth)
         return False, reason if isinstance(truth, Wait) else "NoLeader", why
     if not quorum.confirmed:
         return False, "NotConfirmed", "no majority has confirmed the leader"
     if not quorum.formation_completed:
         return False, "Forming", "not all first voters have the first records yet"
-    leader = seen.node(quorum.leader.node_id)
+    leader = context.seen.node(quorum.leader.node_id)
     if leader is not None and leader.replica == quorum.leader and leader.disk_low:
-        low = next(map(str, low_disks(seen)), "")
+        low = next(map(str, low_disks(context.seen)), "")
         return False, "DiskLow", f"leader {quorum.leader} refuses writes: {low}"
     return True, "LeaderConfirmed", f"{quorum.leader} leads in epoch {quorum.epoch}"
 
 
-def _progressing(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _progressing(context: Context) -> Answer:
     """The operator is changing the quorum, or waits until it can."""
-    del wanted, seen
-    reason, why = _why(decision)
-    stuck = isinstance(decision, Wait) and guards.needs_person(decision.guard)
-    return not isinstance(decision, Done) and not stuck, reason, why
+    reason, why = _why(context.decision)
+    stuck = isinstance(context.decision, Wait) and guards.needs_person(context.decision.guard)
+    return not isinstance(context.decision, Done) and not stuck, reason, why
 
 
-def _degraded(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _degraded(context: Context) -> Answer:
     """The quorum tolerates fewer failures than `spec.voters` voters would."""
-    del decision
-    quorum = seen.quorum
+    quorum = context.seen.quorum
     if quorum is None:
-        return seen.latch is not None, "NoLeader", "no leader has answered"
-    tolerance, full = fault_tolerance(seen), wanted - majority(wanted)
+        return context.seen.latch is not None, "NoLeader", "no leader has answered"
+    tolerance, full = fault_tolerance(context.seen), context.wanted - majority(context.wanted)
     late = [str(v.replica) for v in quorum.voters if not v.fresh]
     text = f"the quorum tolerates {max(tolerance, 0)} of {full} failures"
     if late:
@@ -99,53 +108,52 @@ def quorum_lost(seen: Snapshot, decision: Decision) -> tuple[str, str] | None:
     return AS_LAST_KNOWN, seen.last.lost
 
 
-def _quorum_lost(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _quorum_lost(context: Context) -> Answer:
     """A majority of the voters has lost its storage: a person must decide."""
-    del wanted
-    lost = quorum_lost(seen, decision)
+    lost = quorum_lost(context.seen, context.decision)
     if lost is not None:
         return True, *lost
-    return False, "NotLost", "a leader answers" if seen.quorum else "no storage is known to be lost"
+    return (
+        False,
+        "NotLost",
+        "a leader answers" if context.seen.quorum else "no storage is known to be lost",
+    )
 
 
-def _formation_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _formation_blocked(context: Context) -> Answer:
     """The operator cannot form the quorum until a person acts."""
-    del wanted
-    truth = beneath(decision)
-    if seen.latch is None and isinstance(truth, Wait):
+    truth = context.truth
+    if context.seen.latch is None and isinstance(truth, Wait):
         guard = guards.GUARDS.get(truth.guard)
         if guard is not None and guard.formation is not None:
             return guard.formation == "blocked", camel(guard.name), truth.why
-    return False, "NotBlocked", "formed" if seen.latch else "forming"
+    return False, "NotBlocked", "formed" if context.seen.latch else "forming"
 
 
-def _volume_from_copy(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _volume_from_copy(context: Context) -> Answer:
     """A replica's volume was restored from a copy; the replica counts in no majority."""
-    del wanted, decision
-    copied = copied_voters(seen)
-    stale = [pod for pod in seen.pods if pod.exit_code == STALE and not pod.ready]
+    copied = copied_voters(context.seen)
+    stale = [pod for pod in context.seen.pods if pod.exit_code == STALE and not pod.ready]
     if stale and not copied:
         return True, "StorageStale", "; ".join(f"pod {pod.name}: {pod.detail}" for pod in stale)
     if not copied:
         return False, "AsRecorded", "every voter that answers uses its recorded claim"
-    nodes = [node for node in seen.nodes if node.replica in copied]
-    reasons = "; ".join(f"{node.replica}: {why_copied(seen, node)}" for node in nodes)
+    nodes = [node for node in context.seen.nodes if node.replica in copied]
+    reasons = "; ".join(f"{node.replica}: {why_copied(context.seen, node)}" for node in nodes)
     return True, camel(guards.claim_is_the_recorded_one.name), reasons
 
 
-def _storage_damaged(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _storage_damaged(context: Context) -> Answer:
     """A replica's scrub or start-up found corruption in its storage; see `VolumeFromCopy` too."""
-    del wanted, decision
-    damaged = damaged_storage(seen)
+    damaged = damaged_storage(context.seen)
     if not damaged:
         return False, "NotDamaged", "no replica has found corruption in its storage"
     return True, damaged[0].reason, "; ".join(map(str, damaged))
 
 
-def _disk_low(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _disk_low(context: Context) -> Answer:
     """A replica's disk is full or nearly full; the message names pod, claim and volume."""
-    del wanted, decision
-    low = low_disks(seen)
+    low = low_disks(context.seen)
     if not low:
         return (
             False,
@@ -155,10 +163,9 @@ def _disk_low(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     return True, low[0].reason, "; ".join(map(str, low))
 
 
-def _volumes_failing(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _volumes_failing(context: Context) -> Answer:
     """New volumes of a replica failed one after the other; the operator waits longer each time."""
-    del wanted, decision
-    failing = failing_in_a_row(seen)
+    failing = failing_in_a_row(context.seen)
     if not failing:
         return False, "NotFailing", "no two new volumes of a replica failed in a row"
     counts = (f"replica {n}: {count} new volumes in a row" for n, count in failing)
@@ -169,48 +176,43 @@ def _volumes_failing(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
     )
 
 
-def _config_rejected(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _config_rejected(context: Context) -> Answer:
     """Nodes would refuse `spec.config`. The message says why; the operator changes no pod."""
-    del wanted, decision
-    if not seen.config_faults:
+    if not context.seen.config_faults:
         return False, "ConfigAccepted", "nodes accept spec.config"
-    return True, "InvalidConfig", "; ".join(seen.config_faults)
+    return True, "InvalidConfig", "; ".join(context.seen.config_faults)
 
 
-def _log_outgrows_disk(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _log_outgrows_disk(context: Context) -> Answer:
     """The settings do not keep the log smaller than its volume; a full volume refuses writes."""
-    del wanted, decision
-    why = why_log_outgrows(seen.statefulset)
+    why = why_log_outgrows(context.seen.statefulset)
     if why is None:
         return False, "LogBounded", "the nodes trim the log before it fills its volume"
     return True, why[0], why[1]
 
 
-def _pods_blocked(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _pods_blocked(context: Context) -> Answer:
     """A pod cannot start or a claim has no volume; reason and message are those of Kubernetes."""
-    del wanted, decision
-    if not seen.troubles:
+    if not context.seen.troubles:
         return False, "NotBlocked", "nothing keeps a pod or a claim from starting"
-    return True, seen.troubles[0].reason, "; ".join(map(str, seen.troubles))
+    return True, context.seen.troubles[0].reason, "; ".join(map(str, context.seen.troubles))
 
 
-def _failing(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _failing(context: Context) -> Answer:
     """Requests of the operator to the API server or to a node fail; the operator retries them."""
-    del wanted, decision
-    if seen.failure is None:
+    if context.seen.failure is None:
         return False, "NotFailing", "the operator's last request succeeded"
-    return True, *seen.failure
+    return True, *context.seen.failure
 
 
-def _paused(seen: Snapshot, wanted: int, decision: Decision) -> Answer:
+def _paused(context: Context) -> Answer:
     """`spec.pause` is set: the operator changes nothing, and still reports the other conditions."""
-    del wanted, seen
-    if isinstance(decision, Wait) and decision.held_back is not None:
-        return True, camel(decision.guard), decision.why
+    if isinstance(context.decision, Wait) and context.decision.held_back is not None:
+        return True, camel(context.decision.guard), context.decision.why
     return False, "NotSet", "spec.pause is not set"
 
 
-CONDITIONS: dict[str, Callable[[Snapshot, int, Decision], Answer]] = {
+CONDITIONS: dict[str, Callable[[Context], Answer]] = {
     "Ready": _ready,
     "Available": _available,
     "Progressing": _progressing,
@@ -285,9 +287,10 @@ def conditions(
 ) -> list[Condition]:
     """The conditions to report; the time of a condition changes only with its status."""
     earlier = {condition.type: condition for condition in before}
+    context = Context(seen, wanted, decision)
     result: list[Condition] = []
     for name, judge in CONDITIONS.items():
-        holds, reason, message = judge(seen, wanted, decision)
+        holds, reason, message = judge(context)
         status: Literal["True", "False", "Unknown"] = "True" if holds else "False"
         if (why := why_unknown(name, seen, holds=holds)) is not None:
             last_answer = f"at {stamp.heard}" if stamp.heard else "before this operator started"

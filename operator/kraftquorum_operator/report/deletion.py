@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
+from kraftquorum_operator.model.objects import Body
 from kraftquorum_operator.plan.actions import Action, Done, describe, summary
-
-Body = dict[str, Any]
 
 
 def going_status(resource: Body, decision: Action | Done, failure: str | None) -> Body | None:

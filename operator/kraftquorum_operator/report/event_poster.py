@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.errors import KubeError
+from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.report.events import Event
-from kraftquorum_operator.resources.metadata import Body, Owner
 
 PENDING_MAX = 100
 """The most events that wait to be posted."""

@@ -6,14 +6,14 @@ their messages have the time and the result of the last observation.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.objects import Body
 from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
 from kraftquorum_operator.report.conditions import NOT_OBSERVED, Stamp
 from kraftquorum_operator.report.timeline import TURNS, appended
 
-Body = dict[str, Any]
 TYPE = "Failing"
 
 KNOWN = frozenset({TYPE, "Paused"})

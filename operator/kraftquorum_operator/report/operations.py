@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.snapshot import Pod, Replica, Snapshot
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import OPERATIONS_MAX, Operation
-from kraftquorum_operator.observe.snapshot import Pod, Replica, Snapshot
 from kraftquorum_operator.plan.recovery import REPLACE_ME_RESTARTS
 
 LOST = 11

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.snapshot import Snapshot
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import (
     Condition,
@@ -15,7 +16,6 @@ from kraftquorum_operator.model.status import (
     VoterName,
     VoterStatus,
 )
-from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, describe, summary
 from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance, quorum_lost
 from kraftquorum_operator.report.operations import operations

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.disruption import disruption_budget
-from kraftquorum_operator.resources.metadata import Body, Owner, stamped
+from kraftquorum_operator.resources.metadata import stamped
 from kraftquorum_operator.resources.node_config import node_config
 from kraftquorum_operator.resources.services import client_service, headless_service
 from kraftquorum_operator.resources.statefulset import statefulset, with_template_of
-
-
-def object_key(body: Body) -> str:
-    """How an object is named in a snapshot and an action: `Kind/name`."""
-    return f"{body['kind']}/{body['metadata']['name']}"
 
 
 def build(
@@ -22,8 +18,8 @@ def build(
     voters: int,
     defaults: str | None = names.DEFAULTS,
     live: Body | None = None,
-) -> dict[str, Body]:
-    """Every object that goes with the resource, by `Kind/name`.
+) -> dict[ObjectRef, Body]:
+    """Every object that goes with the resource, by its reference.
 
     While nodes would refuse the settings that are wanted, the StatefulSet keeps its template, and
     is left out where there is none yet, so that nothing can create it.
@@ -44,7 +40,7 @@ def build(
     wanted = statefulset(owner, spec, config.environment, defaults)
     if not config.faults:
         bodies.append(wanted)
-    made = {object_key(body): stamped(body) for body in bodies}
+    made = {ObjectRef.of(body): stamped(body) for body in bodies}
     if config.faults and live is not None:
-        made[object_key(wanted)] = with_template_of(wanted, live)
+        made[ObjectRef.of(wanted)] = with_template_of(wanted, live)
     return made

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kraftquorum_operator import names
-from kraftquorum_operator.observe.snapshot import majority
-from kraftquorum_operator.resources.metadata import Body, Owner, metadata, selector
+from kraftquorum_operator.model.objects import Body, Owner
+from kraftquorum_operator.model.snapshot import majority
+from kraftquorum_operator.resources.metadata import metadata, selector
 
 
 def disruption_budget(owner: Owner, voters: int, target: int) -> Body:

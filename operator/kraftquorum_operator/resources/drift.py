@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from kraftquorum_operator.resources.metadata import Body
+from kraftquorum_operator.model.objects import Body
 from kraftquorum_operator.resources.template import template_change, template_changed
 
 BUDGET = ("minAvailable", "maxUnavailable", "selector")

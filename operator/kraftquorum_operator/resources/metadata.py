@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
-from typing import Any
 
 from kraftquorum_operator import names
-
-Body = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The KRaftQuorum that an object is made for."""
-
-    namespace: str
-    name: str
-    uid: str
+from kraftquorum_operator.model.objects import Body, Owner
 
 
 def selector(owner: Owner) -> dict[str, str]:

@@ -21,8 +21,8 @@ from kraftquorum_operator.model.config import (
     find_value_faults,
 )
 from kraftquorum_operator.model.quantity import size_bytes
+from kraftquorum_operator.model.snapshot import Claim, StatefulSet
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.observe.snapshot import Claim, StatefulSet
 from raftnode.settings import ENV_PREFIX
 
 ALWAYS = (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kraftquorum_operator import names
-from kraftquorum_operator.resources.metadata import Body, Owner, metadata, selector
+from kraftquorum_operator.model.objects import Body, Owner
+from kraftquorum_operator.resources.metadata import metadata, selector
 
 PORTS = [
     {"name": "peer", "port": names.PEER_PORT, "targetPort": "peer"},

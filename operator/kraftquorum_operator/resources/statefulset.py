@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.spec import Quantities, QuorumSpec
-from kraftquorum_operator.resources.metadata import Body, Owner, metadata, selector, stamped
+from kraftquorum_operator.resources.metadata import metadata, selector, stamped
 
 GRACE_SECONDS = 15
 """Time for a leadership transfer and for the log to be closed."""

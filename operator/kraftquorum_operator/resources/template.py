@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 from kraftquorum_operator import names
-from kraftquorum_operator.resources.metadata import Body
+from kraftquorum_operator.model.objects import Body
 
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
 """Annotation of `kubectl rollout restart`: no change of what the pods are, and rolled as asked."""

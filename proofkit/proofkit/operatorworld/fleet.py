@@ -17,11 +17,12 @@ from unittest.mock import patch
 from aiohttp import web
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.objects import Body, Owner
+from kraftquorum_operator.model.snapshot import LatchVoter, Replica
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.observe.snapshot import LatchVoter, Replica
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.latch import latch
-from kraftquorum_operator.resources.metadata import Body, Owner, selector
+from kraftquorum_operator.resources.metadata import selector
 from raftnode.api.model import NodeInfo, NodeState, QuorumInfo, ReplicaProgress, VoterRecord
 from raftnode.api.model import Replica as ApiReplica
 from raftnode.core.types import format_directory_id

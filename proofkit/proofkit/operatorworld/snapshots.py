@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.observe.snapshot import (
+from kraftquorum_operator.model.snapshot import (
     Claim,
     ClaimRecord,
     Latch,
@@ -20,6 +19,7 @@ from kraftquorum_operator.observe.snapshot import (
     StatefulSet,
     VoterRecord,
 )
+from kraftquorum_operator.model.spec import QuorumSpec
 
 NOW_MS = 1_000_000
 UID = "resource-1"

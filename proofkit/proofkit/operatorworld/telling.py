@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from kraftquorum_operator.judge.trust import judge
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.last_known import last_known
 from kraftquorum_operator.plan.actions import Done, Wait, describe
@@ -31,7 +32,7 @@ class Telling:
     def look(self) -> QuorumStatus:
         """Observe, decide and report, without acting."""
         seen, now_ms = self.world.look(), self.world.now_ms
-        seen = replace(seen, last=last_known(self.status))
+        seen = judge(replace(seen, last=last_known(self.status)))
         decision = decide(self.world.spec, seen, now_ms)
         waits = isinstance(decision, Wait | Done)
         self.status = build_status(

@@ -10,14 +10,14 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field, replace
 
-from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.observe.snapshot import (
+from kraftquorum_operator.model.snapshot import (
     ClaimRecord,
     Latch,
     Replica,
     VoterRecord,
     majority,
 )
+from kraftquorum_operator.model.spec import QuorumSpec
 from proofkit.operatorworld.parts import START_TICKS, Disk, Runner
 
 TICK_MS = 500

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kraftquorum_operator.observe.snapshot import (
+from kraftquorum_operator.judge.trust import judge
+from kraftquorum_operator.model.snapshot import (
     Budget,
     Claim,
     GivenUp,
@@ -160,7 +161,7 @@ class World(Truth):
     def step(self) -> Decision:
         """Observe, decide and act once."""
         seen = self.look()
-        decision = decide(self.spec, seen, self.now_ms)
+        decision = decide(self.spec, judge(seen), self.now_ms)
         if seen.latch is not None:
             self.remembered_cluster_id = seen.latch.cluster_id
         if not isinstance(decision, Wait | Done):

@@ -8,10 +8,10 @@ from kraftquorum_operator import names
 from kraftquorum_operator.errors import ConflictError, KubeUnavailableError
 from kraftquorum_operator.execute.formation import adopt_quorum, create_latch
 from kraftquorum_operator.execute.tools import Failpoints, Tools
-from kraftquorum_operator.observe.snapshot import LatchVoter
+from kraftquorum_operator.model.objects import Body, Owner
+from kraftquorum_operator.model.snapshot import LatchVoter
 from kraftquorum_operator.plan.actions import AdoptQuorum, CreateLatch
 from kraftquorum_operator.resources.latch import latch
-from kraftquorum_operator.resources.metadata import Body, Owner
 from proofkit.operatorworld.snapshots import CLUSTER, healthy, replica
 
 VOTERS = tuple(LatchVoter(replica(n), f"demo-{n}:9093") for n in range(3))

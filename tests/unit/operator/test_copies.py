@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from kraftquorum_operator.judge.copies import copied_voters, distrust
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.model.snapshot import ClaimRecord, Snapshot
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.observe.copies import copied_voters, distrust
-from kraftquorum_operator.observe.snapshot import ClaimRecord, Snapshot
 from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Done, Wait
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     claim,

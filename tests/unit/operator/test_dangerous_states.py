@@ -9,17 +9,17 @@ from dataclasses import replace
 import pytest
 
 from kraftquorum_operator.http.page.render import replicas_of
+from kraftquorum_operator.model.snapshot import LastKnown, Replica
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.last_known import last_known
-from kraftquorum_operator.observe.snapshot import LastKnown, Replica
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.case import Case
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.guards import never_rebootstrap
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.failing import failing_status
 from proofkit.operatorworld import hands
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.telling import Telling, condition, stamp
 from proofkit.operatorworld.world import World
 

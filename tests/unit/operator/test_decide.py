@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kraftquorum_operator.observe.snapshot import (
+from kraftquorum_operator.model.objects import ObjectRef
+from kraftquorum_operator.model.snapshot import (
     Budget,
     PendingChange,
     Progress,
@@ -17,8 +18,8 @@ from kraftquorum_operator.observe.snapshot import (
 )
 from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Done, Wait, describe
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.guards import GUARDS
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     CLUSTER,
     NOW_MS,
@@ -84,8 +85,8 @@ def test_a_healthy_quorum_is_done() -> None:
 
 
 def test_missing_objects_come_before_the_statefulset() -> None:
-    seen = replace(empty(), outdated=("Service/demo",))
-    assert decided(seen) == act.ApplyObjects(("Service/demo",))
+    seen = replace(empty(), outdated=(ObjectRef("Service", "demo"),))
+    assert decided(seen) == act.ApplyObjects((ObjectRef("Service", "demo"),))
 
 
 def test_the_statefulset_starts_with_all_first_voters() -> None:
@@ -737,8 +738,8 @@ def test_every_action_has_a_description() -> None:
 
 # --- objects that are outdated or cannot be written ----------------------------------------------
 
-SERVICE = ("Service/demo-client",)
-REFUSED = (("Service/demo-client", "422 spec is invalid"),)
+SERVICE = (ObjectRef("Service", "demo-client"),)
+REFUSED = ((ObjectRef("Service", "demo-client"), "422 spec is invalid"),)
 
 
 def lost_disk():
@@ -762,12 +763,12 @@ def test_outdated_objects_come_before_what_repair_waits_for() -> None:
 
 
 def test_the_statefulset_comes_before_repair_since_pods_are_made_of_it() -> None:
-    seen = replace(lost_disk(), outdated=(*SERVICE, "StatefulSet/demo"))
-    assert decided(seen) == act.ApplyObjects(("StatefulSet/demo",))
+    seen = replace(lost_disk(), outdated=(*SERVICE, ObjectRef("StatefulSet", "demo")))
+    assert decided(seen) == act.ApplyObjects((ObjectRef("StatefulSet", "demo"),))
 
 
 def test_objects_come_before_growing() -> None:
-    seen = replace(healthy(), outdated=("PodDisruptionBudget/demo",))
+    seen = replace(healthy(), outdated=(ObjectRef("PodDisruptionBudget", "demo"),))
     assert isinstance(decided(seen, spec(voters=5)), act.ApplyObjects)
 
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from kraftquorum_operator.judge.disks import damaged_voters, disk_alarms, distrust_damaged
+from kraftquorum_operator.model.snapshot import Snapshot
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition
-from kraftquorum_operator.observe.disks import damaged_voters, disk_alarms, distrust_damaged
-from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Done, Wait
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance
 from kraftquorum_operator.report.events import EventLog
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     healthy,

@@ -11,17 +11,17 @@ from kraftquorum_operator import names
 from kraftquorum_operator.errors import RefusedError
 from kraftquorum_operator.execute.objects import apply_objects
 from kraftquorum_operator.execute.tools import Failpoints, Tools
+from kraftquorum_operator.model.objects import ObjectRef, Owner
 from kraftquorum_operator.observe.kube import read_statefulset
-from kraftquorum_operator.observe.read import outdated_objects
 from kraftquorum_operator.plan.actions import ApplyObjects
+from kraftquorum_operator.plan.compare import outdated_objects
 from kraftquorum_operator.resources.build import build
-from kraftquorum_operator.resources.metadata import Owner
 from proofkit.operatorworld.patches import merged
 from proofkit.operatorworld.snapshots import UID, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
-BUDGET, SET = "PodDisruptionBudget/demo", "StatefulSet/demo"
-CLIENTS, PEERS = "Service/demo", "Service/demo-peers"
+BUDGET, SET = ObjectRef("PodDisruptionBudget", "demo"), ObjectRef("StatefulSet", "demo")
+CLIENTS, PEERS = ObjectRef("Service", "demo"), ObjectRef("Service", "demo-peers")
 
 
 def bodies() -> dict[str, Any]:
@@ -51,22 +51,22 @@ class FakeKube:
 
     async def get(self, kind: str, namespace: str, name: str) -> Any:
         assert namespace == "test"
-        return self.live.get(f"{kind}/{name}")
+        return self.live.get(ObjectRef(kind, name))
 
     async def apply(self, body: Any, subresource: str = "") -> Any:
-        key = f"{body['kind']}/{body['metadata']['name']}"
+        key = ObjectRef.of(body)
         return self._write(key, merged(self.live.get(key, {}), body)) if not subresource else body
 
     async def patch(self, kind: str, namespace: str, name: str, *, uid: str, change: Any) -> Any:
-        key = f"{kind}/{name}"
+        key = ObjectRef(kind, name)
         assert (namespace, uid) == ("test", self.live[key]["metadata"]["uid"])
         return self._write(key, merged(self.live[key], change))
 
-    def somebody_patches(self, key: str, change: Any) -> None:
+    def somebody_patches(self, key: ObjectRef, change: Any) -> None:
         self.live[key] = merged(self.live[key], change)
 
     @property
-    def outdated(self) -> tuple[str, ...]:
+    def outdated(self) -> tuple[ObjectRef, ...]:
         return outdated_objects(bodies(), list(self.live.values()))
 
 
@@ -95,7 +95,9 @@ def tools(kube: FakeKube) -> Tools:
         (CLIENTS, {"ports": [{"name": "api", "port": 80, "targetPort": "api"}]}),
     ],
 )
-async def test_a_protection_that_somebody_took_away_is_put_back(key: str, change: Any) -> None:
+async def test_a_protection_that_somebody_took_away_is_put_back(
+    key: ObjectRef, change: Any
+) -> None:
     kube = FakeKube()
     assert kube.outdated == ()
     wanted = copy.deepcopy(kube.live[key]["spec"])
@@ -110,7 +112,7 @@ def test_what_the_api_server_fills_in_is_no_change() -> None:
     kube = FakeKube()
     kube.somebody_patches(SET, {"spec": {"revisionHistoryLimit": 10, "replicas": 3}})
     kube.somebody_patches(SET, {"spec": {"persistentVolumeClaimRetentionPolicy": None}})
-    kube.somebody_patches("Service/demo-peers", {"spec": {"clusterIPs": ["None"]}})
+    kube.somebody_patches(ObjectRef("Service", "demo-peers"), {"spec": {"clusterIPs": ["None"]}})
     assert kube.outdated == ()
 
 
@@ -151,8 +153,8 @@ def test_a_service_that_was_given_another_type_is_left_so() -> None:
 
 
 async def test_an_object_that_is_refused_keeps_no_other_back() -> None:
-    kube = FakeKube(refused="Service/demo-peers")
+    kube = FakeKube(refused=ObjectRef("Service", "demo-peers"))
     kube.somebody_patches(BUDGET, {"spec": {"minAvailable": 0}})
     with pytest.raises(RefusedError, match="422"):
-        await apply_objects(ApplyObjects(("Service/demo-peers", BUDGET)), tools(kube))
+        await apply_objects(ApplyObjects((ObjectRef("Service", "demo-peers"), BUDGET)), tools(kube))
     assert kube.outdated == ()

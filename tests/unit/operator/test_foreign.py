@@ -9,18 +9,19 @@ import pytest
 
 from kraftquorum_operator import names
 from kraftquorum_operator.memory.refused_requests import Refusals
+from kraftquorum_operator.model.objects import ObjectRef, Owner
 from kraftquorum_operator.observe.foreign import foreign_objects
 from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
 from kraftquorum_operator.plan.actions import ApplyObjects, CreateStatefulSet, Done, Wait
-from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.plan.compare import compare
 from kraftquorum_operator.resources.build import build
-from kraftquorum_operator.resources.metadata import Owner
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import NOW_MS, UID, blank, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
 PLAIN = {"kind": "Service", "metadata": {"name": "demo", "uid": "u"}, "spec": {"ports": []}}
-WHY = (("Service/demo", "it exists already and belongs to another owner"),)
+WHY = ((ObjectRef("Service", "demo"), "it exists already and belongs to another owner"),)
 
 
 def owned(kind: str, name: str, uid: str, *, controller: bool = True) -> dict[str, Any]:
@@ -52,7 +53,7 @@ OURS = {names.LABEL_MANAGED_BY: names.MANAGER, names.LABEL_INSTANCE: "demo"}
 def test_an_object_is_ours_by_its_owner_or_by_our_labels(body: Any, whose: str | None) -> None:
     found = dict(foreign_objects(OWNER, [body]))
     assert (whose is None) == (not found)
-    assert whose is None or f"belongs to {whose};" in found["Service/demo"]
+    assert whose is None or f"belongs to {whose};" in found[ObjectRef("Service", "demo")]
 
 
 def test_what_the_operator_itself_makes_is_ours() -> None:
@@ -61,9 +62,16 @@ def test_what_the_operator_itself_makes_is_ours() -> None:
 
 def test_the_services_of_a_and_of_a_peers_are_told_apart() -> None:
     one, other = Owner("test", "a", "u1"), Owner("test", "a-peers", "u2")
-    found = [body for key, body in build(one, spec(), 3).items() if key == "Service/a-peers"]
+    found = [
+        body
+        for key, body in build(one, spec(), 3).items()
+        if key == ObjectRef("Service", "a-peers")
+    ]
     assert len(found) == 1
-    assert "belongs to KRaftQuorum a;" in dict(foreign_objects(other, found))["Service/a-peers"]
+    assert (
+        "belongs to KRaftQuorum a;"
+        in dict(foreign_objects(other, found))[ObjectRef("Service", "a-peers")]
+    )
 
 
 class Kube:
@@ -94,22 +102,26 @@ async def look(*bodies: dict[str, Any]) -> Observed:
         silence=Silence(),
         now_ms=0,
     )
-    assert found is not None
-    return found
+    assert isinstance(found, Observed)
+    desired = compare(found.owner, found.spec, found.seen, found.live)
+    return replace(found, seen=desired.mark(found.seen))
 
 
 async def test_it_is_read_as_refused_and_not_as_outdated() -> None:
     budget = {"kind": "PodDisruptionBudget", "metadata": {"name": "demo", "uid": "u"}, "spec": {}}
     seen = (await look(PLAIN, budget)).seen
-    assert [key for key, _ in seen.refused] == ["PodDisruptionBudget/demo", "Service/demo"]
-    assert seen.outdated == ("Service/demo-peers",)
+    assert [key for key, _ in seen.refused] == [
+        ObjectRef("PodDisruptionBudget", "demo"),
+        ObjectRef("Service", "demo"),
+    ]
+    assert seen.outdated == (ObjectRef("Service", "demo-peers"),)
     assert seen.budget is None, (
         "the count of somebody else's budget says nothing, nor is it touched"
     )
     assert Refusals().mark(seen, 0).refused == seen.refused
     mine = (await look(labelled(**OURS))).seen
     assert not mine.refused
-    assert "Service/demo" in mine.outdated
+    assert ObjectRef("Service", "demo") in mine.outdated
 
 
 def test_formation_and_repair_go_on_and_the_rest_waits_and_says_why() -> None:
@@ -121,6 +133,6 @@ def test_formation_and_repair_go_on_and_the_rest_waits_and_says_why() -> None:
         assert isinstance(decision, Wait)
         assert decision.guard == "objects_written"
         assert "Service/demo: it exists already" in decision.why
-    outdated = replace(well, outdated=("PodDisruptionBudget/demo",))
+    outdated = replace(well, outdated=(ObjectRef("PodDisruptionBudget", "demo"),))
     assert decide(spec(voters=3), outdated, NOW_MS) == ApplyObjects(outdated.outdated)
     assert isinstance(decide(spec(voters=3), replace(well, refused=()), NOW_MS), Done)

@@ -10,9 +10,9 @@ import pytest
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.kube import read_pods
 from kraftquorum_operator.plan.actions import SetReplicas
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.formation import RESTART_PATIENCE_MS
 from proofkit.operatorworld import hands
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.telling import Telling
 from proofkit.operatorworld.truth import TICK_MS
 from proofkit.operatorworld.world import World

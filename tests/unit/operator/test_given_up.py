@@ -13,14 +13,14 @@ from kraftquorum_operator import names
 from kraftquorum_operator.errors import ConflictError
 from kraftquorum_operator.execute.objects import delete_claim
 from kraftquorum_operator.execute.tools import Failpoints, Tools
+from kraftquorum_operator.judge.given_up import HOUR_MS, HOURLY_MAX, PAUSES_MS, wait_ms
+from kraftquorum_operator.model.objects import Owner
+from kraftquorum_operator.model.snapshot import GivenUp, Snapshot
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.observe.given_up import HOUR_MS, HOURLY_MAX, PAUSES_MS, wait_ms
 from kraftquorum_operator.observe.kube import NOTES_MAX, read_statefulset, with_note
-from kraftquorum_operator.observe.snapshot import GivenUp, Snapshot
 from kraftquorum_operator.plan.actions import DeleteClaim, Wait
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import Stamp, conditions
-from kraftquorum_operator.resources.metadata import Owner
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     UID,

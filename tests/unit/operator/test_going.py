@@ -10,9 +10,9 @@ from kraftquorum_operator import names
 from kraftquorum_operator.errors import ConflictError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.reconcile import Outcome, Reconciler
 from kraftquorum_operator.resources.build import build
-from kraftquorum_operator.resources.metadata import Owner
 from kraftquorum_operator.settings import Settings
 from proofkit.operatorworld.snapshots import UID, spec
 
@@ -43,7 +43,7 @@ class Cluster:
         self.live[KRQ] = {"kind": names.KIND, "metadata": meta, **resource}
         for key, body in build(OWNER, spec(voters=3), 3).items():
             named = body["metadata"] | {"uid": f"uid-{key}", "resourceVersion": "7"}
-            self.live[key] = body | {"metadata": named}
+            self.live[str(key)] = body | {"metadata": named}
         labels = {names.LABEL_OWNER_UID: UID}
         for n, key in enumerate(CLAIMS):
             self.live[key] = {

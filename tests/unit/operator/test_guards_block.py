@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.observe.snapshot import (
+from kraftquorum_operator.model.objects import ObjectRef
+from kraftquorum_operator.model.snapshot import (
     UNKNOWN_OWNER,
     Budget,
     ClaimRecord,
@@ -16,9 +16,10 @@ from kraftquorum_operator.observe.snapshot import (
     Snapshot,
     StatefulSet,
 )
+from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import Wait
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.guards import GUARDS
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     blank,
@@ -116,7 +117,10 @@ CASES: dict[str, tuple[Snapshot, QuorumSpec]] = {
         replace(healthy(), statefulset=StatefulSet("sts-0", "1", 3, owner_uid="resource-0")),
         spec(),
     ),
-    "objects_written": (replace(healthy(), refused=(("Service/demo", "422"),)), spec()),
+    "objects_written": (
+        replace(healthy(), refused=((ObjectRef("Service", "demo"), "422"),)),
+        spec(),
+    ),
     "config_accepted": (replace(healthy(), config_faults=("config.x is not a setting",)), spec()),
     "kubernetes_version_supported": (
         replace(blank(), statefulset=None, kubernetes=(1, 28)),

@@ -18,10 +18,10 @@ from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.handlers import _Handlers, _need_no_finalizer, register
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import NOW_MS, UID, healthy, spec
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.observe.snapshot import Snapshot
+from kraftquorum_operator.model.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import Done, Wait
 from proofkit.operatorworld.snapshots import (
     blank,

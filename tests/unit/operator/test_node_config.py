@@ -11,20 +11,20 @@ from typing import Any, get_args
 import pytest
 
 from kraftquorum_operator import names
+from kraftquorum_operator.judge.log_size import why_log_outgrows
 from kraftquorum_operator.model.config import ALLOWED, SET_BY_OPERATOR, config_schema
 from kraftquorum_operator.model.crd import schema_of
+from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.quantity import size_bytes
+from kraftquorum_operator.model.snapshot import Claim, StatefulSet
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.kube import read_claims, read_statefulset
-from kraftquorum_operator.observe.logsize import why_log_outgrows
-from kraftquorum_operator.observe.snapshot import Claim, StatefulSet
 from kraftquorum_operator.plan.actions import CreateLatch, CreateStatefulSet, Done, Wait
-from kraftquorum_operator.plan.decide import decide
-from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
+from kraftquorum_operator.report.conditions import CONDITIONS, Context, Stamp
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.resources.build import build
-from kraftquorum_operator.resources.metadata import Body, Owner
 from kraftquorum_operator.resources.node_config import defaults_of, managed_defaults, node_config
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     blank,
@@ -47,7 +47,9 @@ REFUSED = replace(healthy(), config_faults=FAULTS)
 
 
 def body(*, defaults: str | None = names.DEFAULTS, **wanted: object) -> Body:
-    return build(OWNER, QuorumSpec.model_validate(wanted), 3, defaults)["StatefulSet/demo"]
+    return build(OWNER, QuorumSpec.model_validate(wanted), 3, defaults)[
+        ObjectRef("StatefulSet", "demo")
+    ]
 
 
 def live(**wanted: Any) -> StatefulSet:
@@ -180,12 +182,12 @@ def test_a_retention_that_a_person_sets_is_what_counts() -> None:
 )
 def test_a_log_that_can_fill_its_disk_is_told(config, reason, told) -> None:
     seen = replace(healthy(), statefulset=live(config=config))
-    holds, why, message = CONDITIONS["LogOutgrowsDisk"](seen, 3, Wait("x", "y"))
+    holds, why, message = CONDITIONS["LogOutgrowsDisk"](Context(seen, 3, Wait("x", "y")))
     assert (holds, why) == (True, reason)
     assert told in message
     assert "spec.config.log_retention_bytes" in message
     well = replace(healthy(), statefulset=live())
-    assert CONDITIONS["LogOutgrowsDisk"](well, 3, Wait("x", "y"))[0] is False
+    assert CONDITIONS["LogOutgrowsDisk"](Context(well, 3, Wait("x", "y")))[0] is False
 
 
 # --- what may be set --------------------------------------------------------------------------
@@ -242,7 +244,7 @@ def test_what_a_node_would_refuse_is_said_with_its_name_its_value_and_its_limit(
     config: dict[str, object], says: str
 ) -> None:
     assert re.search(says.replace("?", r"\?"), faults(**config)), faults(**config)
-    assert "StatefulSet/demo" not in build(OWNER, spec(config=config), 3)
+    assert ObjectRef("StatefulSet", "demo") not in build(OWNER, spec(config=config), 3)
 
 
 def test_all_faults_of_names_and_values_are_said_at_once() -> None:

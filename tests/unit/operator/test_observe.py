@@ -14,6 +14,7 @@ from kraftquorum_operator.errors import (
     NodeUnreachableError,
     RefusedError,
 )
+from kraftquorum_operator.model.snapshot import Budget, Pod, Replica
 from kraftquorum_operator.observe import read
 from kraftquorum_operator.observe.kube import (
     read_budget,
@@ -22,7 +23,6 @@ from kraftquorum_operator.observe.kube import (
     read_statefulset,
 )
 from kraftquorum_operator.observe.quorum import Silence, ask_leader, ask_nodes, read_quorum
-from kraftquorum_operator.observe.snapshot import Budget, Pod, Replica
 from raftnode.api.model import NodeInfo, QuorumInfo, ReplicaProgress, VoterRecord
 from raftnode.api.model import Replica as ApiReplica
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from kraftquorum_operator.model.snapshot import Snapshot
 from kraftquorum_operator.model.status import Operation
-from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.report.operations import STEPS, operations
 from proofkit.operatorworld.snapshots import (
     blank,

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.model.snapshot import Snapshot
 from kraftquorum_operator.model.status import QuorumStatus
-from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import Wait
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import STANDING, Stamp
 from kraftquorum_operator.report.status import build_status
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     blank,

@@ -13,12 +13,13 @@ from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.memory.refused_requests import FIRST_MS, LONGEST_MS, Refusals
 from kraftquorum_operator.memory.request_failures import CONFLICTS_TOLD_AFTER
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.model.objects import ObjectRef, Owner
+from kraftquorum_operator.model.snapshot import Snapshot
 from kraftquorum_operator.observe.read import Observed
-from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import ApplyObjects, JoinNode, Wait
+from kraftquorum_operator.plan.compare import Desired
 from kraftquorum_operator.reconcile import Outcome, Reconciler
 from kraftquorum_operator.report.events import EventLog
-from kraftquorum_operator.resources.metadata import Owner
 from kraftquorum_operator.settings import Settings
 from proofkit.operatorworld.snapshots import (
     UID,
@@ -30,7 +31,7 @@ from proofkit.operatorworld.snapshots import (
     with_pod,
 )
 
-KEY = "Service/demo-client"
+KEY = ObjectRef("Service", "demo-client")
 
 
 class Kube:
@@ -82,7 +83,7 @@ async def looks(
 ) -> tuple[list[Outcome], list[Any]]:
     """Look so many times at a quorum whose every action fails."""
     kube = kube or Kube()
-    observed = Observed(spec(voters=3), seen, Owner("test", "demo", UID), {}, {}, (), 1)
+    observed = Observed(spec(voters=3), seen, Owner("test", "demo", UID), {}, (), (), 1)
 
     async def observe(*_: object, **__: object) -> Observed:
         return observed
@@ -91,6 +92,7 @@ async def looks(
         raise error
 
     monkeypatch.setattr(module, "observe", observe)
+    monkeypatch.setattr(module, "compare", lambda *_: Desired({}, seen.outdated, ()))
     monkeypatch.setattr(module, "run", run)
     reconciler = Reconciler(
         kube=cast("Any", kube),
@@ -149,12 +151,16 @@ async def test_a_reason_that_no_condition_can_hold_keeps_no_action_from_being_tr
 
 
 def test_refusals_wait_longer_each_time_until_the_object_is_written_or_changed() -> None:
-    refusals, seen, now_ms = Refusals(), replace(healthy(), outdated=(KEY, "Service/b")), 0
+    refusals, seen, now_ms = (
+        Refusals(),
+        replace(healthy(), outdated=(KEY, ObjectRef("Service", "b"))),
+        0,
+    )
     pauses: list[int] = []
     for _ in range(8):
         refusals.failed([KEY], "422", seen.generation, now_ms)
         marked = refusals.mark(seen, now_ms)
-        assert (marked.outdated, marked.refused) == (("Service/b",), ((KEY, "422"),))
+        assert (marked.outdated, marked.refused) == ((ObjectRef("Service", "b"),), ((KEY, "422"),))
         pauses.append(refusals.known[KEY].pause_ms)
         now_ms = refusals.known[KEY].until_ms
         assert refusals.mark(seen, now_ms).outdated == seen.outdated

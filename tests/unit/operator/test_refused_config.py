@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -10,16 +11,18 @@ import pytest
 from kraftquorum_operator import names
 from kraftquorum_operator.execute.objects import apply_objects
 from kraftquorum_operator.execute.tools import Failpoints, Tools
+from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
 from kraftquorum_operator.plan.actions import ApplyObjects, Wait
-from kraftquorum_operator.plan.decide import decide
+from kraftquorum_operator.plan.compare import Desired, compare
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.fleet import NAMESPACE, Fleet, FleetKube
 from proofkit.operatorworld.patches import merged
 from proofkit.operatorworld.snapshots import NOW_MS
 
-KEY, SET = "StatefulSet/q0", ("StatefulSet", "q0")
+KEY, SET = ObjectRef("StatefulSet", "q0"), ("StatefulSet", "q0")
 REFUSED = {"log_retention_byte": 5}
 RETAINED = {"whenDeleted": "Retain", "whenScaled": "Retain"}
 
@@ -53,7 +56,11 @@ async def look(fleet: Fleet) -> Observed:
     nodes = cast("Any", Nodes(fleet))
     found = await observe(kube, nodes, NAMESPACE, "q0", silence=Silence(), now_ms=NOW_MS)
     assert isinstance(found, Observed)
-    return found
+    return replace(found, seen=desired(found).mark(found.seen))
+
+
+def desired(found: Observed) -> Desired:
+    return compare(found.owner, found.spec, found.seen, found.live)
 
 
 def refused() -> Fleet:
@@ -90,7 +97,7 @@ async def test_protections_are_put_back_while_settings_are_refused(change: dict[
         cast("Any", None),
         found.owner,
         found.seen,
-        found.bodies,
+        desired(found).bodies,
         1,
         Failpoints(),
     )

@@ -13,13 +13,14 @@ import kraftquorum_operator.reconcile as module
 from kraftquorum_operator.errors import ConflictError, KubeUnavailableError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.model.objects import Owner
+from kraftquorum_operator.model.snapshot import Budget, Progress, Snapshot
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.read import Observed
-from kraftquorum_operator.observe.snapshot import Budget, Progress, Snapshot
 from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Decision, Wait
+from kraftquorum_operator.plan.compare import Desired
 from kraftquorum_operator.reconcile import Reconciler
-from kraftquorum_operator.resources.metadata import Owner
 from kraftquorum_operator.settings import Settings
 from proofkit.operatorworld.snapshots import (
     CLUSTER,
@@ -81,7 +82,7 @@ class Looks:
         """When an action on a pod or a claim was asked for, and its UID."""
 
         async def observe(*_: object, **__: object) -> Observed:
-            return Observed(wanted, self.seen, Owner("test", "demo", UID), {}, {}, (), 1)
+            return Observed(wanted, self.seen, Owner("test", "demo", UID), {}, (), (), 1)
 
         async def run(action: Any, _: object) -> str:
             uid = getattr(action, "uid", "")
@@ -96,6 +97,7 @@ class Looks:
 
         clock = SimpleNamespace(monotonic=lambda: self.now_ms / 1000, time=lambda: 0.0)
         monkeypatch.setattr(module, "observe", observe)
+        monkeypatch.setattr(module, "compare", lambda *_: Desired({}, self.seen.outdated, ()))
         monkeypatch.setattr(module, "run", run)
         monkeypatch.setattr(module, "time", clock)
         self.reconciler = Reconciler(

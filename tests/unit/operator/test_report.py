@@ -7,12 +7,12 @@ from dataclasses import replace
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.status import TIMELINE_MAX
 from kraftquorum_operator.plan.actions import Done, JoinNode, Wait
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.guards import GUARDS
 from kraftquorum_operator.report.conditions import Stamp, camel, conditions
 from kraftquorum_operator.report.events import EventLog
 from kraftquorum_operator.report.status import build_status, is_same, steady
 from kraftquorum_operator.report.timeline import appended
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     blank,

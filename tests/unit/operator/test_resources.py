@@ -10,11 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.latch import read_latch
+from kraftquorum_operator.model.objects import ObjectRef, Owner
+from kraftquorum_operator.model.snapshot import LatchVoter, Replica
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.observe.snapshot import LatchVoter, Replica
 from kraftquorum_operator.resources.build import build
-from kraftquorum_operator.resources.latch import latch, read_latch
-from kraftquorum_operator.resources.metadata import Owner
+from kraftquorum_operator.resources.latch import latch
 from kraftquorum_operator.resources.node_config import fetch_max_wait_ms
 from raftnode.cli import make_app
 from raftnode.commands.connection import DEFAULT_SERVER
@@ -31,7 +32,7 @@ def bodies(in_force: int = 3, **spec: object):
 
 @pytest.mark.rule("S21")
 def test_the_statefulset_is_parallel_and_on_delete_and_retains_claims() -> None:
-    spec = bodies()["StatefulSet/demo"]["spec"]
+    spec = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]
     assert spec["podManagementPolicy"] == "Parallel"
     assert spec["updateStrategy"] == {"type": "OnDelete"}
     assert set(spec["persistentVolumeClaimRetentionPolicy"].values()) == {"Retain"}
@@ -39,25 +40,25 @@ def test_the_statefulset_is_parallel_and_on_delete_and_retains_claims() -> None:
 
 
 def test_claims_carry_the_uid_of_their_resource() -> None:
-    template = bodies()["StatefulSet/demo"]["spec"]["volumeClaimTemplates"][0]
+    template = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]["volumeClaimTemplates"][0]
     assert template["metadata"]["labels"][names.LABEL_OWNER_UID] == "uid-1"
     assert "ownerReferences" not in template["metadata"]
 
 
 def test_pods_are_made_without_the_voter_label() -> None:
-    template = bodies()["StatefulSet/demo"]["spec"]["template"]
+    template = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]["template"]
     assert names.LABEL_VOTER not in template["metadata"]["labels"]
 
 
 def test_pods_find_each_other_before_they_are_ready() -> None:
-    spec = bodies()["Service/demo-peers"]["spec"]
+    spec = bodies()[ObjectRef("Service", "demo-peers")]["spec"]
     assert spec["publishNotReadyAddresses"] is True
     assert spec["clusterIP"] == "None"
 
 
 def test_a_stall_is_told_by_liveness_first_and_ends_the_node_before_its_probe_does() -> None:
     """Its own exit code says more than a kill by the kubelet."""
-    template = bodies()["StatefulSet/demo"]["spec"]["template"]["spec"]
+    template = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]["template"]["spec"]
     probe = template["containers"][0]["livenessProbe"]
     limit_s = NodeSettings.model_fields["stall_timeout_ms"].default / 1000
     told_s = limit_s / LIVE_SHARE
@@ -75,14 +76,14 @@ def test_a_stall_is_told_by_liveness_first_and_ends_the_node_before_its_probe_do
 def test_the_disruption_budget_keeps_a_majority_of_the_larger_set(
     voters: int, target: int, least: int
 ) -> None:
-    spec = bodies(voters, voters=target)["PodDisruptionBudget/demo"]["spec"]
+    spec = bodies(voters, voters=target)[ObjectRef("PodDisruptionBudget", "demo")]["spec"]
     assert spec["minAvailable"] == least
     assert spec["selector"]["matchLabels"][names.LABEL_VOTER] == "true"
 
 
 def test_an_unchanged_spec_gives_the_same_digest_and_another_one_another() -> None:
     def digest(**spec: object) -> str:
-        body = bodies(**spec)["StatefulSet/demo"]
+        body = bodies(**spec)[ObjectRef("StatefulSet", "demo")]
         return body["metadata"]["annotations"][names.ANNOTATION_HASH]
 
     assert digest() == digest(voters=5)
@@ -94,7 +95,9 @@ def test_what_is_off_by_default_reaches_the_nodes_once_it_is_asked_for() -> None
 
     def told(**settings: object) -> dict[str, str]:
         spec = {"nodeSettings": settings} if settings else {}
-        [container] = bodies(**spec)["StatefulSet/demo"]["spec"]["template"]["spec"]["containers"]
+        [container] = bodies(**spec)[ObjectRef("StatefulSet", "demo")]["spec"]["template"]["spec"][
+            "containers"
+        ]
         return {one["name"]: one.get("value", "") for one in container["env"]}
 
     asked = {"fetchesInFlightMax": 2, "readLeaseClockDriftPercent": 5, "logPreallocate": True}
@@ -166,7 +169,7 @@ def test_all_times_that_the_resource_allows_are_ones_that_a_node_takes(fetch, el
 
 
 def test_pods_pass_the_restricted_pod_security_standard() -> None:
-    pod = bodies()["StatefulSet/demo"]["spec"]["template"]["spec"]
+    pod = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -182,7 +185,9 @@ def test_pods_pass_the_restricted_pod_security_standard() -> None:
 
 def test_user_of_the_pods_is_the_images() -> None:
     root = Path(__file__).parents[3]
-    context = bodies()["StatefulSet/demo"]["spec"]["template"]["spec"]["securityContext"]
+    context = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]["template"]["spec"][
+        "securityContext"
+    ]
     ids = {context["runAsUser"], context["runAsGroup"], context["fsGroup"]}
     assert len(ids) == 1
     (uid,) = ids
@@ -190,7 +195,7 @@ def test_user_of_the_pods_is_the_images() -> None:
 
 
 def test_leadership_is_handed_over_before_the_end_and_within_the_grace() -> None:
-    pod = bodies()["StatefulSet/demo"]["spec"]["template"]["spec"]
+    pod = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]["template"]["spec"]
     hook = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
     program, *arguments = hook
     assert program == "raftnode", "no shell: the image has none"
@@ -203,7 +208,9 @@ def test_leadership_is_handed_over_before_the_end_and_within_the_grace() -> None
 
 
 def test_commands_in_a_pod_begin_where_its_node_listens() -> None:
-    (container,) = bodies()["StatefulSet/demo"]["spec"]["template"]["spec"]["containers"]
+    (container,) = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]["template"]["spec"][
+        "containers"
+    ]
     told = {one["name"]: one.get("value") for one in container["env"]}
     option = CliRunner().invoke(make_app(), ["kv", "get", "--help"], env={"COLUMNS": "200"})
     assert "RAFTNODE_BOOTSTRAP_SERVER" in option.output
@@ -215,7 +222,9 @@ def test_commands_in_a_pod_begin_where_its_node_listens() -> None:
 
 def test_a_node_listens_on_every_address_of_its_pod_of_both_families() -> None:
     """By its default: an address in a variable would have to be in brackets if it is IPv6."""
-    (container,) = bodies()["StatefulSet/demo"]["spec"]["template"]["spec"]["containers"]
+    (container,) = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]["template"]["spec"][
+        "containers"
+    ]
     assert not [one for one in container["env"] if "POD_IP" in json.dumps(one)]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     for name in ("peer", "api"):

@@ -15,14 +15,14 @@ from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.errors import KubeUnavailableError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.http.page.verdict import judge
+from kraftquorum_operator.judge.copies import STALE
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.observe.copies import STALE
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.report.conditions import Stamp, conditions
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.report.timeline import timeline
 from kraftquorum_operator.settings import Settings
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.fleet import NAMESPACE, Fleet, FleetKube
 from proofkit.operatorworld.snapshots import NOW_MS, healthy, spec
 

@@ -11,11 +11,11 @@ import kraftquorum_operator.reconcile as module
 from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.reconcile import RECHECK_S, Reconciler
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.status import build_status
-from kraftquorum_operator.resources.metadata import Owner
 from kraftquorum_operator.settings import Settings
 from proofkit.operatorworld.snapshots import UID, healthy, spec
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from kraftquorum_operator.observe.snapshot import Pod, Snapshot
+from kraftquorum_operator.model.snapshot import Pod, Snapshot
 from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Wait
-from kraftquorum_operator.plan.decide import decide
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     blank,

@@ -12,14 +12,14 @@ from kraftquorum_operator import names
 from kraftquorum_operator.errors import RefusedError
 from kraftquorum_operator.execute.objects import apply_objects
 from kraftquorum_operator.execute.tools import Failpoints, Tools
-from kraftquorum_operator.observe.read import outdated_objects
+from kraftquorum_operator.model.objects import ObjectRef, Owner
 from kraftquorum_operator.plan.actions import ApplyObjects
+from kraftquorum_operator.plan.compare import outdated_objects
 from kraftquorum_operator.resources.build import build
-from kraftquorum_operator.resources.metadata import Owner
 from proofkit.operatorworld.snapshots import UID, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
-SET = "StatefulSet/demo"
+SET = ObjectRef("StatefulSet", "demo")
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
 NODE = 'k:{"name":"raftnode"}'
 
@@ -90,7 +90,7 @@ class Live:
         return self.body
 
     @property
-    def outdated(self) -> tuple[str, ...]:
+    def outdated(self) -> tuple[ObjectRef, ...]:
         return outdated_objects({SET: wanted()[SET]}, [self.body])
 
     async def heal(self) -> None:

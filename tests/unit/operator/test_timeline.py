@@ -6,19 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 from kraftquorum_operator.model.crd import schema_of
+from kraftquorum_operator.model.snapshot import Snapshot
 from kraftquorum_operator.model.status import (
     TIMELINE_MAX,
     QuorumStatus,
     TimelineEntry,
     last_status,
 )
-from kraftquorum_operator.observe.snapshot import Snapshot
 from kraftquorum_operator.plan.actions import DeleteClaim, DeletePod, Done, Wait, describe
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
 from kraftquorum_operator.report.failing import failing_status
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.report.timeline import TURNS, appended
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     healthy,

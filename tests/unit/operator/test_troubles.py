@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator.memory.lasting_troubles import LINGER_MS, PATIENCE_MS, Lasting
+from kraftquorum_operator.model.snapshot import Trouble
 from kraftquorum_operator.observe.kube import now_utc, read_pods
-from kraftquorum_operator.observe.snapshot import Trouble
 from kraftquorum_operator.observe.troubles import read_troubles, wants_events
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.plan.guards import Case, node_answers

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kraftquorum_operator.observe.snapshot import Budget, Snapshot
+from kraftquorum_operator.model.snapshot import Budget, Snapshot
 from kraftquorum_operator.plan.actions import (
     Decision,
     Done,
@@ -16,7 +16,7 @@ from kraftquorum_operator.plan.actions import (
     SetVoterLabel,
     Wait,
 )
-from kraftquorum_operator.plan.decide import decide
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     healthy,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.snapshot import Claim, ClaimRecord, Snapshot, StatefulSet
 from kraftquorum_operator.observe.kube import read_claims
-from kraftquorum_operator.observe.snapshot import Claim, ClaimRecord, Snapshot, StatefulSet
 from kraftquorum_operator.plan.actions import (
     AddVoter,
     CreateLatch,
@@ -18,7 +18,7 @@ from kraftquorum_operator.plan.actions import (
     SetReplicas,
     Wait,
 )
-from kraftquorum_operator.plan.decide import decide
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     UID,

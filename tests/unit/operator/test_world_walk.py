@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kraftquorum_operator.model.snapshot import Replica, majority
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.observe.snapshot import Replica, majority
 from kraftquorum_operator.plan.actions import Done, Wait
-from kraftquorum_operator.plan.decide import decide
 from proofkit.operatorworld import hands
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.world import World
 
 CALM_TICKS = 400

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kraftquorum_operator.memory.status_board import Seen
+from kraftquorum_operator.model.snapshot import majority
 from kraftquorum_operator.model.status import QuorumStatus
-from kraftquorum_operator.observe.snapshot import majority
 from kraftquorum_operator.plan.guards import needs_person
 
 Level = Literal[

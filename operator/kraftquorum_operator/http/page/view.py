@@ -13,8 +13,8 @@ from pydantic import Field
 
 from kraftquorum_operator.http.page.verdict import GOOD, STALE_S, Level, judge, tolerance_of
 from kraftquorum_operator.memory.status_board import Seen
+from kraftquorum_operator.model.snapshot import majority
 from kraftquorum_operator.model.status import QuorumStatus, StatusModel
-from kraftquorum_operator.observe.snapshot import majority
 
 FORMAT = "kraftquorum.io/status-page/v1"
 

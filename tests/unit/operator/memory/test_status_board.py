@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kraftquorum_operator.memory.status_board import Board
+from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.status import build_status
-from kraftquorum_operator.resources.metadata import Owner
 from proofkit.operatorworld.snapshots import UID, healthy, spec
 
 OWNER = Owner("test", "demo", UID)

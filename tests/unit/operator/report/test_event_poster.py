@@ -9,11 +9,11 @@ import pytest
 
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import KubeUnavailableError
-from kraftquorum_operator.observe.snapshot import Trouble
+from kraftquorum_operator.model.objects import Body, Owner
+from kraftquorum_operator.model.snapshot import Trouble
 from kraftquorum_operator.plan.actions import DeletePod, Wait
 from kraftquorum_operator.report.event_poster import PENDING_MAX, Postman
 from kraftquorum_operator.report.events import Event, EventLog
-from kraftquorum_operator.resources.metadata import Body, Owner
 
 OWNER = Owner("test", "demo", "uid-1")
 

@@ -23,15 +23,15 @@ from kraftquorum_operator.http.page import server as module
 from kraftquorum_operator.http.page.render import OPERATION_WORDS, SECTIONS_MAX, STEP_WORDS
 from kraftquorum_operator.http.page.server import StatusPage
 from kraftquorum_operator.memory.status_board import Board, Seen
+from kraftquorum_operator.model.objects import Owner
+from kraftquorum_operator.model.snapshot import Snapshot, Trouble
 from kraftquorum_operator.model.status import QuorumStatus
-from kraftquorum_operator.observe.snapshot import Snapshot, Trouble
 from kraftquorum_operator.plan.actions import Decision, Wait
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.guards import GUARDS
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.operations import STEPS
 from kraftquorum_operator.report.status import build_status
-from kraftquorum_operator.resources.metadata import Owner
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     healthy,

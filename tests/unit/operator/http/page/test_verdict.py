@@ -9,12 +9,12 @@ import pytest
 from kraftquorum_operator.http.page.verdict import LEVELS, STALE_S, TROUBLES, ago, judge
 from kraftquorum_operator.http.page.view import OperatorView, page_view
 from kraftquorum_operator.memory.status_board import Seen
+from kraftquorum_operator.model.snapshot import Snapshot, Trouble
 from kraftquorum_operator.model.status import QuorumStatus
-from kraftquorum_operator.observe.snapshot import Snapshot, Trouble
 from kraftquorum_operator.plan.actions import Decision, Wait
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
 from kraftquorum_operator.report.status import build_status
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.snapshots import (
     NOW_MS,
     blank,

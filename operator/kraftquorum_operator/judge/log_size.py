@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kraftquorum_operator.model.config import default_of
 from kraftquorum_operator.model.quantity import size_bytes
-from kraftquorum_operator.observe.snapshot import StatefulSet
+from kraftquorum_operator.model.snapshot import StatefulSet
 
 _MIB = 1 << 20
 

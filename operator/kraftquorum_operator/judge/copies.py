@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kraftquorum_operator.observe.snapshot import (
+from kraftquorum_operator.model.snapshot import (
     Claim,
     ClaimRecord,
     Node,

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kraftquorum_operator import names
+from kraftquorum_operator.model.objects import ObjectRef
+from raftnode.core.types import Endpoint
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Replica:
@@ -62,6 +66,8 @@ class Claim:
     """Which of the operator's defaults it was made under, off its label; None: none."""
 
 
+CRASH_LOOP = "CrashLoopBackOff"
+"""Kubernetes' word for a container that ends again and again."""
 CRASH_LOOP_RESTARTS = 2
 """After how many restarts a container that has ended again counts as one that cannot start."""
 
@@ -93,6 +99,11 @@ class Pod:
     """Its container's process is there, whether or not it answers."""
     version: str | None = None
     """Its resourceVersion: another one once it has started, ended or become ready."""
+
+    @property
+    def api_address(self) -> str:
+        """Where its node's API listens."""
+        return str(Endpoint(self.address or "", names.API_PORT))
 
     @property
     def never_started(self) -> bool:
@@ -163,9 +174,9 @@ class Progress:
     caught_up: bool
     fenced: bool = False
     copied: bool = False
-    """Its volume was put back from a copy (S3): it never counts, see `observe/copies.py`."""
+    """Its volume was put back from a copy (S3): it never counts, see `judge/copies.py`."""
     damaged: bool = False
-    """Its storage is damaged: it counts for nobody's loss, see `observe/disks.py`."""
+    """Its storage is damaged: it counts for nobody's loss, see `judge/disks.py`."""
     lag: int = 0
     last_fetch_age_ms: int | None = None
     higher_epoch: int | None = None
@@ -312,6 +323,10 @@ class Budget:
     """How many more of its pods may be evicted now; None: as for `counted`."""
 
 
+AS_LAST_KNOWN = "AsLastKnown"
+"""Reason of a condition that stays True because no replica answers that could refute it."""
+
+
 @dataclass(frozen=True, slots=True)
 class LastKnown:
     """What the last status said, to be shown where no replica answers (`observe/last_known.py`)."""
@@ -344,9 +359,9 @@ class Snapshot:
     budget: Budget | None = None
     remembered_cluster_id: str | None = None
     """Cluster id in the status: only ever a reason not to form a quorum."""
-    outdated: tuple[str, ...] = ()
-    """Objects that are missing or differ from what they should be, as `Kind/name`."""
-    refused: tuple[tuple[str, str], ...] = ()
+    outdated: tuple[ObjectRef, ...] = ()
+    """Objects that are missing or differ from what they should be."""
+    refused: tuple[tuple[ObjectRef, str], ...] = ()
     """Such objects that could not be written a moment ago, or belong to another owner, and why;
     not in `outdated`."""
 

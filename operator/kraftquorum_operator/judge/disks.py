@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kraftquorum_operator import names
-from kraftquorum_operator.observe.snapshot import Node, Replica, Snapshot, Trouble
+from kraftquorum_operator.model.snapshot import Node, Replica, Snapshot, Trouble
 
 CORRUPT, FULL = 12, 16
 """Exit codes of a node: corruption that a crash cannot explain; no free space for a write."""

@@ -7,10 +7,9 @@ knows it too. Pure.
 
 from __future__ import annotations
 
-from kraftquorum_operator.observe.snapshot import GivenUp, Snapshot
+from kraftquorum_operator.model.snapshot import GivenUp, Snapshot
 
 HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
 PAUSES_MS = (0, 60_000, 240_000, 960_000, HOUR_MS)
 """By how many new volumes in a row were given up that never became a voter's: the pause before
 the next one is."""

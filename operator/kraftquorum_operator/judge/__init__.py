@@ -1,0 +1,1 @@
+"""What the facts mean: copied or damaged storage, claims given up, logs too large. Pure."""

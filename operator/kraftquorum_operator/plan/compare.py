@@ -1,0 +1,85 @@
+"""The desired objects of a quorum beside the live ones: which of them are to be written. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from kraftquorum_operator import names
+from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
+from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.resources.build import build
+from kraftquorum_operator.resources.drift import has_drifted
+from kraftquorum_operator.resources.node_config import defaults_of, node_config
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """The objects as they should be, and how the live ones differ.
+
+    Attributes:
+        bodies: every object that goes with the resource.
+        outdated: the objects to write.
+        config_faults: what a node would refuse of the wanted settings, a sentence each.
+    """
+
+    bodies: Mapping[ObjectRef, Body]
+    outdated: tuple[ObjectRef, ...]
+    config_faults: tuple[str, ...]
+
+    def mark(self, facts: Snapshot) -> Snapshot:
+        """The observation with what differs from the desired objects."""
+        return replace(facts, outdated=self.outdated, config_faults=self.config_faults)
+
+
+def compare(owner: Owner, spec: QuorumSpec, facts: Snapshot, live: Sequence[Body]) -> Desired:
+    """Build the desired objects and compare the live ones with them.
+
+    Args:
+        owner: the resource.
+        spec: what is wanted.
+        facts: what was observed.
+        live: the StatefulSet, the budget and the Services that are there, of any owner.
+    """
+    ours = [claim for claim in facts.claims if not claim.stranger or claim.doubtful]
+    defaults = defaults_of(facts.statefulset, ours)
+    found = {ObjectRef.of(body): body for body in live}
+    statefulset = found.get(ObjectRef("StatefulSet", owner.name))
+    bodies = build(owner, spec, _voters_in_force(facts), defaults, statefulset)
+    kept = set(dict(facts.refused))
+    budget = ObjectRef("PodDisruptionBudget", owner.name)
+    if facts.quorum is None and budget in found:
+        # Without a leader the number of voters is a guess: the budget stays as it is (S22).
+        kept.add(budget)
+    return Desired(
+        bodies,
+        tuple(ref for ref in outdated_objects(bodies, live) if ref not in kept),
+        node_config(spec, defaults).faults,
+    )
+
+
+def outdated_objects(
+    bodies: Mapping[ObjectRef, Body], live: Iterable[Body]
+) -> tuple[ObjectRef, ...]:
+    """Objects to write: missing ones, those with another digest, those that were changed.
+
+    A StatefulSet is created apart, so a missing one is not outdated.
+    """
+    found = {ObjectRef.of(body): body for body in live}
+
+    def is_outdated(ref: ObjectRef, wanted: Body) -> bool:
+        present = found.get(ref)
+        if present is None:
+            return ref.kind != "StatefulSet"
+        annotations = cast("dict[str, str]", present["metadata"].get("annotations") or {})
+        digest = wanted["metadata"]["annotations"][names.ANNOTATION_HASH]
+        return annotations.get(names.ANNOTATION_HASH) != digest or has_drifted(wanted, present)
+
+    return tuple(ref for ref, body in bodies.items() if is_outdated(ref, body))
+
+
+def _voters_in_force(facts: Snapshot) -> int:
+    """How many voters the disruption budget counts; the last known set without a leader."""
+    return len(facts.quorum.voters) if facts.quorum else len(facts.known_voters())

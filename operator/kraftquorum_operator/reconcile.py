@@ -1,4 +1,4 @@
-"""One reconciliation of one quorum: observe, decide, report, execute.
+"""One reconciliation of one quorum: observe, compare, judge, decide, report, execute.
 
 Does not depend on kopf. The operator logs and counts a failure and tries again in the
 next reconciliation, which starts from a new observation; it never resumes one.

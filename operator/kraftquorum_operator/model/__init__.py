@@ -1,1 +1,1 @@
-"""The KRaftQuorum resource as pydantic models: the source of `crds/`."""
+"""The data that all folders share: resource, status, observation, objects, latch."""

@@ -15,8 +15,6 @@ accept a volume by annotating its claim.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kraftquorum_operator.model.snapshot import (
     Claim,
     ClaimRecord,
@@ -85,18 +83,6 @@ def copied_voters(seen: Snapshot) -> tuple[Replica, ...]:
         for node in seen.nodes
         if node.replica in voters and why_copied(seen, node) is not None
     )
-
-
-def distrust(seen: Snapshot) -> Snapshot:
-    """The observation with every such voter marked, so that it counts in no majority."""
-    copied = copied_voters(seen)
-    if seen.quorum is None or not copied:
-        return seen
-    voters = tuple(
-        replace(voter, copied=True) if voter.replica in copied else voter
-        for voter in seen.quorum.voters
-    )
-    return replace(seen, quorum=replace(seen.quorum, voters=voters))
 
 
 def unrecorded(seen: Snapshot, replica: Replica) -> tuple[str, int, ClaimRecord] | None:

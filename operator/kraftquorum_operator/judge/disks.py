@@ -8,8 +8,6 @@ volume, because a person finds a disk by those.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kraftquorum_operator import names
 from kraftquorum_operator.model.snapshot import Node, Replica, Snapshot, Trouble
 
@@ -28,18 +26,6 @@ def damaged_voters(seen: Snapshot) -> tuple[Replica, ...]:
     """The voters that answer and whose storage is damaged."""
     voters = seen.quorum.replicas if seen.quorum else ()
     return tuple(node.replica for node in seen.nodes if node.damage and node.replica in voters)
-
-
-def distrust_damaged(seen: Snapshot) -> Snapshot:
-    """The observation with every such voter marked, so that it counts in no majority."""
-    damaged = damaged_voters(seen)
-    if seen.quorum is None or not damaged:
-        return seen
-    voters = tuple(
-        replace(voter, damaged=True) if voter.replica in damaged else voter
-        for voter in seen.quorum.voters
-    )
-    return replace(seen, quorum=replace(seen.quorum, voters=voters))
 
 
 def damaged_storage(seen: Snapshot) -> tuple[Trouble, ...]:

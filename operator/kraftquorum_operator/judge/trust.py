@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NewType
 
-from kraftquorum_operator.judge.copies import distrust
-from kraftquorum_operator.judge.disks import distrust_damaged
+from kraftquorum_operator.judge.copies import copied_voters
+from kraftquorum_operator.judge.disks import damaged_voters
 from kraftquorum_operator.model.snapshot import Snapshot
 
 Judged = NewType("Judged", Snapshot)
@@ -14,4 +15,11 @@ Judged = NewType("Judged", Snapshot)
 
 def judge(facts: Snapshot) -> Judged:
     """Mark the voters that count in no majority."""
-    return Judged(distrust_damaged(distrust(facts)))
+    copied, damaged = copied_voters(facts), damaged_voters(facts)
+    if facts.quorum is None or not (copied or damaged):
+        return Judged(facts)
+    voters = tuple(
+        replace(voter, copied=voter.replica in copied, damaged=voter.replica in damaged)
+        for voter in facts.quorum.voters
+    )
+    return Judged(replace(facts, quorum=replace(facts.quorum, voters=voters)))

@@ -174,9 +174,9 @@ class Progress:
     caught_up: bool
     fenced: bool = False
     copied: bool = False
-    """Its volume was put back from a copy (S3): it never counts, see `judge/copies.py`."""
+    """Its volume was put back from a copy (S3): it counts in no majority, see `judge/copies.py`."""
     damaged: bool = False
-    """Its storage is damaged: it counts for nobody's loss, see `judge/disks.py`."""
+    """Its storage is damaged: it counts in no majority, see `judge/trust.py`."""
     lag: int = 0
     last_fetch_age_ms: int | None = None
     higher_epoch: int | None = None

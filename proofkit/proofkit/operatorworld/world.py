@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kraftquorum_operator.judge.trust import judge
 from kraftquorum_operator.model.snapshot import (
     Budget,
     Claim,
@@ -28,7 +27,7 @@ from kraftquorum_operator.model.snapshot import (
 )
 from kraftquorum_operator.plan import actions
 from kraftquorum_operator.plan.actions import Decision, Done, Wait
-from kraftquorum_operator.plan.decide import decide
+from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.parts import Runner
 from proofkit.operatorworld.truth import TICK_MS, Truth
 
@@ -161,7 +160,7 @@ class World(Truth):
     def step(self) -> Decision:
         """Observe, decide and act once."""
         seen = self.look()
-        decision = decide(self.spec, judge(seen), self.now_ms)
+        decision = decide(self.spec, seen, self.now_ms)
         if seen.latch is not None:
             self.remembered_cluster_id = seen.latch.cluster_id
         if not isinstance(decision, Wait | Done):

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kraftquorum_operator.judge.copies import copied_voters, distrust
+from kraftquorum_operator.judge.copies import copied_voters
+from kraftquorum_operator.judge.trust import judge
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.snapshot import ClaimRecord, Snapshot
 from kraftquorum_operator.model.spec import QuorumSpec
@@ -76,7 +77,7 @@ def test_a_voter_on_a_copied_volume_is_replaced_claim_first(seen: Snapshot) -> N
 
 
 def test_it_counts_in_no_majority_and_shows() -> None:
-    seen = distrust(made_anew())
+    seen = judge(made_anew())
     assert fault_tolerance(seen) == 0
     found = {
         c.type: c

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kraftquorum_operator.judge.disks import damaged_voters, disk_alarms, distrust_damaged
+from kraftquorum_operator.judge.disks import damaged_voters, disk_alarms
+from kraftquorum_operator.judge.trust import judge
 from kraftquorum_operator.model.snapshot import Snapshot
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition
@@ -70,7 +71,7 @@ def test_a_voter_with_damaged_storage_is_replaced_claim_first() -> None:
 
 
 def test_it_counts_for_nobodys_loss() -> None:
-    assert fault_tolerance(distrust_damaged(rotten())) == 0
+    assert fault_tolerance(judge(rotten())) == 0
     # 1 is silent, 2 is damaged: with 1's disk given up, nobody but 0 would be whole.
     voters = (voter(0), voter(1, silent_ms=60_000), voter(2))
     seen = with_quorum(without_node(rotten(), 1), voters=voters)

@@ -11,7 +11,7 @@ from raftnode.core.config import CoreConfig
 from raftnode.core.log_index import LogIndex
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import RAFT_VERSION
-from raftnode.core.types import FIRST_OFFSET, Offset, VoterSet
+from raftnode.core.types import Offset, VoterSet
 from raftnode.errors import ProtocolHaltError, StorageCorruptError, StorageIdentityError
 from raftnode.runtime.process import clock
 from raftnode.storage.directory.directory import DataDirectory
@@ -29,7 +29,7 @@ def recover(
     directory: DataDirectory,
     log: Log,
     loaded: SnapshotFile | None,
-    covered: Offset = FIRST_OFFSET,
+    covered: Offset,
 ) -> RaftCore:
     """Make the core from the content of the disk.
 
@@ -41,7 +41,8 @@ def recover(
         covered: the end of the newest snapshot, whether or not it could be read.
 
     Raises:
-        StorageCorruptError: the log was trimmed, and the snapshot has too little of the quorum.
+        StorageCorruptError: the log was trimmed, and the snapshot has too little of the quorum; or
+            the log ends before what a snapshot covers.
         StorageIdentityError: the vote's file is older than the log (S2).
         ProtocolHaltError: the log is at a later raft.version (S12).
     """
@@ -51,6 +52,11 @@ def recover(
         raise StorageCorruptError(
             f"the log begins at offset {log.start_offset}, and no snapshot holds the earlier "
             "voters; this replica must be replaced"
+        )
+    if covered > log.end_offset:
+        raise StorageCorruptError(
+            f"a snapshot covers committed records up to offset {covered}, but the log ends at "
+            f"{log.end_offset}: records were lost; this replica must be replaced"
         )
     index = LogIndex.restore(
         latch.voters if latch else VoterSet(),

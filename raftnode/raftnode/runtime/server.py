@@ -177,11 +177,14 @@ class Node:
 
     async def _run_on(self, directory: DataDirectory, log: Log) -> None:
         tasks = Tasks(self._fail)
+        cause: Exception | None = None
         try:
             async with running_node(
                 self.settings, directory, log, tasks, self._fail, watchdog=self._watchdog
             ) as running:
                 self._running = running
+                if self._error is not None:  # it came before there was anything to stop
+                    running.die()
                 self._on_started()
                 await self._wanted.wait()
                 await self._mark_if_stale(directory)
@@ -189,12 +192,16 @@ class Node:
                     await running.hand_over(self.settings.shutdown_grace_ms // 2)
                 self._given_up = True
                 running.give_up()
+        except Exception as error:
+            if self._error is None:
+                raise
+            cause = error
         finally:
             await tasks.cancel_all()
-        await self._mark_if_stale(directory)  # told only while it was stopping
+        await self._mark_if_stale(directory)  # reported while it started or stopped
         # Raised only now, with all parts stopped.
         if self._error is not None:
-            raise self._error
+            raise self._error from cause
 
     async def _mark_if_stale(self, directory: DataDirectory) -> None:
         """Remember that the storage is stale.

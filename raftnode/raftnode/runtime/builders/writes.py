@@ -55,4 +55,5 @@ def build_writes(base: Base, leader: KnownLeader) -> Writes:
     )
     applier = Applier(base.log, base.state)
     applier.committed(replica.high_watermark, replica.applicable)
-    return Writes(flusher, inquiries, appends, applier, ColdReads(base.log, replica.may_be_voter))
+    cold_reads = ColdReads(base.log, replica.may_be_voter, base.fail)
+    return Writes(flusher, inquiries, appends, applier, cold_reads)

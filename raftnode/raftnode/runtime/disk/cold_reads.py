@@ -66,11 +66,18 @@ class ColdReads:
     Args:
         log: what is read.
         is_voter: whether a replica may be a voter, by what is known now.
+        on_error: called with an error with which a replica would wait for ever.
     """
 
-    def __init__(self, log: Log, is_voter: Callable[[ReplicaKey], bool]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        is_voter: Callable[[ReplicaKey], bool],
+        on_error: Callable[[BaseException], None],
+    ) -> None:
         self._log = log
         self._is_voter = is_voter
+        self._on_error = on_error
         self._voters = LogReader(log, "fetch", VOTER_READS)
         self._others = LogReader(log, "observe", OBSERVER_READS)
         self._waiting: dict[ReplicaKey, deque[ColdFetch]] = {}
@@ -87,8 +94,8 @@ class ColdReads:
             return
         waiting = self._waiting.get(fetch.replica)
         if waiting is None:
-            self._waiting[fetch.replica] = deque()
             self._begin(fetch)
+            self._waiting[fetch.replica] = deque()
             return
         for given_up in [one for one in waiting if one.start_offset == fetch.start_offset]:
             waiting.remove(given_up)
@@ -103,6 +110,17 @@ class ColdReads:
         fetch.begin(reader).add_done_callback(lambda read: self._ended(fetch, read, generation))
 
     def _ended(self, fetch: ColdFetch, read: Read, generation: int) -> None:
+        """Answer what the read answers, and begin the next.
+
+        The event loop only logs what a callback raises, so any error is reported.
+        """
+        try:
+            self._go_on(fetch, read, generation)
+        except Exception as error:  # noqa: BLE001
+            self._waiting.pop(fetch.replica, None)
+            self._on_error(error)
+
+    def _go_on(self, fetch: ColdFetch, read: Read, generation: int) -> None:
         waiting = self._waiting[fetch.replica]
         answered = [fetch, *(later for later in waiting if later.wants_the_same_as(fetch))]
         for later in answered[1:]:

@@ -21,10 +21,9 @@ _log = structlog.get_logger("raftnode")
 def covered_end(snapshots: Snapshots) -> Offset:
     """The offset below which every record was committed, by any snapshot, even a damaged one.
 
-    Call it before `restore_state`, which renames damaged snapshots, and does not start from a log
-    that lacks any of these records.
+    `restore_state` does not start from a log that lacks any of these records.
     """
-    return max((one.end_offset for one in snapshots.ids()), default=FIRST_OFFSET)
+    return max((one.end_offset for one in snapshots.all_ids()), default=FIRST_OFFSET)
 
 
 def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, SnapshotFile | None]:
@@ -43,8 +42,9 @@ def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, Snapsh
     """
     damaged: list[SnapshotDamage] = []
     unreadable: FileOperationError | None = None
-    for one in reversed(snapshots.ids()):
+    for one in snapshots.all_ids():
         _check_covered(snapshots, one, log)
+    for one in reversed(snapshots.ids()):
         if one.end_offset < log.start_offset:
             break
         reader, since_s = snapshots.reader(one), snapshots.now_s()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+from raftnode.logformat.snapshot import SnapshotId
 from raftnode.storage.files import FileOperationError, Files
 
 DAMAGED_SUFFIX = ".damaged"
@@ -20,6 +21,13 @@ _NO_SECOND_NAME = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.ENOSPC, errno.EDQUOT}
 )
 """The errors of a file system without hard links, or without room for a name."""
+
+
+def list_damaged(files: Files, directory: Path) -> list[SnapshotId]:
+    """The snapshots that have their other name in the directory, in no order."""
+    names = (name for name in files.listdir(directory) if name.endswith(DAMAGED_SUFFIX))
+    ids = (SnapshotId.of(name.removesuffix(DAMAGED_SUFFIX)) for name in names)
+    return [one for one in ids if one is not None]
 
 
 def rename_aside(files: Files, path: Path) -> None:

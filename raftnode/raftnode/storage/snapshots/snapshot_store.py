@@ -17,7 +17,7 @@ from raftnode.core.types import Offset
 from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.files import FileOperationError, Files
 from raftnode.storage.log.log import Log
-from raftnode.storage.snapshots.damaged_snapshots import link_aside, rename_aside
+from raftnode.storage.snapshots.damaged_snapshots import link_aside, list_damaged, rename_aside
 from raftnode.storage.snapshots.incoming import INCOMING_SUFFIX, IncomingSnapshot
 from raftnode.storage.snapshots.installation import remove_marker, write_marker
 from raftnode.storage.snapshots.snapshot_file import (
@@ -108,6 +108,13 @@ class Snapshots:
     def ids(self) -> list[SnapshotId]:
         """All snapshots by their names, oldest first."""
         return list_snapshots(self._files, self._directory)
+
+    def all_ids(self) -> list[SnapshotId]:
+        """As `ids`, with the damaged snapshots that have lost their names, at an earlier start too.
+
+        What any of them covers was committed.
+        """
+        return sorted({*self.ids(), *list_damaged(self._files, self._directory)})
 
     def reader(self, snapshot_id: SnapshotId) -> SnapshotReader:
         """Return a reader of a snapshot; call `proved` when it came to its end.

@@ -49,6 +49,7 @@ from raftnode.errors import ProtocolHaltError, StorageFailedError, StorageStaleE
 from raftnode.logformat.batch import Record, encode_data_batch
 from raftnode.runtime.disk import cold_reads
 from raftnode.runtime.disk.cold_reads import OBSERVER_READS, ColdReads
+from raftnode.runtime.disk.log_reads import LogReader
 from raftnode.runtime.driver import Driver, Parts
 from raftnode.runtime.inquiries import Inquiries
 from raftnode.runtime.snapshots.transfer import SnapshotTransfer
@@ -135,7 +136,7 @@ class Bench:
         )
         self.applier = Applier(self.log)
         self.voters = set()
-        self.cold_reads = ColdReads(self.log, lambda key: key in self.voters)
+        self.cold_reads = ColdReads(self.log, lambda key: key in self.voters, self.errors.append)
         self.post = Post(self.directory)
         self.transfer = SnapshotTransfer(
             self.directory.open_snapshots(2),
@@ -492,6 +493,31 @@ async def test_a_cold_read_that_fails_ends_the_node_and_answers_nobody(bench, co
     await until(lambda: bool(bench.errors))
     assert bench.errors == [cold.error]
     assert bench.post.sent == []
+
+
+@pytest.mark.rule("S35")
+async def test_a_read_that_cannot_begin_ends_the_node_instead_of_leaving_its_replica_waiting(
+    bench, cold, replica_key, monkeypatch
+):
+    """The operating system may refuse a thread; a callback's error would reach only the journal."""
+    cold.hold(0)
+    await bench.play(fetch(1, 0, replica_key))
+    await until(cold.begun[0].is_set)
+    await bench.play(fetch(2, 1, replica_key))
+    refused = RuntimeError("can't start new thread")
+
+    def refuse(*_):
+        raise refused
+
+    monkeypatch.setattr(LogReader, "read_cold", refuse)
+    cold.go_on[0].set()
+    await until(lambda: bool(bench.errors))
+    assert bench.errors == [refused]
+    monkeypatch.undo()
+    cold.go_on.clear()
+    await bench.play(fetch(3, 1, replica_key))
+    await until(lambda: len(bench.post.sent) > 1)
+    assert 3 in dict(bench.post.sent)
 
 
 async def test_writes_are_answered_by_what_the_core_says(bench):

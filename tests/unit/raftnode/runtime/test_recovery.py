@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,10 @@ import pytest
 
 from raftnode.core.config import CoreConfig
 from raftnode.core.raft import RaftCore
-from raftnode.core.types import NodeId, Offset
+from raftnode.core.records import Batch
+from raftnode.core.types import Epoch, NodeId, Offset
+from raftnode.errors import StorageCorruptError
+from raftnode.logformat.batch import Record, encode_data_batch, stamp
 from raftnode.runtime.process import clock
 from raftnode.runtime.recovery import recover
 from raftnode.settings import NodeSettings
@@ -43,10 +46,15 @@ def path(tmp_path: Path) -> Path:
     return data
 
 
-def start(path: Path, covered: int = 0, **settings: Any) -> RaftCore:
+def start(path: Path, covered: int = 0, records: int = 0, **settings: Any) -> RaftCore:
     directory = DataDirectory.open(path, NodeId(1))
     log = directory.open_log()
     try:
+        for offset in range(log.end_offset, records):
+            data = stamp(encode_data_batch([Record(b"k", b"v")], 1), Offset(offset), Epoch(1))
+            log.append([Batch(Offset(offset), Offset(offset), Epoch(1), data)])
+        if records:
+            directory.write_quorum_state(replace(directory.quorum_state, epoch=Epoch(1)))
         own = NodeSettings(node_id=1, log_dir=path, **settings)
         return recover(own, directory, log, None, Offset(covered))
     finally:
@@ -105,8 +113,16 @@ def test_all_that_the_core_is_told_is_a_setting_but_for_a_few_things() -> None:
 @pytest.mark.without("runtime.recovery:recover", "committed_end=covered,", "")
 def test_what_a_snapshot_covers_is_known_to_be_committed(path: Path) -> None:
     """Also where the newest snapshot is damaged, and the state goes on from an older one."""
-    assert start(path).replica.high_watermark == 0
+    assert start(path, records=9).replica.high_watermark == 0
     assert start(path, covered=7).replica.high_watermark == 7
+
+
+@pytest.mark.rule("P42", "S32")
+@pytest.mark.without("runtime.recovery:recover", "covered > log.end_offset", "False")
+def test_a_log_that_ends_before_what_a_snapshot_covers_is_refused(path: Path) -> None:
+    assert start(path, records=7, covered=7).replica.high_watermark == 7
+    with pytest.raises(StorageCorruptError, match="up to offset 8, but the log ends at 7"):
+        start(path, covered=8)
 
 
 @pytest.mark.rule("S33")

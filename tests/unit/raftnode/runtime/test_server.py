@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -30,6 +31,7 @@ from raftnode.runtime.builders import listeners, node
 from raftnode.runtime.server import Node
 from raftnode.runtime.snapshots import snapshotter
 from raftnode.settings import NodeSettings
+from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log.checkpoints import LOG_START_FILE, write_log_start
 from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
@@ -77,6 +79,11 @@ class Machine:
     @property
     def service(self):
         return self.node._running._service
+
+    def epochs(self) -> list[int]:
+        """The core's epoch, which every election of this one voter raises; none: no core runs."""
+        running = self.node._running
+        return [] if running is None else [running._core.replica.epoch]
 
     async def form(self) -> None:
         info = self.service.describe_node()
@@ -362,6 +369,47 @@ async def test_a_node_that_is_told_to_be_stale_while_it_stops_is_never_started_a
     with pytest.raises(StorageStaleError, match="2 has seen more"):
         async with machine.running():
             await machine.form()
+    monkeypatch.undo()
+    with pytest.raises(StorageStaleError, match="2 has seen more"):
+        async with machine.running():
+            pass
+
+
+@pytest.mark.rule("S3")
+@pytest.mark.parametrize("listens", [True, False], ids=["starts", "cannot listen"])
+async def test_a_node_that_is_told_to_be_stale_while_it_starts_takes_no_part(
+    machine, monkeypatch, listens
+):
+    """Also where the next step of the start fails, the replica is stale first of all."""
+    async with machine.running():
+        await machine.form()
+        (epoch,) = machine.epochs()
+    listen, listened = listeners.ApiServer.start, 0
+
+    async def start(server, endpoint):
+        nonlocal listened
+        listened += 1
+        if listened == 2:
+            machine.node._fail(StorageStaleError("2 has seen more"))
+            if not listens:
+                raise OSError(errno.EADDRINUSE, "in use")
+        return await listen(server, endpoint)
+
+    epochs = []
+    mark = DataDirectory.mark_stale
+
+    def mark_slowly(directory, reason):
+        time.sleep(0.5)  # longer than an election takes
+        epochs.extend(machine.epochs())
+        mark(directory, reason)
+
+    monkeypatch.setattr(listeners.ApiServer, "start", start)
+    monkeypatch.setattr(DataDirectory, "mark_stale", mark_slowly)
+    with pytest.raises(StorageStaleError, match="2 has seen more"):
+        async with machine.running():
+            await machine.task
+    assert listened == 2
+    assert epochs == ([epoch] if listens else [])
     monkeypatch.undo()
     with pytest.raises(StorageStaleError, match="2 has seen more"):
         async with machine.running():

@@ -133,6 +133,13 @@ async def test_one_that_is_damaged_still_says_how_far_all_was_committed(make, st
     assert covered_end(start) == 20
     kv, _ = restore_state(start, storage.log)
     assert kv.next_offset == 10
+    assert any(name.endswith(".damaged") for name in names(storage.disk))
+    later = Snapshots(Files(storage.disk), DIRECTORY, 2, lambda: None)
+    assert len(later.ids()) == 1
+    assert covered_end(later) == 20
+    storage.log.truncate(Offset(15))
+    with pytest.raises(StorageCorruptError, match="records were lost"):
+        restore_state(later, storage.log)
 
 
 async def test_want_of_descriptors_at_a_start_is_no_damage(make, storage):

@@ -83,3 +83,10 @@ def test_seeds_with_slow_nodes_meet_what_they_are_about():
     assert struck >= {*SLOW_WEIGHTS, "slow_for_good", "ended_by_watchdog"}
     assert all(len(outcome.resumed_ms) >= 3 for outcome in outcomes)
     assert max(ms for outcome in outcomes for ms in outcome.resumed_ms) < RESUMES_MS_MAX
+
+
+def test_a_leader_whose_clock_runs_fast_has_time_for_a_change_too():
+    """Its deadline is of its own clock; a writer waits for a lost voter to be replaced (S19)."""
+    outcome = run_seed(12_002_632)
+    assert outcome.changes["add"]
+    assert outcome.acknowledged

@@ -204,7 +204,7 @@ class Administrator:
         assert node.core is not None
         log = node.core.replica.log
         old = next((k for k in log.voters.with_id(key.node_id) if self.world.is_lost(k)), None)
-        expected, deadline = log.voter_record, self.world.now_ms + self.rng.randint(50, 5000)
+        expected, deadline = log.voter_record, node.own_ms + self.rng.randint(50, 5000)
         replaces = old if with_removal else None
         request = node.ask(
             lambda request_id: AddVoterRequested(
@@ -222,7 +222,7 @@ class Administrator:
     def _remove(self, node: SimNode, key: ReplicaKey) -> None:
         assert node.core is not None
         expected = node.core.replica.log.voter_record
-        deadline = self.world.now_ms + self.rng.randint(50, 5000)
+        deadline = node.own_ms + self.rng.randint(50, 5000)
         node.ask(
             lambda request_id: RemoveVoterRequested(request_id, key, expected, deadline),
             lambda answer: self._count("remove", answer),
@@ -251,7 +251,7 @@ class Administrator:
             Target(key.node_id, key.directory_id if rng.random() < 0.7 else None) for key in choice
         )
         expected = replica.log.assignment_record
-        deadline = self.world.now_ms + rng.randint(50, 5000)
+        deadline = node.own_ms + rng.randint(50, 5000)
         node.ask(
             lambda request_id: ReassignmentRequested(
                 request_id, targets, expected if targets else None, deadline
@@ -263,7 +263,7 @@ class Administrator:
     def _upgrade(self, node: SimNode) -> None:
         """Ask for any version, a lower one too: that must be refused."""
         version = self.rng.randint(0, RAFT_VERSION)
-        deadline = self.world.now_ms + self.rng.randint(50, 5000)
+        deadline = node.own_ms + self.rng.randint(50, 5000)
         node.ask(
             lambda request_id: UpgradeRequested(request_id, version, deadline),
             lambda answer: self._count("upgrade", answer),

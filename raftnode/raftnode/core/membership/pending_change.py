@@ -7,6 +7,9 @@ from typing import Literal
 
 from raftnode.core.types import Offset, ReplicaKey, Voter, VoterRecordId, VoterSet
 
+NOT_BEGUN = "the leader to look at it; its deadline had passed when it came"
+"""Why a request that came too late did not begin, for its refusal."""
+
 
 @dataclass(slots=True)
 class PendingChange:
@@ -23,7 +26,7 @@ class PendingChange:
     request_ids: set[int] = field(default_factory=set[int])
     replaces: ReplicaKey | None = None
     appended: Offset | None = None
-    waiting_for: str = ""
+    waiting_for: str = NOT_BEGUN
     """Why the change is not yet in the log, or not committed; shown by DescribeQuorum."""
 
     @property
@@ -49,7 +52,7 @@ class PendingTarget:
     deadline_ms: int
     request_ids: set[int] = field(default_factory=set[int])
     appended: Offset | None = None
-    waiting_for: str = ""
+    waiting_for: str = NOT_BEGUN
 
 
 @dataclass(slots=True)
@@ -60,4 +63,4 @@ class PendingUpgrade:
     deadline_ms: int
     request_ids: set[int] = field(default_factory=set[int])
     appended: Offset | None = None
-    waiting_for: str = ""
+    waiting_for: str = NOT_BEGUN

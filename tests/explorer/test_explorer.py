@@ -164,6 +164,22 @@ MUTANTS = [
         PRESETS["smoke"]["hang-and-remove-in-three"],
         "Progress",
     ),
+    Mutant(
+        "P11-is-elected-by-all-alone",
+        election._count,
+        "if granted >= voters.majority:",
+        "if granted >= len(voters):",
+        PRESETS["smoke"]["stop-leader-and-write-in-three"],
+        "Progress",
+    ),
+    Mutant(
+        "P42-commits-what-all-have-alone",
+        leadership.majority_offset,
+        "offsets[replica.log.voters.majority - 1]",
+        "offsets[-1]",
+        PRESETS["smoke"]["stop-follower-and-write-in-three"],
+        "Progress",
+    ),
 ]
 
 
@@ -217,6 +233,18 @@ def test_a_disk_that_hangs_gives_back_what_was_under_way_and_no_more():
     assert world.local(state, 0).core is None
     assert not any(name.startswith("0 ") for name in labels(world, state))
     assert not world.is_within(state)
+
+
+def test_a_process_that_stands_still_takes_all_up_where_it_stopped():
+    world = World(Bounds(voters=3, elections=0, writes=2, stops=1, stopping=(0,)))
+    state = taken(world, world.first(), "write", "stop")
+    assert {name for name in labels(world, state) if name.startswith("0 ")} == {"0 wake"}
+    assert not any(name.startswith(("1 stop", "2 stop")) for name in labels(world, state))
+    assert state.letters, "what it sent is on its way, and what is sent to it waits"
+    woken = taken(world, state, "wake")
+    assert woken.locals == state.locals
+    assert woken.letters == state.letters
+    assert "0 flush" in labels(world, woken)
 
 
 def taken(world: World, state: State, *kinds: str) -> State:

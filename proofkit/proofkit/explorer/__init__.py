@@ -12,7 +12,7 @@ broken invariant is the shortest there is.
 - `local`: one replica as a numbered value, and what an event makes of it;
 - `world`: what may happen next, and what comes of it;
 - `watch`: the simulator's invariants over one step;
-- `progress`: whether the others can go on beside a disk that hangs;
+- `progress`: whether the others can go on beside a disk that hangs or a process that stands still;
 - `action`: one thing that may happen;
 - `search`: breadth first, what was seen, the counts;
 - `trace`: a way in words, and how to go it again.
@@ -38,6 +38,9 @@ does not die between two effects. A flush covers all that is written and is know
 a disk that hangs it covers what was written when it began, returns at any later point or never, and
 an event ends at the first effect that waits for the disk. That such an effect returns late is no
 other world: its messages are as late on their way.
+A process that stands still (its loop stalls) takes nothing, with its connections up, and goes on at
+any later point. A read that hangs is no event of the core: its Fetch was counted, and its answer is
+late or lost, which every world has.
 A message that is sent while an equal one is still on its way is not a second one. A snapshot
 is written, and the log trimmed behind it, in one step; an install is one, too. None rots,
 so no `SnapshotLost` is ever said. Clocks that jump, full disks, volumes put back, the gate of

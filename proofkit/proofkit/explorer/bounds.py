@@ -29,11 +29,14 @@ class Bounds:
         hangs: how many disks begin to hang while a majority of every set in force is well without
             them. What was under way returns at any later point, or never: the process may be
             killed, and on such a disk it does not start again.
+        stops: how many processes begin to stand still, likewise: a loop that stalls. What is sent to
+            one waits; it goes on at any later point, or never.
         fetches: how many Fetches a follower may have under way.
         removable: which replicas a RemoveVoter may name.
         standing: whose election timers fire; None: everybody's.
         crashing: who may crash; None: everybody.
         hanging: whose disk may hang; None: everybody's.
+        stopping: whose process may stand still; None: everybody's.
     """
 
     voters: int = 3
@@ -51,17 +54,19 @@ class Bounds:
     changes: int = 0
     snapshots: int = 0
     hangs: int = 0
+    stops: int = 0
     fetches: int = 1
     removable: tuple[int, ...] = ()
     standing: tuple[int, ...] | None = None
     crashing: tuple[int, ...] | None = None
     hanging: tuple[int, ...] | None = None
+    stopping: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
         """The bounds in one line: what differs from nothing happening."""
         counts = (
             "elections", "resignations", "crashes", "losses", "duplicates", "writes", "changes",
-            "snapshots", "hangs",
+            "snapshots", "hangs", "stops",
         )  # fmt: skip
         some = " ".join(f"{name}={value}" for name in counts if (value := getattr(self, name)))
         some += f" fetches={self.fetches}" if self.fetches > 1 else ""
@@ -70,7 +75,7 @@ class Bounds:
         disk = f" and a disk for {self.replaced}{joined}" if self.replacement else ""
         who = "".join(
             f" {name}={','.join(map(str, only))}"
-            for name in ("removable", "standing", "crashing", "hanging")
+            for name in ("removable", "standing", "crashing", "hanging", "stopping")
             if (only := getattr(self, name))
         )
         return f"{self.voters} voters{disk} {begin} epochs<={self.epoch_max} {some}{who}"
@@ -96,6 +101,12 @@ _SMOKE = {
     ),
     "hang-follower-and-write-in-three": Bounds(
         voters=3, elections=0, writes=1, hangs=1, hanging=(1,)
+    ),
+    "stop-leader-and-write-in-three": Bounds(
+        voters=3, elections=0, writes=1, stops=1, stopping=(0,)
+    ),
+    "stop-follower-and-write-in-three": Bounds(
+        voters=3, elections=0, writes=1, stops=1, stopping=(1,)
     ),
 }
 _SMALL = {
@@ -129,6 +140,12 @@ _SMALL = {
     ),
     "hang-leader-and-write-in-three": Bounds(
         voters=3, epoch_max=1, elections=0, writes=1, hangs=1, hanging=(0,)
+    ),
+    "stop-leader-and-elect-in-three": Bounds(
+        voters=3, elections=1, writes=1, stops=1, standing=(1,), stopping=(0,)
+    ),
+    "stop-and-remove-in-three": Bounds(
+        voters=3, elections=0, changes=1, stops=1, removable=(2,), stopping=(0,)
     ),
     "snapshots-in-two": Bounds(voters=2, replacement=True, elections=1, writes=1, snapshots=2),
 }

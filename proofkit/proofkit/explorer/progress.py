@@ -1,10 +1,13 @@
-"""Whether a quorum can go on beside a replica whose disk hangs: looked for from every such state.
+"""Whether a quorum can go on beside a replica that is slow but alive: looked for from every state.
 
 The search shows that nothing bad is reached. Here a good thing is demanded: from each state in
-which a disk hangs some way must lead to a replica that is well, leads, and has committed all that
+which a disk hangs, or a process stands still, some way must lead to a replica that is well, leads, and has committed all that
 its log holds. The way that is tried lets everything arrive and every timer fire that would fire
 in time, and chooses only who stands for election, in turn. While a leader lives that answers its
 followers, none of them does: they are content, whatever the leader's disk does.
+
+A process that stands still takes nothing and sends nothing. What waits for its answer goes on
+waiting, as it would until its request times out: a way must not need that answer.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ TURNS = 4
 Key = tuple[tuple[int, ...], tuple[int, ...], object]
 
 
-class ProgressBesideHang:
+class ProgressBesideSlow:
     """Looks for a way on, and remembers from where there is one."""
 
     def __init__(self, world: World) -> None:
@@ -52,9 +55,10 @@ class ProgressBesideHang:
             f"{at} {role_name(local.replica.role) if local.core else 'silent'}"
             for at, local in enumerate(way.locals)
         )
-        hung = ", ".join(str(at) for at, _ in state.hung)
+        slow = [f"the disk of {at} hangs" for at, _ in state.hung]
+        slow += [f"{at} stands still" for at in state.stopped]
         raise InvariantError(
-            "Progress", f"nothing goes on while the disk of {hung} hangs, in the end: {roles}"
+            "Progress", f"nothing goes on while {', '.join(slow)}, in the end: {roles}"
         )
 
 
@@ -81,7 +85,7 @@ class _Way:
                 for kind in ("unanswered", "fetch", "begin"):
                     self._take_any(kind, at)
             self._arrive()
-        leaders = [at for at, local in enumerate(self.locals) if _leads(local)]
+        leaders = [at for at, local in enumerate(self.locals) if self._answers_as_leader(at, local)]
         for at in leaders:
             if self._state.hangs(at):
                 self._take(Action("write", at, variant="free"))
@@ -89,13 +93,16 @@ class _Way:
                 self._take_any("stalled", at)
                 self._arrive()
         local = self.locals[stands]
-        well = local.core is not None and not self._state.hangs(stands)
+        well = local.core is not None and self._state.is_well(stands)
         if well and not leaders and self._world.may_stand(local):
             self._take(Action("election", stands, variant="free"))
             self._arrive()
 
+    def _answers_as_leader(self, at: int, local: Local) -> bool:
+        return _leads(local) and at not in self._state.stopped
+
     def _arrive(self) -> None:
-        """Let every message arrive and everything be written, but on the disk that hangs."""
+        """Let every message arrive and everything be written, but where it is slow."""
         while not self.has_arrived:
             action = next((a for a in self._world.actions(self._state) if a.kind in ARRIVING), None)
             if action is None:
@@ -125,10 +132,11 @@ class _Way:
             self._look()
 
     def _look(self) -> None:
-        key = (self._state.locals, self._state.letters, self._state.hung)
+        state = self._state
+        key = (state.locals, state.letters, (state.hung, state.stopped))
         self.passed.append(key)
         self.has_arrived = key in self._good or any(
-            _leads(local) and not self._state.hangs(at) and _has_committed_all(local)
+            _leads(local) and state.is_well(at) and _has_committed_all(local)
             for at, local in enumerate(self.locals)
         )
 

@@ -142,7 +142,8 @@ class Search:
 
     def _is_new(self, state: State, parent: int, choice: int) -> bool:
         leaders = [(epoch, self.world.locals.index_of[key]) for epoch, key in state.leaders]
-        what = (state.locals, state.letters, state.left, leaders, state.committed, state.hung)
+        slow = (state.hung, state.stopped)
+        what = (state.locals, state.letters, state.left, leaders, state.committed, slow)
         digest = hashlib.blake2b(marshal.dumps(what, 2), digest_size=16).digest()
         if digest in self._seen:
             return False

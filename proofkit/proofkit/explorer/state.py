@@ -9,7 +9,7 @@ from raftnode.core.types import Offset
 
 BUDGETS: tuple[str, ...] = (
     "elections", "resignations", "crashes", "losses", "duplicates", "writes", "changes",
-    "snapshots", "hangs",
+    "snapshots", "hangs", "stops",
 )  # fmt: skip
 
 
@@ -23,6 +23,7 @@ class State(NamedTuple):
         leaders: who has led each epoch so far.
         committed: numbers of the committed batches so far.
         hung: whose disks hang, each with the end of the flush that is under way.
+        stopped: whose processes stand still.
     """
 
     locals: tuple[int, ...]
@@ -31,7 +32,12 @@ class State(NamedTuple):
     leaders: Leaders
     committed: tuple[int, ...]
     hung: tuple[tuple[int, Offset], ...] = ()
+    stopped: tuple[int, ...] = ()
 
     def hangs(self, index: int) -> bool:
         """Whether that replica's disk does."""
         return any(index == at for at, _ in self.hung)
+
+    def is_well(self, index: int) -> bool:
+        """Whether neither that replica's disk nor its process has stopped."""
+        return not self.hangs(index) and index not in self.stopped

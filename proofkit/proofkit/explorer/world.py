@@ -19,7 +19,7 @@ from proofkit.explorer.local import (
     in_flight_of,
     ranked,
 )
-from proofkit.explorer.progress import ProgressBesideHang
+from proofkit.explorer.progress import ProgressBesideSlow
 from proofkit.explorer.snapshot import (
     LATER_MS,
     NOW_MS,
@@ -100,7 +100,7 @@ class World:
         self._addresses: dict[tuple[int, int], int] = {}
         self._kept: list[Letter] = []
         self._voids: dict[tuple[int, int], bool] = {}
-        self.progress = ProgressBesideHang(self)
+        self.progress = ProgressBesideSlow(self)
         self.last: tuple[Step, ...] = ()
         """The steps of the last `apply`, for the trace."""
 
@@ -165,6 +165,9 @@ class World:
             yield from self._letter_actions(state, number, left)
         for index in range(len(self.keys)):
             local = self.local(state, index)
+            if index in state.stopped:
+                yield Action("wake", index)
+                continue
             if local.core is None:
                 if (local.volume.incarnation or self._may_join(index)) and not state.hangs(index):
                     yield Action("start", index)
@@ -182,7 +185,7 @@ class World:
             targets = [at for at in range(len(self.keys)) if at != letter.source]
         for target in targets:
             local = self.local(state, target)
-            if local.core is None:
+            if local.core is None or target in state.stopped:
                 continue
             yield Action("deliver", target, number)
             if left["duplicates"]:
@@ -209,6 +212,12 @@ class World:
             and self._can_do_without(state, index)
         ):
             yield Action("hang", index)
+        if (
+            left["stops"]
+            and _may(self.bounds.stopping, index)
+            and self._can_do_without(state, index)
+        ):
+            yield Action("stop", index)
         if isinstance(role, Unattached | Prospective | Follower | Resigned):
             in_flight = in_flight_of(local)
             if in_flight is None:
@@ -234,7 +243,7 @@ class World:
 
     def _can_do_without(self, state: State, index: int) -> bool:
         """Whether every set that may yet decide has a majority besides one replica."""
-        if state.hung:
+        if state.hung or state.stopped:
             return False
         for at in range(len(self.keys)):
             local = self.local(state, at)
@@ -317,10 +326,10 @@ class World:
 
         Raises:
             InvariantError: it breaks an invariant, or leads where nothing can go on beside a disk
-                that hangs.
+                that hangs or a process that stands still.
         """
         after = self.applied(state, action)
-        if after.hung:
+        if after.hung or after.stopped:
             last = self.last
             self.progress.demand(after)
             self.last = last
@@ -338,6 +347,10 @@ class World:
             case "hang":
                 end = self.local(state, action.index).replica.log.end
                 return self._spent(state._replace(hung=((action.index, end),)), "hangs")
+            case "stop":
+                return self._spent(state._replace(stopped=(action.index,)), "stops")
+            case "wake":
+                return state._replace(stopped=())
             case "kill":
                 silent = self.locals.silent(self.local(state, action.index))
                 return self._disconnected(self._placed(state, silent), action.index)

@@ -8,6 +8,7 @@ from proofkit.mutation import taken_out
 from proofkit.simulator import progress
 from proofkit.simulator.invariants import InvariantError
 from proofkit.simulator.node import Answer, SimNode
+from proofkit.simulator.run import run_seed
 from proofkit.simulator.slowness import FLUSH, KINDS, NEVER_MS, PERSIST, READ, Slowness
 from proofkit.simulator.world import World
 from raftnode.core.effects import Done, PersistQuorumState, ProveDisk, ServeFetch
@@ -233,3 +234,11 @@ def test_no_clock_goes_back_where_an_action_lets_time_pass():
     world.at(end_ms, lambda: world.run_until(end_ms + 5000))
     world.run_until(end_ms)
     assert world.now_ms == end_ms + 5000
+
+
+def test_no_fault_takes_a_disk_that_a_request_behind_a_slow_disk_leans_on():
+    """Seed 13000959: 2's disk was lost, a new one asked for, and that one lost before it was added.
+
+    The leader's disk hung meanwhile. It added the disk once it went on: two of four were lost.
+    """
+    assert run_seed(13_000_959).acknowledged

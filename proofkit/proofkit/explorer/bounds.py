@@ -29,8 +29,8 @@ class Bounds:
         hangs: how many disks begin to hang while a majority of every set in force is well without
             them. What was under way returns at any later point, or never: the process may be
             killed, and on such a disk it does not start again.
-        stops: how many processes begin to stand still, likewise: a loop that stalls. What is sent to
-            one waits; it goes on at any later point, or never.
+        stops: how many processes begin to stand still, likewise: a loop that stalls. What is sent
+            to one waits; it goes on at any later point, or never.
         fetches: how many Fetches a follower may have under way.
         removable: which replicas a RemoveVoter may name.
         standing: whose election timers fire; None: everybody's.

@@ -1,9 +1,9 @@
 """Whether a quorum can go on beside a replica that is slow but alive: looked for from every state.
 
 The search shows that nothing bad is reached. Here a good thing is demanded: from each state in
-which a disk hangs, or a process stands still, some way must lead to a replica that is well, leads, and has committed all that
-its log holds. The way that is tried lets everything arrive and every timer fire that would fire
-in time, and chooses only who stands for election, in turn. While a leader lives that answers its
+which a disk hangs, or a process stands still, some way must lead to a replica that is well, leads,
+and has committed all that its log holds. The way that is tried lets everything arrive and every
+timer fire that would fire in time, and chooses only who stands for election, in turn. While a leader lives that answers its
 followers, none of them does: they are content, whatever the leader's disk does.
 
 A process that stands still takes nothing and sends nothing. What waits for its answer goes on

@@ -10,17 +10,23 @@ from __future__ import annotations
 import functools
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from proofkit.simulator.network import NetworkSettings
 from proofkit.simulator.slowness import FLUSH, KINDS, NEVER_MS, PACES_MS, PERSIST, READ
-from raftnode.core.events import DiskSpaceChanged
+from raftnode.core.events import (
+    AddVoterRequested,
+    DiskSpaceChanged,
+    Event,
+    ReassignmentRequested,
+    RemoveVoterRequested,
+)
 from raftnode.core.membership.reassignment import differences
 from raftnode.core.records import Batch
 from raftnode.core.roles import Leader
-from raftnode.core.types import FIRST_OFFSET, ReplicaKey, VoterSet
+from raftnode.core.types import FIRST_OFFSET, ReplicaKey, Voter, VoterSet
 
 if TYPE_CHECKING:
     from proofkit.simulator.disk import SimDisk, SimSnapshot
@@ -442,6 +448,12 @@ class FaultPlan:
             role = node.core.replica.role if node.core else None
             if isinstance(role, Leader) and role.target and role.target.target:
                 yield index.voters, role.target.target
+            for asked in _waiting(node):
+                if isinstance(asked, ReassignmentRequested):
+                    pinned = [(t.node_id, t.directory_id) for t in asked.targets if t.directory_id]
+                    if pinned:
+                        wanted = VoterSet.of(Voter(ReplicaKey(*key)) for key in pinned)
+                        yield index.voters, wanted
 
     def _sets_in_force(self) -> list[VoterSet]:
         """Every set that some replica may yet decide with, and the committed one."""
@@ -454,7 +466,20 @@ class FaultPlan:
             role = node.core.replica.role if node.core else None
             if isinstance(role, Leader):  # what it may append next
                 sets.extend(change.applied_to(index.voters) for change in role.changes)
+            for asked in _waiting(node):
+                if isinstance(asked, AddVoterRequested) and asked.voter.key not in index.voters:
+                    sets.append(index.voters.with_added(asked.voter))
+                elif isinstance(asked, RemoveVoterRequested):
+                    sets.append(index.voters.without(asked.key))
         return sets
+
+
+def _waiting(node: SimNode) -> Sequence[Event]:
+    """The requests that wait for a slow node, which makes what they ask for once it goes on.
+
+    The administrator asked while all that they name was well, and the replica may look so still.
+    """
+    return node.slow.waiting if node.slow else ()
 
 
 def _is_spare(node: SimNode, snapshot: SimSnapshot) -> bool:

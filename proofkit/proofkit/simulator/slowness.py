@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -193,6 +193,11 @@ class Slowness:
         self._spell += 1
 
     # -- what waits ----------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> Sequence[Event]:
+        """What the driver has not taken yet, in order."""
+        return tuple(self._events)
 
     def holds(self, event: Event) -> bool:
         """Keep an event for later, if the driver cannot take it now."""

@@ -3,4 +3,11 @@
 Nothing here reads or writes anything. `decide` asks one file per concern, in
 the order of S24: repair, shrink, grow, roll. Each asks the guards of
 `guards.py`, and the first that blocks is what the quorum waits for.
+
+- `decide`: the order of concerns; `actions`: its results;
+- `compare`: which Kubernetes objects differ from what is wanted;
+- `formation`, `recovery`, `scaling`, `rollout`, `restart`, `stuck`, `deletion`: a concern each;
+  `recovery` replaces a voter whose storage is lost;
+- `quorum_loss`: whether a quorum without a leader can recover;
+- `guard`, `guards`, `formation_guards`, `object_guards`, `case`: what holds an action back.
 """

@@ -1,4 +1,4 @@
-"""The interface between the HTTP server and the node; the runtime implements it.
+"""The interface between the HTTP server and the node; `runtime/service.py` implements it.
 
 It has identities, offsets and bytes, and nothing of HTTP. Every method may raise `RequestError`,
 which `raftnode.api.errors.refusal` makes.

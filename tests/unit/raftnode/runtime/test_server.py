@@ -27,7 +27,7 @@ from raftnode.errors import (
     StorageStaleError,
 )
 from raftnode.logformat.snapshot import SnapshotId
-from raftnode.runtime.builders import listeners, node
+from raftnode.runtime.builders import base, listeners, node
 from raftnode.runtime.server import Node
 from raftnode.runtime.snapshots import snapshotter
 from raftnode.settings import NodeSettings
@@ -451,6 +451,39 @@ async def test_a_node_takes_snapshots_and_starts_from_them(tmp_path, monkeypatch
         assert records.records[0].offset == 0
     assert kv.next_offset > end
     assert hashed != kv.state_hash()
+
+
+@pytest.mark.rule("P42", "S32")
+@pytest.mark.without("runtime.builders.base:build_base", "loaded, covered)", "loaded, covered * 0)")
+async def test_a_start_knows_what_a_damaged_snapshot_covers_to_be_committed(tmp_path, monkeypatch):
+    """No leader that lacks what was committed may make this replica truncate it."""
+    monkeypatch.setattr(snapshotter, "CHECK_INTERVAL_S", 0.01)
+    machine = Machine(tmp_path, max_record_bytes_between_snapshots=2000, snapshots_retained=1)
+    snapshots = []
+    async with machine.running():
+        await machine.form()
+        for number in range(60):
+            await machine.write(b"value %d" % number)
+        async with asyncio.timeout(LONG_S):
+            while not snapshots:
+                await asyncio.sleep(0.005)
+                names = machine.disk.listdir(str(tmp_path / "__cluster_metadata-0"))
+                snapshots = [one for one in map(SnapshotId.of, names) if one]
+    names = machine.disk.listdir(str(tmp_path / "__cluster_metadata-0"))
+    (newest,) = [one for one in map(SnapshotId.of, names) if one]
+    assert newest.end_offset > 0
+    machine.disk.faults.append(Fault("pread", errno.EIO, path_part=newest.file_name))
+    marks = []
+    recover = base.recover
+
+    def recovered(*given):
+        core = recover(*given)
+        marks.append(core.replica.high_watermark)
+        return core
+
+    monkeypatch.setattr(base, "recover", recovered)
+    async with machine.running():
+        assert marks == [newest.end_offset]
 
 
 async def test_a_start_that_finishes_a_trim_says_so(tmp_path, monkeypatch):

@@ -141,15 +141,15 @@ _SMALL = {
     "hang-leader-and-write-in-three": Bounds(
         voters=3, epoch_max=1, elections=0, writes=1, hangs=1, hanging=(0,)
     ),
-    "stop-leader-and-elect-in-three": Bounds(
-        voters=3, elections=1, writes=1, stops=1, standing=(1,), stopping=(0,)
-    ),
     "stop-and-remove-in-three": Bounds(
         voters=3, elections=0, changes=1, stops=1, removable=(2,), stopping=(0,)
     ),
     "snapshots-in-two": Bounds(voters=2, replacement=True, elections=1, writes=1, snapshots=2),
 }
 _FULL = {
+    "stop-leader-and-elect-in-three": Bounds(
+        voters=3, elections=1, writes=1, stops=1, standing=(1,), stopping=(0,)
+    ),
     "hang-write-and-remove-in-three": Bounds(
         voters=3, elections=1, writes=1, changes=1, hangs=1, removable=(2,), hanging=(0,)
     ),

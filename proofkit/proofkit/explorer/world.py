@@ -206,18 +206,9 @@ class World:
             yield Action("kill", index)
         elif local.volume.log != local.volume.durable or replica.log.durable_end < replica.log.end:
             yield Action("flush", index)
-        if (
-            left["hangs"]
-            and _may(self.bounds.hanging, index)
-            and self._can_do_without(state, index)
-        ):
-            yield Action("hang", index)
-        if (
-            left["stops"]
-            and _may(self.bounds.stopping, index)
-            and self._can_do_without(state, index)
-        ):
-            yield Action("stop", index)
+        for kind, allowed in (("hang", self.bounds.hanging), ("stop", self.bounds.stopping)):
+            if left[kind + "s"] and _may(allowed, index) and self._can_do_without(state, index):
+                yield Action(kind, index)
         if isinstance(role, Unattached | Prospective | Follower | Resigned):
             in_flight = in_flight_of(local)
             if in_flight is None:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+BUDGETS: tuple[str, ...] = (
+    "elections", "resignations", "crashes", "losses", "duplicates", "writes", "changes",
+    "snapshots", "hangs", "stops",
+)  # fmt: skip
+"""What is spent in a run, in the order of `State.left`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -64,11 +70,7 @@ class Bounds:
 
     def __str__(self) -> str:
         """The bounds in one line: what differs from nothing happening."""
-        counts = (
-            "elections", "resignations", "crashes", "losses", "duplicates", "writes", "changes",
-            "snapshots", "hangs", "stops",
-        )  # fmt: skip
-        some = " ".join(f"{name}={value}" for name in counts if (value := getattr(self, name)))
+        some = " ".join(f"{name}={value}" for name in BUDGETS if (value := getattr(self, name)))
         some += f" fetches={self.fetches}" if self.fetches > 1 else ""
         begin = "formed" if self.formed else "latched"
         joined = " that has joined" if self.joined else ""

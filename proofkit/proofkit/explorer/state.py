@@ -7,11 +7,6 @@ from typing import NamedTuple
 from proofkit.explorer.watch import Leaders
 from raftnode.core.types import Offset
 
-BUDGETS: tuple[str, ...] = (
-    "elections", "resignations", "crashes", "losses", "duplicates", "writes", "changes",
-    "snapshots", "hangs", "stops",
-)  # fmt: skip
-
 
 class State(NamedTuple):
     """One world. Letters are a set, in order of their numbers.

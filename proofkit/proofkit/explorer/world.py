@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from proofkit.explorer.action import Action
-from proofkit.explorer.bounds import Bounds
+from proofkit.explorer.bounds import BUDGETS, Bounds
 from proofkit.explorer.local import (
     CURRENT,
     Letter,
@@ -31,7 +31,7 @@ from proofkit.explorer.snapshot import (
     leader_not_fresh,
     majority_silent,
 )
-from proofkit.explorer.state import BUDGETS, State
+from proofkit.explorer.state import State
 from proofkit.explorer.void import is_void
 from proofkit.explorer.watch import Leaders, watch
 from raftnode.core.events import (

@@ -7,8 +7,8 @@ from typing import Literal
 
 from raftnode.core.types import Offset, ReplicaKey, Voter, VoterRecordId, VoterSet
 
-NOT_BEGUN = "the leader to look at it; its deadline had passed when it came"
-"""Why a request that came too late did not begin, for its refusal."""
+NOT_BEGUN = "the leader to begin it"
+"""What a request waits for until the leader first judges it; one that comes too late never is."""
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from kraftquorum_operator.judge.copies import copied_voters
-from kraftquorum_operator.model.snapshot import Quorum, Replica, Snapshot
+from kraftquorum_operator.model.observation import Observation, Quorum, Replica
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Operation
 from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait
@@ -180,36 +180,38 @@ class Metrics:
         self._under_way: dict[tuple[str, str], list[Operation]] = {}
         self._begun: set[tuple[str, str]] = set()
 
-    def observe(self, seen: Snapshot, spec: QuorumSpec, decision: Decision, now_s: float) -> None:
+    def observe(
+        self, observation: Observation, spec: QuorumSpec, decision: Decision, now_s: float
+    ) -> None:
         """Show one observation and the decision on it."""
-        key = (seen.namespace, seen.name)
-        quorum, wanted = seen.quorum, spec.voters
+        key = (observation.namespace, observation.name)
+        quorum, wanted = observation.quorum, spec.voters
         if key not in self._begun:
             self._begin(key)
         self.last_reconcile.labels(*key).set(now_s)
         self.voters_wanted.labels(*key).set(wanted)
         self._observe_voters(key, quorum)
-        self.fault_tolerance.labels(*key).set(fault_tolerance(seen))
-        self.voters_copied.labels(*key).set(len(copied_voters(seen)))
+        self.fault_tolerance.labels(*key).set(fault_tolerance(observation))
+        self.voters_copied.labels(*key).set(len(copied_voters(observation)))
         if quorum is not None:
             self.leader_epoch.labels(*key).set(quorum.epoch)
         guard = decision.guard if isinstance(decision, Wait) else None
-        self.quorum_lost.labels(*key).set(quorum_lost(seen, decision) is not None)
+        self.quorum_lost.labels(*key).set(quorum_lost(observation, decision) is not None)
         before = self._guards.pop(key, None)
         if before is not None and before != guard:
             self.blocked.remove(*key, before)
         if guard is not None:
             self._guards[key] = guard
             self.blocked.labels(*key, guard).set(1)
-        context = Context(seen, wanted, decision)
+        context = Context(observation, wanted, decision)
         for name, judge in CONDITIONS.items():
             holds = judge(context)[0]
-            if why_unknown(name, seen, holds=holds) is None:
+            if why_unknown(name, observation, holds=holds) is None:
                 self.conditions.labels(*key, name).set(holds)
             else:
                 self.conditions.remove(*key, name)
-        self._observe_storage(key, seen, wanted)
-        self._observe_operations(key, spec, seen)
+        self._observe_storage(key, observation, wanted)
+        self._observe_operations(key, spec, observation)
         result = "wait" if guard else "done" if isinstance(decision, Done) else "action"
         self.reconciles.labels(*key, result).inc()
 
@@ -236,20 +238,24 @@ class Metrics:
         self.voters.labels(*key).set(len(quorum.voters))
         self.voters_caught_up.labels(*key).set(sum(voter.fresh for voter in quorum.voters))
 
-    def _observe_storage(self, key: tuple[str, str], seen: Snapshot, wanted: int) -> None:
-        voters = seen.quorum.replicas if seen.quorum else seen.known_voters()
+    def _observe_storage(self, key: tuple[str, str], observation: Observation, wanted: int) -> None:
+        voters = observation.quorum.replicas if observation.quorum else observation.known_voters()
         ids = Tally(replica.node_id for replica in voters)
         missing = set(range(wanted)) - set(ids)
         extra = sum(count - (node_id < wanted) for node_id, count in ids.items())
         self.voters_unlike_spec.labels(*key).set(len(missing) + extra)
         self.replacements_open.labels(*key).set(sum(count > 1 for count in ids.values()))
-        gone = sum(seen.is_storage_gone(one) or _has_successor(seen, one) for one in voters)
+        gone = sum(
+            observation.is_storage_gone(one) or _has_successor(observation, one) for one in voters
+        )
         self.storage_gone.labels(*key).set(gone)
-        failing = sum(pod.exit_code in DISK_EXITS and not pod.ready for pod in seen.pods)
+        failing = sum(pod.exit_code in DISK_EXITS and not pod.ready for pod in observation.pods)
         self.storage_failing.labels(*key).set(failing)
 
-    def _observe_operations(self, key: tuple[str, str], spec: QuorumSpec, seen: Snapshot) -> None:
-        found = operations(spec, seen, self._under_way.get(key, ()), "")
+    def _observe_operations(
+        self, key: tuple[str, str], spec: QuorumSpec, observation: Observation
+    ) -> None:
+        found = operations(spec, observation, self._under_way.get(key, ()), "")
         self._under_way[key] = found
         steps = Tally((one.kind, one.step) for one in found)
         for gone in self._steps.get(key, set()) - set(steps):
@@ -344,13 +350,13 @@ class Metrics:
             metric.remove_by_labels(labels)
 
 
-def _has_successor(seen: Snapshot, voter: Replica) -> bool:
+def _has_successor(observation: Observation, voter: Replica) -> bool:
     """Whether the leader knows a replica of a silent voter's node id with another directory id.
 
     While that replica restarts for the probe, no replica of the node id answers, and the old
     storage is still lost.
     """
-    quorum = seen.quorum
+    quorum = observation.quorum
     if quorum is None or any(one.fresh for one in quorum.voters_of(voter.node_id)):
         return False
     return any(

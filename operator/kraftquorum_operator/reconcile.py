@@ -36,7 +36,7 @@ from kraftquorum_operator.memory.request_failures import Failure, Failures, is_c
 from kraftquorum_operator.memory.status_board import Board
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.observe.deletion import ObservedGoing
 from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
@@ -83,9 +83,9 @@ class Memory:
     last_logged: str = ""
     checked_s: float = field(default_factory=time.monotonic)
     """On standby: when it was last seen to be there, on the monotonic clock."""
-    seen: str | None = None
+    observed_at: str | None = None
     """When the quorum was last observed."""
-    seen_s: float = field(default_factory=time.monotonic)
+    observed_s: float = field(default_factory=time.monotonic)
     """The same on the monotonic clock; at first when this operator began or got the Lease."""
     heard: str | None = None
     """When a replica last answered."""
@@ -171,7 +171,7 @@ class Reconciler:
         self.board.released(namespace, name)
         self._drop_contact(namespace, name)
         known = self.board.quorums.get((namespace, name))
-        memory.seen_s = now_s = time.monotonic()
+        memory.observed_s = now_s = time.monotonic()
         if known is None or known.uid != uid or now_s - memory.checked_s > RECHECK_S:
             memory.checked_s = now_s
             with suppress(KubeError):
@@ -192,7 +192,7 @@ class Reconciler:
         until the last observation is too old.
         """
         lasting, now_s = isinstance(error, RefusedError | ValueError), time.monotonic()
-        if not lasting and now_s - memory.seen_s < UNSEEN_S:
+        if not lasting and now_s - memory.observed_s < UNSEEN_S:
             return []
         self.metrics.unseen(namespace, name)
         failure = (word(error), f"the quorum cannot be observed: {error}")
@@ -207,7 +207,7 @@ class Reconciler:
             if resource is None or resource["metadata"]["uid"] != uid:
                 return []
             stamp = Stamp(_now(), int(resource["metadata"]["generation"]))
-            change = failing_status(resource, failure, stamp, memory.seen)
+            change = failing_status(resource, failure, stamp, memory.observed_at)
             if change is not None:
                 memory.written = None
                 await self.kube.patch(
@@ -226,9 +226,13 @@ class Reconciler:
     def _stay_in_contact(self, observed: Observed) -> None:
         """Have the replicas that answered report their next change."""
         if self.contacts is not None:
-            seen = observed.seen
-            heard = [p for p in seen.pods if p.address and seen.node(p.ordinal) is not None]
-            self.contacts.keep(seen.namespace, seen.name, [pod.api_address for pod in heard])
+            observation = observed.observation
+            heard = [
+                p for p in observation.pods if p.address and observation.node(p.ordinal) is not None
+            ]
+            self.contacts.keep(
+                observation.namespace, observation.name, [pod.api_address for pod in heard]
+            )
 
     def _drop_contact(self, namespace: str, name: str) -> None:
         if self.contacts is not None:
@@ -257,23 +261,23 @@ class Reconciler:
         if isinstance(observed, ObservedGoing):
             return await self._take_away(observed, memory, now_ms, bound)
         self._stay_in_contact(observed)
-        memory.seen, memory.seen_s, memory.told_s = _now(), time.monotonic(), None
-        if observed.seen.nodes:
-            memory.heard = memory.seen
-        desired = compare(observed.owner, observed.spec, observed.seen, observed.live)
-        seen = memory.refusals.mark(desired.mark(observed.seen), now_ms)
-        seen = judge(memory.lasting.mark(seen, now_ms))
-        decision = decide(observed.spec, seen, now_ms)
+        memory.observed_at, memory.observed_s, memory.told_s = _now(), time.monotonic(), None
+        if observed.observation.nodes:
+            memory.heard = memory.observed_at
+        desired = compare(observed.owner, observed.spec, observed.observation, observed.live)
+        observation = memory.refusals.mark(desired.mark(observed.observation), now_ms)
+        observation = judge(memory.lasting.mark(observation, now_ms))
+        decision = decide(observed.spec, observation, now_ms)
         if isinstance(decision, Wait | Done):
             memory.failures.ended()
-        observed = replace(observed, seen=memory.failures.mark(seen))
-        self.metrics.observe(observed.seen, observed.spec, decision, time.time())
+        observed = replace(observed, observation=memory.failures.mark(observation))
+        self.metrics.observe(observed.observation, observed.spec, decision, time.time())
         events = memory.events.of_spec(
-            observed.spec, observed.seen.generation, observed.reported_generation
+            observed.spec, observed.observation.generation, observed.reported_generation
         )
         interval_ms = int(self.settings.event_interval_s * 1000)
         events += memory.events.of(decision, now_ms, interval_ms)
-        troubles = (*seen.troubles, *disk_alarms(seen))
+        troubles = (*observation.troubles, *disk_alarms(observation))
         events += memory.events.of_troubles(troubles, now_ms, interval_ms)
         self._log(decision, memory, bound)
         match decision:
@@ -288,7 +292,7 @@ class Reconciler:
         await self._report(observed, decision, memory)
         if isinstance(decision, Wait | Done):
             return Outcome(decision, pause_s, tuple(events))
-        tools = self._tools(observed.owner, observed.seen, desired.bodies)
+        tools = self._tools(observed.owner, observed.observation, desired.bodies)
         failure = await self._act(decision, tools, bound)
         why = "" if failure is None else failure.message
         if failure is None:
@@ -301,8 +305,10 @@ class Reconciler:
             if not memory.failures.passing:
                 events += memory.events.of_failure(decision, why, now_ms, interval_ms)
             if isinstance(decision, ApplyObjects):
-                memory.refusals.failed(decision.objects, why, observed.seen.generation, now_ms)
-            memory.refusals.not_ended(decision, failure, observed.seen.generation, now_ms)
+                memory.refusals.failed(
+                    decision.objects, why, observed.observation.generation, now_ms
+                )
+            memory.refusals.not_ended(decision, failure, observed.observation.generation, now_ms)
         return Outcome(decision, pause_s, tuple(events), failed=failure is not None)
 
     def _log(self, decision: Decision, memory: Memory, bound: structlog.stdlib.BoundLogger) -> None:
@@ -335,8 +341,8 @@ class Reconciler:
         if isinstance(decision, Done):
             await self._report_going(observed, decision, None)
             return Outcome(decision, self.settings.reconcile_idle_s, tuple(events))
-        seen = Snapshot(owner.namespace, owner.name, owner.uid)
-        failure = await self._act(decision, self._tools(owner, seen, {}), bound)
+        observation = Observation(owner.namespace, owner.name, owner.uid)
+        failure = await self._act(decision, self._tools(owner, observation, {}), bound)
         await self._report_going(observed, decision, failure.message if failure else None)
         if failure is None:
             return Outcome(decision, 0.0, tuple(events))
@@ -362,12 +368,14 @@ class Reconciler:
                 subresource="status",
             )
 
-    def _tools(self, owner: Owner, seen: Snapshot, bodies: Mapping[ObjectRef, Body]) -> Tools:
+    def _tools(
+        self, owner: Owner, observation: Observation, bodies: Mapping[ObjectRef, Body]
+    ) -> Tools:
         return Tools(
             kube=self.kube,
             nodes=self.nodes,
             owner=owner,
-            seen=seen,
+            observation=observation,
             bodies=bodies,
             change_timeout_ms=self.settings.change_timeout_ms,
             failpoints=self.failpoints,
@@ -409,10 +417,10 @@ class Reconciler:
 
     async def _report(self, observed: Observed, decision: Decision, memory: Memory) -> None:
         """Write the status if it changed; write volatile fields less often."""
-        stamp = Stamp(_now(), observed.seen.generation, memory.heard)
+        stamp = Stamp(_now(), observed.observation.generation, memory.heard)
         built = build_status(
             observed.spec,
-            observed.seen,
+            observed.observation,
             decision,
             current_action=memory.current_action,
             before=observed.conditions,

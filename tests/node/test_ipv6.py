@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kraftquorum_operator.clients.nodes import HttpNodes
-from kraftquorum_operator.model.snapshot import Pod
+from kraftquorum_operator.model.observation import Pod
 from kraftquorum_operator.observe.quorum import Silence, ask_leader, ask_nodes, read_quorum
 from proofkit.localquorum import CLUSTER_ID, LocalNode, eventually
 from proofkit.loopback import LoopbackNetwork

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from kraftquorum_operator.memory.status_board import Board, Seen
+from kraftquorum_operator.memory.status_board import Board, BoardEntry
 from kraftquorum_operator.model.objects import Owner
-from kraftquorum_operator.model.snapshot import Snapshot, Trouble
+from kraftquorum_operator.model.observation import Observation, Trouble
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.plan.actions import Decision, Wait
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.status import build_status
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     blank,
     healthy,
@@ -42,7 +42,7 @@ def at(second: int) -> Stamp:
 
 
 def status(
-    seen: Snapshot,
+    seen: Observation,
     voters: int = 3,
     decision: Decision | None = None,
     last: QuorumStatus | None = None,
@@ -60,14 +60,14 @@ def status(
     )
 
 
-def named(seen: Snapshot, name: str) -> Snapshot:
+def named(seen: Observation, name: str) -> Observation:
     return replace(seen, name=name)
 
 
 def put(board: Board, path: str, told: QuorumStatus | None, voters: int = 3) -> None:
     namespace, name = path.split("/")
     if told is None:
-        board.quorums[namespace, name] = Seen(
+        board.quorums[namespace, name] = BoardEntry(
             namespace, name, path, voters, None, time.time(), True
         )
     else:
@@ -362,7 +362,9 @@ def test_names_and_messages_stay_text_also_when_they_are_refreshed(serve, tab) -
     opened.page.goto(server.url)
 
     def change(board: Board) -> None:
-        board.quorums[HOSTILE, HOSTILE] = Seen(HOSTILE, HOSTILE, "u", 3, hostile, time.time(), True)
+        board.quorums[HOSTILE, HOSTILE] = BoardEntry(
+            HOSTILE, HOSTILE, "u", 3, hostile, time.time(), True
+        )
 
     refreshed(opened, server, change)
     assert HOSTILE in opened.page.locator("main").inner_text()

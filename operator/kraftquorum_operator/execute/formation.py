@@ -10,7 +10,7 @@ from typing import cast
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import ConflictError, KubeError, NodeUnreachableError
 from kraftquorum_operator.execute.tools import Tools
-from kraftquorum_operator.model.snapshot import LatchVoter
+from kraftquorum_operator.model.observation import LatchVoter
 from kraftquorum_operator.plan.actions import AdoptQuorum, CreateLatch, JoinNode, SendLatch
 from kraftquorum_operator.resources.latch import latch
 from kraftquorum_operator.resources.metadata import selector

@@ -49,7 +49,7 @@ async def apply_objects(action: ApplyObjects, tools: Tools) -> str:
 async def _apply(body: Body, tools: Tools) -> None:
     namespace, name = tools.owner.namespace, body["metadata"]["name"]
     if body["kind"] == "StatefulSet":
-        statefulset = tools.seen.statefulset
+        statefulset = tools.observation.statefulset
         found = await tools.kube.get("StatefulSet", namespace, name)
         if statefulset is not None and found is not None:
             change = statefulset_change(body, found)
@@ -200,7 +200,7 @@ async def _note_given_up(ordinal: int, claim_uid: str, tools: Tools) -> None:
         return
     meta, key = found["metadata"], f"{names.ANNOTATION_GIVEN_UP}{ordinal}"
     value = cast("dict[str, str]", meta.get("annotations") or {}).get(key, "")
-    claim, statefulset = tools.seen.claim(ordinal), tools.seen.statefulset
+    claim, statefulset = tools.observation.claim(ordinal), tools.observation.statefulset
     last = statefulset.record(ordinal) if statefulset is not None else None
     recorded = (claim is not None and claim.record is not None) or (
         last is not None and last.claim_uid == claim_uid

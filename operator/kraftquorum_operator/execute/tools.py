@@ -11,7 +11,7 @@ from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import NodeUnreachableError
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Tools:
     kube: KubeClient
     nodes: NodeApi
     owner: Owner
-    seen: Snapshot
+    observation: Observation
     bodies: Mapping[ObjectRef, Body]
     change_timeout_ms: int
     failpoints: Failpoints
@@ -54,7 +54,7 @@ class Tools:
         Raises:
             NodeUnreachableError: the pod has no address.
         """
-        pod = self.seen.pod(ordinal)
+        pod = self.observation.pod(ordinal)
         if pod is None or pod.address is None:
             msg = f"replica {ordinal} has no address"
             raise NodeUnreachableError(msg)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftquorum_operator.errors import NodeUnreachableError
 from kraftquorum_operator.execute.tools import Tools
-from kraftquorum_operator.model.snapshot import Replica, VoterRecord
+from kraftquorum_operator.model.observation import Replica, VoterRecord
 from kraftquorum_operator.plan.actions import AddVoter, MoveLeadership, RemoveVoter
 from raftnode.api.model import AddVoterRequest, RemoveVoterRequest, ResignRequest, VoterSpec
 from raftnode.api.model import Replica as ApiReplica
@@ -20,10 +20,10 @@ def _record(given: VoterRecord) -> ApiVoterRecord:
 
 
 def _leader_address(tools: Tools) -> str:
-    if tools.seen.quorum is None:
+    if tools.observation.quorum is None:
         msg = "no leader has answered yet"
         raise NodeUnreachableError(msg)
-    return tools.address(tools.seen.quorum.leader.node_id)
+    return tools.address(tools.observation.quorum.leader.node_id)
 
 
 async def add_voter(action: AddVoter, tools: Tools) -> str:

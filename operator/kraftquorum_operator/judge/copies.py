@@ -15,12 +15,12 @@ accept a volume by annotating its claim.
 
 from __future__ import annotations
 
-from kraftquorum_operator.model.snapshot import (
+from kraftquorum_operator.model.observation import (
     Claim,
     ClaimRecord,
     Node,
+    Observation,
     Replica,
-    Snapshot,
     StatefulSet,
 )
 
@@ -29,19 +29,19 @@ STALE = 17
 restored beneath the same claim, which no record here shows."""
 
 
-def voters_of(seen: Snapshot) -> frozenset[Replica]:
+def voters_of(observation: Observation) -> frozenset[Replica]:
     """All voters, in force or committed; without a leader the last known ones."""
-    if seen.quorum is None:
-        return frozenset(seen.known_voters())
-    return frozenset((*seen.quorum.replicas, *seen.quorum.committed))
+    if observation.quorum is None:
+        return frozenset(observation.known_voters())
+    return frozenset((*observation.quorum.replicas, *observation.quorum.committed))
 
 
-def why_copied(seen: Snapshot, node: Node) -> str | None:
+def why_copied(observation: Observation, node: Node) -> str | None:
     """Why the storage that answers is not the one that was recorded; None if it may be."""
-    claim, statefulset = seen.claim(node.replica.node_id), seen.statefulset
+    claim, statefulset = observation.claim(node.replica.node_id), observation.statefulset
     if claim is None or statefulset is None or node.blank:
         return None
-    if node.replica in voters_of(seen):
+    if node.replica in voters_of(observation):
         return _why_voter(node.replica, claim, statefulset)
     return _why_other(node.replica, claim, statefulset)
 
@@ -75,23 +75,23 @@ def _why_other(replica: Replica, claim: Claim, statefulset: StatefulSet) -> str 
     return None
 
 
-def copied_voters(seen: Snapshot) -> tuple[Replica, ...]:
+def copied_voters(observation: Observation) -> tuple[Replica, ...]:
     """The voters that answer from a volume that was restored from a copy."""
-    voters = voters_of(seen)
+    voters = voters_of(observation)
     return tuple(
         node.replica
-        for node in seen.nodes
-        if node.replica in voters and why_copied(seen, node) is not None
+        for node in observation.nodes
+        if node.replica in voters and why_copied(observation, node) is not None
     )
 
 
-def unrecorded(seen: Snapshot, replica: Replica) -> tuple[str, int, ClaimRecord] | None:
+def unrecorded(observation: Observation, replica: Replica) -> tuple[str, int, ClaimRecord] | None:
     """What is to be recorded about a replica; None if it is, or must not be."""
-    node, claim = seen.node(replica.node_id), seen.claim(replica.node_id)
-    if node is None or claim is None or seen.statefulset is None or node.replica != replica:
+    node, claim = observation.node(replica.node_id), observation.claim(replica.node_id)
+    if node is None or claim is None or observation.statefulset is None or node.replica != replica:
         return None
     wanted = ClaimRecord(replica.directory_id, claim.uid)
-    last = seen.statefulset.record(replica.node_id)
+    last = observation.statefulset.record(replica.node_id)
     if claim.terminating or (claim.record, last) == (wanted, wanted):
         return None
-    return None if why_copied(seen, node) else (claim.name, claim.ordinal, wanted)
+    return None if why_copied(observation, node) else (claim.name, claim.ordinal, wanted)

@@ -9,7 +9,7 @@ volume, because a person finds a disk by those.
 from __future__ import annotations
 
 from kraftquorum_operator import names
-from kraftquorum_operator.model.snapshot import Node, Replica, Snapshot, Trouble
+from kraftquorum_operator.model.observation import Node, Observation, Replica, Trouble
 
 CORRUPT, FULL = 12, 16
 """Exit codes of a node: corruption that a crash cannot explain; no free space for a write."""
@@ -22,57 +22,66 @@ def why_damaged(node: Node | None) -> str | None:
     return "; ".join(node.damage) if node is not None and node.damage else None
 
 
-def damaged_voters(seen: Snapshot) -> tuple[Replica, ...]:
+def damaged_voters(observation: Observation) -> tuple[Replica, ...]:
     """The voters that answer and whose storage is damaged."""
-    voters = seen.quorum.replicas if seen.quorum else ()
-    return tuple(node.replica for node in seen.nodes if node.damage and node.replica in voters)
+    voters = observation.quorum.replicas if observation.quorum else ()
+    return tuple(
+        node.replica for node in observation.nodes if node.damage and node.replica in voters
+    )
 
 
-def damaged_storage(seen: Snapshot) -> tuple[Trouble, ...]:
+def damaged_storage(observation: Observation) -> tuple[Trouble, ...]:
     """Each replica whose storage is damaged, whether it answers or has exited because of it."""
     found = [
-        Trouble(node.replica.node_id, _disk(seen, node.replica.node_id), "StorageDamaged", why)
-        for node in seen.nodes
+        Trouble(
+            node.replica.node_id, _disk(observation, node.replica.node_id), "StorageDamaged", why
+        )
+        for node in observation.nodes
         if (why := why_damaged(node)) is not None
     ]
-    found += _ended(seen, CORRUPT, "StorageDamaged")
+    found += _ended(observation, CORRUPT, "StorageDamaged")
     return tuple(sorted(found, key=lambda trouble: trouble.ordinal))
 
 
-def low_disks(seen: Snapshot) -> tuple[Trouble, ...]:
+def low_disks(observation: Observation) -> tuple[Trouble, ...]:
     """Each replica whose disk has at most its reserve free, is full or lacks snapshot space."""
     found = [
         Trouble(
-            node.replica.node_id, _disk(seen, node.replica.node_id), "DiskLow", _room(seen, node)
+            node.replica.node_id,
+            _disk(observation, node.replica.node_id),
+            "DiskLow",
+            _room(observation, node),
         )
-        for node in seen.nodes
+        for node in observation.nodes
         if node.disk_low or node.snapshot_room_missing_bytes
     ]
-    found += _ended(seen, FULL, "DiskLow")
+    found += _ended(observation, FULL, "DiskLow")
     return tuple(sorted(found, key=lambda trouble: trouble.ordinal))
 
 
-def disk_alarms(seen: Snapshot) -> tuple[Trouble, ...]:
+def disk_alarms(observation: Observation) -> tuple[Trouble, ...]:
     """Everything about disks that has a warning event."""
-    return (*damaged_storage(seen), *low_disks(seen))
+    return (*damaged_storage(observation), *low_disks(observation))
 
 
-def _ended(seen: Snapshot, code: int, reason: str) -> list[Trouble]:
+def _ended(observation: Observation, code: int, reason: str) -> list[Trouble]:
     return [
-        Trouble(pod.ordinal, _disk(seen, pod.ordinal), reason, pod.detail or f"exit code {code}")
-        for pod in seen.pods
-        if pod.exit_code == code and not pod.ready and seen.node(pod.ordinal) is None
+        Trouble(
+            pod.ordinal, _disk(observation, pod.ordinal), reason, pod.detail or f"exit code {code}"
+        )
+        for pod in observation.pods
+        if pod.exit_code == code and not pod.ready and observation.node(pod.ordinal) is None
     ]
 
 
-def _disk(seen: Snapshot, ordinal: int) -> str:
+def _disk(observation: Observation, ordinal: int) -> str:
     """The pod, claim and volume of a replica's disk."""
-    claim = seen.claim(ordinal)
+    claim = observation.claim(ordinal)
     volume = f", claim {claim.name}, volume {claim.volume or 'none'}" if claim is not None else ""
-    return f"pod {names.pod(seen.name, ordinal)}{volume}"
+    return f"pod {names.pod(observation.name, ordinal)}{volume}"
 
 
-def _room(seen: Snapshot, node: Node) -> str:
+def _room(observation: Observation, node: Node) -> str:
     free, size = node.free_bytes, node.size_bytes
     missing = -(-node.snapshot_room_missing_bytes // _MIB)
     if not node.disk_low:
@@ -80,6 +89,6 @@ def _room(seen: Snapshot, node: Node) -> str:
     room = "less than its reserve is free"
     if free is not None and size:
         room = f"{free // _MIB} of {size // _MIB} MiB are free, less than its reserve"
-    if seen.quorum is None or seen.quorum.leader != node.replica:
+    if observation.quorum is None or observation.quorum.leader != node.replica:
         return f"{room}; it leads only if no other voter can"
     return f"{room}; it gives up leadership, and refuses writes if no other voter can lead"

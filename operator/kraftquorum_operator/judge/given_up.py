@@ -7,7 +7,7 @@ knows it too. Pure.
 
 from __future__ import annotations
 
-from kraftquorum_operator.model.snapshot import GivenUp, Snapshot
+from kraftquorum_operator.model.observation import GivenUp, Observation
 
 HOUR_MS = 3_600_000
 PAUSES_MS = (0, 60_000, 240_000, 960_000, HOUR_MS)
@@ -39,13 +39,13 @@ def wait_ms(notes: tuple[GivenUp, ...]) -> int:
     return max(0, pause, capped)
 
 
-def failing_in_a_row(seen: Snapshot) -> tuple[tuple[int, int], ...]:
+def failing_in_a_row(observation: Observation) -> tuple[tuple[int, int], ...]:
     """Replicas whose new volumes failed one after the other, as ordinal and how many."""
-    noted = seen.statefulset.given_up if seen.statefulset else ()
+    noted = observation.statefulset.given_up if observation.statefulset else ()
     counted = tuple((ordinal, in_a_row(notes)) for ordinal, notes in noted)
     return tuple(
         (ordinal, count)
         for ordinal, count in counted
         if count >= FAIL_IN_A_ROW
-        and ((claim := seen.claim(ordinal)) is None or claim.record is None)
+        and ((claim := observation.claim(ordinal)) is None or claim.record is None)
     )

@@ -6,8 +6,8 @@ Depends on the settings in the StatefulSet, not on the wanted ones: the pods run
 from __future__ import annotations
 
 from kraftquorum_operator.model.config import default_of
+from kraftquorum_operator.model.observation import StatefulSet
 from kraftquorum_operator.model.quantity import size_bytes
-from kraftquorum_operator.model.snapshot import StatefulSet
 
 _MIB = 1 << 20
 

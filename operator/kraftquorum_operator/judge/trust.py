@@ -7,13 +7,13 @@ from typing import NewType
 
 from kraftquorum_operator.judge.copies import copied_voters
 from kraftquorum_operator.judge.disks import damaged_voters
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 
-Judged = NewType("Judged", Snapshot)
+Judged = NewType("Judged", Observation)
 """An observation in which such voters are marked; a decision takes nothing else."""
 
 
-def judge(facts: Snapshot) -> Judged:
+def judge(facts: Observation) -> Judged:
     """Mark the voters that count in no majority."""
     copied, damaged = copied_voters(facts), damaged_voters(facts)
     if facts.quorum is None or not (copied or damaged):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from kraftquorum_operator.model.snapshot import CRASH_LOOP, Snapshot, Trouble
+from kraftquorum_operator.model.observation import CRASH_LOOP, Observation, Trouble
 
 PATIENCE_MS = 3_000
 LINGER_MS = 10_000
@@ -24,25 +24,27 @@ class Lasting:
     loops: dict[str, tuple[Trouble, int]] = field(default_factory=dict[str, tuple[Trouble, int]])
     """Each crash loop, and when its container was last seen not to run."""
 
-    def mark(self, seen: Snapshot, now_ms: int) -> Snapshot:
+    def mark(self, observation: Observation, now_ms: int) -> Observation:
         """Leave out recent troubles, and keep crash loops that continue."""
-        present = {trouble.subject for trouble in seen.troubles}
-        for trouble in seen.troubles:
+        present = {trouble.subject for trouble in observation.troubles}
+        for trouble in observation.troubles:
             if trouble.reason == CRASH_LOOP:
                 self.loops[trouble.subject] = (trouble, now_ms)
         self.loops = {
             subject: (trouble, at)
             for subject, (trouble, at) in self.loops.items()
-            if now_ms - at < LINGER_MS and _tries(seen, trouble.ordinal)
+            if now_ms - at < LINGER_MS and _tries(observation, trouble.ordinal)
         }
         trying = tuple(t for subject, (t, _) in self.loops.items() if subject not in present)
-        troubles = tuple(sorted((*seen.troubles, *trying), key=lambda t: (t.ordinal, t.subject)))
+        troubles = tuple(
+            sorted((*observation.troubles, *trying), key=lambda t: (t.ordinal, t.subject))
+        )
         self.since_ms = {t.subject: self.since_ms.get(t.subject, now_ms) for t in troubles}
         lasting = tuple(t for t in troubles if now_ms - self.since_ms[t.subject] >= PATIENCE_MS)
-        return replace(seen, troubles=lasting)
+        return replace(observation, troubles=lasting)
 
 
-def _tries(seen: Snapshot, ordinal: int) -> bool:
+def _tries(observation: Observation, ordinal: int) -> bool:
     """Whether a pod is there and not ready yet."""
-    pod = seen.pod(ordinal)
+    pod = observation.pod(ordinal)
     return pod is not None and not pod.ready and not pod.terminating

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from kraftquorum_operator.memory.request_failures import TOLD_AFTER, Failure
 from kraftquorum_operator.model.objects import ObjectRef
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.plan.actions import Action, DeleteClaim, DeletePod, EvictPod, describe
 
 FIRST_MS = 2_000
@@ -82,23 +82,25 @@ class Refusals:
         if isinstance(action, EvictPod | DeletePod | DeleteClaim):
             self.ends.pop(action.uid, None)
 
-    def mark(self, seen: Snapshot, now_ms: int) -> Snapshot:
+    def mark(self, observation: Observation, now_ms: int) -> Observation:
         """Take out of the observation what was refused and is not due for a retry."""
-        self.known = {ref: what for ref, what in self.known.items() if ref in seen.outdated}
-        held = _held(self.known, seen.generation, now_ms)
-        outdated = tuple(ref for ref in seen.outdated if ref not in held)
-        refused = (*seen.refused, *sorted(held.items()))
-        present = {one.uid for one in (*seen.pods, *seen.claims)}
+        self.known = {ref: what for ref, what in self.known.items() if ref in observation.outdated}
+        held = _held(self.known, observation.generation, now_ms)
+        outdated = tuple(ref for ref in observation.outdated if ref not in held)
+        refused = (*observation.refused, *sorted(held.items()))
+        present = {one.uid for one in (*observation.pods, *observation.claims)}
         # A request that is not retried after its pause is no longer wanted.
         self.ends = {
             uid: what
             for uid, what in self.ends.items()
             if uid in present and now_ms < what.until_ms + LONGEST_MS
         }
-        ends = tuple(sorted(_held(self.ends, seen.generation, now_ms).items()))
+        ends = tuple(sorted(_held(self.ends, observation.generation, now_ms).items()))
         lasting = [what.failure for what in self.ends.values() if what.count >= TOLD_AFTER]
-        failure = lasting[0] if lasting else seen.failure
-        return replace(seen, outdated=outdated, refused=refused, refused_ends=ends, failure=failure)
+        failure = lasting[0] if lasting else observation.failure
+        return replace(
+            observation, outdated=outdated, refused=refused, refused_ends=ends, failure=failure
+        )
 
 
 def _held(known: dict[Key, Refusal], generation: int, now_ms: int) -> dict[Key, str]:

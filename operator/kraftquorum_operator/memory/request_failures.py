@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kraftquorum_operator.errors import ConflictError, KubeError, NodeRefusedError
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 
 TOLD_AFTER = 2
 CONFLICTS_TOLD_AFTER = 5
@@ -70,6 +70,8 @@ class Failures:
         """Forget the failures: an action succeeded, or none is left to do."""
         self.last, self.count = None, 0
 
-    def mark(self, seen: Snapshot) -> Snapshot:
+    def mark(self, observation: Observation) -> Observation:
         """Put the failure into the observation, if it lasts."""
-        return replace(seen, failure=self.last if self.count >= self.told_after else seen.failure)
+        return replace(
+            observation, failure=self.last if self.count >= self.told_after else observation.failure
+        )

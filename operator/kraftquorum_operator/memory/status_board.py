@@ -16,7 +16,7 @@ from kraftquorum_operator.model.status import QuorumStatus, last_status
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class BoardEntry:
     """One quorum on the board."""
 
     namespace: str
@@ -42,13 +42,15 @@ class Board:
             before that.
     """
 
-    quorums: dict[tuple[str, str], Seen] = field(default_factory=dict[tuple[str, str], Seen])
+    quorums: dict[tuple[str, str], BoardEntry] = field(
+        default_factory=dict[tuple[str, str], BoardEntry]
+    )
     begun: bool = True
 
     def observed(self, owner: Owner, voters: int, status: QuorumStatus, now_s: float) -> None:
         """This operator has observed a quorum."""
         key = (owner.namespace, owner.name)
-        self.quorums[key] = Seen(*key, owner.uid, voters, status, now_s, own=True)
+        self.quorums[key] = BoardEntry(*key, owner.uid, voters, status, now_s, own=True)
 
     def reported(self, resource: Mapping[str, Any], now_s: float) -> None:
         """A watch has brought a resource, with the status that some operator wrote."""
@@ -59,7 +61,9 @@ class Board:
             return
         spec = cast("Mapping[str, Any]", resource.get("spec") or {})
         voters, status = int(spec.get("voters") or 0), last_status(resource)
-        self.quorums[namespace, name] = Seen(namespace, name, uid, voters, status, now_s, own=False)
+        self.quorums[namespace, name] = BoardEntry(
+            namespace, name, uid, voters, status, now_s, own=False
+        )
 
     def released(self, namespace: str, name: str) -> None:
         """This operator no longer reconciles the quorum: another operator's status is newer."""

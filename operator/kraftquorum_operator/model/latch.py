@@ -6,7 +6,7 @@ import json
 from typing import Any, cast
 
 from kraftquorum_operator.model.objects import Body
-from kraftquorum_operator.model.snapshot import Latch, LatchVoter, Replica
+from kraftquorum_operator.model.observation import Latch, LatchVoter, Replica
 
 
 def latch_data(latch: Latch) -> dict[str, str]:

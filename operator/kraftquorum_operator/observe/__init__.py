@@ -1,1 +1,1 @@
-"""What is there: read from the Kubernetes API and from the replicas, into one frozen snapshot."""
+"""Reads facts from the Kubernetes API and the replicas into one frozen observation."""

@@ -12,7 +12,7 @@ from typing import cast
 
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.model.objects import Body, Owner
-from kraftquorum_operator.model.snapshot import Going
+from kraftquorum_operator.model.observation import Going
 from kraftquorum_operator.observe.foreign import belongs_to
 from kraftquorum_operator.observe.kube import read_claims, read_statefulset
 from kraftquorum_operator.observe.objects import get_objects

@@ -1,4 +1,4 @@
-"""Reading the Kubernetes objects of a quorum into a snapshot's parts (pure, over dicts)."""
+"""Reads the Kubernetes objects of a quorum into parts of an observation (pure, over dicts)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import cast
 from kraftquorum_operator import names
 from kraftquorum_operator.model.config import ALLOWED
 from kraftquorum_operator.model.objects import Body
-from kraftquorum_operator.model.snapshot import (
+from kraftquorum_operator.model.observation import (
     UNKNOWN_OWNER,
     Budget,
     Claim,

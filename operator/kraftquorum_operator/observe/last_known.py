@@ -6,7 +6,7 @@ A report for people. Guards name replicas by it if no replica answers; no decisi
 
 from __future__ import annotations
 
-from kraftquorum_operator.model.snapshot import AS_LAST_KNOWN, LastKnown, Replica
+from kraftquorum_operator.model.observation import AS_LAST_KNOWN, LastKnown, Replica
 from kraftquorum_operator.model.status import QuorumStatus
 
 

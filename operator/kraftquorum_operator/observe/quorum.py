@@ -1,4 +1,4 @@
-"""Converts what the replicas report into the parts of a snapshot.
+"""Converts what the replicas report into the parts of an observation.
 
 The leader observes a voter's silence: how long ago the voter last fetched. If the
 leader has never heard from a voter, the operator remembers since when; after a
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import NodeError
-from kraftquorum_operator.model.snapshot import (
+from kraftquorum_operator.model.observation import (
     Node,
     PendingChange,
     Pod,

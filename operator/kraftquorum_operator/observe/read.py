@@ -1,4 +1,4 @@
-"""Reads the state of one quorum into a snapshot: first from the API server, then from replicas."""
+"""Reads the state of one quorum into an observation: the API server first, then the replicas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.model.latch import read_latch
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
 from kraftquorum_operator.observe.deletion import ObservedGoing, is_going, read_going
@@ -45,7 +45,7 @@ class Observed:
     """The facts, with what is needed to compare, act and report."""
 
     spec: QuorumSpec
-    seen: Snapshot
+    observation: Observation
     owner: Owner
     resource: Body
     live: tuple[Body, ...]
@@ -111,7 +111,7 @@ async def observe(
     budget = ObjectRef("PodDisruptionBudget", name)
     status = cast("dict[str, Any]", resource.get("status") or {})
     reported = last_status(resource)
-    seen = Snapshot(
+    observation = Observation(
         namespace=namespace,
         name=name,
         uid=owner.uid,
@@ -131,7 +131,7 @@ async def observe(
     )
     return Observed(
         spec=spec,
-        seen=seen,
+        observation=observation,
         owner=owner,
         resource=resource,
         live=(*live, statefulset) if statefulset is not None else live,

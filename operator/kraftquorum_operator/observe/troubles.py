@@ -12,7 +12,7 @@ from typing import cast
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body
-from kraftquorum_operator.model.snapshot import CRASH_LOOP, Claim, Pod, StatefulSet, Trouble
+from kraftquorum_operator.model.observation import CRASH_LOOP, Claim, Pod, StatefulSet, Trouble
 
 ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of a waiting container that are no fault."""

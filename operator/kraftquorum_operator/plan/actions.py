@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftquorum_operator.model.objects import ObjectRef
-from kraftquorum_operator.model.snapshot import (
+from kraftquorum_operator.model.observation import (
     ClaimRecord,
     Latch,
     LatchVoter,

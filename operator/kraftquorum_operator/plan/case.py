@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kraftquorum_operator.model.snapshot import Progress, Quorum, Replica, Snapshot
+from kraftquorum_operator.model.observation import Observation, Progress, Quorum, Replica
 from kraftquorum_operator.model.spec import QuorumSpec
 
 
@@ -13,7 +13,7 @@ class Case:
     """The input of a guard: the observation and the replica to add, remove or delete."""
 
     spec: QuorumSpec
-    seen: Snapshot
+    observation: Observation
     now_ms: int
     ordinal: int = -1
     new: Replica | None = None
@@ -26,7 +26,7 @@ class Case:
     @property
     def quorum(self) -> Quorum | None:
         """The leader's answer."""
-        return self.seen.quorum
+        return self.observation.quorum
 
     @property
     def survivors(self) -> tuple[Progress, ...]:

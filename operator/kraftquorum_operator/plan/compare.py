@@ -8,7 +8,7 @@ from typing import cast
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.drift import has_drifted
@@ -29,12 +29,12 @@ class Desired:
     outdated: tuple[ObjectRef, ...]
     config_faults: tuple[str, ...]
 
-    def mark(self, facts: Snapshot) -> Snapshot:
+    def mark(self, facts: Observation) -> Observation:
         """The observation with what differs from the desired objects."""
         return replace(facts, outdated=self.outdated, config_faults=self.config_faults)
 
 
-def compare(owner: Owner, spec: QuorumSpec, facts: Snapshot, live: Sequence[Body]) -> Desired:
+def compare(owner: Owner, spec: QuorumSpec, facts: Observation, live: Sequence[Body]) -> Desired:
     """Build the desired objects and compare the live ones with them.
 
     Args:
@@ -80,6 +80,6 @@ def outdated_objects(
     return tuple(ref for ref, body in bodies.items() if is_outdated(ref, body))
 
 
-def _voters_in_force(facts: Snapshot) -> int:
+def _voters_in_force(facts: Observation) -> int:
     """How many voters the disruption budget counts; the last known set without a leader."""
     return len(facts.quorum.voters) if facts.quorum else len(facts.known_voters())

@@ -56,26 +56,30 @@ PASSING = frozenset(
 """Guards that a missing Service may cause to block."""
 
 
-def decide(spec: QuorumSpec, seen: Judged, now_ms: int) -> Decision:
+def decide(spec: QuorumSpec, observation: Judged, now_ms: int) -> Decision:
     """Decide the next step.
 
     Args:
         spec: the wanted state.
-        seen: the observation, read after the last action and judged.
+        observation: the observation, read after the last action and judged.
         now_ms: the operator's monotonic clock, which `silent_since_ms` uses too.
     """
-    case = Case(spec, seen, now_ms)
+    case = Case(spec, observation, now_ms)
     paused = first_block(case, guards.not_paused)
     if paused is not None:
-        return _pause(paused, decide(spec.model_copy(update={"pause": False}), seen, now_ms))
+        return _pause(paused, decide(spec.model_copy(update={"pause": False}), observation, now_ms))
     blocked = first_block(case, guards.objects_are_ours)
     if blocked is not None:
         return blocked
-    first = tuple(ref for ref in seen.outdated if seen.quorum is None or ref.kind == "StatefulSet")
+    first = tuple(
+        ref
+        for ref in observation.outdated
+        if observation.quorum is None or ref.kind == "StatefulSet"
+    )
     if first:
         return ApplyObjects(first)
     prepared = _first(PREPARATION, case)
-    if seen.quorum is None:
+    if observation.quorum is None:
         decision = prepared or without_leader(case)
         if isinstance(decision, Wait) and decision.guard in PASSING:
             return first_block(case, guards.objects_written) or decision
@@ -86,7 +90,7 @@ def decide(spec: QuorumSpec, seen: Judged, now_ms: int) -> Decision:
     blocked = first_block(case, *guards.VOTER_CHANGE, guards.formation_complete)
     if blocked is not None:
         return blocked
-    return Done(f"{len(seen.quorum.voters)} voters, all caught up")
+    return Done(f"{len(observation.quorum.voters)} voters, all caught up")
 
 
 def _pause(paused: Wait, held_back: Decision) -> Wait:
@@ -107,6 +111,6 @@ def _first(steps: tuple[Step, ...], case: Case) -> Action | Wait | None:
 
 def _operate(case: Case) -> Action | Wait | None:
     repaired = _first(REPAIR, case)
-    if case.seen.outdated and (repaired is None or isinstance(repaired, Wait)):
-        return ApplyObjects(case.seen.outdated)
+    if case.observation.outdated and (repaired is None or isinstance(repaired, Wait)):
+        return ApplyObjects(case.observation.outdated)
     return repaired or first_block(case, guards.objects_written) or _first(OPERATION, case)

@@ -6,7 +6,7 @@ deletion; Kubernetes deletes claims that are still mounted with their pods.
 
 from __future__ import annotations
 
-from kraftquorum_operator.model.snapshot import Going
+from kraftquorum_operator.model.observation import Going
 from kraftquorum_operator.plan.actions import (
     Action,
     DeleteClaim,

@@ -8,7 +8,7 @@ blank nodes that it lists by (id, UUID).
 from __future__ import annotations
 
 from kraftquorum_operator import names
-from kraftquorum_operator.model.snapshot import LatchVoter, Replica
+from kraftquorum_operator.model.observation import LatchVoter, Replica
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
     AdoptQuorum,
@@ -27,16 +27,16 @@ def first_replicas(case: Case) -> int:
     An earlier quorum may need all of its members to elect a leader. A claim that only has a
     name like ours is none of them, and no replica ever had a larger ordinal than the largest.
     """
-    known = (claim.ordinal + 1 for claim in case.seen.claims if not claim.stranger)
+    known = (claim.ordinal + 1 for claim in case.observation.claims if not claim.stranger)
     return min(names.NODES_MAX, max([case.spec.voters, *known]))
 
 
 def create(case: Case) -> CreateStatefulSet | Wait | None:
     """Create the StatefulSet if there is none."""
-    if case.seen.statefulset is not None:
+    if case.observation.statefulset is not None:
         return None
     replicas = first_replicas(case)
-    subject = Case(case.spec, case.seen, case.now_ms, replicas=replicas)
+    subject = Case(case.spec, case.observation, case.now_ms, replicas=replicas)
     wait = first_block(
         subject,
         guards.kubernetes_version_supported,
@@ -57,14 +57,14 @@ def raise_replicas(case: Case) -> SetReplicas | None:
     the voters; then every claim gets its pod back. Raising the replicas is harmless, but useless
     while existing pods may soon answer and name the voters, as after a restart of all pods.
     """
-    statefulset = case.seen.statefulset
+    statefulset = case.observation.statefulset
     if statefulset is None:
         return None
-    if case.seen.quorum is not None:
-        floor = case.seen.quorum.highest_voter + 1
+    if case.observation.quorum is not None:
+        floor = case.observation.quorum.highest_voter + 1
     else:
-        known = [replica.node_id + 1 for replica in case.seen.known_voters()]
-        told = any(not node.blank and node.voters for node in case.seen.nodes)
+        known = [replica.node_id + 1 for replica in case.observation.known_voters()]
+        told = any(not node.blank and node.voters for node in case.observation.nodes)
         if not told and _may_answer_soon(case):
             return None
         floor = max(known) if told and known else max([*known, first_replicas(case)])
@@ -75,13 +75,13 @@ def raise_replicas(case: Case) -> SetReplicas | None:
 
 def _may_answer_soon(case: Case) -> bool:
     """Whether a pod that was ready a moment ago, on a bound claim, is only restarting."""
-    seen = case.seen
-    replicas = seen.statefulset.replicas if seen.statefulset else 0
-    for pod in seen.pods:
-        claim = seen.claim(pod.ordinal)
+    observation = case.observation
+    replicas = observation.statefulset.replicas if observation.statefulset else 0
+    for pod in observation.pods:
+        claim = observation.claim(pod.ordinal)
         if pod.ordinal >= replicas or claim is None or claim.phase != "Bound":
             continue
-        if seen.node(pod.ordinal) is not None or (pod.restarts and pod.fails_to_start):
+        if observation.node(pod.ordinal) is not None or (pod.restarts and pod.fails_to_start):
             continue
         if pod.unready_ms is not None and pod.unready_ms < RESTART_PATIENCE_MS:
             return True
@@ -89,12 +89,12 @@ def _may_answer_soon(case: Case) -> bool:
 
 
 def _first_voters(case: Case) -> tuple[LatchVoter, ...]:
-    nodes = [case.seen.node(ordinal) for ordinal in range(case.spec.voters)]
+    nodes = [case.observation.node(ordinal) for ordinal in range(case.spec.voters)]
     return tuple(LatchVoter(node.replica, node.peer_endpoint) for node in nodes if node)
 
 
 def _adopted_voters(case: Case, committed: tuple[Replica, ...]) -> tuple[LatchVoter, ...]:
-    found = {node.replica: node.peer_endpoint for node in case.seen.nodes}
+    found = {node.replica: node.peer_endpoint for node in case.observation.nodes}
     return tuple(LatchVoter(replica, found.get(replica)) for replica in committed)
 
 
@@ -103,14 +103,16 @@ def latch(case: Case) -> CreateLatch | AdoptQuorum | Wait | None:
 
     Returns None once the latch is there.
     """
-    seen = case.seen
-    if seen.latch is not None:
+    observation = case.observation
+    if observation.latch is not None:
         return None
-    if seen.quorum is not None:
+    if observation.quorum is not None:
         wait = first_block(case, guards.confirmed_voters_required, guards.epoch_committed)
         if wait is not None:
             return wait
-        return AdoptQuorum(seen.quorum.cluster_id, _adopted_voters(case, seen.quorum.committed))
+        return AdoptQuorum(
+            observation.quorum.cluster_id, _adopted_voters(case, observation.quorum.committed)
+        )
     wait = first_block(
         case,
         guards.never_rebootstrap,
@@ -129,12 +131,12 @@ def send_latch(case: Case) -> SendLatch | None:
     A node with another UUID never gets it (S19): it becomes an observer, and a voter only
     through the quorum. Nor does a replica that the quorum has removed since.
     """
-    seen = case.seen
-    if seen.latch is None or seen.latch.adopted:
+    observation = case.observation
+    if observation.latch is None or observation.latch.adopted:
         return None
-    for node in seen.nodes:
-        if not node.blank or not seen.latch.lists(node.replica):
+    for node in observation.nodes:
+        if not node.blank or not observation.latch.lists(node.replica):
             continue
-        if seen.quorum is None or node.replica in seen.quorum.replicas:
-            return SendLatch(node.replica, seen.latch)
+        if observation.quorum is None or node.replica in observation.quorum.replicas:
+            return SendLatch(node.replica, observation.latch)
     return None

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from kraftquorum_operator import names
-from kraftquorum_operator.model.snapshot import Claim, Replica, Snapshot, majority
+from kraftquorum_operator.model.observation import Claim, Observation, Replica, majority
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.guard import guard, replica_names
 
 
-def named_voters(seen: Snapshot) -> tuple[tuple[Replica, ...], str]:
+def named_voters(observation: Observation) -> tuple[tuple[Replica, ...], str]:
     """The voters to name in a message, and the source of that list. No decision depends on it."""
-    if voters := seen.told_voters():
+    if voters := observation.told_voters():
         return voters, ""
-    if seen.last is not None and seen.last.voters:
-        return seen.last.voters, f", as last known at {seen.last.at or 'an unknown time'}"
-    return seen.known_voters(), ", the first voters"
+    if observation.last is not None and observation.last.voters:
+        return (
+            observation.last.voters,
+            f", as last known at {observation.last.at or 'an unknown time'}",
+        )
+    return observation.known_voters(), ", the first voters"
 
 
 @guard(needs_person=True, formation="blocked")
@@ -28,35 +31,44 @@ def claims_are_ours(case: Case) -> str | None:
     `app.kubernetes.io/instance` with the quorum's name on it. Otherwise give the resource another
     name.
     """
-    seen, begun = case.seen, case.seen.latch is not None or case.quorum is not None
-    for claim in _strangers(seen):
+    observation, begun = (
+        case.observation,
+        case.observation.latch is not None or case.quorum is not None,
+    )
+    for claim in _strangers(observation):
         if claim.doubtful and (not begun or claim.ordinal < case.replicas):
-            return _why_doubtful(seen, claim)
+            return _why_doubtful(observation, claim)
         if claim.ordinal < case.replicas:
             return f"claim {claim.name} belongs to {claim.stranger}: give the resource another name"
     return None
 
 
-def doubtful_claim(seen: Snapshot) -> str | None:
+def doubtful_claim(observation: Observation) -> str | None:
     """What to do about a claim that may hold a missing voter; None if there is no such claim."""
-    return next((_why_doubtful(seen, c) for c in _strangers(seen) if c.doubtful), None)
+    return next(
+        (_why_doubtful(observation, c) for c in _strangers(observation) if c.doubtful), None
+    )
 
 
-def _strangers(seen: Snapshot) -> list[Claim]:
+def _strangers(observation: Observation) -> list[Claim]:
     """The claims that are not known to be ours; a first voter's is ours even without labels."""
-    replicas = seen.statefulset.replicas if seen.statefulset is not None else 0
-    first = {voter.replica.node_id for voter in seen.latch.voters} if seen.latch else set[int]()
+    replicas = observation.statefulset.replicas if observation.statefulset is not None else 0
+    first = (
+        {voter.replica.node_id for voter in observation.latch.voters}
+        if observation.latch
+        else set[int]()
+    )
     return [
         claim
-        for claim in seen.claims
+        for claim in observation.claims
         if claim.stranger
         and claim.ordinal >= replicas
         and not (claim.doubtful and claim.ordinal in first)
     ]
 
 
-def _why_doubtful(seen: Snapshot, claim: Claim) -> str:
-    labels = f"{names.LABEL_APP}={names.APP} {names.LABEL_INSTANCE}={seen.name}"
+def _why_doubtful(observation: Observation, claim: Claim) -> str:
+    labels = f"{names.LABEL_APP}={names.APP} {names.LABEL_INSTANCE}={observation.name}"
     return (
         f"claim {claim.name} is named like a claim of this quorum and nothing on it identifies its "
         f"owner: if it holds a replica's data, label it ({labels}); otherwise give the resource "
@@ -76,8 +88,8 @@ def no_earlier_claims(case: Case) -> str | None:
     # S18.
     earlier = [
         claim.name
-        for claim in case.seen.claims
-        if claim.owner_uid != case.seen.uid and not claim.stranger
+        for claim in case.observation.claims
+        if claim.owner_uid != case.observation.uid and not claim.stranger
     ]
     if not earlier:
         return None
@@ -93,9 +105,9 @@ def all_blank_before_formation(case: Case) -> str | None:
     """Every first voter has answered that its storage is blank."""
     # S18.
     for ordinal in range(case.spec.voters):
-        node = case.seen.node(ordinal)
+        node = case.observation.node(ordinal)
         if node is None:
-            pod = case.seen.pod(ordinal)
+            pod = case.observation.pod(ordinal)
             detail = f": {pod.detail}" if pod and pod.detail else ""
             return f"replica {ordinal} has not answered yet{detail}"
         if not node.blank:
@@ -103,17 +115,21 @@ def all_blank_before_formation(case: Case) -> str | None:
     return None
 
 
-def _may_know_better(seen: Snapshot) -> bool:
+def _may_know_better(observation: Observation) -> bool:
     """Whether no replica has reported its voters yet, and a replica outside the latch may.
 
     The latch lists the first voters; the current voters may be on other claims.
     """
-    if seen.latch is None or any(not node.blank and node.voters for node in seen.nodes):
+    if observation.latch is None or any(
+        not node.blank and node.voters for node in observation.nodes
+    ):
         return False
-    listed = {voter.replica.node_id for voter in seen.latch.voters}
+    listed = {voter.replica.node_id for voter in observation.latch.voters}
     return any(
-        claim.phase == "Bound" and claim.ordinal not in listed and seen.node(claim.ordinal) is None
-        for claim in seen.claims
+        claim.phase == "Bound"
+        and claim.ordinal not in listed
+        and observation.node(claim.ordinal) is None
+        for claim in observation.claims
     )
 
 
@@ -126,25 +142,25 @@ def never_rebootstrap(case: Case) -> str | None:
     replicas hold which offsets and epochs; a person must decide
     (see [quorum-loss](../operations/quorum-loss.md)).
     """
-    seen = case.seen
-    known = seen.known_voters()
+    observation = case.observation
+    known = observation.known_voters()
     if not known:
-        if seen.remembered_cluster_id is None or seen.may_hold_data():
+        if observation.remembered_cluster_id is None or observation.may_hold_data():
             return None
         return (
-            f"the status names cluster {seen.remembered_cluster_id}, whose latch and data are "
-            "gone; a person must decide"
+            f"the status names cluster {observation.remembered_cluster_id}, whose latch and data "
+            "are gone; a person must decide"
         )
-    gone = tuple(replica for replica in known if seen.is_storage_gone(replica))
-    if len(known) - len(gone) >= majority(len(known)) or _may_know_better(seen):
+    gone = tuple(replica for replica in known if observation.is_storage_gone(replica))
+    if len(known) - len(gone) >= majority(len(known)) or _may_know_better(observation):
         return None
-    named, source = named_voters(seen)
-    lost = tuple(replica for replica in named if seen.is_storage_gone(replica))
+    named, source = named_voters(observation)
+    lost = tuple(replica for replica in named if observation.is_storage_gone(replica))
     if len(named) - len(lost) >= majority(len(named)):
         named, lost, source = known, gone, ""
     holders = "; ".join(
         f"{node.replica} holds epoch {node.epoch} to offset {node.log_end_offset}"
-        for node in seen.nodes
+        for node in observation.nodes
         if not node.blank
     )
     return (
@@ -160,13 +176,17 @@ def earlier_quorum_elects_leader(case: Case) -> str | None:
     The operator then recreates the latch for that quorum. Until a leader has answered, this blocks
     if a replica holds data, or if the status names a cluster id and a claim may hold its data.
     """
-    seen = case.seen
-    if seen.latch is not None or seen.quorum is not None:
+    observation = case.observation
+    if observation.latch is not None or observation.quorum is not None:
         return None
-    data = tuple(node.replica for node in seen.nodes if not node.blank)
-    if not data and seen.remembered_cluster_id is None:
+    data = tuple(node.replica for node in observation.nodes if not node.blank)
+    if not data and observation.remembered_cluster_id is None:
         return None
-    which = f"cluster {seen.remembered_cluster_id}" if seen.remembered_cluster_id else "a quorum"
+    which = (
+        f"cluster {observation.remembered_cluster_id}"
+        if observation.remembered_cluster_id
+        else "a quorum"
+    )
     holders = f"; {replica_names(data)} hold its data" if data else ""
     return f"the latch of {which} is missing, and no leader has answered yet{holders}"
 
@@ -174,7 +194,7 @@ def earlier_quorum_elects_leader(case: Case) -> str | None:
 @guard(needs_person=True)
 def latch_and_quorum_agree(case: Case) -> str | None:
     """The quorum that answers has the cluster id of the latch."""
-    latch, quorum = case.seen.latch, case.quorum
+    latch, quorum = case.observation.latch, case.quorum
     if latch is None or quorum is None or latch.cluster_id == quorum.cluster_id:
         return None
     return f"the latch names cluster {latch.cluster_id}, but the quorum is {quorum.cluster_id}"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from kraftquorum_operator.model.snapshot import Replica
+from kraftquorum_operator.model.observation import Replica
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.case import Case
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from kraftquorum_operator.judge.copies import why_copied
 from kraftquorum_operator.judge.disks import why_damaged
 from kraftquorum_operator.judge.given_up import in_a_row, wait_ms
-from kraftquorum_operator.model.snapshot import Replica, majority
+from kraftquorum_operator.model.observation import Replica, majority
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.formation_guards import (
     all_blank_before_formation,
@@ -87,15 +87,15 @@ def objects_are_ours(case: Case) -> str | None:
 
     Delete the old StatefulSet (its claims stay) or give the resource another name.
     """
-    statefulset = case.seen.statefulset
+    statefulset = case.observation.statefulset
     if statefulset is None:
         return None
     if statefulset.terminating:
         return "the StatefulSet is being deleted"
-    if statefulset.owner_uid != case.seen.uid:
+    if statefulset.owner_uid != case.observation.uid:
         return (
-            f"StatefulSet {case.seen.name} belongs to resource {statefulset.owner_uid}, "
-            f"not to this one ({case.seen.uid})"
+            f"StatefulSet {case.observation.name} belongs to resource {statefulset.owner_uid}, "
+            f"not to this one ({case.observation.uid})"
         )
     return None
 
@@ -107,7 +107,7 @@ def kubernetes_version_supported(case: Case) -> str | None:
     Asked before the operator creates a StatefulSet. Kubernetes 1.27 and earlier do not give a pod
     its ordinal; 1.28 is not tested. The operator keeps an existing quorum on any version.
     """
-    version = case.seen.kubernetes
+    version = case.observation.kubernetes
     if version is None or version >= KUBERNETES_MIN:
         return None
     found, least = (".".join(map(str, v)) for v in (version, KUBERNETES_MIN))
@@ -124,10 +124,10 @@ def objects_written(case: Case) -> str | None:
     and rolling restarts wait for it.
     """
     # Objects that failed together share a reason.
-    reasons = dict.fromkeys(why for _, why in case.seen.refused)
+    reasons = dict.fromkeys(why for _, why in case.observation.refused)
     if not reasons:
         return None
-    return f"{', '.join(str(ref) for ref, _ in case.seen.refused)}: {'; '.join(reasons)}"
+    return f"{', '.join(str(ref) for ref, _ in case.observation.refused)}: {'; '.join(reasons)}"
 
 
 @guard(needs_person=True, formation="blocked")
@@ -140,7 +140,7 @@ def config_accepted(case: Case) -> str | None:
     them. The operator still restores what protects the quorum in the StatefulSet (update strategy,
     claim retention, ordinals, labels) when a person changes it.
     """
-    faults = case.seen.config_faults
+    faults = case.observation.config_faults
     return (
         f"{'; '.join(faults)}; the operator changes no pod until this is fixed" if faults else None
     )
@@ -152,10 +152,10 @@ def config_accepted(case: Case) -> str | None:
 @guard()
 def majority_reachable(case: Case) -> str | None:
     """A majority of the last known voters answers, each with its own storage."""
-    if case.seen.majority_answers():
+    if case.observation.majority_answers():
         return None
-    alive = {node.replica for node in case.seen.nodes}
-    known, source = named_voters(case.seen)
+    alive = {node.replica for node in case.observation.nodes}
+    known, source = named_voters(case.observation)
     silent = tuple(replica for replica in known if replica not in alive)
     return f"{len(silent)} of {len(known)} voters do not answer: {replica_names(silent)}{source}"
 
@@ -320,7 +320,7 @@ def replacements_spaced(case: Case) -> str | None:
     The operator ignores an entry whose time lies more than five minutes in the future, because a
     clock was wrong when it was written.
     """
-    claim, statefulset = case.seen.claim(case.ordinal), case.seen.statefulset
+    claim, statefulset = case.observation.claim(case.ordinal), case.observation.statefulset
     if claim is None or statefulset is None:
         return None
     notes = statefulset.given_up_of(case.ordinal)
@@ -336,7 +336,7 @@ def replacements_spaced(case: Case) -> str | None:
 
 
 def _ended(case: Case) -> str:
-    pod = case.seen.pod(case.ordinal)
+    pod = case.observation.pod(case.ordinal)
     return pod.detail if pod is not None else ""
 
 
@@ -366,8 +366,8 @@ def claim_is_the_recorded_one(case: Case) -> str | None:
     these annotations existed once, and records it.
     """
     # S3.
-    node = case.seen.node(case.ordinal)
-    why = why_copied(case.seen, node) if node is not None else None
+    node = case.observation.node(case.ordinal)
+    why = why_copied(case.observation, node) if node is not None else None
     return f"{why}: its volume was restored from a copy" if why else None
 
 
@@ -380,7 +380,7 @@ def storage_undamaged(case: Case) -> str | None:
     are a majority without it. With another policy a person decides. The operator does not add such
     a replica as a voter.
     """
-    node = case.seen.node(case.ordinal)
+    node = case.observation.node(case.ordinal)
     why = why_damaged(node)
     return f"storage of {node.replica} is damaged: {why}" if node is not None and why else None
 
@@ -389,7 +389,7 @@ def storage_undamaged(case: Case) -> str | None:
 def claim_bound_and_unshared(case: Case) -> str | None:
     """The new replica's claim is bound, belongs to it alone, and is not being deleted."""
     # S23.
-    claim = case.seen.claim(case.ordinal)
+    claim = case.observation.claim(case.ordinal)
     if claim is None:
         return f"replica {case.ordinal} has no claim"
     if claim.terminating:
@@ -424,7 +424,7 @@ def new_replica_survived_probe(case: Case) -> str | None:
     A replica whose volume is empty after a restart (a tmpfs, a wrong mount) never becomes a voter.
     """
     # S23.
-    node = case.seen.node(case.ordinal)
+    node = case.observation.node(case.ordinal)
     if node is None or node.replica != case.new:
         return f"replica {case.ordinal} does not answer"
     if node.incarnation < 2:
@@ -437,7 +437,7 @@ def new_replica_survived_probe(case: Case) -> str | None:
 @guard(needs_person=True)
 def no_foreign_data(case: Case) -> str | None:
     """The replica's volume is empty or holds data of this quorum, not of another cluster."""
-    node = case.seen.node(case.ordinal)
+    node = case.observation.node(case.ordinal)
     if node is None or node.blank or case.quorum is None:
         return None
     if node.cluster_id == case.quorum.cluster_id:
@@ -451,12 +451,12 @@ def no_foreign_data(case: Case) -> str | None:
 @guard()
 def node_answers(case: Case) -> str | None:
     """The replica's pod runs and its API answers."""
-    if case.seen.node(case.ordinal) is not None:
+    if case.observation.node(case.ordinal) is not None:
         return None
-    pod = case.seen.pod(case.ordinal)
+    pod = case.observation.pod(case.ordinal)
     if pod is None:
         troubles = [
-            str(trouble) for trouble in case.seen.troubles if trouble.ordinal == case.ordinal
+            str(trouble) for trouble in case.observation.troubles if trouble.ordinal == case.ordinal
         ]
         return "; ".join([f"replica {case.ordinal} has no pod yet", *troubles])
     state = "being deleted" if pod.terminating else pod.phase
@@ -490,7 +490,7 @@ def all_voters_caught_up(case: Case) -> str | None:
 
 
 def _is_caught_up(case: Case, voter: Replica) -> bool:
-    node, pod = case.seen.node(voter.node_id), case.seen.pod(voter.node_id)
+    node, pod = case.observation.node(voter.node_id), case.observation.pod(voter.node_id)
     known = node is not None and node.replica == voter and node.caught_up
     return known and pod is not None and pod.ready
 

@@ -20,7 +20,7 @@ def replicas_never_below_highest_voter(case: Case) -> str | None:
 def voter_label_off_before_removal(case: Case) -> str | None:
     """A pod leaves the disruption budget before its replica leaves the voter set."""
     # S22.
-    pod = case.seen.pod(case.ordinal)
+    pod = case.observation.pod(case.ordinal)
     if pod is None or not pod.voter_label:
         return None
     return f"pod {pod.name} still has the voter label"
@@ -35,7 +35,7 @@ def budget_counts_voters(case: Case) -> str | None:
     operator touches the budget and waits for the count.
     """
     # S22.
-    budget, labelled = case.seen.budget, case.seen.labelled
+    budget, labelled = case.observation.budget, case.observation.labelled
     if budget is None or budget.counted == labelled:
         return None
     counts = "has not counted since it changed" if budget.counted is None else "is not up to date"
@@ -52,7 +52,7 @@ def budget_allows_eviction(case: Case) -> str | None:
     ready, or a Kubernetes node is being drained.
     """
     # S22.
-    pod, budget = case.seen.pod(case.ordinal), case.seen.budget
+    pod, budget = case.observation.pod(case.ordinal), case.observation.budget
     if pod is None or not pod.voter_label or budget is None:
         return None
     if budget.allowed is None:
@@ -75,8 +75,8 @@ def eviction_accepted(case: Case) -> str | None:
     then refuses every eviction with status 500), if a budget never allows an eviction, or if an
     admission webhook denies it: remove the cause.
     """
-    pod = case.seen.pod(case.ordinal)
-    why = case.seen.why_refused(pod.uid) if pod is not None else None
+    pod = case.observation.pod(case.ordinal)
+    why = case.observation.why_refused(pod.uid) if pod is not None else None
     return f"pod {pod.name} cannot be restarted: {why}" if pod is not None and why else None
 
 
@@ -86,15 +86,15 @@ def claim_deletion_accepted(case: Case) -> str | None:
 
     After a refusal the operator tries again as described for `eviction_accepted`.
     """
-    claim = case.seen.claim(case.ordinal)
-    why = case.seen.why_refused(claim.uid) if claim is not None else None
+    claim = case.observation.claim(case.ordinal)
+    why = case.observation.why_refused(claim.uid) if claim is not None else None
     return f"claim {claim.name} cannot be deleted: {why}" if claim is not None and why else None
 
 
 @guard()
 def pod_gone_before_next_step(case: Case) -> str | None:
     """The pod of a removed replica is gone before its claim or the next replica is removed."""
-    pod = case.seen.pod(case.ordinal)
+    pod = case.observation.pod(case.ordinal)
     return None if pod is None else f"pod {pod.name} is not gone yet"
 
 
@@ -102,10 +102,10 @@ def pod_gone_before_next_step(case: Case) -> str | None:
 def fresh_claim_uid(case: Case) -> str | None:
     """The claim was created for this resource, and no voter's storage is on it."""
     # S21 and S25.
-    claim = case.seen.claim(case.ordinal)
+    claim = case.observation.claim(case.ordinal)
     if claim is None:
         return None
-    if claim.owner_uid != case.seen.uid:
+    if claim.owner_uid != case.observation.uid:
         return f"claim {claim.name} was created for another resource"
     if case.quorum is None or case.quorum.voters_of(case.ordinal):
         return f"claim {claim.name} holds a voter's storage"
@@ -119,9 +119,9 @@ def current_template_starts(case: Case) -> str | None:
     Asked before the operator recreates a pod of an older template that crashes repeatedly: the new
     pod would not start either. The operator recreates a pod that has never started in any case.
     """
-    statefulset = case.seen.statefulset
+    statefulset = case.observation.statefulset
     current = statefulset.revision if statefulset else None
-    stuck = [pod for pod in case.seen.pods if pod.revision == current and pod.fails_to_start]
+    stuck = [pod for pod in case.observation.pods if pod.revision == current and pod.fails_to_start]
     if not stuck:
         return None
     why = f": {stuck[0].detail}" if stuck[0].detail else ""

@@ -27,5 +27,5 @@ def without_leader(case: Case) -> Wait:
 
 def _with_doubt(case: Case, silent: Wait) -> Wait:
     """A missing voter may be on a claim that has lost its labels."""
-    doubt = guards.doubtful_claim(case.seen)
+    doubt = guards.doubtful_claim(case.observation)
     return silent if doubt is None else Wait(silent.guard, f"{silent.why}; {doubt}")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from kraftquorum_operator.judge.copies import STALE, unrecorded
 from kraftquorum_operator.judge.disks import CORRUPT
-from kraftquorum_operator.model.snapshot import Node, Pod, Replica
+from kraftquorum_operator.model.observation import Node, Pod, Replica
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
     Action,
@@ -60,7 +60,7 @@ def repair(case: Case) -> Step:
 
 
 def _steps(case: Case) -> Iterator[Step]:
-    quorum = case.seen.quorum
+    quorum = case.observation.quorum
     if quorum is None:
         return
     # A replica about to be removed is not repaired first (S24): wanted ids only.
@@ -78,7 +78,7 @@ def _add_back(case: Case) -> Action | None:
     then one failure less is tolerated, so nothing that an operation waits for may hold this
     back. What blocks here is reported by `grow`, which does the same for new replicas.
     """
-    quorum, statefulset = case.seen.quorum, case.seen.statefulset
+    quorum, statefulset = case.observation.quorum, case.observation.statefulset
     if quorum is None or statefulset is None or len(quorum.voters) >= case.spec.voters:
         return None
     present = {replica.node_id for replica in quorum.replicas}
@@ -92,13 +92,13 @@ def _add_back(case: Case) -> Action | None:
 
 
 def _case(case: Case, ordinal: int, *, old: Replica | None, new: Replica | None = None) -> Case:
-    return Case(case.spec, case.seen, case.now_ms, ordinal=ordinal, old=old, new=new)
+    return Case(case.spec, case.observation, case.now_ms, ordinal=ordinal, old=old, new=new)
 
 
 def _live(case: Case, ordinal: int) -> tuple[Node | None, tuple[Replica, ...]]:
     """The node of an ordinal, and the voters of its id that are not its storage."""
-    node = case.seen.node(ordinal)
-    voters = case.seen.quorum.voters_of(ordinal) if case.seen.quorum else ()
+    node = case.observation.node(ordinal)
+    voters = case.observation.quorum.voters_of(ordinal) if case.observation.quorum else ()
     dead = tuple(v.replica for v in voters if node is not None and v.replica != node.replica)
     return node, dead
 
@@ -106,7 +106,7 @@ def _live(case: Case, ordinal: int) -> tuple[Node | None, tuple[Replica, ...]]:
 def _finish(case: Case, ordinal: int) -> Step:
     """Remove the old replica once the new one is a voter, or dead ones that are too many."""
     node, dead = _live(case, ordinal)
-    quorum = case.seen.quorum
+    quorum = case.observation.quorum
     if node is None or quorum is None or not dead:
         return None
     if node.replica not in quorum.replicas and len(dead) == 1:
@@ -123,14 +123,14 @@ def remove(case: Case, ordinal: int, old: Replica) -> Action | Wait:
         guards.replica_silent_for_grace_period,
         guards.majority_survives_removal,
     )
-    if wait is not None or case.seen.quorum is None:
+    if wait is not None or case.observation.quorum is None:
         return wait or Wait(guards.leader_elected.name, "no leader has answered yet")
-    return RemoveVoter(old, case.seen.quorum.record)
+    return RemoveVoter(old, case.observation.quorum.record)
 
 
 def _replace(case: Case, ordinal: int) -> Step:
     node, dead = _live(case, ordinal)
-    quorum = case.seen.quorum
+    quorum = case.observation.quorum
     if quorum is None:
         return None
     if node is None:
@@ -146,7 +146,7 @@ def _replace(case: Case, ordinal: int) -> Step:
             return _spare(case, node.replica, guards.claim_is_the_recorded_one, COPIED)
         if any(voter.damaged for voter in voters):
             return _spare(case, node.replica, guards.storage_undamaged, DAMAGED)
-        pod = case.seen.pod(ordinal)
+        pod = case.observation.pod(ordinal)
         return (_outdated(case, pod) if pod is not None else None) or first_block(
             _case(case, ordinal, old=None), guards.node_catches_up
         )
@@ -173,7 +173,7 @@ def _spare(case: Case, old: Replica, wrong: Guard, reason: str) -> Action | Wait
     if blocked is not None and reported is not None:
         held_back = f"not replaced, {blocked.guard}: {blocked.why}"
         return Wait(reported.guard, f"{reported.why}; {held_back}")
-    if case.seen.quorum is not None and case.seen.quorum.leader == old:
+    if case.observation.quorum is not None and case.observation.quorum.leader == old:
         return move_leadership(subject)
     return _wipe(case, old.node_id, reason) or reported
 
@@ -186,7 +186,7 @@ def admit(case: Case, ordinal: int, *, replaces: Replica | None) -> Action | Wai
         ordinal: the node's ordinal; it answers and is not a voter.
         replaces: the lost voter of the same id; None when the quorum grows.
     """
-    node, quorum = case.seen.node(ordinal), case.seen.quorum
+    node, quorum = case.observation.node(ordinal), case.observation.quorum
     if node is None or quorum is None:
         return _silent_observer(case, ordinal)
     subject = _case(case, ordinal, old=replaces, new=node.replica)
@@ -218,15 +218,15 @@ def admit(case: Case, ordinal: int, *, replaces: Replica | None) -> Action | Wai
         guards.survivors_caught_up,
         guards.majority_survives_addition,
     )
-    record = unrecorded(case.seen, node.replica)
-    if wait is None and record is not None and case.seen.statefulset is not None:
-        return RecordClaims(case.seen.statefulset.uid, (record,))
+    record = unrecorded(case.observation, node.replica)
+    if wait is None and record is not None and case.observation.statefulset is not None:
+        return RecordClaims(case.observation.statefulset.uid, (record,))
     return wait or AddVoter(node.replica, node.peer_endpoint, quorum.record, replaces)
 
 
 def _leaving_observer(case: Case, subject: Case) -> Action | Wait | None:
     """Restart a replica that is not a voter and whose claim was deleted: it gets a new claim."""
-    claim, pod = case.seen.claim(subject.ordinal), case.seen.pod(subject.ordinal)
+    claim, pod = case.observation.claim(subject.ordinal), case.observation.pod(subject.ordinal)
     if claim is None or not claim.terminating or pod is None or pod.terminating:
         return None
     wait = first_block(subject, guards.confirmed_voters_required, guards.deletion_policy_allows)
@@ -236,7 +236,7 @@ def _leaving_observer(case: Case, subject: Case) -> Action | Wait | None:
 def _probe(case: Case, subject: Case, node: Node) -> Action | Wait | None:
     """Restart a replacement once before it becomes a voter (S23)."""
     wait = first_block(subject, guards.new_replica_survived_probe)
-    pod = case.seen.pod(node.replica.node_id)
+    pod = case.observation.pod(node.replica.node_id)
     if wait is None or node.incarnation > 1 or pod is None or pod.terminating:
         return wait
     unsure = first_block(subject, guards.confirmed_voters_required)
@@ -245,7 +245,7 @@ def _probe(case: Case, subject: Case, node: Node) -> Action | Wait | None:
 
 def _silent_voter(case: Case, ordinal: int) -> Step:
     """A voter whose node does not answer: its storage is broken or lost, or it is only down."""
-    quorum = case.seen.quorum
+    quorum = case.observation.quorum
     if quorum is None:
         return None
     old = quorum.voters_of(ordinal)[0].replica
@@ -262,7 +262,7 @@ def _silent_voter(case: Case, ordinal: int) -> Step:
         guards.deletion_policy_allows,
     )
     reasons = {STALE: "the replica's storage is an old copy", CORRUPT: DAMAGED}
-    pod = case.seen.pod(ordinal)
+    pod = case.observation.pod(ordinal)
     code = None if pod is None else pod.exit_code
     reason = STORAGE_LOST if code is None else reasons.get(code, STORAGE_LOST)
     return blocked or _wipe(case, ordinal, reason) or waiting
@@ -296,7 +296,7 @@ def _kept(case: Case, ordinal: int, waiting: Wait) -> Action | Wait | None:
     Its pod may be of an older template. While the operator knows no fault of the disk, it waits
     for the replica without a limit.
     """
-    pod, claim = case.seen.pod(ordinal), case.seen.claim(ordinal)
+    pod, claim = case.observation.pod(ordinal), case.observation.claim(ordinal)
     if pod is not None and (roll := _outdated(case, pod)) is not None:
         return roll
     sound = claim is not None and not claim.terminating and not _is_broken(pod, claim.phase)
@@ -313,7 +313,7 @@ def _is_broken(pod: Pod | None, phase: str) -> bool:
 
 def _wipe(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Action | Wait | None:
     """Delete the claim first, then the pod; recreate a pod that waits for a missing claim."""
-    pod, claim = case.seen.pod(ordinal), case.seen.claim(ordinal)
+    pod, claim = case.observation.pod(ordinal), case.observation.claim(ordinal)
     if claim is not None and not claim.terminating:
         wait = first_block(
             _case(case, ordinal, old=None),
@@ -339,14 +339,14 @@ def _wipe(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Action | Wait
 
 def _others_are_ready(case: Case, ordinal: int) -> bool:
     """Whether no other voter's pod is missing, not ready or terminating."""
-    others = {voter.node_id for voter in case.seen.known_voters()} - {ordinal}
-    ready = {pod.ordinal for pod in case.seen.pods if pod.ready and not pod.terminating}
+    others = {voter.node_id for voter in case.observation.known_voters()} - {ordinal}
+    ready = {pod.ordinal for pod in case.observation.pods if pod.ready and not pod.terminating}
     return others <= ready
 
 
 def is_outdated(case: Case, pod: Pod) -> bool:
     """Whether a pod has another template than the StatefulSet has now."""
-    revision = case.seen.statefulset.revision if case.seen.statefulset else None
+    revision = case.observation.statefulset.revision if case.observation.statefulset else None
     return revision is not None and pod.revision not in {None, revision}
 
 
@@ -357,7 +357,7 @@ def _outdated(case: Case, pod: Pod) -> Action | Wait | None:
     whose container runs may hold data that a majority needs, so the other voters must be a majority
     without it.
     """
-    quorum = case.seen.quorum
+    quorum = case.observation.quorum
     if quorum is None or pod.ready or pod.terminating or not is_outdated(case, pod):
         return None
     voters = quorum.voters_of(pod.ordinal)
@@ -392,7 +392,7 @@ def retire_waits(case: Case) -> Step:
 
 
 def _retire(case: Case) -> Step:
-    quorum = case.seen.quorum
+    quorum = case.observation.quorum
     if quorum is None:
         return None
     steps = [
@@ -410,8 +410,12 @@ def _retire(case: Case) -> Step:
 
 
 def _retire_one(case: Case, ordinal: int) -> DeletePod | EvictPod | MoveLeadership | Wait | None:
-    claim, pod, node = case.seen.claim(ordinal), case.seen.pod(ordinal), case.seen.node(ordinal)
-    quorum = case.seen.quorum
+    claim, pod, node = (
+        case.observation.claim(ordinal),
+        case.observation.pod(ordinal),
+        case.observation.node(ordinal),
+    )
+    quorum = case.observation.quorum
     if claim is None or not claim.terminating or pod is None or node is None or quorum is None:
         return None
     if pod.terminating or node.replica not in quorum.replicas:
@@ -434,7 +438,7 @@ def _retire_one(case: Case, ordinal: int) -> DeletePod | EvictPod | MoveLeadersh
 
 def _stays(case: Case, replica: Replica) -> bool:
     """Whether a voter is wanted and no known reason is about to restart it."""
-    claim, pod = case.seen.claim(replica.node_id), case.seen.pod(replica.node_id)
+    claim, pod = case.observation.claim(replica.node_id), case.observation.pod(replica.node_id)
     going = claim is not None and claim.terminating
     return (
         replica.node_id < case.spec.voters

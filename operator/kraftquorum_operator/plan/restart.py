@@ -7,7 +7,7 @@ is to be stopped.
 
 from __future__ import annotations
 
-from kraftquorum_operator.model.snapshot import Pod
+from kraftquorum_operator.model.observation import Pod
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import DeletePod, EvictPod, Wait
 from kraftquorum_operator.plan.guards import Case, first_block
@@ -23,7 +23,7 @@ def restart(case: Case, pod: Pod, reason: str) -> DeletePod | EvictPod | Wait:
     A pod that is not ready counts in no budget. The operator deletes it by its version: not if it
     has started or become ready since.
     """
-    subject = Case(case.spec, case.seen, case.now_ms, ordinal=pod.ordinal)
+    subject = Case(case.spec, case.observation, case.now_ms, ordinal=pod.ordinal)
     refused = first_block(subject, guards.eviction_accepted)
     if refused is not None:
         return refused

@@ -7,7 +7,7 @@ is down anyway: repair (`recovery.py`) recreates it, so that a fixed template re
 
 from __future__ import annotations
 
-from kraftquorum_operator.model.snapshot import Pod
+from kraftquorum_operator.model.observation import Pod
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Action, Wait
 from kraftquorum_operator.plan.guards import Case, first_block
@@ -23,8 +23,8 @@ def roll(case: Case) -> Action | Wait | None:
     refused = first_block(case, guards.config_accepted)
     if refused is not None:
         return refused
-    quorum = case.seen.quorum
-    outdated = [pod for pod in case.seen.pods if is_outdated(case, pod)]
+    quorum = case.observation.quorum
+    outdated = [pod for pod in case.observation.pods if is_outdated(case, pod)]
     if quorum is None or not outdated:
         return None
 
@@ -33,7 +33,7 @@ def roll(case: Case) -> Action | Wait | None:
 
     pod = min(outdated, key=lambda p: (leads(p), p.ready, -p.ordinal))
     old = quorum.leader if leads(pod) else None
-    subject = Case(case.spec, case.seen, case.now_ms, ordinal=pod.ordinal, old=old)
+    subject = Case(case.spec, case.observation, case.now_ms, ordinal=pod.ordinal, old=old)
     wait = first_block(
         subject,
         guards.formation_complete,

@@ -7,7 +7,7 @@ What must not live here: repair of a wanted voter (`recovery.py`).
 from __future__ import annotations
 
 from kraftquorum_operator.judge.copies import unrecorded
-from kraftquorum_operator.model.snapshot import Progress, Replica
+from kraftquorum_operator.model.observation import Progress, Replica
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
     Action,
@@ -31,14 +31,14 @@ def voter_labels(case: Case) -> Action | None:
     no voter; a pod that is to be removed loses it in `shrink`. A silent pod may be a voter's as
     long as there is a voter of its node id.
     """
-    quorum = case.seen.quorum
+    quorum = case.observation.quorum
     if quorum is None or not quorum.confirmed or not quorum.record_committed:
         return None
     ids = {replica.node_id for replica in (*quorum.replicas, *quorum.committed)}
-    for pod in case.seen.pods:
+    for pod in case.observation.pods:
         if pod.terminating:
             continue
-        node = case.seen.node(pod.ordinal)
+        node = case.observation.node(pod.ordinal)
         voter = node is not None and node.replica in quorum.committed and not node.blank
         if voter and not pod.voter_label and pod.ordinal < case.spec.voters:
             return SetVoterLabel(pod.name, pod.uid, voter=True)
@@ -53,22 +53,22 @@ def budget_count(case: Case) -> RecountBudget | None:
 
     Its controller does not do so by itself, and would keep allowing one eviction too many.
     """
-    budget = case.seen.budget
-    if budget is None or budget.counted is None or budget.counted <= case.seen.labelled:
+    budget = case.observation.budget
+    if budget is None or budget.counted is None or budget.counted <= case.observation.labelled:
         return None
-    without = [f"{pod.name}:{pod.version}" for pod in case.seen.pods if not pod.voter_label]
+    without = [f"{pod.name}:{pod.version}" for pod in case.observation.pods if not pod.voter_label]
     mark = " ".join(without)
     return RecountBudget(budget.uid, mark) if mark != budget.mark else None
 
 
 def claim_owners(case: Case) -> Action | None:
     """Mark the claims of an adopted quorum as ours, once their replicas are known to be in it."""
-    quorum = case.seen.quorum
+    quorum = case.observation.quorum
     if quorum is None or not quorum.confirmed:
         return None
-    for node in case.seen.nodes:
-        claim = case.seen.claim(node.replica.node_id)
-        if claim is None or claim.terminating or claim.owner_uid == case.seen.uid:
+    for node in case.observation.nodes:
+        claim = case.observation.claim(node.replica.node_id)
+        if claim is None or claim.terminating or claim.owner_uid == case.observation.uid:
             continue
         if node.cluster_id == quorum.cluster_id:
             return SetClaimOwner(claim.name, claim.uid)
@@ -81,7 +81,7 @@ def claim_records(case: Case) -> Action | None:
     These are voters of a quorum that just formed or was adopted, or from before there were records;
     the operator records all others before they become voters.
     """
-    quorum, statefulset = case.seen.quorum, case.seen.statefulset
+    quorum, statefulset = case.observation.quorum, case.observation.statefulset
     if quorum is None or statefulset is None or not quorum.confirmed:
         return None
     found = [
@@ -89,7 +89,7 @@ def claim_records(case: Case) -> Action | None:
         for voter in quorum.voters
         if voter.fresh
         and voter.replica in quorum.committed
-        and (record := unrecorded(case.seen, voter.replica)) is not None
+        and (record := unrecorded(case.observation, voter.replica)) is not None
     ]
     return RecordClaims(statefulset.uid, tuple(found)) if found else None
 
@@ -99,7 +99,7 @@ def shrink(case: Case) -> Action | Wait | None:
 
     While a wanted voter is missing, the wanted number of voters stays: that voter is added first.
     """
-    quorum = case.seen.quorum
+    quorum = case.observation.quorum
     if quorum is None:
         return None
     present = {replica.node_id for replica in quorum.replicas}
@@ -113,10 +113,10 @@ def shrink(case: Case) -> Action | Wait | None:
 
 
 def _remove_voter(case: Case, voter: Progress) -> Action | Wait:
-    quorum, old = case.seen.quorum, voter.replica
+    quorum, old = case.observation.quorum, voter.replica
     if quorum is None:
         return Wait(guards.leader_elected.name, "no leader has answered yet")
-    subject = Case(case.spec, case.seen, case.now_ms, ordinal=old.node_id, old=old)
+    subject = Case(case.spec, case.observation, case.now_ms, ordinal=old.node_id, old=old)
     wait = first_block(
         subject,
         guards.formation_complete,
@@ -133,7 +133,7 @@ def _remove_voter(case: Case, voter: Progress) -> Action | Wait:
 
 
 def _label_off(case: Case, subject: Case, old: Replica) -> Action | None:
-    pod, node = case.seen.pod(subject.ordinal), case.seen.node(subject.ordinal)
+    pod, node = case.observation.pod(subject.ordinal), case.observation.node(subject.ordinal)
     if pod is None or (node is not None and node.replica != old):
         return None
     if guards.voter_label_off_before_removal(subject) is None:
@@ -142,18 +142,18 @@ def _label_off(case: Case, subject: Case, old: Replica) -> Action | None:
 
 
 def _lower_replicas(case: Case) -> Action | Wait | None:
-    statefulset, quorum = case.seen.statefulset, case.seen.quorum
+    statefulset, quorum = case.observation.statefulset, case.observation.quorum
     if statefulset is None or quorum is None:
         return None
-    leaving = [pod.ordinal for pod in case.seen.pods if pod.ordinal >= statefulset.replicas]
+    leaving = [pod.ordinal for pod in case.observation.pods if pod.ordinal >= statefulset.replicas]
     if leaving:
         ordinal = max(leaving)
-        subject = Case(case.spec, case.seen, case.now_ms, ordinal=ordinal)
+        subject = Case(case.spec, case.observation, case.now_ms, ordinal=ordinal)
         return first_block(subject, guards.pod_gone_before_next_step)
     if statefulset.replicas <= case.spec.voters:
         return None
     fewer = statefulset.replicas - 1
-    subject = Case(case.spec, case.seen, case.now_ms, ordinal=fewer, replicas=fewer)
+    subject = Case(case.spec, case.observation, case.now_ms, ordinal=fewer, replicas=fewer)
     wait = first_block(
         subject,
         guards.replicas_never_below_highest_voter,
@@ -165,13 +165,13 @@ def _lower_replicas(case: Case) -> Action | Wait | None:
 
 
 def _delete_kept_claim(case: Case) -> Action | None:
-    statefulset = case.seen.statefulset
+    statefulset = case.observation.statefulset
     if case.spec.claim_retention != "Delete" or statefulset is None:
         return None
-    for claim in reversed(case.seen.claims):
+    for claim in reversed(case.observation.claims):
         if claim.ordinal < statefulset.replicas or claim.terminating:
             continue
-        subject = Case(case.spec, case.seen, case.now_ms, ordinal=claim.ordinal)
+        subject = Case(case.spec, case.observation, case.now_ms, ordinal=claim.ordinal)
         wait = first_block(
             subject,
             guards.confirmed_voters_required,
@@ -188,19 +188,19 @@ def _delete_kept_claim(case: Case) -> Action | None:
 
 def grow(case: Case) -> Action | Wait | None:
     """Add the lowest wanted voter that is missing: its pod first, then join, catch up, add."""
-    quorum, statefulset = case.seen.quorum, case.seen.statefulset
+    quorum, statefulset = case.observation.quorum, case.observation.statefulset
     if quorum is None or statefulset is None:
         return None
     present = {replica.node_id for replica in quorum.replicas}
     missing = [ordinal for ordinal in range(case.spec.voters) if ordinal not in present]
     if not missing:
         return None
-    subject = Case(case.spec, case.seen, case.now_ms, ordinal=missing[0])
+    subject = Case(case.spec, case.observation, case.now_ms, ordinal=missing[0])
     wait = first_block(subject, guards.formation_complete)
     if wait is not None:
         return wait
     if statefulset.replicas <= missing[0]:
-        raised = Case(case.spec, case.seen, case.now_ms, replicas=missing[0] + 1)
+        raised = Case(case.spec, case.observation, case.now_ms, replicas=missing[0] + 1)
         if (stranger := first_block(raised, guards.claims_are_ours)) is not None:
             return stranger
         return SetReplicas(statefulset.uid, statefulset.resource_version, missing[0] + 1)

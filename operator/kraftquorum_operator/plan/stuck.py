@@ -8,7 +8,7 @@ a leader, repair does this (`recovery.py`).
 
 from __future__ import annotations
 
-from kraftquorum_operator.model.snapshot import Pod
+from kraftquorum_operator.model.observation import Pod
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import DeletePod, Wait
 from kraftquorum_operator.plan.guards import Case, first_block
@@ -21,13 +21,13 @@ def exchange(case: Case) -> DeletePod | None:
     The operator does nothing while the storage of a majority is lost. A guard that blocks here
     holds nothing else back: see `exchange_waits`.
     """
-    seen = case.seen
-    if seen.quorum is not None:
+    observation = case.observation
+    if observation.quorum is not None:
         return None
     if first_block(case, guards.never_rebootstrap) is not None:
         return None
     for pod in _stuck(case):
-        if case.seen.why_refused(pod.uid) is not None:
+        if case.observation.why_refused(pod.uid) is not None:
             continue
         if pod.never_started or first_block(case, guards.current_template_starts) is None:
             why = "it does not start and its template is outdated"
@@ -43,6 +43,8 @@ def exchange_waits(case: Case) -> Wait | None:
 def _stuck(case: Case) -> list[Pod]:
     return [
         pod
-        for pod in case.seen.pods
-        if pod.fails_to_start and is_outdated(case, pod) and case.seen.node(pod.ordinal) is None
+        for pod in case.observation.pods
+        if pod.fails_to_start
+        and is_outdated(case, pod)
+        and case.observation.node(pod.ordinal) is None
     ]

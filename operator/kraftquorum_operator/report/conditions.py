@@ -10,7 +10,7 @@ from kraftquorum_operator.judge.copies import STALE, copied_voters, why_copied
 from kraftquorum_operator.judge.disks import damaged_storage, low_disks
 from kraftquorum_operator.judge.given_up import failing_in_a_row
 from kraftquorum_operator.judge.log_size import why_log_outgrows
-from kraftquorum_operator.model.snapshot import AS_LAST_KNOWN, Snapshot, majority
+from kraftquorum_operator.model.observation import AS_LAST_KNOWN, Observation, majority
 from kraftquorum_operator.model.status import Condition
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath, describe
@@ -23,7 +23,7 @@ Answer = tuple[bool, str, str]
 class Context:
     """What a condition is judged on: the observation, `spec.voters` and the decision."""
 
-    seen: Snapshot
+    observation: Observation
     wanted: int
     decision: Decision
 
@@ -57,7 +57,7 @@ def _ready(context: Context) -> Answer:
 
 def _available(context: Context) -> Answer:
     """A majority has confirmed the leader: clients can write."""
-    quorum = context.seen.quorum
+    quorum = context.observation.quorum
     if quorum is None:
         truth = context.truth
         reason, why = _why(truth)
@@ -66,9 +66,9 @@ def _available(context: Context) -> Answer:
         return False, "NotConfirmed", "no majority has confirmed the leader"
     if not quorum.formation_completed:
         return False, "Forming", "not all first voters have the first records yet"
-    leader = context.seen.node(quorum.leader.node_id)
+    leader = context.observation.node(quorum.leader.node_id)
     if leader is not None and leader.replica == quorum.leader and leader.disk_low:
-        low = next(map(str, low_disks(context.seen)), "")
+        low = next(map(str, low_disks(context.observation)), "")
         return False, "DiskLow", f"leader {quorum.leader} refuses writes: {low}"
     return True, "LeaderConfirmed", f"{quorum.leader} leads in epoch {quorum.epoch}"
 
@@ -82,10 +82,13 @@ def _progressing(context: Context) -> Answer:
 
 def _degraded(context: Context) -> Answer:
     """The quorum tolerates fewer failures than `spec.voters` voters would."""
-    quorum = context.seen.quorum
+    quorum = context.observation.quorum
     if quorum is None:
-        return context.seen.latch is not None, "NoLeader", "no leader has answered"
-    tolerance, full = fault_tolerance(context.seen), context.wanted - majority(context.wanted)
+        return context.observation.latch is not None, "NoLeader", "no leader has answered"
+    tolerance, full = (
+        fault_tolerance(context.observation),
+        context.wanted - majority(context.wanted),
+    )
     late = [str(v.replica) for v in quorum.voters if not v.fresh]
     text = f"the quorum tolerates {max(tolerance, 0)} of {full} failures"
     if late:
@@ -93,7 +96,7 @@ def _degraded(context: Context) -> Answer:
     return tolerance < full or bool(late), "FaultTolerance", text
 
 
-def quorum_lost(seen: Snapshot, decision: Decision) -> tuple[str, str] | None:
+def quorum_lost(observation: Observation, decision: Decision) -> tuple[str, str] | None:
     """Why the quorum is lost, as a reason and a message; None: nothing indicates that it is.
 
     A reported loss stays reported while too few replicas answer to refute it.
@@ -101,51 +104,53 @@ def quorum_lost(seen: Snapshot, decision: Decision) -> tuple[str, str] | None:
     truth = beneath(decision)
     if isinstance(truth, Wait) and truth.guard == guards.never_rebootstrap.name:
         return camel(truth.guard), truth.why
-    if seen.last is None or not seen.last.lost:
+    if observation.last is None or not observation.last.lost:
         return None
-    if seen.quorum is not None or seen.majority_answers():
+    if observation.quorum is not None or observation.majority_answers():
         return None
-    return AS_LAST_KNOWN, seen.last.lost
+    return AS_LAST_KNOWN, observation.last.lost
 
 
 def _quorum_lost(context: Context) -> Answer:
     """A majority of the voters has lost its storage: a person must decide."""
-    lost = quorum_lost(context.seen, context.decision)
+    lost = quorum_lost(context.observation, context.decision)
     if lost is not None:
         return True, *lost
     return (
         False,
         "NotLost",
-        "a leader answers" if context.seen.quorum else "no storage is known to be lost",
+        "a leader answers" if context.observation.quorum else "no storage is known to be lost",
     )
 
 
 def _formation_blocked(context: Context) -> Answer:
     """The operator cannot form the quorum until a person acts."""
     truth = context.truth
-    if context.seen.latch is None and isinstance(truth, Wait):
+    if context.observation.latch is None and isinstance(truth, Wait):
         guard = guards.GUARDS.get(truth.guard)
         if guard is not None and guard.formation is not None:
             return guard.formation == "blocked", camel(guard.name), truth.why
-    return False, "NotBlocked", "formed" if context.seen.latch else "forming"
+    return False, "NotBlocked", "formed" if context.observation.latch else "forming"
 
 
 def _volume_from_copy(context: Context) -> Answer:
     """A replica's volume was restored from a copy; the replica counts in no majority."""
-    copied = copied_voters(context.seen)
-    stale = [pod for pod in context.seen.pods if pod.exit_code == STALE and not pod.ready]
+    copied = copied_voters(context.observation)
+    stale = [pod for pod in context.observation.pods if pod.exit_code == STALE and not pod.ready]
     if stale and not copied:
         return True, "StorageStale", "; ".join(f"pod {pod.name}: {pod.detail}" for pod in stale)
     if not copied:
         return False, "AsRecorded", "every voter that answers uses its recorded claim"
-    nodes = [node for node in context.seen.nodes if node.replica in copied]
-    reasons = "; ".join(f"{node.replica}: {why_copied(context.seen, node)}" for node in nodes)
+    nodes = [node for node in context.observation.nodes if node.replica in copied]
+    reasons = "; ".join(
+        f"{node.replica}: {why_copied(context.observation, node)}" for node in nodes
+    )
     return True, camel(guards.claim_is_the_recorded_one.name), reasons
 
 
 def _storage_damaged(context: Context) -> Answer:
     """A replica's scrub or start-up found corruption in its storage; see `VolumeFromCopy` too."""
-    damaged = damaged_storage(context.seen)
+    damaged = damaged_storage(context.observation)
     if not damaged:
         return False, "NotDamaged", "no replica has found corruption in its storage"
     return True, damaged[0].reason, "; ".join(map(str, damaged))
@@ -153,7 +158,7 @@ def _storage_damaged(context: Context) -> Answer:
 
 def _disk_low(context: Context) -> Answer:
     """A replica's disk is full or nearly full; the message names pod, claim and volume."""
-    low = low_disks(context.seen)
+    low = low_disks(context.observation)
     if not low:
         return (
             False,
@@ -165,7 +170,7 @@ def _disk_low(context: Context) -> Answer:
 
 def _volumes_failing(context: Context) -> Answer:
     """New volumes of a replica failed one after the other; the operator waits longer each time."""
-    failing = failing_in_a_row(context.seen)
+    failing = failing_in_a_row(context.observation)
     if not failing:
         return False, "NotFailing", "no two new volumes of a replica failed in a row"
     counts = (f"replica {n}: {count} new volumes in a row" for n, count in failing)
@@ -178,14 +183,14 @@ def _volumes_failing(context: Context) -> Answer:
 
 def _config_rejected(context: Context) -> Answer:
     """Nodes would refuse `spec.config`. The message says why; the operator changes no pod."""
-    if not context.seen.config_faults:
+    if not context.observation.config_faults:
         return False, "ConfigAccepted", "nodes accept spec.config"
-    return True, "InvalidConfig", "; ".join(context.seen.config_faults)
+    return True, "InvalidConfig", "; ".join(context.observation.config_faults)
 
 
 def _log_outgrows_disk(context: Context) -> Answer:
     """The settings do not keep the log smaller than its volume; a full volume refuses writes."""
-    why = why_log_outgrows(context.seen.statefulset)
+    why = why_log_outgrows(context.observation.statefulset)
     if why is None:
         return False, "LogBounded", "the nodes trim the log before it fills its volume"
     return True, why[0], why[1]
@@ -193,16 +198,20 @@ def _log_outgrows_disk(context: Context) -> Answer:
 
 def _pods_blocked(context: Context) -> Answer:
     """A pod cannot start or a claim has no volume; reason and message are those of Kubernetes."""
-    if not context.seen.troubles:
+    if not context.observation.troubles:
         return False, "NotBlocked", "nothing keeps a pod or a claim from starting"
-    return True, context.seen.troubles[0].reason, "; ".join(map(str, context.seen.troubles))
+    return (
+        True,
+        context.observation.troubles[0].reason,
+        "; ".join(map(str, context.observation.troubles)),
+    )
 
 
 def _failing(context: Context) -> Answer:
     """Requests of the operator to the API server or to a node fail; the operator retries them."""
-    if context.seen.failure is None:
+    if context.observation.failure is None:
         return False, "NotFailing", "the operator's last request succeeded"
-    return True, *context.seen.failure
+    return True, *context.observation.failure
 
 
 def _paused(context: Context) -> Answer:
@@ -252,47 +261,51 @@ BY_REPLICAS_OR_PODS = frozenset({"VolumeFromCopy", "StorageDamaged", "DiskLow"})
 """Conditions that a pod's exit code can set to True as well, but not to False."""
 
 
-def _unheard(seen: Snapshot) -> str | None:
+def _unheard(observation: Observation) -> str | None:
     """Why the replicas' state is unknown: none answers, but Kubernetes reports some as ready.
 
     Replicas that Kubernetes does not report as ready either are down, and their state is known.
     """
-    ready = [pod.name for pod in seen.pods if pod.ready and not pod.terminating]
-    if seen.nodes or not ready:
+    ready = [pod.name for pod in observation.pods if pod.ready and not pod.terminating]
+    if observation.nodes or not ready:
         return None
     listed = ", ".join(ready)
     return f"no replica answers the operator, but Kubernetes reports as ready: {listed}"
 
 
-def why_unknown(name: str, seen: Snapshot, *, holds: bool) -> str | None:
+def why_unknown(name: str, observation: Observation, *, holds: bool) -> str | None:
     """Why a condition is Unknown; None: it is True or False."""
     asked = name in BY_REPLICAS or (name in BY_REPLICAS_OR_PODS and not holds)
-    return _unheard(seen) if asked else None
+    return _unheard(observation) if asked else None
 
 
 NOT_OBSERVED = "NotObserved"
 """The reason of every condition that is Unknown."""
 
 
-def fault_tolerance(seen: Snapshot) -> int:
+def fault_tolerance(observation: Observation) -> int:
     """How many more voters may fail: caught-up voters minus the majority of the set."""
-    if seen.quorum is None:
+    if observation.quorum is None:
         return 0
-    fresh = sum(1 for voter in seen.quorum.voters if voter.fresh)
-    return fresh - majority(len(seen.quorum.voters))
+    fresh = sum(1 for voter in observation.quorum.voters if voter.fresh)
+    return fresh - majority(len(observation.quorum.voters))
 
 
 def conditions(
-    seen: Snapshot, wanted: int, decision: Decision, before: Sequence[Condition], stamp: Stamp
+    observation: Observation,
+    wanted: int,
+    decision: Decision,
+    before: Sequence[Condition],
+    stamp: Stamp,
 ) -> list[Condition]:
     """The conditions to report; the time of a condition changes only with its status."""
     earlier = {condition.type: condition for condition in before}
-    context = Context(seen, wanted, decision)
+    context = Context(observation, wanted, decision)
     result: list[Condition] = []
     for name, judge in CONDITIONS.items():
         holds, reason, message = judge(context)
         status: Literal["True", "False", "Unknown"] = "True" if holds else "False"
-        if (why := why_unknown(name, seen, holds=holds)) is not None:
+        if (why := why_unknown(name, observation, holds=holds)) is not None:
             last_answer = f"at {stamp.heard}" if stamp.heard else "before this operator started"
             status, reason = "Unknown", NOT_OBSERVED
             message = f"{why}; the last answer came {last_answer}"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kraftquorum_operator.model.snapshot import Trouble
+from kraftquorum_operator.model.observation import Trouble
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait, describe
 from kraftquorum_operator.plan.guards import GUARDS

@@ -25,7 +25,7 @@ counts at once."""
 
 
 def failing_status(
-    resource: Body, failure: tuple[str, str], stamp: Stamp, seen: str | None = None
+    resource: Body, failure: tuple[str, str], stamp: Stamp, observed_at: str | None = None
 ) -> Body | None:
     """A merge patch for the status subresource; None if the status is up to date.
 
@@ -33,14 +33,14 @@ def failing_status(
         resource: the KRaftQuorum as it is.
         failure: a condition's reason and message.
         stamp: the time of the status, and the generation that it is about.
-        seen: when this operator last observed the quorum; None: never.
+        observed_at: when this operator last observed the quorum; None: never.
     """
     status = cast("Body", resource.get("status") or {})
     present = cast("list[Body]", status.get("conditions") or [])
     before = next((c for c in present if c["type"] == TYPE), None)
     reason, message = failure[0], failure[1][:4000]
     turned = before is None or before["status"] != "True"
-    others = [_unseen(c, stamp, seen) for c in present if c["type"] != TYPE]
+    others = [_unseen(c, stamp, observed_at) for c in present if c["type"] != TYPE]
     if (
         before is not None
         and not turned
@@ -70,12 +70,12 @@ def failing_status(
     }
 
 
-def _unseen(condition: Body, stamp: Stamp, seen: str | None) -> Body:
+def _unseen(condition: Body, stamp: Stamp, observed_at: str | None) -> Body:
     """A condition that was True or False, as Unknown."""
     if condition["type"] in KNOWN or condition["status"] == "Unknown":
         return condition
     was = f"{condition['status']}, {condition['reason']}: {condition['message']}"
-    when = f"at {seen}" if seen else "before this operator started"
+    when = f"at {observed_at}" if observed_at else "before this operator started"
     return condition | {
         "status": "Unknown",
         "reason": NOT_OBSERVED,

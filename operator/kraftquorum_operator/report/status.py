@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from kraftquorum_operator import names
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import (
     Condition,
@@ -40,15 +40,15 @@ VOLATILE = frozenset(
 """Fields that change all the time; a status that differs only in them is written less often."""
 
 
-def _phase(seen: Snapshot, decision: Decision) -> Phase:
-    if quorum_lost(seen, decision) is not None:
+def _phase(observation: Observation, decision: Decision) -> Phase:
+    if quorum_lost(observation, decision) is not None:
         return "QuorumLost"  # it outranks a pause, which a person may set during the restore
     match decision:
         case Wait(guard="not_paused"):
             return "Paused"
         case Done():
             return "Running"
-        case _ if not seen.has_formed():
+        case _ if not observation.has_formed():
             return "Forming"
         case Wait():
             return "Waiting"
@@ -56,19 +56,19 @@ def _phase(seen: Snapshot, decision: Decision) -> Phase:
             return "Changing"
 
 
-def _nodes(seen: Snapshot) -> list[ReplicaStatus]:
-    ordinals = {pod.ordinal for pod in seen.pods}
-    if seen.quorum is not None:
-        ordinals |= {replica.node_id for replica in seen.quorum.replicas}
+def _nodes(observation: Observation) -> list[ReplicaStatus]:
+    ordinals = {pod.ordinal for pod in observation.pods}
+    if observation.quorum is not None:
+        ordinals |= {replica.node_id for replica in observation.quorum.replicas}
     else:
-        ordinals |= {claim.ordinal for claim in seen.claims}  # any may hold a voter's data
+        ordinals |= {claim.ordinal for claim in observation.claims}  # any may hold a voter's data
     result: list[ReplicaStatus] = []
     for ordinal in sorted(ordinals):
-        node, pod = seen.node(ordinal), seen.pod(ordinal)
+        node, pod = observation.node(ordinal), observation.pod(ordinal)
         result.append(
             ReplicaStatus(
                 node_id=ordinal,
-                pod=names.pod(seen.name, ordinal),
+                pod=names.pod(observation.name, ordinal),
                 directory_id=node.replica.directory_id if node else None,
                 role=node.role if node else "silent",
                 epoch=node.epoch if node else None,
@@ -76,49 +76,51 @@ def _nodes(seen: Snapshot) -> list[ReplicaStatus]:
                 durable_end_offset=node.durable_end_offset if node else None,
                 high_watermark=node.high_watermark if node else None,
                 ready=pod.ready if pod else False,
-                detail=(pod.detail if node is None else "") if pod else _without_pod(seen, ordinal),
+                detail=(pod.detail if node is None else "")
+                if pod
+                else _without_pod(observation, ordinal),
             )
         )
     return result
 
 
-def _without_pod(seen: Snapshot, ordinal: int) -> str:
-    return "no pod and no claim" if seen.claim(ordinal) is None else "no pod, only a claim"
+def _without_pod(observation: Observation, ordinal: int) -> str:
+    return "no pod and no claim" if observation.claim(ordinal) is None else "no pod, only a claim"
 
 
-def _voters(seen: Snapshot) -> list[VoterStatus]:
-    if seen.quorum is None:
+def _voters(observation: Observation) -> list[VoterStatus]:
+    if observation.quorum is None:
         return []
     return [
         VoterStatus(
             node_id=voter.replica.node_id,
             directory_id=voter.replica.directory_id,
-            pod=names.pod(seen.name, voter.replica.node_id),
-            committed=voter.replica in seen.quorum.committed,
+            pod=names.pod(observation.name, voter.replica.node_id),
+            committed=voter.replica in observation.quorum.committed,
             caught_up=voter.fresh,
             lag=voter.lag,
             last_fetch_age_ms=voter.last_fetch_age_ms,
         )
-        for voter in seen.quorum.voters
+        for voter in observation.quorum.voters
     ]
 
 
-def _last_known_voters(seen: Snapshot) -> list[VoterName]:
-    if seen.quorum is not None or seen.last is None:
+def _last_known_voters(observation: Observation) -> list[VoterName]:
+    if observation.quorum is not None or observation.last is None:
         return []
     return [
         VoterName(
             node_id=replica.node_id,
             directory_id=replica.directory_id,
-            pod=names.pod(seen.name, replica.node_id),
+            pod=names.pod(observation.name, replica.node_id),
         )
-        for replica in seen.last.voters
+        for replica in observation.last.voters
     ]
 
 
 def build_status(
     spec: QuorumSpec,
-    seen: Snapshot,
+    observation: Observation,
     decision: Decision,
     *,
     current_action: str | None,
@@ -130,14 +132,14 @@ def build_status(
 
     Args:
         spec: the wanted state.
-        seen: the observation.
+        observation: the observation.
         decision: the decision on it.
         current_action: the action in progress, which may wait for a guard now.
         before: the conditions of the last status, for their times.
         stamp: the time of the status, and the generation that it is about.
         last: the last status, for the timeline; None: there was none.
     """
-    quorum = seen.quorum
+    quorum = observation.quorum
     match decision:
         case Wait(guard, why):
             waiting, message = guard, why
@@ -145,35 +147,41 @@ def build_status(
             waiting, message = None, why
         case _:
             waiting, message = None, describe(decision)
-    cluster_id = seen.latch.cluster_id if seen.latch else seen.remembered_cluster_id
+    cluster_id = (
+        observation.latch.cluster_id if observation.latch else observation.remembered_cluster_id
+    )
     status = QuorumStatus(
         observed_generation=stamp.generation,
-        phase=_phase(seen, decision),
+        phase=_phase(observation, decision),
         replicas=len({r.node_id for r in quorum.committed}) if quorum else 0,
         ready_voters=sum(1 for voter in quorum.voters if voter.fresh) if quorum else 0,
-        fault_tolerance=max(0, fault_tolerance(seen)),
+        fault_tolerance=max(0, fault_tolerance(observation)),
         cluster_id=cluster_id,
         leader=None
         if quorum is None
         else Leader(
             node_id=quorum.leader.node_id,
             directory_id=quorum.leader.directory_id,
-            pod=names.pod(seen.name, quorum.leader.node_id),
+            pod=names.pod(observation.name, quorum.leader.node_id),
         ),
         epoch=quorum.epoch if quorum else None,
         high_watermark=quorum.high_watermark if quorum else None,
-        leader_seen_at=stamp.now if quorum else seen.last.at or None if seen.last else None,
-        voters=_voters(seen),
-        last_known_voters=_last_known_voters(seen),
-        nodes=_nodes(seen),
+        leader_seen_at=stamp.now
+        if quorum
+        else observation.last.at or None
+        if observation.last
+        else None,
+        voters=_voters(observation),
+        last_known_voters=_last_known_voters(observation),
+        nodes=_nodes(observation),
         current_action=current_action,
         doing=summary(decision),
         waiting_for=waiting,
         message=message[:1000],
-        config=dict(seen.statefulset.settings) if seen.statefulset else {},
-        label_selector=f"{names.LABEL_APP}={names.APP},{names.LABEL_INSTANCE}={seen.name}",
-        conditions=conditions(seen, spec.voters, decision, before, stamp),
-        operations=operations(spec, seen, last.operations if last else (), stamp.now),
+        config=dict(observation.statefulset.settings) if observation.statefulset else {},
+        label_selector=f"{names.LABEL_APP}={names.APP},{names.LABEL_INSTANCE}={observation.name}",
+        conditions=conditions(observation, spec.voters, decision, before, stamp),
+        operations=operations(spec, observation, last.operations if last else (), stamp.now),
     )
     return status.model_copy(update={"timeline": timeline(last, status, stamp.now)})
 

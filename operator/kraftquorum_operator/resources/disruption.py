@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body, Owner
-from kraftquorum_operator.model.snapshot import majority
+from kraftquorum_operator.model.observation import majority
 from kraftquorum_operator.resources.metadata import metadata, selector
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kraftquorum_operator import names
 from kraftquorum_operator.model.latch import latch_data
 from kraftquorum_operator.model.objects import Body, Owner
-from kraftquorum_operator.model.snapshot import Latch, LatchVoter
+from kraftquorum_operator.model.observation import Latch, LatchVoter
 from kraftquorum_operator.resources.metadata import metadata
 
 

@@ -20,8 +20,8 @@ from kraftquorum_operator.model.config import (
     find_name_faults,
     find_value_faults,
 )
+from kraftquorum_operator.model.observation import Claim, StatefulSet
 from kraftquorum_operator.model.quantity import size_bytes
-from kraftquorum_operator.model.snapshot import Claim, StatefulSet
 from kraftquorum_operator.model.spec import QuorumSpec
 from raftnode.settings import ENV_PREFIX
 

@@ -1,1 +1,1 @@
-"""A model of a cluster and a quorum to drive `decide` in, and builders of snapshots."""
+"""A model of a cluster and a quorum to drive `decide` in, and builders of observations."""

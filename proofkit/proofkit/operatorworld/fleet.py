@@ -18,7 +18,7 @@ from aiohttp import web
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body, Owner
-from kraftquorum_operator.model.snapshot import LatchVoter, Replica
+from kraftquorum_operator.model.observation import LatchVoter, Replica
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.latch import latch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kraftquorum_operator.model.snapshot import ClaimRecord, Replica
+from kraftquorum_operator.model.observation import ClaimRecord, Replica
 
 START_TICKS = 2
 """How long a process takes to start."""

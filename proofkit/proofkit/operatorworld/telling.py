@@ -31,13 +31,13 @@ class Telling:
 
     def look(self) -> QuorumStatus:
         """Observe, decide and report, without acting."""
-        seen, now_ms = self.world.look(), self.world.now_ms
-        seen = judge(replace(seen, last=last_known(self.status)))
-        decision = decide(self.world.spec, seen, now_ms)
+        observation, now_ms = self.world.look(), self.world.now_ms
+        observation = judge(replace(observation, last=last_known(self.status)))
+        decision = decide(self.world.spec, observation, now_ms)
         waits = isinstance(decision, Wait | Done)
         self.status = build_status(
             self.world.spec,
-            seen,
+            observation,
             decision,
             current_action=None if waits else describe(decision),
             before=self.status.conditions if self.status else (),

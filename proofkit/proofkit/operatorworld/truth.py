@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field, replace
 
-from kraftquorum_operator.model.snapshot import (
+from kraftquorum_operator.model.observation import (
     ClaimRecord,
     Latch,
     Replica,

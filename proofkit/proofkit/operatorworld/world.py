@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kraftquorum_operator.model.snapshot import (
+from kraftquorum_operator.model.observation import (
     Budget,
     Claim,
     GivenUp,
     Latch,
     LatchVoter,
     Node,
+    Observation,
     PendingChange,
     Pod,
     Progress,
     Quorum,
     Replica,
-    Snapshot,
     StatefulSet,
     majority,
 )
@@ -38,9 +38,9 @@ class World(Truth):
 
     # --- what the operator sees --------------------------------------------------------------
 
-    def look(self) -> Snapshot:
+    def look(self) -> Observation:
         """An observation, true at this time."""
-        return Snapshot(
+        return Observation(
             namespace="test",
             name="demo",
             uid=self.uid,
@@ -159,10 +159,10 @@ class World(Truth):
 
     def step(self) -> Decision:
         """Observe, decide and act once."""
-        seen = self.look()
-        decision = decide(self.spec, seen, self.now_ms)
-        if seen.latch is not None:
-            self.remembered_cluster_id = seen.latch.cluster_id
+        observation = self.look()
+        decision = decide(self.spec, observation, self.now_ms)
+        if observation.latch is not None:
+            self.remembered_cluster_id = observation.latch.cluster_id
         if not isinstance(decision, Wait | Done):
             self.act(decision, late=False)
         return decision

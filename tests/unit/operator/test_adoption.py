@@ -9,10 +9,10 @@ from kraftquorum_operator.errors import ConflictError, KubeUnavailableError
 from kraftquorum_operator.execute.formation import adopt_quorum, create_latch
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.model.objects import Body, Owner
-from kraftquorum_operator.model.snapshot import LatchVoter
+from kraftquorum_operator.model.observation import LatchVoter
 from kraftquorum_operator.plan.actions import AdoptQuorum, CreateLatch
 from kraftquorum_operator.resources.latch import latch
-from proofkit.operatorworld.snapshots import CLUSTER, healthy, replica
+from proofkit.operatorworld.observations import CLUSTER, healthy, replica
 
 VOTERS = tuple(LatchVoter(replica(n), f"demo-{n}:9093") for n in range(3))
 NOW = Owner("test", "demo", "now")

@@ -9,13 +9,13 @@ import pytest
 from kraftquorum_operator.judge.copies import copied_voters
 from kraftquorum_operator.judge.trust import judge
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.model.snapshot import ClaimRecord, Snapshot
+from kraftquorum_operator.model.observation import ClaimRecord, Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Done, Wait
 from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     claim,
     healthy,
@@ -39,57 +39,57 @@ pytestmark = pytest.mark.rule("S3")
 SPEC = spec(voters=3)
 
 
-def unrecorded(seen: Snapshot) -> Snapshot:
+def unrecorded(observation: Observation) -> Observation:
     """As before there were records."""
-    assert seen.statefulset is not None
+    assert observation.statefulset is not None
     return replace(
-        seen,
-        claims=tuple(replace(c, record=None) for c in seen.claims),
-        statefulset=replace(seen.statefulset, records=()),
+        observation,
+        claims=tuple(replace(c, record=None) for c in observation.claims),
+        statefulset=replace(observation.statefulset, records=()),
     )
 
 
-def made_anew(ordinal: int = 2) -> Snapshot:
+def made_anew(ordinal: int = 2) -> Observation:
     """The claim was deleted and made anew, and the old directory copied onto it."""
     return with_claim(healthy(), replace(claim(ordinal), uid="claim-new", record=None))
 
 
-def copy_of_claim() -> Snapshot:
+def copy_of_claim() -> Observation:
     """The claim was restored with its annotations."""
     return with_claim(healthy(), replace(claim(2), uid="claim-restored"))
 
 
-def swapped() -> Snapshot:
+def swapped() -> Observation:
     """The claim is the recorded one, for another storage than the voter that answers."""
     return with_claim(healthy(), claim(2, "b"))
 
 
-@pytest.mark.parametrize("seen", [made_anew(), copy_of_claim(), swapped()])
-def test_a_voter_on_a_copied_volume_is_replaced_claim_first(seen: Snapshot) -> None:
-    assert copied_voters(seen) == (replica(2),)
-    decision = decide(SPEC, seen, NOW_MS)
-    uid = seen.claims[2].uid
+@pytest.mark.parametrize("observation", [made_anew(), copy_of_claim(), swapped()])
+def test_a_voter_on_a_copied_volume_is_replaced_claim_first(observation: Observation) -> None:
+    assert copied_voters(observation) == (replica(2),)
+    decision = decide(SPEC, observation, NOW_MS)
+    uid = observation.claims[2].uid
     assert decision == act.DeleteClaim("data-demo-2", uid, "its volume was restored from a copy", 2)
-    ending = with_claim(seen, replace(seen.claims[2], terminating=True))
+    ending = with_claim(observation, replace(observation.claims[2], terminating=True))
     decision = decide(SPEC, ending, NOW_MS)
     assert isinstance(decision, act.EvictPod)
     assert decision.uid == "pod-2"
 
 
 def test_it_counts_in_no_majority_and_shows() -> None:
-    seen = judge(made_anew())
-    assert fault_tolerance(seen) == 0
+    observation = judge(made_anew())
+    assert fault_tolerance(observation) == 0
     found = {
         c.type: c
         for c in conditions(
-            seen, 3, decide(SPEC, seen, NOW_MS), (), Stamp("2026-01-01T00:00:00Z", 1)
+            observation, 3, decide(SPEC, observation, NOW_MS), (), Stamp("2026-01-01T00:00:00Z", 1)
         )
     }
     assert found["VolumeFromCopy"].status == "True"
     assert found["VolumeFromCopy"].reason == "ClaimIsTheRecordedOne"
     assert "2-a2" in found["VolumeFromCopy"].message
     metrics = Metrics()
-    metrics.observe(seen, spec(voters=3), Done("x"), 0)
+    metrics.observe(observation, spec(voters=3), Done("x"), 0)
     labels = {"namespace": "test", "quorum": "demo"}
     name = "kraftquorum_voters_on_copied_volumes"
     assert metrics.registry.get_sample_value(name, labels) == 1
@@ -101,11 +101,11 @@ def test_a_node_that_was_told_that_it_is_stale_shows() -> None:
     """Content that was put back beneath its claim: no record tells, the other voters do."""
     detail = "CrashLoopBackOff: exit code 17: STORAGE_STALE voter 0 has seen more"
     ended = replace(pod(2), ready=False, exit_code=17, restarts=2, detail=detail)
-    seen = with_pod(without_node(healthy(), 2), ended)
+    observation = with_pod(without_node(healthy(), 2), ended)
     [found] = [
         c
         for c in conditions(
-            seen, 3, decide(SPEC, seen, NOW_MS), (), Stamp("2026-01-01T00:00:00Z", 1)
+            observation, 3, decide(SPEC, observation, NOW_MS), (), Stamp("2026-01-01T00:00:00Z", 1)
         )
         if c.type == "VolumeFromCopy"
     ]
@@ -114,7 +114,7 @@ def test_a_node_that_was_told_that_it_is_stale_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "seen", "held_by"),
+    ("wanted", "observation", "held_by"),
     [
         (spec(replacement={"policy": "Manual"}), made_anew(), "deletion_policy_allows"),
         (spec(replacement={"policy": "Off"}), made_anew(), "deletion_policy_allows"),
@@ -133,9 +133,9 @@ def test_a_node_that_was_told_that_it_is_stale_shows() -> None:
     ],
 )
 def test_it_is_not_replaced_unless_the_others_are_well_and_policy_allows(
-    wanted: QuorumSpec, seen: Snapshot, held_by: str
+    wanted: QuorumSpec, observation: Observation, held_by: str
 ) -> None:
-    decision = decide(wanted, seen, NOW_MS)
+    decision = decide(wanted, observation, NOW_MS)
     assert isinstance(decision, Wait)
     assert decision.guard == "claim_is_the_recorded_one"
     assert held_by in decision.why
@@ -143,9 +143,9 @@ def test_it_is_not_replaced_unless_the_others_are_well_and_policy_allows(
 
 def test_nothing_leans_on_it_when_another_disk_is_lost() -> None:
     """0 leads, 1 is on a copy, the disk of 2 is lost: a removal would leave nobody to trust."""
-    seen = with_node(made_anew(1), node(2, "b"))
+    observation = with_node(made_anew(1), node(2, "b"))
     voters = (voter(0), voter(1), voter(2, silent_ms=60_000))
-    decision = decide(SPEC, with_quorum(seen, voters=voters), NOW_MS)
+    decision = decide(SPEC, with_quorum(observation, voters=voters), NOW_MS)
     assert isinstance(decision, Wait | act.SetVoterLabel)
     down = without_node(made_anew(1), 2)
     decision = decide(SPEC, with_quorum(down, voters=voters), NOW_MS)
@@ -153,8 +153,8 @@ def test_nothing_leans_on_it_when_another_disk_is_lost() -> None:
 
 
 def test_a_leader_on_a_copied_volume_hands_over_first() -> None:
-    seen = made_anew(0)
-    assert decide(SPEC, seen, NOW_MS) == act.MoveLeadership(replica(0), replica(1))
+    observation = made_anew(0)
+    assert decide(SPEC, observation, NOW_MS) == act.MoveLeadership(replica(0), replica(1))
 
 
 def test_claims_from_before_there_were_records_are_trusted_once_and_recorded() -> None:
@@ -174,16 +174,16 @@ def test_a_voter_that_is_not_caught_up_is_not_recorded_yet() -> None:
 @pytest.mark.rule("S18")
 def test_a_resource_made_again_over_its_old_claims_finds_them_recorded() -> None:
     """S18: the claims carry their own UIDs; only the new StatefulSet has no records."""
-    seen = healthy()
-    assert seen.statefulset is not None
-    seen = replace(seen, statefulset=replace(seen.statefulset, records=()))
-    assert copied_voters(seen) == ()
-    assert isinstance(decide(SPEC, seen, NOW_MS), act.RecordClaims)
+    observation = healthy()
+    assert observation.statefulset is not None
+    observation = replace(observation, statefulset=replace(observation.statefulset, records=()))
+    assert copied_voters(observation) == ()
+    assert isinstance(decide(SPEC, observation, NOW_MS), act.RecordClaims)
 
 
 def test_a_new_claim_with_a_fresh_storage_is_no_copy() -> None:
-    seen = with_node(made_anew(), node(2, "b"))
-    assert copied_voters(seen) == ()
+    observation = with_node(made_anew(), node(2, "b"))
+    assert copied_voters(observation) == ()
 
 
 def test_an_emptied_volume_of_the_same_claim_is_no_copy() -> None:
@@ -191,25 +191,25 @@ def test_an_emptied_volume_of_the_same_claim_is_no_copy() -> None:
 
 
 def test_annotations_that_somebody_took_off_are_put_back() -> None:
-    seen = with_claim(healthy(), replace(claim(2), record=None))
-    assert copied_voters(seen) == ()
-    decision = decide(SPEC, seen, NOW_MS)
+    observation = with_claim(healthy(), replace(claim(2), record=None))
+    assert copied_voters(observation) == ()
+    decision = decide(SPEC, observation, NOW_MS)
     assert decision == act.RecordClaims("sts-1", (("data-demo-2", 2, record(2)),))
 
 
 def test_a_person_accepts_a_volume_by_annotating_its_claim() -> None:
     accepted = replace(claim(2), uid="claim-new", record=ClaimRecord("a2", "claim-new"))
-    seen = with_claim(healthy(), accepted)
-    assert copied_voters(seen) == ()
-    assert isinstance(decide(SPEC, seen, NOW_MS), act.RecordClaims)
+    observation = with_claim(healthy(), accepted)
+    assert copied_voters(observation) == ()
+    assert isinstance(decide(SPEC, observation, NOW_MS), act.RecordClaims)
 
 
 def test_a_removed_replica_on_a_copied_volume_is_not_added_again() -> None:
-    seen = healthy(3, replicas=4)
+    observation = healthy(3, replicas=4)
     anew = replace(claim(3), uid="claim-new", record=None)
     observer = replace(voter(3), silent_since_ms=NOW_MS)
-    seen = with_quorum(with_claim(seen, anew), observers=(observer,))
-    decision = decide(spec(voters=4), seen, NOW_MS)
+    observation = with_quorum(with_claim(observation, anew), observers=(observer,))
+    decision = decide(spec(voters=4), observation, NOW_MS)
     assert isinstance(decision, Wait)
     assert decision.guard == "claim_is_the_recorded_one"
 
@@ -218,8 +218,8 @@ def test_a_removed_replica_on_a_copied_volume_is_not_added_again() -> None:
 def test_a_retained_claim_is_used_again() -> None:
     """S25: scaled away and back, on the claim that it was recorded on."""
     observer = replace(voter(3), silent_since_ms=NOW_MS)
-    seen = with_quorum(recorded(healthy(3, replicas=4), 3, "a"), observers=(observer,))
-    assert isinstance(decide(spec(voters=4), seen, NOW_MS), act.AddVoter)
+    observation = with_quorum(recorded(healthy(3, replicas=4), 3, "a"), observers=(observer,))
+    assert isinstance(decide(spec(voters=4), observation, NOW_MS), act.AddVoter)
 
 
 def test_the_model_gets_rid_of_a_volume_that_was_put_back() -> None:

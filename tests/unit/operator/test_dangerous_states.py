@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from kraftquorum_operator.http.page.render import replicas_of
-from kraftquorum_operator.model.snapshot import LastKnown, Replica
+from kraftquorum_operator.model.observation import LastKnown, Replica
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.last_known import last_known
@@ -246,9 +246,9 @@ def test_the_last_known_voters_are_a_report_that_decides_nothing() -> None:
     away(told)
     *_, last = told.run(2)
     liar = LastKnown(tuple(Replica(n, "lie") for n in range(5)), last.leader_seen_at or "")
-    for seen in (told.world.look(), replace(told.world.look(), claims=())):
+    for observation in (told.world.look(), replace(told.world.look(), claims=())):
         decisions = [
-            decide(told.world.spec, replace(seen, last=known), told.world.now_ms)
+            decide(told.world.spec, replace(observation, last=known), told.world.now_ms)
             for known in (None, liar, last_known(last))
         ]
         guards = {d.guard if isinstance(d, Wait) else d for d in decisions}
@@ -262,8 +262,8 @@ def test_lost_disks_are_named_as_last_known_when_no_replica_answers() -> None:
     del told.world.disks[0], told.world.disks[1]
     told.world.runners.clear()
     told.world.replicas = None  # nothing makes them again in this model
-    seen = replace(told.world.look(), last=last_known(told.status))
-    why = never_rebootstrap(Case(told.world.spec, seen, told.world.now_ms))
+    observation = replace(told.world.look(), last=last_known(told.status))
+    why = never_rebootstrap(Case(told.world.spec, observation, told.world.now_ms))
     assert why is not None
     assert f"({voters[0]}, {voters[1]}, as last known at " in why
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator.model.objects import ObjectRef
-from kraftquorum_operator.model.snapshot import (
+from kraftquorum_operator.model.observation import (
     Budget,
     PendingChange,
     Progress,
@@ -20,7 +20,7 @@ from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Done, Wait, describe
 from kraftquorum_operator.plan.guards import GUARDS
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     CLUSTER,
     NOW_MS,
     UID,
@@ -50,12 +50,12 @@ RECORD = VoterRecord(7, 2)
 OBSERVER = Progress(replica(2, "b"), caught_up=True, silent_since_ms=NOW_MS)
 
 
-def decided(seen, wanted=SPEC):
-    return decide(wanted, seen, NOW_MS)
+def decided(observation, wanted=SPEC):
+    return decide(wanted, observation, NOW_MS)
 
 
-def blocked_by(seen, wanted=SPEC) -> str:
-    decision = decided(seen, wanted)
+def blocked_by(observation, wanted=SPEC) -> str:
+    decision = decided(observation, wanted)
     assert isinstance(decision, Wait), decision
     assert decision.guard in GUARDS
     assert decision.why
@@ -68,8 +68,10 @@ def empty():
 
 def replaced(**changes):
     """Voter 2 has lost its disk; a blank one with another UUID runs in its place."""
-    seen = with_node(healthy(), node(2, "b", **changes))
-    return with_quorum(seen, voters=(*healthy().quorum.voters[:2], voter(2, silent_ms=20_000)))
+    observation = with_node(healthy(), node(2, "b", **changes))
+    return with_quorum(
+        observation, voters=(*healthy().quorum.voters[:2], voter(2, silent_ms=20_000))
+    )
 
 
 def caught_up(**changes):
@@ -85,8 +87,8 @@ def test_a_healthy_quorum_is_done() -> None:
 
 
 def test_missing_objects_come_before_the_statefulset() -> None:
-    seen = replace(empty(), outdated=(ObjectRef("Service", "demo"),))
-    assert decided(seen) == act.ApplyObjects((ObjectRef("Service", "demo"),))
+    observation = replace(empty(), outdated=(ObjectRef("Service", "demo"),))
+    assert decided(observation) == act.ApplyObjects((ObjectRef("Service", "demo"),))
 
 
 def test_the_statefulset_starts_with_all_first_voters() -> None:
@@ -108,32 +110,36 @@ def test_the_latch_names_every_blank_first_voter_by_its_storage() -> None:
 
 
 def test_the_latch_is_sent_only_to_blank_nodes_that_it_lists() -> None:
-    seen = replace(blank(), latch=latch())
-    assert decided(seen) == act.SendLatch(replica(0), latch())
-    other_disks = replace(seen, nodes=tuple(node(n, "b", blank=True) for n in range(3)))
+    observation = replace(blank(), latch=latch())
+    assert decided(observation) == act.SendLatch(replica(0), latch())
+    other_disks = replace(observation, nodes=tuple(node(n, "b", blank=True) for n in range(3)))
     assert blocked_by(other_disks) == "never_rebootstrap"
 
 
 def test_the_latch_is_not_sent_to_a_replica_that_was_removed_since() -> None:
-    seen = with_node(healthy(), node(2, blank=True))
-    seen = with_quorum(seen, voters=healthy().quorum.voters[:2], committed=(replica(0), replica(1)))
-    assert decided(with_pod(seen, pod(2, voter=False))) == act.JoinNode(replica(2), CLUSTER)
+    observation = with_node(healthy(), node(2, blank=True))
+    observation = with_quorum(
+        observation, voters=healthy().quorum.voters[:2], committed=(replica(0), replica(1))
+    )
+    assert decided(with_pod(observation, pod(2, voter=False))) == act.JoinNode(replica(2), CLUSTER)
 
 
 @pytest.mark.rule("S19")
 def test_a_disk_lost_after_the_latch_does_not_hang_the_formation() -> None:
     """S19: a majority forms; the blank node with another UUID joins as an observer."""
     formed = [node(0), node(1), node(2, "b", blank=True)]
-    seen = replace(healthy(), nodes=tuple(formed))
-    seen = replace(seen, quorum=quorum([voter(0), voter(1), voter(2, silent_ms=20_000)]))
-    seen = with_quorum(seen, formation_completed=False)
-    assert decided(replace(seen, pods=(pod(0), pod(1), pod(2, voter=False)))) == act.JoinNode(
-        replica(2, "b"), CLUSTER
+    observation = replace(healthy(), nodes=tuple(formed))
+    observation = replace(
+        observation, quorum=quorum([voter(0), voter(1), voter(2, silent_ms=20_000)])
     )
+    observation = with_quorum(observation, formation_completed=False)
+    assert decided(
+        replace(observation, pods=(pod(0), pod(1), pod(2, voter=False)))
+    ) == act.JoinNode(replica(2, "b"), CLUSTER)
 
 
 @pytest.mark.parametrize(
-    ("seen", "guard"),
+    ("observation", "guard"),
     [
         (without_node(blank(), 1), "all_blank_before_formation"),
         (with_claim(blank(), replace(claim(2), owner_uid="resource-0")), "no_earlier_claims"),
@@ -144,22 +150,24 @@ def test_a_disk_lost_after_the_latch_does_not_hang_the_formation() -> None:
         (replace(healthy(), quorum=None), "leader_elected"),
     ],
 )
-def test_what_holds_formation_back(seen, guard: str) -> None:
-    assert blocked_by(seen) == guard
+def test_what_holds_formation_back(observation, guard: str) -> None:
+    assert blocked_by(observation) == guard
 
 
 def test_a_quorum_that_is_there_is_adopted_not_formed_again() -> None:
     old = tuple(replace(claim(n), owner_uid="resource-0") for n in range(3))
-    seen = replace(healthy(), latch=None, claims=old)
-    decision = decided(seen)
+    observation = replace(healthy(), latch=None, claims=old)
+    decision = decided(observation)
     assert isinstance(decision, act.AdoptQuorum)
     assert decision.cluster_id == CLUSTER
-    assert decided(replace(seen, latch=latch())) == act.SetClaimOwner("data-demo-0", "claim-0")
+    assert decided(replace(observation, latch=latch())) == act.SetClaimOwner(
+        "data-demo-0", "claim-0"
+    )
 
 
 def test_an_unconfirmed_quorum_is_not_adopted() -> None:
-    seen = with_quorum(replace(healthy(), latch=None), confirmed=False)
-    assert blocked_by(seen) == "confirmed_voters_required"
+    observation = with_quorum(replace(healthy(), latch=None), confirmed=False)
+    assert blocked_by(observation) == "confirmed_voters_required"
 
 
 # --- the order of things -------------------------------------------------------------------------
@@ -182,40 +190,40 @@ def test_a_quorum_with_another_cluster_id_is_left_alone() -> None:
 def test_repair_comes_before_a_scale_up_that_is_stuck() -> None:
     """S24: the pod of the fourth voter waits for a volume while another disk dies."""
     stuck = replace(pod(3, voter=False), phase="Pending", ready=False)
-    seen = with_pod(replaced(blank=True), stuck)
-    seen = replace(seen, statefulset=replace(seen.statefulset, replicas=4))
-    seen = with_pod(seen, pod(2, voter=False))
-    assert decided(seen, spec(voters=5)) == act.JoinNode(replica(2, "b"), CLUSTER)
+    observation = with_pod(replaced(blank=True), stuck)
+    observation = replace(observation, statefulset=replace(observation.statefulset, replicas=4))
+    observation = with_pod(observation, pod(2, voter=False))
+    assert decided(observation, spec(voters=5)) == act.JoinNode(replica(2, "b"), CLUSTER)
 
 
 def test_a_replica_that_is_to_be_removed_is_not_healed_first() -> None:
-    seen = with_node(healthy(4), node(3, "b", blank=True))
-    seen = with_pod(seen, pod(3, voter=False))
+    observation = with_node(healthy(4), node(3, "b", blank=True))
+    observation = with_pod(observation, pod(3, voter=False))
     voters = (*healthy(4).quorum.voters[:3], voter(3, silent_ms=20_000))
-    seen = with_quorum(seen, voters=voters)
-    assert decided(seen) == act.RemoveVoter(replica(3), RECORD)
+    observation = with_quorum(observation, voters=voters)
+    assert decided(observation) == act.RemoveVoter(replica(3), RECORD)
 
 
 def test_a_scale_up_can_be_given_up_before_its_record() -> None:
-    seen = healthy(3, replicas=4)
-    assert decided(seen) == act.SetReplicas("sts-1", "42", 3)
+    observation = healthy(3, replicas=4)
+    assert decided(observation) == act.SetReplicas("sts-1", "42", 3)
 
 
 def listed_and_blank(**changes: object):
     """Voter 2 was listed in the formation, and the latch was lost before it heard of it."""
     voters = (voter(0), voter(1), voter(2, silent_ms=20_000))
-    seen = with_quorum(with_node(healthy(), node(2, blank=True)), voters=voters, **changes)
+    observation = with_quorum(with_node(healthy(), node(2, blank=True)), voters=voters, **changes)
     adopted = replace(latch(), adopted=True)
-    return with_pod(replace(seen, latch=adopted), pod(2, voter=False))
+    return with_pod(replace(observation, latch=adopted), pod(2, voter=False))
 
 
 def test_a_blank_node_that_is_a_voter_joins_and_is_no_voter_to_the_budget_until_then() -> None:
-    seen = listed_and_blank()
-    assert replica(2) in seen.quorum.committed
-    assert decided(seen) == act.JoinNode(replica(2), CLUSTER)
-    labelled = with_pod(seen, pod(2, voter=True))
+    observation = listed_and_blank()
+    assert replica(2) in observation.quorum.committed
+    assert decided(observation) == act.JoinNode(replica(2), CLUSTER)
+    labelled = with_pod(observation, pod(2, voter=True))
     assert decided(labelled) == act.SetVoterLabel("demo-2", "pod-2", voter=False)
-    joined = with_quorum(with_node(seen, node(2)), voters=healthy().quorum.voters)
+    joined = with_quorum(with_node(observation, node(2)), voters=healthy().quorum.voters)
     assert decided(joined) == act.SetVoterLabel("demo-2", "pod-2", voter=True)
 
 
@@ -231,11 +239,11 @@ def test_growing_adds_one_pod_at_a_time() -> None:
 
 
 def test_a_blank_node_joins_then_becomes_a_voter() -> None:
-    four, seen = spec(voters=4), healthy(3, replicas=4)
-    new = with_node(seen, node(3, blank=True))
+    four, observation = spec(voters=4), healthy(3, replicas=4)
+    new = with_node(observation, node(3, blank=True))
     assert decided(new, four) == act.JoinNode(replica(3), CLUSTER)
-    assert blocked_by(seen, four) == "new_replica_caught_up"
-    ready = with_quorum(seen, observers=(voter(3),))
+    assert blocked_by(observation, four) == "new_replica_caught_up"
+    ready = with_quorum(observation, observers=(voter(3),))
     assert decided(ready, four) == act.AddVoter(replica(3), "demo-3.peers:9093", RECORD)
 
 
@@ -243,74 +251,78 @@ def test_a_blank_node_joins_then_becomes_a_voter() -> None:
 def test_an_observer_above_the_leaders_epoch_is_asked_to_be_added(epoch, asked: bool) -> None:
     """It cannot catch up before: the leader goes above its epoch only for what it is to add."""
     late = replace(voter(3), caught_up=False, higher_epoch=epoch)
-    seen = with_quorum(healthy(3, replicas=4), observers=(late,))
-    assert seen.quorum.epoch == 3
+    observation = with_quorum(healthy(3, replicas=4), observers=(late,))
+    assert observation.quorum.epoch == 3
     if asked:
         added = act.AddVoter(replica(3), "demo-3.peers:9093", RECORD)
-        assert decided(seen, spec(voters=4)) == added
+        assert decided(observation, spec(voters=4)) == added
     else:
-        assert blocked_by(seen, spec(voters=4)) == "new_replica_caught_up"
+        assert blocked_by(observation, spec(voters=4)) == "new_replica_caught_up"
 
 
 def test_a_committed_voter_gets_its_label_and_no_other() -> None:
-    seen = with_pod(healthy(), pod(2, voter=False))
-    assert decided(seen) == act.SetVoterLabel("demo-2", "pod-2", voter=True)
-    assert not isinstance(decided(with_quorum(seen, record_committed=False)), act.SetVoterLabel)
+    observation = with_pod(healthy(), pod(2, voter=False))
+    assert decided(observation) == act.SetVoterLabel("demo-2", "pod-2", voter=True)
+    assert not isinstance(
+        decided(with_quorum(observation, record_committed=False)), act.SetVoterLabel
+    )
     observer = with_pod(healthy(3, replicas=4), pod(3, voter=True))
     assert decided(observer) == act.SetVoterLabel("demo-3", "pod-3", voter=False)
 
 
 def test_foreign_data_never_joins() -> None:
-    seen = with_node(healthy(3, replicas=4), replace(node(3), cluster_id="other"))
-    assert blocked_by(seen, spec(voters=4)) == "no_foreign_data"
+    observation = with_node(healthy(3, replicas=4), replace(node(3), cluster_id="other"))
+    assert blocked_by(observation, spec(voters=4)) == "no_foreign_data"
 
 
 # --- shrinking -----------------------------------------------------------------------------------
 
 
 def test_shrinking_goes_label_off_remove_then_pod() -> None:
-    seen = healthy(5)
-    assert decided(seen) == act.SetVoterLabel("demo-4", "pod-4", voter=False)
-    seen = with_pod(seen, pod(4, voter=False))
-    assert decided(seen) == act.RemoveVoter(replica(4), RECORD)
+    observation = healthy(5)
+    assert decided(observation) == act.SetVoterLabel("demo-4", "pod-4", voter=False)
+    observation = with_pod(observation, pod(4, voter=False))
+    assert decided(observation) == act.RemoveVoter(replica(4), RECORD)
     removed = healthy(3, replicas=5)
     assert decided(removed) == act.SetReplicas("sts-1", "42", 4)
 
 
 def test_a_leader_that_is_to_go_hands_over_first() -> None:
-    seen = with_quorum(healthy(4), leader=replica(3))
-    assert decided(seen) == act.MoveLeadership(replica(3), replica(0))
+    observation = with_quorum(healthy(4), leader=replica(3))
+    assert decided(observation) == act.MoveLeadership(replica(3), replica(0))
 
 
 def test_shrinking_waits_for_the_pod_before_the_next() -> None:
-    seen = healthy(3, replicas=5)
-    seen = replace(seen, statefulset=replace(seen.statefulset, replicas=4))
-    assert blocked_by(seen) == "pod_gone_before_next_step"
+    observation = healthy(3, replicas=5)
+    observation = replace(observation, statefulset=replace(observation.statefulset, replicas=4))
+    assert blocked_by(observation) == "pod_gone_before_next_step"
 
 
 def test_shrinking_waits_until_the_others_are_healed() -> None:
-    seen = with_quorum(healthy(5), voters=(voter(0), voter(1, silent_ms=100), voter(2), voter(3)))
-    assert blocked_by(seen) == "node_catches_up"
+    observation = with_quorum(
+        healthy(5), voters=(voter(0), voter(1, silent_ms=100), voter(2), voter(3))
+    )
+    assert blocked_by(observation) == "node_catches_up"
 
 
 def test_a_lost_voter_that_is_not_wanted_goes_before_a_well_one() -> None:
     voters = (voter(0), voter(1, silent_ms=20_000), voter(2))
-    seen = with_pod(with_quorum(healthy(), voters=voters), pod(1, voter=False))
-    assert decided(seen, spec(voters=1)) == act.RemoveVoter(replica(1), RECORD)
+    observation = with_pod(with_quorum(healthy(), voters=voters), pod(1, voter=False))
+    assert decided(observation, spec(voters=1)) == act.RemoveVoter(replica(1), RECORD)
 
 
 def test_the_last_wanted_voter_is_added_before_the_last_unwanted_goes() -> None:
-    seen = replace(healthy(2), quorum=quorum([voter(1)], observers=[voter(0)]))
-    seen = with_pod(seen, pod(0, voter=False))
-    decision = decided(seen, spec(voters=1))
+    observation = replace(healthy(2), quorum=quorum([voter(1)], observers=[voter(0)]))
+    observation = with_pod(observation, pod(0, voter=False))
+    decision = decided(observation, spec(voters=1))
     assert isinstance(decision, act.AddVoter)
 
 
 def test_claims_of_replicas_that_are_gone_are_kept_unless_told_otherwise() -> None:
-    seen = with_claim(healthy(), claim(3))
-    assert isinstance(decided(seen), Done)
+    observation = with_claim(healthy(), claim(3))
+    assert isinstance(decided(observation), Done)
     told = spec(voters=3, claimRetention="Delete")
-    assert isinstance(decided(seen, told), act.DeleteClaim)
+    assert isinstance(decided(observation, told), act.DeleteClaim)
     foreign = with_claim(healthy(), replace(claim(3), owner_uid="resource-0"))
     assert isinstance(decided(foreign, told), Done)
 
@@ -397,7 +409,7 @@ def test_no_pod_is_ended_on_the_word_of_a_leader_that_is_not_confirmed() -> None
     assert isinstance(decided(probe), act.EvictPod)
     assert blocked_by(with_quorum(probe, confirmed=False)) == "confirmed_voters_required"
     stuck = replace(pod(2), phase="Pending", ready=False, revision="r0")
-    for wanted, seen in (
+    for wanted, observation in (
         (SPEC, with_quorum(with_pod(without_node(healthy(), 2), stuck), voters=LATE_VOTERS)),
         (
             spec(voters=4),
@@ -407,15 +419,15 @@ def test_no_pod_is_ended_on_the_word_of_a_leader_that_is_not_confirmed() -> None
             ),
         ),
     ):
-        assert isinstance(decided(seen, wanted), act.DeletePod)
-        unsure = with_quorum(seen, confirmed=False)
+        assert isinstance(decided(observation, wanted), act.DeletePod)
+        unsure = with_quorum(observation, confirmed=False)
         assert blocked_by(unsure, wanted) == "confirmed_voters_required"
 
 
 def test_remove_first_is_a_setting() -> None:
     wanted = spec(replacement={"order": "RemoveFirst"})
-    seen = with_pod(caught_up(), pod(2, voter=False))
-    assert decided(seen, wanted) == act.RemoveVoter(replica(2), RECORD)
+    observation = with_pod(caught_up(), pod(2, voter=False))
+    assert decided(observation, wanted) == act.RemoveVoter(replica(2), RECORD)
 
 
 def removed_first():
@@ -430,16 +442,16 @@ def test_a_replica_that_was_removed_first_is_added_back_whatever_an_operation_wa
     held: str,
 ) -> None:
     """A refused Service held the third voter back for ever, with no failure to be tolerated."""
-    wanted, seen = spec(replacement={"order": "RemoveFirst"}), removed_first()
+    wanted, observation = spec(replacement={"order": "RemoveFirst"}), removed_first()
     if held == "outdated":
-        seen = replace(seen, outdated=SERVICE)
+        observation = replace(observation, outdated=SERVICE)
     elif held == "refused":
-        seen = replace(seen, refused=REFUSED)
+        observation = replace(observation, refused=REFUSED)
     else:
         wanted = spec(voters=4, replacement={"order": "RemoveFirst"})
-        seen = replace(seen, refused=REFUSED)
+        observation = replace(observation, refused=REFUSED)
     added = act.AddVoter(replica(2, "b"), "demo-2.peers:9093", RECORD)
-    claimed = recorded(seen, 2, "b")
+    claimed = recorded(observation, 2, "b")
     assert decided(claimed, wanted) == added
 
 
@@ -447,59 +459,65 @@ def test_a_replica_that_was_removed_first_is_added_back_whatever_an_operation_wa
 def test_a_replica_that_was_removed_first_is_added_back_while_another_one_is_away() -> None:
     wanted = spec(voters=5, replacement={"order": "RemoveFirst"})
     voters = [voter(0), voter(1, silent_ms=100), voter(3), voter(4)]
-    seen = with_node(healthy(5), node(2, "b"))
-    seen = replace(seen, quorum=quorum(voters, observers=[OBSERVER]))
-    seen = recorded(without_node(with_pod(seen, pod(2, voter=False)), 1), 2, "b")
+    observation = with_node(healthy(5), node(2, "b"))
+    observation = replace(observation, quorum=quorum(voters, observers=[OBSERVER]))
+    observation = recorded(without_node(with_pod(observation, pod(2, voter=False)), 1), 2, "b")
     lost = with_quorum(
-        seen, voters=(*seen.quorum.voters[:1], voter(1, silent_ms=9_000), *voters[2:])
+        observation, voters=(*observation.quorum.voters[:1], voter(1, silent_ms=9_000), *voters[2:])
     )
     assert decided(lost, wanted) == act.AddVoter(replica(2, "b"), "demo-2.peers:9093", RECORD)
-    assert isinstance(decided(seen, wanted), Wait), "a voter that is just away may come back first"
+    assert isinstance(decided(observation, wanted), Wait), (
+        "a voter that is just away may come back first"
+    )
 
 
 def test_a_voter_that_was_never_there_is_no_repair() -> None:
     """Growing waits for the Services; nothing was lost."""
-    seen = removed_first()
-    assert seen.statefulset is not None
-    fresh = replace(seen.statefulset, records=seen.statefulset.records[:2])
-    seen = with_claim(replace(seen, statefulset=fresh), replace(claim(2), record=None))
-    assert blocked_by(replace(seen, refused=REFUSED)) == "objects_written"
+    observation = removed_first()
+    assert observation.statefulset is not None
+    fresh = replace(observation.statefulset, records=observation.statefulset.records[:2])
+    observation = with_claim(
+        replace(observation, statefulset=fresh), replace(claim(2), record=None)
+    )
+    assert blocked_by(replace(observation, refused=REFUSED)) == "objects_written"
 
 
 def test_the_old_replica_goes_once_the_new_one_is_a_voter() -> None:
     """When the leader that was asked with `replaces` died before it removed the old one."""
     voters = (voter(0), voter(1), voter(2, silent_ms=20_000), voter(2, "b"))
-    seen = with_node(replace(healthy(), quorum=quorum(voters)), node(2, "b"))
-    assert decided(seen) == act.RemoveVoter(replica(2), RECORD)
+    observation = with_node(replace(healthy(), quorum=quorum(voters)), node(2, "b"))
+    assert decided(observation) == act.RemoveVoter(replica(2), RECORD)
 
 
 def test_a_replacement_that_lost_its_disk_as_an_observer_changes_no_voter() -> None:
-    seen = with_pod(with_node(caught_up(), node(2, "c", blank=True)), pod(2, voter=False))
-    assert decided(seen) == act.JoinNode(replica(2, "c"), CLUSTER)
+    observation = with_pod(with_node(caught_up(), node(2, "c", blank=True)), pod(2, voter=False))
+    assert decided(observation) == act.JoinNode(replica(2, "c"), CLUSTER)
 
 
 def test_two_lost_storages_of_one_id_are_removed_one_by_one() -> None:
     voters = tuple(voter(n) for n in range(4))
     lost = (voter(4, silent_ms=20_000), voter(4, "b", silent_ms=20_000))
-    seen = with_node(replace(healthy(5), quorum=quorum((*voters, *lost))), node(4, "c"))
-    seen = with_pod(seen, pod(4, voter=False))
-    assert decided(seen, spec(voters=5)) == act.RemoveVoter(replica(4), RECORD)
+    observation = with_node(replace(healthy(5), quorum=quorum((*voters, *lost))), node(4, "c"))
+    observation = with_pod(observation, pod(4, voter=False))
+    assert decided(observation, spec(voters=5)) == act.RemoveVoter(replica(4), RECORD)
 
 
 def broken(exit_code: int, restarts: int):
     """Voter 2's node ends again and again."""
-    seen = without_node(healthy(), 2)
-    seen = with_quorum(seen, voters=(*healthy().quorum.voters[:2], voter(2, silent_ms=20_000)))
+    observation = without_node(healthy(), 2)
+    observation = with_quorum(
+        observation, voters=(*healthy().quorum.voters[:2], voter(2, silent_ms=20_000))
+    )
     ended = replace(pod(2), phase="Running", ready=False, exit_code=exit_code, restarts=restarts)
-    return with_pod(seen, ended)
+    return with_pod(observation, ended)
 
 
 def test_a_node_that_asks_to_be_replaced_loses_its_claim_first_then_its_pod() -> None:
-    seen = broken(12, 2)
-    decision = decided(seen)
+    observation = broken(12, 2)
+    decision = decided(observation)
     assert isinstance(decision, act.DeleteClaim)
     assert (decision.claim, decision.uid) == ("data-demo-2", "claim-2")
-    decision = decided(with_claim(seen, replace(claim(2), terminating=True)))
+    decision = decided(with_claim(observation, replace(claim(2), terminating=True)))
     assert isinstance(decision, act.DeletePod)
     assert decision.uid == "pod-2"
 
@@ -519,7 +537,7 @@ def test_a_node_that_was_told_that_it_is_an_old_copy_loses_its_claim() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "wanted", "guard"),
+    ("observation", "wanted", "guard"),
     [
         (broken(12, 1), SPEC, "node_answers"),
         (broken(1, 500), SPEC, "node_answers"),
@@ -542,12 +560,12 @@ def test_a_node_that_was_told_that_it_is_an_old_copy_loses_its_claim() -> None:
         ),
     ],
 )
-def test_what_holds_the_deletion_of_a_broken_disk_back(seen, wanted, guard: str) -> None:
-    assert blocked_by(seen, wanted) in {guard, "survivors_caught_up"}
+def test_what_holds_the_deletion_of_a_broken_disk_back(observation, wanted, guard: str) -> None:
+    assert blocked_by(observation, wanted) in {guard, "survivors_caught_up"}
 
 
 @pytest.mark.parametrize(
-    ("seen", "wanted", "guard"),
+    ("observation", "wanted", "guard"),
     [
         (with_quorum(caught_up(), confirmed=False), SPEC, "confirmed_voters_required"),
         (caught_up(epoch_committed=False), SPEC, "epoch_committed"),
@@ -582,16 +600,16 @@ def test_what_holds_the_deletion_of_a_broken_disk_back(seen, wanted, guard: str)
         ),
     ],
 )
-def test_what_holds_a_replacement_back(seen, wanted, guard: str) -> None:
-    assert blocked_by(with_pod(seen, pod(2, voter=False)), wanted) == guard
+def test_what_holds_a_replacement_back(observation, wanted, guard: str) -> None:
+    assert blocked_by(with_pod(observation, pod(2, voter=False)), wanted) == guard
 
 
 def test_survivors_must_be_fresh_before_a_replacement_is_added() -> None:
     five = replace(healthy(5), nodes=(*healthy(5).nodes[:4], node(4, "b")))
     late = (voter(0), voter(1), voter(2), voter(3, silent_ms=100), voter(4, silent_ms=20_000))
     observer = Progress(replica(4, "b"), caught_up=True, silent_since_ms=NOW_MS)
-    seen = replace(five, quorum=quorum(late, observers=[observer]))
-    assert blocked_by(with_pod(seen, pod(4, voter=False)), spec(voters=5)) in {
+    observation = replace(five, quorum=quorum(late, observers=[observer]))
+    assert blocked_by(with_pod(observation, pod(4, voter=False)), spec(voters=5)) in {
         "survivors_caught_up",
         "node_catches_up",
     }
@@ -601,15 +619,17 @@ def test_an_addition_that_could_not_commit_is_not_asked_for() -> None:
     gone = 20_000
     voters = (voter(0), voter(1), voter(2, silent_ms=gone), voter(3, silent_ms=gone))
     observer = Progress(replica(3, "b"), caught_up=True, silent_since_ms=NOW_MS)
-    seen = replace(healthy(4), quorum=quorum(voters, observers=[observer]))
-    seen = with_pod(with_node(without_node(seen, 2), node(3, "b")), pod(3, voter=False))
-    decision = decided(seen, spec(voters=4))
+    observation = replace(healthy(4), quorum=quorum(voters, observers=[observer]))
+    observation = with_pod(
+        with_node(without_node(observation, 2), node(3, "b")), pod(3, voter=False)
+    )
+    decision = decided(observation, spec(voters=4))
     assert isinstance(decision, act.AddVoter) is False or decision.replica == replica(3, "b")
 
 
 def test_a_claim_that_somebody_deletes_under_a_well_voter_is_retired_in_good_order() -> None:
-    seen = with_claim(healthy(), replace(claim(1), terminating=True))
-    decision = decided(seen)
+    observation = with_claim(healthy(), replace(claim(1), terminating=True))
+    decision = decided(observation)
     assert isinstance(decision, act.EvictPod)
     assert decision.uid == "pod-1"
     leads = with_claim(healthy(), replace(claim(0), terminating=True))
@@ -620,33 +640,33 @@ def test_a_claim_that_somebody_deletes_under_a_well_voter_is_retired_in_good_ord
 
 
 def test_a_claim_that_is_deleted_under_an_observer_gets_its_pod_a_new_one() -> None:
-    seen = with_claim(healthy(3, replicas=4), replace(claim(3), terminating=True))
-    assert isinstance(decided(seen, spec(voters=4)), act.EvictPod)
+    observation = with_claim(healthy(3, replicas=4), replace(claim(3), terminating=True))
+    assert isinstance(decided(observation, spec(voters=4)), act.EvictPod)
 
 
 def test_an_observer_with_a_broken_disk_gets_a_new_one() -> None:
-    seen = without_node(healthy(3, replicas=4), 3)
+    observation = without_node(healthy(3, replicas=4), 3)
     ended = replace(pod(3, voter=False), ready=False, exit_code=13, restarts=2)
-    assert isinstance(decided(with_pod(seen, ended), spec(voters=4)), act.DeleteClaim)
+    assert isinstance(decided(with_pod(observation, ended), spec(voters=4)), act.DeleteClaim)
 
 
 def test_a_pod_that_is_just_away_is_waited_for() -> None:
-    seen = with_quorum(
+    observation = with_quorum(
         without_node(healthy(), 2),
         voters=(*healthy().quorum.voters[:2], voter(2, silent_ms=600_000)),
     )
-    assert blocked_by(seen) == "node_answers"
-    assert blocked_by(replace(seen, pods=seen.pods[:2])) == "node_answers"
+    assert blocked_by(observation) == "node_answers"
+    assert blocked_by(replace(observation, pods=observation.pods[:2])) == "node_answers"
 
 
 # --- rolling -------------------------------------------------------------------------------------
 
 
 def outdated(*ordinals: int):
-    seen = healthy()
+    observation = healthy()
     for ordinal in ordinals:
-        seen = with_pod(seen, replace(pod(ordinal), revision="r0"))
-    return seen
+        observation = with_pod(observation, replace(pod(ordinal), revision="r0"))
+    return observation
 
 
 def test_outdated_pods_are_restarted_followers_first_the_leader_last() -> None:
@@ -662,21 +682,23 @@ def test_a_healthy_pod_is_restarted_only_while_the_budget_lets_one_go(
     allowed: int | None, words: str
 ) -> None:
     budget = Budget("pdb", counted=3, allowed=allowed)
-    seen = replace(outdated(1), budget=budget)
-    decision = decided(seen)
+    observation = replace(outdated(1), budget=budget)
+    decision = decided(observation)
     assert isinstance(decision, Wait)
     assert decision.guard == "budget_allows_eviction"
     assert words in decision.why
-    assert isinstance(decided(replace(seen, budget=replace(budget, allowed=1))), act.EvictPod)
-    assert isinstance(decided(replace(seen, budget=None)), act.EvictPod), "no budget of ours"
+    assert isinstance(
+        decided(replace(observation, budget=replace(budget, allowed=1))), act.EvictPod
+    )
+    assert isinstance(decided(replace(observation, budget=None)), act.EvictPod), "no budget of ours"
     retired = with_claim(healthy(), replace(claim(1), terminating=True))
     grown = decided(replace(retired, budget=budget), spec(voters=4))
     assert grown == act.SetReplicas("sts-1", "42", 4), "what is waited for holds nothing else back"
 
 
 def test_voters_that_no_budget_ever_lets_go_are_deleted_for_a_new_template() -> None:
-    seen = with_pod(healthy(2), replace(pod(1), revision="r0"))
-    assert isinstance(decided(seen, spec(voters=2)), act.DeletePod)
+    observation = with_pod(healthy(2), replace(pod(1), revision="r0"))
+    assert isinstance(decided(observation, spec(voters=2)), act.DeletePod)
 
 
 def test_rolling_waits_for_the_last_pod_in_its_own_words_too() -> None:
@@ -693,9 +715,9 @@ LATE_VOTERS = (voter(0), voter(1), LATE_2)
 
 def stuck_on_old_template(*, answers: bool, **changes: Any):
     """Replica 2 is away, its container runs or crashes, and the template has changed since."""
-    seen = healthy() if answers else without_node(healthy(), 2)
-    seen = with_pod(seen, replace(pod(2), revision="r0", ready=False, **changes))
-    return with_quorum(seen, voters=LATE_VOTERS)
+    observation = healthy() if answers else without_node(healthy(), 2)
+    observation = with_pod(observation, replace(pod(2), revision="r0", ready=False, **changes))
+    return with_quorum(observation, voters=LATE_VOTERS)
 
 
 @pytest.mark.parametrize("answers", [False, True], ids=["silent", "behind"])
@@ -708,22 +730,22 @@ def test_a_pod_that_is_away_is_made_again_of_a_mended_template(answers: bool, ph
 
 
 def test_it_is_not_ended_while_a_majority_may_lean_on_it() -> None:
-    seen = stuck_on_old_template(answers=True)
-    lean = with_quorum(seen, voters=(voter(0), voter(1, silent_ms=60_000), LATE_2))
+    observation = stuck_on_old_template(answers=True)
+    lean = with_quorum(observation, voters=(voter(0), voter(1, silent_ms=60_000), LATE_2))
     assert blocked_by(lean) in {"majority_survives_loss", "node_answers", "node_catches_up"}
-    counted = with_quorum(seen, voters=(voter(0), voter(1), voter(2)))
+    counted = with_quorum(observation, voters=(voter(0), voter(1), voter(2)))
     assert not isinstance(decided(counted), act.DeletePod)
-    current = with_pod(seen, replace(pod(2), ready=False))
+    current = with_pod(observation, replace(pod(2), ready=False))
     assert blocked_by(current) == "node_catches_up"
-    unsure = with_quorum(seen, confirmed=False)
+    unsure = with_quorum(observation, confirmed=False)
     assert blocked_by(unsure) == "confirmed_voters_required"
 
 
 def test_rolling_waits_until_all_are_caught_up() -> None:
-    seen = with_quorum(
+    observation = with_quorum(
         outdated(2), voters=(voter(0), voter(1), Progress(replica(2), caught_up=False))
     )
-    assert blocked_by(seen) in {"node_catches_up", "all_voters_caught_up"}
+    assert blocked_by(observation) in {"node_catches_up", "all_voters_caught_up"}
 
 
 # --- the rest ------------------------------------------------------------------------------------
@@ -763,19 +785,21 @@ def test_outdated_objects_come_before_what_repair_waits_for() -> None:
 
 
 def test_the_statefulset_comes_before_repair_since_pods_are_made_of_it() -> None:
-    seen = replace(lost_disk(), outdated=(*SERVICE, ObjectRef("StatefulSet", "demo")))
-    assert decided(seen) == act.ApplyObjects((ObjectRef("StatefulSet", "demo"),))
+    observation = replace(lost_disk(), outdated=(*SERVICE, ObjectRef("StatefulSet", "demo")))
+    assert decided(observation) == act.ApplyObjects((ObjectRef("StatefulSet", "demo"),))
 
 
 def test_objects_come_before_growing() -> None:
-    seen = replace(healthy(), outdated=(ObjectRef("PodDisruptionBudget", "demo"),))
-    assert isinstance(decided(seen, spec(voters=5)), act.ApplyObjects)
+    observation = replace(healthy(), outdated=(ObjectRef("PodDisruptionBudget", "demo"),))
+    assert isinstance(decided(observation, spec(voters=5)), act.ApplyObjects)
 
 
 def test_a_refused_object_holds_back_all_but_formation_and_repair() -> None:
-    seen = replace(healthy(), refused=REFUSED)
-    assert decided(seen) == Wait("objects_written", "Service/demo-client: 422 spec is invalid")
-    assert blocked_by(seen, spec(voters=5)) == "objects_written"
+    observation = replace(healthy(), refused=REFUSED)
+    assert decided(observation) == Wait(
+        "objects_written", "Service/demo-client: 422 spec is invalid"
+    )
+    assert blocked_by(observation, spec(voters=5)) == "objects_written"
     assert isinstance(decided(replace(blank(), refused=REFUSED)), act.CreateLatch)
     assert isinstance(decided(replace(lost_disk(), refused=REFUSED)), act.JoinNode)
     assert blocked_by(replace(healthy(), quorum=None, refused=REFUSED)) == "objects_written"

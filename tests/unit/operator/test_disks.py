@@ -8,7 +8,7 @@ import pytest
 
 from kraftquorum_operator.judge.disks import damaged_voters, disk_alarms
 from kraftquorum_operator.judge.trust import judge
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition
 from kraftquorum_operator.plan import actions as act
@@ -16,7 +16,7 @@ from kraftquorum_operator.plan.actions import Done, Wait
 from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance
 from kraftquorum_operator.report.events import EventLog
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     healthy,
     node,
@@ -36,50 +36,50 @@ ROT = "00000000000000000000.log at byte 61 (offset 4): checksum"
 VOLUME = "pod demo-2, claim data-demo-2, volume volume-2"
 
 
-def rotten(ordinal: int = 2, seen: Snapshot | None = None) -> Snapshot:
-    return with_node(seen or healthy(), replace(node(ordinal), damage=(ROT,)))
+def rotten(ordinal: int = 2, observation: Observation | None = None) -> Observation:
+    return with_node(observation or healthy(), replace(node(ordinal), damage=(ROT,)))
 
 
-def full(ordinal: int = 2) -> Snapshot:
+def full(ordinal: int = 2) -> Observation:
     room = {"free_bytes": 12 << 20, "size_bytes": 1024 << 20}
     return with_node(healthy(), replace(node(ordinal), disk_low=True, **room))
 
 
-def ended(code: int, detail: str) -> Snapshot:
+def ended(code: int, detail: str) -> Observation:
     gone = replace(pod(2), ready=False, exit_code=code, restarts=2, detail=detail)
     return with_pod(without_node(healthy(), 2), gone)
 
 
-def shown(seen: Snapshot, wanted: QuorumSpec = SPEC) -> dict[str, Condition]:
+def shown(observation: Observation, wanted: QuorumSpec = SPEC) -> dict[str, Condition]:
     stamp = Stamp("2026-01-01T00:00:00Z", 1)
-    decision = decide(wanted, seen, NOW_MS)
-    return {one.type: one for one in conditions(seen, 3, decision, (), stamp)}
+    decision = decide(wanted, observation, NOW_MS)
+    return {one.type: one for one in conditions(observation, 3, decision, (), stamp)}
 
 
-def condition(seen: Snapshot, name: str, wanted: QuorumSpec = SPEC) -> Condition:
-    return shown(seen, wanted)[name]
+def condition(observation: Observation, name: str, wanted: QuorumSpec = SPEC) -> Condition:
+    return shown(observation, wanted)[name]
 
 
 # -- damage --------------------------------------------------------------------------
 
 
 def test_a_voter_with_damaged_storage_is_replaced_claim_first() -> None:
-    seen = rotten()
-    assert damaged_voters(seen) == (replica(2),)
+    observation = rotten()
+    assert damaged_voters(observation) == (replica(2),)
     reason = "the replica's storage is damaged"
-    assert decide(SPEC, seen, NOW_MS) == act.DeleteClaim("data-demo-2", "claim-2", reason, 2)
+    assert decide(SPEC, observation, NOW_MS) == act.DeleteClaim("data-demo-2", "claim-2", reason, 2)
 
 
 def test_it_counts_for_nobodys_loss() -> None:
     assert fault_tolerance(judge(rotten())) == 0
     # 1 is silent, 2 is damaged: with 1's disk given up, nobody but 0 would be whole.
     voters = (voter(0), voter(1, silent_ms=60_000), voter(2))
-    seen = with_quorum(without_node(rotten(), 1), voters=voters)
-    assert isinstance(decide(SPEC, seen, NOW_MS), Wait)
+    observation = with_quorum(without_node(rotten(), 1), voters=voters)
+    assert isinstance(decide(SPEC, observation, NOW_MS), Wait)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "seen", "held_by"),
+    ("wanted", "observation", "held_by"),
     [
         (spec(replacement={"policy": "Manual"}), rotten(), "deletion_policy_allows"),
         (SPEC, with_quorum(rotten(), confirmed=False), "confirmed_voters_required"),
@@ -88,9 +88,9 @@ def test_it_counts_for_nobodys_loss() -> None:
     ],
 )
 def test_it_is_kept_where_it_cannot_be_spared(
-    wanted: QuorumSpec, seen: Snapshot, held_by: str
+    wanted: QuorumSpec, observation: Observation, held_by: str
 ) -> None:
-    decision = decide(wanted, seen, NOW_MS)
+    decision = decide(wanted, observation, NOW_MS)
     assert isinstance(decision, Wait)
     assert decision.guard == "storage_undamaged"
     assert held_by in decision.why
@@ -103,24 +103,26 @@ def test_a_leader_with_damaged_storage_hands_over_first() -> None:
 
 def test_a_replica_with_damaged_storage_becomes_no_voter() -> None:
     observer = replace(voter(3), silent_since_ms=NOW_MS)
-    seen = with_quorum(healthy(3, replicas=4), observers=(observer,))
-    assert isinstance(decide(spec(voters=4), seen, NOW_MS), act.AddVoter)
-    decision = decide(spec(voters=4), rotten(3, seen), NOW_MS)
+    observation = with_quorum(healthy(3, replicas=4), observers=(observer,))
+    assert isinstance(decide(spec(voters=4), observation, NOW_MS), act.AddVoter)
+    decision = decide(spec(voters=4), rotten(3, observation), NOW_MS)
     assert isinstance(decision, Wait)
     assert decision.guard == "storage_undamaged"
 
 
 def test_a_node_that_ended_for_damage_is_replaced_by_the_same_path() -> None:
-    seen = ended(12, "exit code 12: STORAGE_CORRUPT rot")
+    observation = ended(12, "exit code 12: STORAGE_CORRUPT rot")
     voters = (voter(0), voter(1), voter(2, silent_ms=60_000))
-    decision = decide(SPEC, with_quorum(seen, voters=voters), NOW_MS)
+    decision = decide(SPEC, with_quorum(observation, voters=voters), NOW_MS)
     reason = "the replica's storage is damaged"
     assert decision == act.DeleteClaim("data-demo-2", "claim-2", reason, 2)
 
 
-@pytest.mark.parametrize("seen", [rotten(), ended(12, f"exit code 12: STORAGE_CORRUPT {ROT}")])
-def test_the_condition_names_pod_claim_volume_and_place(seen: Snapshot) -> None:
-    found = condition(seen, "StorageDamaged")
+@pytest.mark.parametrize(
+    "observation", [rotten(), ended(12, f"exit code 12: STORAGE_CORRUPT {ROT}")]
+)
+def test_the_condition_names_pod_claim_volume_and_place(observation: Observation) -> None:
+    found = condition(observation, "StorageDamaged")
     assert (found.status, found.reason) == ("True", "StorageDamaged")
     assert VOLUME in found.message
     assert ROT in found.message
@@ -166,9 +168,9 @@ def test_a_disk_that_rots_while_a_larger_quorum_is_wanted_is_replaced_and_the_qu
 # -- room ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seen", [full(), ended(16, "exit code 16: STORAGE_FULL no space")])
-def test_a_low_disk_is_told_by_pod_claim_and_volume(seen: Snapshot) -> None:
-    found = condition(seen, "DiskLow")
+@pytest.mark.parametrize("observation", [full(), ended(16, "exit code 16: STORAGE_FULL no space")])
+def test_a_low_disk_is_told_by_pod_claim_and_volume(observation: Observation) -> None:
+    found = condition(observation, "DiskLow")
     assert (found.status, found.reason) == ("True", "DiskLow")
     assert VOLUME in found.message
     assert "DiskLow" not in shown(healthy())
@@ -180,13 +182,13 @@ def test_it_says_how_much_is_free() -> None:
 
 def test_one_without_room_for_its_snapshot_is_told_too_and_leads_on() -> None:
     lacking = replace(node(0), snapshot_room_missing_bytes=(40 << 20) + 1)
-    seen = with_node(healthy(), lacking)
-    found = condition(seen, "DiskLow")
+    observation = with_node(healthy(), lacking)
+    found = condition(observation, "DiskLow")
     assert (found.status, found.reason) == ("True", "DiskLow")
     assert "its next snapshot needs 41 MiB more" in found.message
     assert "volume-0" in found.message
-    assert condition(seen, "Available").status == "True"
-    assert isinstance(decide(SPEC, seen, NOW_MS), Done)
+    assert condition(observation, "Available").status == "True"
+    assert isinstance(decide(SPEC, observation, NOW_MS), Done)
 
 
 def test_a_low_disk_replaces_nobody() -> None:
@@ -202,16 +204,16 @@ def test_where_the_leader_refuses_writes_the_quorum_is_not_available() -> None:
 
 
 def test_both_are_told_as_warnings_once_in_an_interval() -> None:
-    seen = rotten(1, full(2))
+    observation = rotten(1, full(2))
     log = EventLog()
-    events = log.of_troubles(disk_alarms(seen), 0, 60_000)
+    events = log.of_troubles(disk_alarms(observation), 0, 60_000)
     assert [(one.type, one.reason) for one in events] == [
         ("Warning", "StorageDamaged"),
         ("Warning", "DiskLow"),
     ]
     assert "volume-1" in events[0].message
     assert "volume-2" in events[1].message
-    assert not log.of_troubles(disk_alarms(seen), 59_000, 60_000)
+    assert not log.of_troubles(disk_alarms(observation), 59_000, 60_000)
 
 
 @pytest.mark.parametrize(("ordinal", "leads"), [(0, True), (2, False)])

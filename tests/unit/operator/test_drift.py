@@ -16,8 +16,8 @@ from kraftquorum_operator.observe.kube import read_statefulset
 from kraftquorum_operator.plan.actions import ApplyObjects
 from kraftquorum_operator.plan.compare import outdated_objects
 from kraftquorum_operator.resources.build import build
+from proofkit.operatorworld.observations import UID, healthy, spec
 from proofkit.operatorworld.patches import merged
-from proofkit.operatorworld.snapshots import UID, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
 BUDGET, SET = ObjectRef("PodDisruptionBudget", "demo"), ObjectRef("StatefulSet", "demo")

@@ -17,7 +17,7 @@ from kraftquorum_operator.plan.actions import ApplyObjects, CreateStatefulSet, D
 from kraftquorum_operator.plan.compare import compare
 from kraftquorum_operator.resources.build import build
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import NOW_MS, UID, blank, healthy, spec
+from proofkit.operatorworld.observations import NOW_MS, UID, blank, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
 PLAIN = {"kind": "Service", "metadata": {"name": "demo", "uid": "u"}, "spec": {"ports": []}}
@@ -103,23 +103,23 @@ async def look(*bodies: dict[str, Any]) -> Observed:
         now_ms=0,
     )
     assert isinstance(found, Observed)
-    desired = compare(found.owner, found.spec, found.seen, found.live)
-    return replace(found, seen=desired.mark(found.seen))
+    desired = compare(found.owner, found.spec, found.observation, found.live)
+    return replace(found, observation=desired.mark(found.observation))
 
 
 async def test_it_is_read_as_refused_and_not_as_outdated() -> None:
     budget = {"kind": "PodDisruptionBudget", "metadata": {"name": "demo", "uid": "u"}, "spec": {}}
-    seen = (await look(PLAIN, budget)).seen
-    assert [key for key, _ in seen.refused] == [
+    observation = (await look(PLAIN, budget)).observation
+    assert [key for key, _ in observation.refused] == [
         ObjectRef("PodDisruptionBudget", "demo"),
         ObjectRef("Service", "demo"),
     ]
-    assert seen.outdated == (ObjectRef("Service", "demo-peers"),)
-    assert seen.budget is None, (
+    assert observation.outdated == (ObjectRef("Service", "demo-peers"),)
+    assert observation.budget is None, (
         "the count of somebody else's budget says nothing, nor is it touched"
     )
-    assert Refusals().mark(seen, 0).refused == seen.refused
-    mine = (await look(labelled(**OURS))).seen
+    assert Refusals().mark(observation, 0).refused == observation.refused
+    mine = (await look(labelled(**OURS))).observation
     assert not mine.refused
     assert ObjectRef("Service", "demo") in mine.outdated
 

@@ -60,9 +60,9 @@ def test_a_pod_that_fails_to_start_is_not_waited_for() -> None:
     for _ in told.run(3):
         pass
     assert told.world.replicas == 3 or told.world.leader is not None
-    seen = scaled_down().world.look()
-    away = tuple(replace(p, ready=False, unready_ms=1, running=False) for p in seen.pods)
-    silent = replace(seen, quorum=None, nodes=(), pods=away)
+    observation = scaled_down().world.look()
+    away = tuple(replace(p, ready=False, unready_ms=1, running=False) for p in observation.pods)
+    silent = replace(observation, quorum=None, nodes=(), pods=away)
     wanted = QuorumSpec.model_validate({"voters": 3})
     assert not isinstance(decide(wanted, silent, 0), SetReplicas)
     ended = replace(silent, pods=tuple(replace(p, restarts=3) for p in away))

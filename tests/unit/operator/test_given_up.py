@@ -15,13 +15,13 @@ from kraftquorum_operator.execute.objects import delete_claim
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.given_up import HOUR_MS, HOURLY_MAX, PAUSES_MS, wait_ms
 from kraftquorum_operator.model.objects import Owner
-from kraftquorum_operator.model.snapshot import GivenUp, Snapshot
+from kraftquorum_operator.model.observation import GivenUp, Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.kube import NOTES_MAX, read_statefulset, with_note
 from kraftquorum_operator.plan.actions import DeleteClaim, Wait
 from kraftquorum_operator.report.conditions import Stamp, conditions
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     UID,
     claim,
@@ -121,7 +121,7 @@ def test_what_is_noted_is_read_again_once_for_each_claim_and_for_a_day() -> None
     assert later.given_up_of(2) == ()
 
 
-def noted(at: datetime) -> Snapshot:
+def noted(at: datetime) -> Observation:
     """Replica 3's new volume has failed; another one was given up at that time, says a note."""
     value = with_note("", "uid-1", unused=True, now=at)
     meta = {
@@ -134,11 +134,11 @@ def noted(at: datetime) -> Snapshot:
     found = read_statefulset({"metadata": meta, "spec": {"replicas": 4}, "status": status}, NOW)
     failed = replace(pod(3, voter=False), ready=False, exit_code=13, restarts=2)
     assert found is not None
-    seen = healthy(3, replicas=4)
-    assert seen.statefulset is not None
-    found = replace(found, records=seen.statefulset.records)
-    seen = with_pod(without_node(replace(seen, statefulset=found), 3), failed)
-    return with_claim(seen, replace(claim(3), record=None))
+    observation = healthy(3, replicas=4)
+    assert observation.statefulset is not None
+    found = replace(found, records=observation.statefulset.records)
+    observation = with_pod(without_node(replace(observation, statefulset=found), 3), failed)
+    return with_claim(observation, replace(claim(3), record=None))
 
 
 def test_a_note_from_the_future_delays_no_replacement() -> None:
@@ -179,18 +179,18 @@ class Kube:
 
 @pytest.mark.parametrize("fresh", [True, False])
 async def test_a_volume_is_noted_before_it_is_given_up(fresh: bool) -> None:
-    kube, seen = Kube(), healthy()
+    kube, observation = Kube(), healthy()
     if fresh:
-        seen = with_claim(seen, replace(claim(2), uid="fresh", record=None))
+        observation = with_claim(observation, replace(claim(2), uid="fresh", record=None))
     owner = Owner("test", "demo", UID)
-    tools = Tools(cast("Any", kube), cast("Any", None), owner, seen, {}, 1, Failpoints())
+    tools = Tools(cast("Any", kube), cast("Any", None), owner, observation, {}, 1, Failpoints())
     uid = "fresh" if fresh else "claim-2"
     await delete_claim(DeleteClaim("data-demo-2", uid, "lost", 2), tools)
     assert kube.done == ["noted", "PersistentVolumeClaim test/data-demo-2"]
     value = kube.body["metadata"]["annotations"][f"{names.ANNOTATION_GIVEN_UP}2"]
     assert value.endswith(f"/{'unused' if fresh else 'used'}/{uid}")
     raced = Kube(raced=True)
-    tools = Tools(cast("Any", raced), cast("Any", None), owner, seen, {}, 1, Failpoints())
+    tools = Tools(cast("Any", raced), cast("Any", None), owner, observation, {}, 1, Failpoints())
     with pytest.raises(ConflictError):
         await delete_claim(DeleteClaim("data-demo-2", uid, "lost", 2), tools)
     assert raced.done == [], "what cannot be noted is not given up"

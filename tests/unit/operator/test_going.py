@@ -14,7 +14,7 @@ from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.reconcile import Outcome, Reconciler
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.settings import Settings
-from proofkit.operatorworld.snapshots import UID, spec
+from proofkit.operatorworld.observations import UID, spec
 
 OWNER = Owner("test", "demo", UID)
 LATCH = f"ConfigMap/{names.latch(UID)}"

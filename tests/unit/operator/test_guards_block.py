@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 
 from kraftquorum_operator.model.objects import ObjectRef
-from kraftquorum_operator.model.snapshot import (
+from kraftquorum_operator.model.observation import (
     UNKNOWN_OWNER,
     Budget,
     ClaimRecord,
     GivenUp,
+    Observation,
     Progress,
-    Snapshot,
     StatefulSet,
 )
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.guards import GUARDS
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     blank,
     claim,
@@ -47,21 +47,21 @@ NOT_REACHED = {
 LATE = Progress(replica(1), caught_up=False, silent_since_ms=NOW_MS)
 
 
-def replacing(second: Progress, third: Progress) -> Snapshot:
+def replacing(second: Progress, third: Progress) -> Observation:
     """Voter 0's disk was lost, and its successor is caught up."""
-    seen = with_pod(with_node(healthy(), node(0, "b")), pod(0, voter=False))
+    observation = with_pod(with_node(healthy(), node(0, "b")), pod(0, voter=False))
     new = Progress(replica(0, "b"), caught_up=True, silent_since_ms=NOW_MS)
     voters = (voter(0, silent_ms=20_000), second, third)
-    return with_quorum(seen, voters=voters, observers=(new,), leader=replica(1))
+    return with_quorum(observation, voters=voters, observers=(new,), leader=replica(1))
 
 
-def observer(**changes: object) -> Snapshot:
+def observer(**changes: object) -> Observation:
     """Three voters and a fourth replica whose node does not answer."""
-    seen = without_node(healthy(3, replicas=4), 3)
-    return with_pod(seen, replace(pod(3, voter=False), **changes))
+    observation = without_node(healthy(3, replicas=4), 3)
+    return with_pod(observation, replace(pod(3, voter=False), **changes))
 
 
-def lowered() -> Snapshot:
+def lowered() -> Observation:
     """Pod 3 was scaled away and has not ended."""
     low = replace(healthy().statefulset, replicas=3)
     return replace(healthy(3, replicas=4), statefulset=low)
@@ -96,7 +96,7 @@ FAILED_AGAIN = replace(
 ROLLING = replace(
     with_pod(healthy(), replace(pod(1), revision="r0")), budget=Budget("pdb", counted=3, allowed=0)
 )
-CASES: dict[str, tuple[Snapshot, QuorumSpec]] = {
+CASES: dict[str, tuple[Observation, QuorumSpec]] = {
     "budget_allows_eviction": (ROLLING, spec()),
     "replacements_spaced": (FAILED_AGAIN, FOUR),
     "eviction_accepted": (
@@ -195,8 +195,8 @@ CASES: dict[str, tuple[Snapshot, QuorumSpec]] = {
 
 @pytest.mark.parametrize("guard", CASES)
 def test_a_guard_holds_something_back(guard: str) -> None:
-    seen, wanted = CASES[guard]
-    decision = decide(wanted, seen, NOW_MS)
+    observation, wanted = CASES[guard]
+    decision = decide(wanted, observation, NOW_MS)
     assert isinstance(decision, Wait), decision
     assert decision.guard == guard, decision
     assert decision.why

@@ -22,7 +22,7 @@ from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import NOW_MS, UID, healthy, spec
+from proofkit.operatorworld.observations import NOW_MS, UID, healthy, spec
 
 
 class Kube:
@@ -47,8 +47,8 @@ async def test_a_quorum_that_went_without_its_finalizer_leaves_no_series_behind(
         metrics=metrics,
         failpoints=Failpoints(),
     )
-    seen = replace(healthy(), name="demo", namespace="test")
-    metrics.observe(seen, spec(voters=3), decide(spec(voters=3), seen, NOW_MS), 0.0)
+    observation = replace(healthy(), name="demo", namespace="test")
+    metrics.observe(observation, spec(voters=3), decide(spec(voters=3), observation, NOW_MS), 0.0)
     sample = "kraftquorum_voters_wanted", {"namespace": "test", "quorum": "demo"}
     assert metrics.registry.get_sample_value(*sample) == 3
     async with asyncio.timeout(60):

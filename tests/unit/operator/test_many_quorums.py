@@ -58,10 +58,11 @@ async def test_200_quorums_that_start_together_are_all_seen_as_they_are() -> Non
             *(look(NAMESPACE, m.name, m.owner.uid) for m in fleet.members.values())
         )
     wrong = {
-        name: (seen["Available"]["status"], seen["Available"]["message"])
+        name: (observation["Available"]["status"], observation["Available"]["message"])
         for name in fleet.members
-        for seen in fleet.conditions(name)
-        if seen["Available"]["status"] != "True" or seen["Degraded"]["status"] != "False"
+        for observation in fleet.conditions(name)
+        if observation["Available"]["status"] != "True"
+        or observation["Degraded"]["status"] != "False"
     }
     assert not wrong, f"{len(wrong)} of 200 healthy quorums were reported otherwise"
     assert all(isinstance(outcome.decision, Done) for outcome in outcomes)

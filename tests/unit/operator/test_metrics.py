@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.plan.actions import Done, Wait
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     blank,
     healthy,
     node,
@@ -27,9 +27,9 @@ THREE = spec(voters=3)
 KEY = {"namespace": "test", "quorum": "demo"}
 
 
-def shown(seen: Snapshot, wanted: Any = THREE) -> Any:
+def shown(observation: Observation, wanted: Any = THREE) -> Any:
     metrics = Metrics()
-    metrics.observe(seen, wanted, Done("x"), 0)
+    metrics.observe(observation, wanted, Done("x"), 0)
 
     def value(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(f"kraftquorum_{name}", KEY | labels)
@@ -37,7 +37,7 @@ def shown(seen: Snapshot, wanted: Any = THREE) -> Any:
     return value
 
 
-def four() -> Snapshot:
+def four() -> Observation:
     """The replacement of 2 is a voter, and the lost one is still there (S23)."""
     voters = [voter(0), voter(1), voter(2, silent_ms=60_000), voter(2, "b")]
     return with_node(replace(healthy(), quorum=quorum(voters)), node(2, "b"))

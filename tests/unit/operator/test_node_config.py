@@ -15,8 +15,8 @@ from kraftquorum_operator.judge.log_size import why_log_outgrows
 from kraftquorum_operator.model.config import ALLOWED, SET_BY_OPERATOR, config_schema
 from kraftquorum_operator.model.crd import schema_of
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
+from kraftquorum_operator.model.observation import Claim, StatefulSet
 from kraftquorum_operator.model.quantity import size_bytes
-from kraftquorum_operator.model.snapshot import Claim, StatefulSet
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.kube import read_claims, read_statefulset
 from kraftquorum_operator.plan.actions import CreateLatch, CreateStatefulSet, Done, Wait
@@ -25,7 +25,7 @@ from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.node_config import defaults_of, managed_defaults, node_config
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     blank,
     claim,
@@ -181,8 +181,8 @@ def test_a_retention_that_a_person_sets_is_what_counts() -> None:
     ],
 )
 def test_a_log_that_can_fill_its_disk_is_told(config, reason, told) -> None:
-    seen = replace(healthy(), statefulset=live(config=config))
-    holds, why, message = CONDITIONS["LogOutgrowsDisk"](Context(seen, 3, Wait("x", "y")))
+    observation = replace(healthy(), statefulset=live(config=config))
+    holds, why, message = CONDITIONS["LogOutgrowsDisk"](Context(observation, 3, Wait("x", "y")))
     assert (holds, why) == (True, reason)
     assert told in message
     assert "spec.config.log_retention_bytes" in message
@@ -335,13 +335,13 @@ def test_while_settings_are_refused_no_pod_is_rolled_but_repairs_go_on() -> None
 
 
 def test_refused_settings_and_those_that_nodes_have_are_in_the_status() -> None:
-    seen = healthy().statefulset
-    assert seen is not None
-    template = replace(seen, settings=live(config={"log_level": "debug"}).settings)
-    seen = replace(REFUSED, statefulset=template)
-    decision = decide(spec(), seen, NOW_MS)
+    observation = healthy().statefulset
+    assert observation is not None
+    template = replace(observation, settings=live(config={"log_level": "debug"}).settings)
+    observation = replace(REFUSED, statefulset=template)
+    decision = decide(spec(), observation, NOW_MS)
     status = build_status(
-        spec(), seen, decision, current_action=None, before=(), stamp=Stamp("now", 2)
+        spec(), observation, decision, current_action=None, before=(), stamp=Stamp("now", 2)
     )
     assert status.config["log_level"] == "debug", "what the pods have, not what is wanted"
     told = {one.type: one for one in status.conditions}

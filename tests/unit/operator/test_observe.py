@@ -14,7 +14,7 @@ from kraftquorum_operator.errors import (
     NodeUnreachableError,
     RefusedError,
 )
-from kraftquorum_operator.model.snapshot import Budget, Pod, Replica
+from kraftquorum_operator.model.observation import Budget, Pod, Replica
 from kraftquorum_operator.observe import read
 from kraftquorum_operator.observe.kube import (
     read_budget,

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.status import Operation
 from kraftquorum_operator.report.operations import STEPS, operations
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     blank,
     healthy,
     latch,
@@ -28,18 +28,18 @@ from proofkit.operatorworld.snapshots import (
 NOW, EARLIER = "2026-01-01T00:00:10Z", "2026-01-01T00:00:00Z"
 
 
-def found(seen: Snapshot, voters: int = 3) -> list[tuple[str, str, str]]:
-    return [(o.kind, o.pod, o.step) for o in operations(spec(voters=voters), seen, (), NOW)]
+def found(observation: Observation, voters: int = 3) -> list[tuple[str, str, str]]:
+    return [(o.kind, o.pod, o.step) for o in operations(spec(voters=voters), observation, (), NOW)]
 
 
-def without_claim(seen: Snapshot, ordinal: int) -> Snapshot:
-    return replace(seen, claims=tuple(c for c in seen.claims if c.ordinal != ordinal))
+def without_claim(observation: Observation, ordinal: int) -> Observation:
+    return replace(observation, claims=tuple(c for c in observation.claims if c.ordinal != ordinal))
 
 
-def observed(seen: Snapshot, ordinal: int, disk: str, *, fresh: bool) -> Snapshot:
+def observed(observation: Observation, ordinal: int, disk: str, *, fresh: bool) -> Observation:
     """The leader knows this replica as an observer."""
     answer = voter(ordinal, disk) if fresh else voter(ordinal, disk, silent_ms=0)
-    return with_quorum(seen, observers=(answer,))
+    return with_quorum(observation, observers=(answer,))
 
 
 def test_nothing_is_under_way_in_a_well_quorum() -> None:
@@ -51,10 +51,10 @@ def test_a_voter_that_is_only_away_is_not_being_replaced() -> None:
 
 
 def test_the_steps_of_a_formation() -> None:
-    seen = blank()
-    assert found(without_node(seen, 2)) == [("Formation", "", "StartPods")]
-    assert found(seen) == [("Formation", "", "WriteLatch")]
-    assert found(replace(seen, latch=latch())) == [("Formation", "", "ElectLeader")]
+    observation = blank()
+    assert found(without_node(observation, 2)) == [("Formation", "", "StartPods")]
+    assert found(observation) == [("Formation", "", "WriteLatch")]
+    assert found(replace(observation, latch=latch())) == [("Formation", "", "ElectLeader")]
     begun = with_quorum(healthy(), formation_completed=False)
     assert found(begun) == [("Formation", "", "FirstRecords")]
 
@@ -65,16 +65,16 @@ def test_a_quorum_that_has_lost_its_leader_is_not_being_formed() -> None:
 
 
 def test_the_steps_of_a_replacement() -> None:
-    seen = healthy()
-    assert found(without_claim(without_node(seen, 1), 1)) == [
+    observation = healthy()
+    assert found(without_claim(without_node(observation, 1), 1)) == [
         ("Replacement", "demo-1", "EmptyDisk")
     ]
     for code in (11, 12):
-        ended = with_pod(without_node(seen, 1), replace(pod(1), ready=False, exit_code=code))
+        ended = with_pod(without_node(observation, 1), replace(pod(1), ready=False, exit_code=code))
         assert found(ended) == [("Replacement", "demo-1", "EmptyDisk")]
-    empty = with_node(seen, node(1, "b", blank=True))
+    empty = with_node(observation, node(1, "b", blank=True))
     assert found(empty) == [("Replacement", "demo-1", "Join")]
-    joined = with_node(seen, node(1, "b"))
+    joined = with_node(observation, node(1, "b"))
     assert found(joined) == [("Replacement", "demo-1", "CatchUp")]
     assert found(observed(joined, 1, "b", fresh=False)) == [("Replacement", "demo-1", "CatchUp")]
     assert found(observed(joined, 1, "b", fresh=True)) == [("Replacement", "demo-1", "AddVoter")]
@@ -83,16 +83,16 @@ def test_the_steps_of_a_replacement() -> None:
 
 
 def test_a_new_claim_without_a_record_is_an_empty_disk() -> None:
-    seen = without_node(healthy(), 1)
-    claim = seen.claim(1)
+    observation = without_node(healthy(), 1)
+    claim = observation.claim(1)
     assert claim is not None
-    fresh = with_claim(seen, replace(claim, uid="claim-new", record=None))
+    fresh = with_claim(observation, replace(claim, uid="claim-new", record=None))
     assert found(fresh) == [("Replacement", "demo-1", "EmptyDisk")]
 
 
 def test_a_replacement_goes_on_while_its_replica_is_restarted() -> None:
-    seen = with_node(healthy(), node(1, "b"))
-    before = operations(spec(), seen, (), EARLIER)
+    observation = with_node(healthy(), node(1, "b"))
+    before = operations(spec(), observation, (), EARLIER)
     lost = replace(healthy(), quorum=quorum([voter(0), voter(1, silent_ms=9), voter(2)]))
     away = without_node(lost, 1)
     (still,) = operations(spec(), away, before, NOW)
@@ -122,8 +122,8 @@ def test_one_voter_more_and_one_less() -> None:
 
 
 def test_pods_of_an_old_template_are_restarted() -> None:
-    seen = with_pod(healthy(), replace(pod(2), revision="r0"))
-    assert found(seen) == [("Restart", "demo-2", "RestartPod")]
+    observation = with_pod(healthy(), replace(pod(2), revision="r0"))
+    assert found(observation) == [("Restart", "demo-2", "RestartPod")]
 
 
 def test_since_when_is_kept_and_the_step_s_time_turns_with_the_step() -> None:
@@ -138,8 +138,8 @@ def test_since_when_is_kept_and_the_step_s_time_turns_with_the_step() -> None:
             step_since=EARLIER,
         )
     ]
-    seen = with_node(healthy(), node(1, "b", blank=True))
-    (same,) = operations(spec(), seen, before, NOW)
+    observation = with_node(healthy(), node(1, "b", blank=True))
+    (same,) = operations(spec(), observation, before, NOW)
     assert (same.since, same.step_since) == (EARLIER, EARLIER)
     (moved,) = operations(spec(), with_node(healthy(), node(1, "b")), before, NOW)
     assert (moved.since, moved.step_since, moved.number, moved.steps) == (EARLIER, NOW, 3, 5)

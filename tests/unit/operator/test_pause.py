@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.report.conditions import STANDING, Stamp
 from kraftquorum_operator.report.status import build_status
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     blank,
     healthy,
@@ -32,11 +32,11 @@ LATE = with_quorum(healthy(), voters=(voter(0), voter(1), voter(2, silent_ms=9_0
 FORGOTTEN = replace(blank(), remembered_cluster_id="x")
 
 
-def status(seen: Snapshot, *, pause: bool) -> QuorumStatus:
+def status(observation: Observation, *, pause: bool) -> QuorumStatus:
     wanted = spec(voters=3, pause=pause)
-    decision = decide(wanted, seen, NOW_MS)
+    decision = decide(wanted, observation, NOW_MS)
     stamp = Stamp("2026-01-01T00:00:00Z", 4)
-    return build_status(wanted, seen, decision, current_action=None, before=(), stamp=stamp)
+    return build_status(wanted, observation, decision, current_action=None, before=(), stamp=stamp)
 
 
 def held(found: QuorumStatus) -> dict[str, str]:
@@ -44,12 +44,12 @@ def held(found: QuorumStatus) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "seen",
+    "observation",
     [healthy(), LOST, LATE, blank(), FORGOTTEN, replace(blank(), statefulset=None)],
     ids=["well", "lost", "late", "blank", "forgotten", "nothing there"],
 )
-def test_the_conditions_are_those_of_a_quorum_that_is_not_paused(seen: Snapshot) -> None:
-    paused, running = held(status(seen, pause=True)), held(status(seen, pause=False))
+def test_the_conditions_are_those_of_a_quorum_that_is_not_paused(observation: Observation) -> None:
+    paused, running = held(status(observation, pause=True)), held(status(observation, pause=False))
     assert paused.pop("Paused") == "True"
     assert paused.pop("Progressing") == "False"
     running.pop("Progressing")
@@ -76,8 +76,8 @@ def test_the_message_says_what_the_pause_holds_back() -> None:
 
 
 def test_a_paused_quorum_is_only_waited_for() -> None:
-    for seen in (healthy(), LOST, LATE, blank(), replace(blank(), statefulset=None)):
-        decision = decide(spec(voters=5, pause=True), seen, NOW_MS)
+    for observation in (healthy(), LOST, LATE, blank(), replace(blank(), statefulset=None)):
+        decision = decide(spec(voters=5, pause=True), observation, NOW_MS)
         assert isinstance(decision, Wait)
         assert decision.guard == "not_paused"
 
@@ -85,9 +85,11 @@ def test_a_paused_quorum_is_only_waited_for() -> None:
 def test_the_metric_of_a_lost_quorum_is_not_hidden_by_a_pause() -> None:
     metrics = Metrics()
 
-    def lost(seen: Snapshot) -> float | None:
-        metrics.observe(seen, spec(voters=3), decide(spec(voters=3, pause=True), seen, NOW_MS), 0)
-        labels = {"namespace": seen.namespace, "quorum": seen.name}
+    def lost(observation: Observation) -> float | None:
+        metrics.observe(
+            observation, spec(voters=3), decide(spec(voters=3, pause=True), observation, NOW_MS), 0
+        )
+        labels = {"namespace": observation.namespace, "quorum": observation.name}
         return metrics.registry.get_sample_value("kraftquorum_quorum_lost", labels)
 
     assert lost(LOST) == 1

@@ -14,14 +14,14 @@ from kraftquorum_operator.memory.refused_requests import FIRST_MS, LONGEST_MS, R
 from kraftquorum_operator.memory.request_failures import CONFLICTS_TOLD_AFTER
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.objects import ObjectRef, Owner
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.observe.read import Observed
 from kraftquorum_operator.plan.actions import ApplyObjects, JoinNode, Wait
 from kraftquorum_operator.plan.compare import Desired
 from kraftquorum_operator.reconcile import Outcome, Reconciler
 from kraftquorum_operator.report.events import EventLog
 from kraftquorum_operator.settings import Settings
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     UID,
     healthy,
     node,
@@ -76,14 +76,14 @@ class Held:
 
 async def looks(
     monkeypatch: pytest.MonkeyPatch,
-    seen: Snapshot,
+    observation: Observation,
     error: Exception,
     count: int,
     kube: Kube | None = None,
 ) -> tuple[list[Outcome], list[Any]]:
     """Look so many times at a quorum whose every action fails."""
     kube = kube or Kube()
-    observed = Observed(spec(voters=3), seen, Owner("test", "demo", UID), {}, (), (), 1)
+    observed = Observed(spec(voters=3), observation, Owner("test", "demo", UID), {}, (), (), 1)
 
     async def observe(*_: object, **__: object) -> Observed:
         return observed
@@ -92,7 +92,7 @@ async def looks(
         raise error
 
     monkeypatch.setattr(module, "observe", observe)
-    monkeypatch.setattr(module, "compare", lambda *_: Desired({}, seen.outdated, ()))
+    monkeypatch.setattr(module, "compare", lambda *_: Desired({}, observation.outdated, ()))
     monkeypatch.setattr(module, "run", run)
     reconciler = Reconciler(
         kube=cast("Any", kube),
@@ -110,8 +110,8 @@ async def test_an_object_that_is_refused_is_told_and_not_tried_at_every_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     error = RefusedError(422, "Invalid", "PATCH: 422 spec.ports is invalid")
-    seen = replace(healthy(), outdated=(KEY,))
-    (first, *others), statuses = await looks(monkeypatch, seen, error, 4)
+    observation = replace(healthy(), outdated=(KEY,))
+    (first, *others), statuses = await looks(monkeypatch, observation, error, 4)
     assert first.decision == ApplyObjects((KEY,))
     assert first.failed
     assert first.pause_s > 0
@@ -151,23 +151,25 @@ async def test_a_reason_that_no_condition_can_hold_keeps_no_action_from_being_tr
 
 
 def test_refusals_wait_longer_each_time_until_the_object_is_written_or_changed() -> None:
-    refusals, seen, now_ms = (
+    refusals, observation, now_ms = (
         Refusals(),
         replace(healthy(), outdated=(KEY, ObjectRef("Service", "b"))),
         0,
     )
     pauses: list[int] = []
     for _ in range(8):
-        refusals.failed([KEY], "422", seen.generation, now_ms)
-        marked = refusals.mark(seen, now_ms)
+        refusals.failed([KEY], "422", observation.generation, now_ms)
+        marked = refusals.mark(observation, now_ms)
         assert (marked.outdated, marked.refused) == ((ObjectRef("Service", "b"),), ((KEY, "422"),))
         pauses.append(refusals.known[KEY].pause_ms)
         now_ms = refusals.known[KEY].until_ms
-        assert refusals.mark(seen, now_ms).outdated == seen.outdated
+        assert refusals.mark(observation, now_ms).outdated == observation.outdated
     assert (pauses[0], pauses[1], pauses[-1]) == (FIRST_MS, 2 * FIRST_MS, LONGEST_MS)
-    refusals.failed([KEY], "422", seen.generation, now_ms)
-    assert refusals.mark(replace(seen, generation=2), now_ms).outdated == seen.outdated
-    refusals.mark(replace(seen, outdated=()), now_ms)
+    refusals.failed([KEY], "422", observation.generation, now_ms)
+    assert (
+        refusals.mark(replace(observation, generation=2), now_ms).outdated == observation.outdated
+    )
+    refusals.mark(replace(observation, outdated=()), now_ms)
     assert not refusals.known
 
 

@@ -19,8 +19,8 @@ from kraftquorum_operator.plan.actions import ApplyObjects, Wait
 from kraftquorum_operator.plan.compare import Desired, compare
 from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.fleet import NAMESPACE, Fleet, FleetKube
+from proofkit.operatorworld.observations import NOW_MS
 from proofkit.operatorworld.patches import merged
-from proofkit.operatorworld.snapshots import NOW_MS
 
 KEY, SET = ObjectRef("StatefulSet", "q0"), ("StatefulSet", "q0")
 REFUSED = {"log_retention_byte": 5}
@@ -56,11 +56,11 @@ async def look(fleet: Fleet) -> Observed:
     nodes = cast("Any", Nodes(fleet))
     found = await observe(kube, nodes, NAMESPACE, "q0", silence=Silence(), now_ms=NOW_MS)
     assert isinstance(found, Observed)
-    return replace(found, seen=desired(found).mark(found.seen))
+    return replace(found, observation=desired(found).mark(found.observation))
 
 
 def desired(found: Observed) -> Desired:
-    return compare(found.owner, found.spec, found.seen, found.live)
+    return compare(found.owner, found.spec, found.observation, found.live)
 
 
 def refused() -> Fleet:
@@ -90,13 +90,13 @@ async def test_protections_are_put_back_while_settings_are_refused(change: dict[
     before = copy.deepcopy(fleet.objects[SET]["spec"])
     fleet.objects[SET] = merged(fleet.objects[SET], {"spec": change})
     found = await look(fleet)
-    decision = decide(found.spec, found.seen, NOW_MS)
+    decision = decide(found.spec, found.observation, NOW_MS)
     assert decision == ApplyObjects((KEY,))
     tools = Tools(
         cast("Any", Kube(fleet)),
         cast("Any", None),
         found.owner,
-        found.seen,
+        found.observation,
         desired(found).bodies,
         1,
         Failpoints(),
@@ -108,12 +108,12 @@ async def test_protections_are_put_back_while_settings_are_refused(change: dict[
     assert after["persistentVolumeClaimRetentionPolicy"] == RETAINED
     assert after["template"] == before["template"], "nothing of the refused change was done"
     found = await look(fleet)
-    decision = decide(found.spec, found.seen, NOW_MS)
+    decision = decide(found.spec, found.observation, NOW_MS)
     assert isinstance(decision, Wait)
     assert decision.guard == "config_accepted"
 
 
 async def test_a_statefulset_that_is_as_it_was_is_not_written_while_settings_are_refused() -> None:
     found = await look(refused())
-    assert found.seen.config_faults
-    assert found.seen.outdated == ()
+    assert found.observation.config_faults
+    assert found.observation.outdated == ()

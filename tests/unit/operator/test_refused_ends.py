@@ -14,7 +14,7 @@ from kraftquorum_operator.errors import ConflictError, KubeUnavailableError, Ref
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.objects import Owner
-from kraftquorum_operator.model.snapshot import Budget, Progress, Snapshot
+from kraftquorum_operator.model.observation import Budget, Observation, Progress
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.read import Observed
 from kraftquorum_operator.plan import actions as act
@@ -22,7 +22,7 @@ from kraftquorum_operator.plan.actions import Decision, Wait
 from kraftquorum_operator.plan.compare import Desired
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.settings import Settings
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     CLUSTER,
     NOW_MS,
     UID,
@@ -74,15 +74,17 @@ class Kube:
 class Looks:
     """Looks at a quorum that stays as it is, while actions on some objects are refused."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, wanted: QuorumSpec, seen: Snapshot) -> None:
-        self.kube, self.seen, self.now_ms = Kube(), seen, NOW_MS
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, wanted: QuorumSpec, observation: Observation
+    ) -> None:
+        self.kube, self.observation, self.now_ms = Kube(), observation, NOW_MS
         self.refused: dict[str, Exception] = {}
         """By UID of a pod or a claim."""
         self.asked: list[tuple[int, str]] = []
         """When an action on a pod or a claim was asked for, and its UID."""
 
         async def observe(*_: object, **__: object) -> Observed:
-            return Observed(wanted, self.seen, Owner("test", "demo", UID), {}, (), (), 1)
+            return Observed(wanted, self.observation, Owner("test", "demo", UID), {}, (), (), 1)
 
         async def run(action: Any, _: object) -> str:
             uid = getattr(action, "uid", "")
@@ -90,14 +92,16 @@ class Looks:
             if uid in self.refused:
                 raise self.refused[uid]
             if isinstance(action, act.MoveLeadership):
-                assert self.seen.quorum is not None
-                led = replace(self.seen.quorum, leader=action.preferred)
-                self.seen = replace(self.seen, quorum=led)
+                assert self.observation.quorum is not None
+                led = replace(self.observation.quorum, leader=action.preferred)
+                self.observation = replace(self.observation, quorum=led)
             return "done"
 
         clock = SimpleNamespace(monotonic=lambda: self.now_ms / 1000, time=lambda: 0.0)
         monkeypatch.setattr(module, "observe", observe)
-        monkeypatch.setattr(module, "compare", lambda *_: Desired({}, self.seen.outdated, ()))
+        monkeypatch.setattr(
+            module, "compare", lambda *_: Desired({}, self.observation.outdated, ())
+        )
         monkeypatch.setattr(module, "run", run)
         monkeypatch.setattr(module, "time", clock)
         self.reconciler = Reconciler(
@@ -124,29 +128,29 @@ class Looks:
         return next((c for c in present if c["type"] == kind), {"status": "False"})
 
 
-def rotten(ordinal: int, seen: Snapshot) -> Snapshot:
+def rotten(ordinal: int, observation: Observation) -> Observation:
     """A voter whose scrub found damage, and whose claim is deleted already: its pod is next."""
     damaged = replace(node(ordinal), damage=("a segment is rotten",))
     going = replace(claim(ordinal), terminating=True)
-    return with_claim(with_node(seen, damaged), going)
+    return with_claim(with_node(observation, damaged), going)
 
 
-def going(seen: Snapshot, *ordinals: int) -> Snapshot:
+def going(observation: Observation, *ordinals: int) -> Observation:
     """A person deleted the claims of well voters."""
     for ordinal in ordinals:
-        seen = with_claim(seen, replace(claim(ordinal), terminating=True))
-    return seen
+        observation = with_claim(observation, replace(claim(ordinal), terminating=True))
+    return observation
 
 
-def lost(ordinal: int, seen: Snapshot) -> Snapshot:
+def lost(ordinal: int, observation: Observation) -> Observation:
     """A voter's disk is lost; an empty one answers in its place."""
-    assert seen.quorum is not None
+    assert observation.quorum is not None
     voters = tuple(
         voter(ordinal, silent_ms=20_000) if one.replica.node_id == ordinal else one
-        for one in seen.quorum.voters
+        for one in observation.quorum.voters
     )
-    seen = with_node(seen, node(ordinal, "b", blank=True, incarnation=1))
-    return with_pod(replace(seen, quorum=quorum(voters)), pod(ordinal, voter=False))
+    observation = with_node(observation, node(ordinal, "b", blank=True, incarnation=1))
+    return with_pod(replace(observation, quorum=quorum(voters)), pod(ordinal, voter=False))
 
 
 @pytest.mark.parametrize("error", [TWO_BUDGETS, NEVER], ids=["two budgets", "never allowed"])
@@ -169,9 +173,9 @@ async def test_an_eviction_that_is_always_refused_does_not_keep_a_removed_voter_
     wanted = spec(voters=5, replacement={"order": "RemoveFirst"})
     back = Progress(replica(4, "b"), caught_up=True, silent_since_ms=NOW_MS)
     four = quorum([voter(n) for n in range(4)], observers=[back])
-    seen = recorded(with_node(healthy(5), node(4, "b")), 4, "b")
-    seen = with_pod(replace(seen, quorum=four), pod(4, voter=False))
-    looks = Looks(monkeypatch, wanted, rotten(1, seen))
+    observation = recorded(with_node(healthy(5), node(4, "b")), 4, "b")
+    observation = with_pod(replace(observation, quorum=four), pod(4, voter=False))
+    looks = Looks(monkeypatch, wanted, rotten(1, observation))
     looks.refused["pod-1"] = TWO_BUDGETS
     first, *others = await looks(4)
     assert isinstance(first, act.EvictPod)
@@ -181,8 +185,8 @@ async def test_an_eviction_that_is_always_refused_does_not_keep_a_removed_voter_
 async def test_an_eviction_that_is_always_refused_does_not_keep_the_quorum_from_growing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen = with_claim(healthy(), replace(claim(1), terminating=True))
-    looks = Looks(monkeypatch, spec(voters=5), seen)
+    observation = with_claim(healthy(), replace(claim(1), terminating=True))
+    looks = Looks(monkeypatch, spec(voters=5), observation)
     looks.refused["pod-1"] = TWO_BUDGETS
     first, *others = await looks(4)
     assert isinstance(first, act.EvictPod)
@@ -203,12 +207,12 @@ async def test_a_claim_that_may_not_be_deleted_does_not_delay_another_replacemen
 async def test_a_stuck_pod_that_may_not_be_deleted_does_not_keep_the_next_one_stuck(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen = replace(healthy(), quorum=None)
+    observation = replace(healthy(), quorum=None)
     for n in (1, 2):
         old = {"revision": "r0", "version": "77", "ready": False, "running": False}
         stuck = replace(pod(n, voter=False), phase="Pending", **cast("Any", old))
-        seen = with_pod(without_node(seen, n), stuck)
-    looks = Looks(monkeypatch, spec(voters=3), seen)
+        observation = with_pod(without_node(observation, n), stuck)
+    looks = Looks(monkeypatch, spec(voters=3), observation)
     looks.refused["pod-1"] = DENIED
     found = await looks(4)
     assert {one.pod for one in found if isinstance(one, act.DeletePod)} == {"demo-1", "demo-2"}
@@ -246,7 +250,7 @@ async def test_a_refused_eviction_is_told_by_pod_and_answer_and_asked_for_ever_m
     )
 
 
-async def refused_roll(monkeypatch: pytest.MonkeyPatch) -> tuple[Snapshot, Looks]:
+async def refused_roll(monkeypatch: pytest.MonkeyPatch) -> tuple[Observation, Looks]:
     """A quorum whose outdated pod was refused its eviction until that is reported."""
     old = with_pod(healthy(), replace(pod(1), revision="r0"))
     looks = Looks(monkeypatch, spec(voters=3), old)
@@ -260,13 +264,13 @@ async def test_a_refusal_ends_with_its_pod_and_when_nothing_asks_for_it_any_more
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     old, looks = await refused_roll(monkeypatch)
-    looks.seen = with_pod(old, replace(pod(1), uid="pod-1b", revision="r0"))
+    looks.observation = with_pod(old, replace(pod(1), uid="pod-1b", revision="r0"))
     assert isinstance((await looks(1))[0], act.EvictPod), "another pod is not the refused one"
     assert looks.condition("Failing")["status"] == "False"
 
-    looks.seen = old
+    looks.observation = old
     await looks(10)
-    looks.seen = healthy()
+    looks.observation = healthy()
     await looks(200)
     assert looks.condition("Failing")["status"] == "False", "the roll was taken back"
 
@@ -291,12 +295,12 @@ def moves(found: list[Decision]) -> list[act.MoveLeadership]:
 async def test_leadership_does_not_go_to_and_fro_between_voters_that_may_not_be_evicted(
     monkeypatch: pytest.MonkeyPatch, deleted: tuple[int, ...], rolls: bool
 ) -> None:
-    seen = going(healthy(), *deleted)
+    observation = going(healthy(), *deleted)
     if rolls:
-        assert seen.quorum is not None
-        led = replace(seen.quorum, leader=replica(2))
-        seen = replace(with_pod(seen, replace(pod(2), revision="r0")), quorum=led)
-    looks = Looks(monkeypatch, spec(voters=3), seen)
+        assert observation.quorum is not None
+        led = replace(observation.quorum, leader=replica(2))
+        observation = replace(with_pod(observation, replace(pod(2), revision="r0")), quorum=led)
+    looks = Looks(monkeypatch, spec(voters=3), observation)
     looks.refused = {f"pod-{ordinal}": TWO_BUDGETS for ordinal in range(3)}
     found = await looks(200)
     assert len(moves(found)) <= 1
@@ -307,8 +311,8 @@ async def test_leadership_does_not_go_to_and_fro_between_voters_that_may_not_be_
 async def test_leadership_does_not_go_to_and_fro_between_voters_that_the_budget_keeps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen = replace(going(healthy(), 0, 1), budget=Budget("pdb", counted=3, allowed=0))
-    found = await Looks(monkeypatch, spec(voters=3), seen)(20)
+    observation = replace(going(healthy(), 0, 1), budget=Budget("pdb", counted=3, allowed=0))
+    found = await Looks(monkeypatch, spec(voters=3), observation)(20)
     assert not moves(found)
     assert {one.guard for one in found if isinstance(one, Wait)} == {"budget_allows_eviction"}
 
@@ -344,11 +348,11 @@ async def test_an_eviction_that_is_accepted_ends_the_report_of_its_refusals(
     looks.refused.clear()
     while not isinstance((await looks(1))[0], act.EvictPod):
         pass
-    looks.seen = with_pod(old, replace(pod(1), revision="r0", terminating=True))
+    looks.observation = with_pod(old, replace(pod(1), revision="r0", terminating=True))
     await looks(1)
     assert looks.condition("Failing")["status"] == "False"
     # It is there still, and one more refusal is the first in a row again.
-    looks.seen, looks.refused["pod-1"] = old, TWO_BUDGETS
+    looks.observation, looks.refused["pod-1"] = old, TWO_BUDGETS
     assert isinstance((await looks(2))[0], act.EvictPod)
     assert looks.condition("Failing")["status"] == "False"
 
@@ -375,8 +379,8 @@ async def test_a_healthy_pod_whose_eviction_is_refused_is_never_deleted_instead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A budget of a person is kept; only our own one's number may be passed over, see `_wipe`."""
-    seen = replace(rotten(1, healthy(5)), budget=Budget("pdb", counted=5, allowed=1))
-    looks = Looks(monkeypatch, FIVE, seen)
+    observation = replace(rotten(1, healthy(5)), budget=Budget("pdb", counted=5, allowed=1))
+    looks = Looks(monkeypatch, FIVE, observation)
     looks.refused["pod-1"] = TWO_BUDGETS
     found = await looks(60)
     assert not [one for one in found if isinstance(one, act.DeletePod)]

@@ -13,7 +13,7 @@ from kraftquorum_operator.report.events import EventLog
 from kraftquorum_operator.report.status import build_status, is_same, steady
 from kraftquorum_operator.report.timeline import appended
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     blank,
     claim,
@@ -31,12 +31,12 @@ STAMP = Stamp("2026-01-01T00:00:00Z", 4)
 LATER = Stamp("2026-01-01T00:00:09Z", 5)
 
 
-def status(seen, wanted=None, decision=None):
+def status(observation, wanted=None, decision=None):
     wanted = wanted or spec(voters=3)
     return build_status(
         wanted,
-        seen,
-        decision or decide(wanted, seen, NOW_MS),
+        observation,
+        decision or decide(wanted, observation, NOW_MS),
         current_action=None,
         before=(),
         stamp=STAMP,
@@ -67,12 +67,12 @@ def test_what_is_done_fits_a_column() -> None:
 
 
 def test_a_lost_quorum_says_who_holds_what() -> None:
-    seen = replace(
+    observation = replace(
         healthy(),
         quorum=None,
         nodes=(node(0, "b", blank=True), node(1, "b", blank=True), node(2)),
     )
-    found = status(seen)
+    found = status(observation)
     assert found.phase == "QuorumLost"
     assert found.waiting_for == "never_rebootstrap"
     assert "2-a2 holds epoch 3 to offset 100" in found.message
@@ -81,8 +81,8 @@ def test_a_lost_quorum_says_who_holds_what() -> None:
 
 
 def test_a_lost_voter_lowers_the_tolerance() -> None:
-    seen = with_quorum(healthy(), voters=(voter(0), voter(1), voter(2, silent_ms=9_000)))
-    found = status(seen)
+    observation = with_quorum(healthy(), voters=(voter(0), voter(1), voter(2, silent_ms=9_000)))
+    found = status(observation)
     assert (found.fault_tolerance, found.ready_voters) == (0, 2)
     assert held(found, "Degraded") == "True"
     assert held(found, "Available") == "True"
@@ -180,17 +180,17 @@ def test_only_the_guard_that_blocks_now_is_in_the_metric() -> None:
 
 
 def test_claims_that_are_kept_after_a_removal_are_no_silent_replicas() -> None:
-    seen = replace(healthy(3), claims=tuple(claim(n) for n in range(5)))
-    assert [node.role for node in status(seen).nodes] == ["follower"] * 3
-    lost = replace(seen, quorum=None, nodes=())
+    observation = replace(healthy(3), claims=tuple(claim(n) for n in range(5)))
+    assert [node.role for node in status(observation).nodes] == ["follower"] * 3
+    lost = replace(observation, quorum=None, nodes=())
     found = {node.node_id: node.detail for node in status(lost).nodes}
     assert set(found) == {0, 1, 2, 3, 4}, "without a leader any claim may hold a voter's data"
     assert found[4] == "no pod, only a claim"
 
 
 def test_a_voter_without_a_pod_is_shown() -> None:
-    seen = replace(healthy(3), pods=healthy(3).pods[:2], nodes=healthy(3).nodes[:2])
-    assert [node.role for node in status(seen).nodes] == ["follower", "follower", "silent"]
+    observation = replace(healthy(3), pods=healthy(3).pods[:2], nodes=healthy(3).nodes[:2])
+    assert [node.role for node in status(observation).nodes] == ["follower", "follower", "silent"]
 
 
 def described(value: object, depth: int = 0) -> list[str]:
@@ -234,12 +234,12 @@ def test_the_description_of_a_healthy_quorum_fits_a_screen_or_two() -> None:
 def test_an_alarm_is_a_condition_while_it_holds_and_its_end_is_in_the_timeline() -> None:
     low = with_node(healthy(), replace(node(2), disk_low=True))
 
-    def next_status(seen, last):
-        decision = decide(spec(voters=3), seen, NOW_MS)
+    def next_status(observation, last):
+        decision = decide(spec(voters=3), observation, NOW_MS)
         before = last.conditions if last else ()
         return build_status(
             spec(voters=3),
-            seen,
+            observation,
             decision,
             current_action=None,
             before=before,

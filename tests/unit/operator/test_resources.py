@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from kraftquorum_operator import names
 from kraftquorum_operator.model.latch import read_latch
 from kraftquorum_operator.model.objects import ObjectRef, Owner
-from kraftquorum_operator.model.snapshot import LatchVoter, Replica
+from kraftquorum_operator.model.observation import LatchVoter, Replica
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.latch import latch

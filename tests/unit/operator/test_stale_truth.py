@@ -24,7 +24,7 @@ from kraftquorum_operator.report.timeline import timeline
 from kraftquorum_operator.settings import Settings
 from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.fleet import NAMESPACE, Fleet, FleetKube
-from proofkit.operatorworld.snapshots import NOW_MS, healthy, spec
+from proofkit.operatorworld.observations import NOW_MS, healthy, spec
 
 FORBIDDEN = RefusedError(403, "Forbidden", "pods is forbidden")
 AWAY = KubeUnavailableError(500, "InternalError", "etcdserver: request timed out")
@@ -86,9 +86,11 @@ async def test_what_a_refused_look_cannot_see_is_unknown_with_the_time_of_the_la
     statuses = watched.statuses
     assert statuses.pop("Failing") == "True"
     assert set(statuses.values()) == {"Unknown"}
-    seen = watched.reconciler.memories[watched.member.owner.uid].seen
+    observed_at = watched.reconciler.memories[watched.member.owner.uid].observed_at
     message = watched.conditions["Available"]["message"]
-    assert message.startswith(f"last observed at {seen}, when it was True, LeaderConfirmed: 0-")
+    assert message.startswith(
+        f"last observed at {observed_at}, when it was True, LeaderConfirmed: 0-"
+    )
     assert watched.metric("Available") is None
     assert watched.metric("Failing") == 1
     written = len(watched.fleet.statuses["q0"])
@@ -125,8 +127,8 @@ async def test_replicas_that_only_the_operator_cannot_reach_are_not_called_unava
         assert "reports as ready: q0-0, q0-1, q0-2" in found["message"]
         assert str(memory.heard) in found["message"]
         assert watched.metric(name) is None
-    seen = watched.reconciler.board.quorums[NAMESPACE, "q0"]
-    assert judge(seen, seen.at_s).level == "unknown"
+    entry = watched.reconciler.board.quorums[NAMESPACE, "q0"]
+    assert judge(entry, entry.at_s).level == "unknown"
     for ordinal in range(3):
         pod = watched.fleet.objects["Pod", names.pod("q0", ordinal)]
         pod["status"]["conditions"][0]["status"] = "False"
@@ -143,24 +145,28 @@ def test_what_cannot_be_seen_is_neither_a_fault_nor_a_repair() -> None:
         stamp = Stamp(at, 1)
         return build_status(wanted, well, decision, current_action=None, before=(), stamp=stamp)
 
-    seen = status("1")
-    hidden = seen.model_copy(
+    observation = status("1")
+    hidden = observation.model_copy(
         update={
             "conditions": [
                 c.model_copy(update={"status": "Unknown"}) if c.type != "Ready" else c
-                for c in seen.conditions
+                for c in observation.conditions
             ]
         }
     )
-    assert timeline(hidden, seen, "2") == timeline(seen, hidden, "2") == list(seen.timeline)
+    assert (
+        timeline(hidden, observation, "2")
+        == timeline(observation, hidden, "2")
+        == list(observation.timeline)
+    )
 
 
 def test_a_pod_s_end_is_told_though_no_replica_answers() -> None:
     """That a disk is a stale copy stands in the pod's exit code; that none is would be a guess."""
-    seen = replace(healthy(), nodes=(), quorum=None)
-    stale = replace(seen.pods[0], ready=False, exit_code=STALE, detail="STORAGE_STALE")
-    seen = replace(seen, pods=(stale, *seen.pods[1:]))
-    decision = decide(spec(voters=3), seen, NOW_MS)
-    found = {c.type: c for c in conditions(seen, 3, decision, (), Stamp("1", 1))}
+    observation = replace(healthy(), nodes=(), quorum=None)
+    stale = replace(observation.pods[0], ready=False, exit_code=STALE, detail="STORAGE_STALE")
+    observation = replace(observation, pods=(stale, *observation.pods[1:]))
+    decision = decide(spec(voters=3), observation, NOW_MS)
+    found = {c.type: c for c in conditions(observation, 3, decision, (), Stamp("1", 1))}
     assert found["VolumeFromCopy"].status == "True"
     assert found["StorageDamaged"].status == "Unknown"

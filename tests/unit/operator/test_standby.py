@@ -17,7 +17,7 @@ from kraftquorum_operator.reconcile import RECHECK_S, Reconciler
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.settings import Settings
-from proofkit.operatorworld.snapshots import UID, healthy, spec
+from proofkit.operatorworld.observations import UID, healthy, spec
 
 KEY = ("test", "demo")
 STATUS = build_status(

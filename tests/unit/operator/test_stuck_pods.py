@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from kraftquorum_operator.model.snapshot import Pod, Snapshot
+from kraftquorum_operator.model.observation import Observation, Pod
 from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Wait
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     blank,
     healthy,
@@ -32,24 +32,24 @@ def crashing(ordinal: int) -> Pod:
     return replace(pod(ordinal, voter=False), restarts=2, exit_code=1, **OLD)
 
 
-def silent(seen: Snapshot, *pods: Pod) -> Snapshot:
+def silent(observation: Observation, *pods: Pod) -> Observation:
     """Those pods are as given and their nodes do not answer; nobody leads."""
-    seen = replace(seen, quorum=None)
+    observation = replace(observation, quorum=None)
     for changed in pods:
-        seen = with_pod(without_node(seen, changed.ordinal), changed)
-    return seen
+        observation = with_pod(without_node(observation, changed.ordinal), changed)
+    return observation
 
 
-def decided(seen: Snapshot) -> act.Decision:
-    return decide(spec(voters=3), seen, NOW_MS)
+def decided(observation: Observation) -> act.Decision:
+    return decide(spec(voters=3), observation, NOW_MS)
 
 
 @pytest.mark.parametrize("stuck", [never_started(1), crashing(1)], ids=["never", "crashing"])
-@pytest.mark.parametrize("seen", [blank(), healthy()], ids=["before formation", "after it"])
+@pytest.mark.parametrize("observation", [blank(), healthy()], ids=["before formation", "after it"])
 def test_an_outdated_pod_that_cannot_start_is_made_anew_as_it_was_seen(
-    seen: Snapshot, stuck: Pod
+    observation: Observation, stuck: Pod
 ) -> None:
-    decision = decided(silent(seen, stuck))
+    decision = decided(silent(observation, stuck))
     assert isinstance(decision, act.DeletePod)
     assert (decision.pod, decision.uid, decision.version) == ("demo-1", "pod-1", "77")
 
@@ -96,6 +96,6 @@ def test_nothing_is_touched_once_the_storage_of_a_majority_is_gone() -> None:
 
 def test_old_claims_under_a_wrong_image_are_adopted_once_it_is_mended() -> None:
     """One replica of an earlier resource answers, the others need the mended template."""
-    seen = replace(healthy(), latch=None)
-    decision = decided(silent(seen, never_started(0), never_started(1)))
+    observation = replace(healthy(), latch=None)
+    decision = decided(silent(observation, never_started(0), never_started(1)))
     assert isinstance(decision, act.DeletePod)

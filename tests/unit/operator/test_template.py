@@ -16,7 +16,7 @@ from kraftquorum_operator.model.objects import ObjectRef, Owner
 from kraftquorum_operator.plan.actions import ApplyObjects
 from kraftquorum_operator.plan.compare import outdated_objects
 from kraftquorum_operator.resources.build import build
-from proofkit.operatorworld.snapshots import UID, healthy, spec
+from proofkit.operatorworld.observations import UID, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
 SET = ObjectRef("StatefulSet", "demo")

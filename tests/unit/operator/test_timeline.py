@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from kraftquorum_operator.model.crd import schema_of
-from kraftquorum_operator.model.snapshot import Snapshot
+from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.status import (
     TIMELINE_MAX,
     QuorumStatus,
@@ -19,7 +19,7 @@ from kraftquorum_operator.report.failing import failing_status
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.report.timeline import TURNS, appended
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     healthy,
     node,
@@ -38,18 +38,26 @@ def at(second: int) -> Stamp:
 
 
 def status(
-    seen: Snapshot, last: QuorumStatus | None, second: int = 0, action: str | None = None
+    observation: Observation, last: QuorumStatus | None, second: int = 0, action: str | None = None
 ) -> QuorumStatus:
-    decision = decide(spec(), seen, NOW_MS)
+    decision = decide(spec(), observation, NOW_MS)
     before = last.conditions if last else ()
     return build_status(
-        spec(), seen, decision, current_action=action, before=before, stamp=at(second), last=last
+        spec(),
+        observation,
+        decision,
+        current_action=action,
+        before=before,
+        stamp=at(second),
+        last=last,
     )
 
 
-def told(last: QuorumStatus, seen: Snapshot, action: str | None = None) -> list[tuple[str, str]]:
+def told(
+    last: QuorumStatus, observation: Observation, action: str | None = None
+) -> list[tuple[str, str]]:
     """What is new in the timeline when this is seen after that."""
-    now = status(seen, last, 5, action)
+    now = status(observation, last, 5, action)
     assert now.timeline[: len(last.timeline)] == last.timeline
     return [(entry.kind, entry.message) for entry in now.timeline[len(last.timeline) :]]
 
@@ -117,8 +125,8 @@ def test_an_empty_disk_is_told_once_though_its_replica_is_restarted() -> None:
 
 
 def test_voters_that_catch_up_for_the_first_time_are_no_repair() -> None:
-    seen = replace(healthy(), quorum=quorum([voter(0), voter(1, silent_ms=1), voter(2)]))
-    forming = status(with_quorum(seen, formation_completed=False), None)
+    observation = replace(healthy(), quorum=quorum([voter(0), voter(1, silent_ms=1), voter(2)]))
+    forming = status(with_quorum(observation, formation_completed=False), None)
     assert "Voter 1 is caught up again" not in [m for _, m in told(forming, healthy())]
 
 
@@ -139,9 +147,9 @@ def test_a_leader_that_is_lost_and_another_one() -> None:
 
 
 def test_a_new_leader_that_has_not_heard_from_all_yet_is_no_fault_of_theirs() -> None:
-    seen = replace(healthy(), quorum=quorum([voter(0), voter(1, silent_ms=1), voter(2)]))
-    seen = with_quorum(seen, leader=replica(2), epoch=9)
-    assert [kind for kind, _ in told(WELL, seen)] == ["Change"]
+    observation = replace(healthy(), quorum=quorum([voter(0), voter(1, silent_ms=1), voter(2)]))
+    observation = with_quorum(observation, leader=replica(2), epoch=9)
+    assert [kind for kind, _ in told(WELL, observation)] == ["Change"]
 
 
 def test_conditions_that_turn_are_told_once() -> None:

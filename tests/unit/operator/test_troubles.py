@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator.memory.lasting_troubles import LINGER_MS, PATIENCE_MS, Lasting
-from kraftquorum_operator.model.snapshot import Trouble
+from kraftquorum_operator.model.observation import Trouble
 from kraftquorum_operator.observe.kube import now_utc, read_pods
 from kraftquorum_operator.observe.troubles import read_troubles, wants_events
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.plan.guards import Case, node_answers
 from kraftquorum_operator.report.conditions import Stamp, conditions
 from kraftquorum_operator.report.events import EventLog
-from proofkit.operatorworld.snapshots import claim, healthy, pod, spec, with_pod
+from proofkit.operatorworld.observations import claim, healthy, pod, spec, with_pod
 
 QUOTA = (
     'create Pod demo-3 in StatefulSet demo failed error: pods "demo-3" is forbidden: '
@@ -98,24 +98,26 @@ def test_a_claim_without_a_volume_is_told_in_the_words_of_its_event() -> None:
 
 
 def test_events_are_read_only_where_they_can_tell_something() -> None:
-    seen = healthy()
-    assert wants_events(seen.statefulset, seen.pods, seen.claims) == []
-    assert wants_events(seen.statefulset, seen.pods[:2], seen.claims) == [("StatefulSet", "")]
+    observation = healthy()
+    assert wants_events(observation.statefulset, observation.pods, observation.claims) == []
+    assert wants_events(observation.statefulset, observation.pods[:2], observation.claims) == [
+        ("StatefulSet", "")
+    ]
     pending = (replace(claim(0), phase="Pending"),)
-    assert wants_events(seen.statefulset, seen.pods, pending) == [
+    assert wants_events(observation.statefulset, observation.pods, pending) == [
         ("PersistentVolumeClaim", "data-demo-0")
     ]
 
 
 def test_only_what_lasts_is_told() -> None:
     lasting, first = Lasting(), Trouble(2, "pod demo-2", "ErrImagePull", "x")
-    seen = replace(healthy(), troubles=(first,))
-    assert lasting.mark(seen, 0).troubles == ()
+    observation = replace(healthy(), troubles=(first,))
+    assert lasting.mark(observation, 0).troubles == ()
     other = replace(first, reason="ImagePullBackOff")
-    later = lasting.mark(replace(seen, troubles=(other,)), PATIENCE_MS)
+    later = lasting.mark(replace(observation, troubles=(other,)), PATIENCE_MS)
     assert later.troubles == (other,), "one trouble, whatever its word"
     assert lasting.mark(healthy(), PATIENCE_MS + 1).troubles == ()
-    assert lasting.mark(seen, PATIENCE_MS + 2).troubles == (), "it begins anew"
+    assert lasting.mark(observation, PATIENCE_MS + 2).troubles == (), "it begins anew"
 
 
 def test_a_crash_loop_lasts_while_its_process_tries_again() -> None:
@@ -142,18 +144,18 @@ def test_a_trouble_ends_at_once_when_its_pod_is_ready() -> None:
 
 def test_condition_event_and_guard_name_the_thing() -> None:
     trouble = Trouble(3, "pod demo-3", "FailedCreate", QUOTA)
-    seen = replace(healthy(), troubles=(trouble,))
+    observation = replace(healthy(), troubles=(trouble,))
     stamp = Stamp("2026-01-01T00:00:00Z", 1)
-    found = {c.type: c for c in conditions(seen, 3, Done("x"), (), stamp)}["PodsBlocked"]
+    found = {c.type: c for c in conditions(observation, 3, Done("x"), (), stamp)}["PodsBlocked"]
     assert (found.status, found.reason) == ("True", "FailedCreate")
     assert "exceeded quota: few" in found.message
     told = EventLog()
-    assert [e.reason for e in told.of_troubles(seen.troubles, 0, 60_000)] == ["FailedCreate"]
-    assert not told.of_troubles(seen.troubles, 59_999, 60_000)
-    assert told.of_troubles(seen.troubles, 60_000, 60_000)
+    assert [e.reason for e in told.of_troubles(observation.troubles, 0, 60_000)] == ["FailedCreate"]
+    assert not told.of_troubles(observation.troubles, 59_999, 60_000)
+    assert told.of_troubles(observation.troubles, 60_000, 60_000)
     assert not told.of_troubles((), 60_001, 60_000)
-    assert told.of_troubles(seen.troubles, 60_002, 60_000), "it came back"
-    why = node_answers(Case(spec(voters=4), seen, 0, ordinal=3))
+    assert told.of_troubles(observation.troubles, 60_002, 60_000), "it came back"
+    why = node_answers(Case(spec(voters=4), observation, 0, ordinal=3))
     assert why is not None
     assert "exceeded quota: few" in why
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kraftquorum_operator.model.snapshot import Budget, Snapshot
+from kraftquorum_operator.model.observation import Budget, Observation
 from kraftquorum_operator.plan.actions import (
     Decision,
     Done,
@@ -17,7 +17,7 @@ from kraftquorum_operator.plan.actions import (
     Wait,
 )
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     healthy,
     pod,
@@ -34,14 +34,14 @@ pytestmark = pytest.mark.rule("S22")
 OFF_3 = SetVoterLabel("demo-3", "pod-3", voter=False)
 
 
-def decided(seen: Snapshot, voters: int = 3) -> Decision:
-    return decide(spec(voters=voters), seen, NOW_MS)
+def decided(observation: Observation, voters: int = 3) -> Decision:
+    return decide(spec(voters=voters), observation, NOW_MS)
 
 
-def silent_fourth(*, voters: int = 3) -> Snapshot:
+def silent_fourth(*, voters: int = 3) -> Observation:
     """Pod 3 has the label and does not answer."""
-    seen = without_node(healthy(voters, replicas=4), 3)
-    return with_pod(seen, replace(pod(3), ready=False))
+    observation = without_node(healthy(voters, replicas=4), 3)
+    return with_pod(observation, replace(pod(3), ready=False))
 
 
 @pytest.mark.rule("S22")
@@ -51,9 +51,9 @@ def silent_fourth(*, voters: int = 3) -> Snapshot:
     "if False:",
 )
 def test_a_silent_pod_whose_id_is_no_voter_loses_the_label_and_then_its_place() -> None:
-    seen = silent_fourth()
-    assert decided(seen) == decided(seen, 4) == OFF_3
-    bare = with_pod(seen, replace(pod(3, voter=False), ready=False))
+    observation = silent_fourth()
+    assert decided(observation) == decided(observation, 4) == OFF_3
+    bare = with_pod(observation, replace(pod(3, voter=False), ready=False))
     decision = decided(bare)
     assert isinstance(decision, SetReplicas)
     assert decision.replicas == 3
@@ -82,14 +82,14 @@ def test_a_silent_voter_keeps_it() -> None:
 
 
 def test_a_pod_that_is_ending_is_left_alone() -> None:
-    seen = with_pod(silent_fourth(), replace(pod(3), terminating=True))
-    assert not isinstance(decided(seen), SetVoterLabel)
+    observation = with_pod(silent_fourth(), replace(pod(3), terminating=True))
+    assert not isinstance(decided(observation), SetVoterLabel)
 
 
-def leaving(**budget: object) -> Snapshot:
+def leaving(**budget: object) -> Observation:
     """Voter 3 of four is to be removed; its pod has just left the budget."""
-    seen = with_pod(healthy(4), replace(pod(3, voter=False), version="77"))
-    return replace(seen, budget=replace(Budget("pdb", counted=4), **budget))
+    observation = with_pod(healthy(4), replace(pod(3, voter=False), version="77"))
+    return replace(observation, budget=replace(Budget("pdb", counted=4), **budget))
 
 
 @pytest.mark.rule("S22")
@@ -120,5 +120,5 @@ def test_a_removal_does_not_wait_for_a_budget_that_cannot_be_written() -> None:
 
 
 def test_a_pod_that_joins_the_budget_is_counted_by_kubernetes_itself() -> None:
-    seen = replace(healthy(), budget=Budget("pdb", counted=2))
-    assert isinstance(decided(seen), Done)
+    observation = replace(healthy(), budget=Budget("pdb", counted=2))
+    assert isinstance(decided(observation), Done)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator import names
-from kraftquorum_operator.model.snapshot import Claim, ClaimRecord, Snapshot, StatefulSet
+from kraftquorum_operator.model.observation import Claim, ClaimRecord, Observation, StatefulSet
 from kraftquorum_operator.observe.kube import read_claims
 from kraftquorum_operator.plan.actions import (
     AddVoter,
@@ -19,7 +19,7 @@ from kraftquorum_operator.plan.actions import (
     Wait,
 )
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     UID,
     blank,
@@ -40,8 +40,10 @@ def body(ordinal: int, labels: dict[str, str] | None = None, **meta: Any) -> dic
 
 def begun(*bodies: dict[str, Any]) -> Decision:
     """What is decided on a new resource with these claims under its name."""
-    seen = replace(blank(), statefulset=None, pods=(), nodes=(), claims=read_claims("demo", bodies))
-    return decide(spec(voters=3), seen, NOW_MS)
+    observation = replace(
+        blank(), statefulset=None, pods=(), nodes=(), claims=read_claims("demo", bodies)
+    )
+    return decide(spec(voters=3), observation, NOW_MS)
 
 
 def blocked(decision: Decision) -> str:
@@ -88,13 +90,13 @@ def test_a_stranger_s_claim_where_a_pod_would_be_put_on_it_is_named() -> None:
 
 
 def test_growing_puts_no_pod_on_a_stranger_s_claim() -> None:
-    seen = healthy(3)
-    claims = (*seen.claims, *read_claims("demo", [body(3, ownerReferences=[WEB])]))
+    observation = healthy(3)
+    claims = (*observation.claims, *read_claims("demo", [body(3, ownerReferences=[WEB])]))
     assert "StatefulSet web" in blocked(
-        decide(spec(voters=4), replace(seen, claims=claims), NOW_MS)
+        decide(spec(voters=4), replace(observation, claims=claims), NOW_MS)
     )
-    labelled = (*seen.claims, *read_claims("demo", [body(3, OURS)]))
-    grown = decide(spec(voters=4), replace(seen, claims=labelled), NOW_MS)
+    labelled = (*observation.claims, *read_claims("demo", [body(3, OURS)]))
+    grown = decide(spec(voters=4), replace(observation, claims=labelled), NOW_MS)
     assert isinstance(grown, SetReplicas)
 
 
@@ -131,21 +133,25 @@ def test_a_claim_of_ours_that_lost_its_labels_is_known_by_what_is_left() -> None
 def test_a_quorum_that_was_formed_is_held_up_by_no_claim_of_which_nobody_knows() -> None:
     """Somebody deleted its StatefulSet; its claims have lost all that was said on them."""
     bare = read_claims("demo", [body(0), body(1), body(2), body(7)])
-    seen = replace(
+    observation = replace(
         healthy(), statefulset=None, pods=(), nodes=(), quorum=None, claims=bare, latch=latch(3)
     )
-    assert decide(spec(voters=3), seen, NOW_MS) == CreateStatefulSet(3)
+    assert decide(spec(voters=3), observation, NOW_MS) == CreateStatefulSet(3)
     assert "data-demo-3" in blocked(
         decide(
-            spec(voters=4), replace(seen, claims=(*bare, *read_claims("demo", [body(3)]))), NOW_MS
+            spec(voters=4),
+            replace(observation, claims=(*bare, *read_claims("demo", [body(3)]))),
+            NOW_MS,
         )
     )
 
 
 def test_no_quorum_is_formed_beside_a_claim_that_says_nothing() -> None:
     def formed(*extra: Claim) -> Decision:
-        seen: Snapshot = blank()
-        return decide(spec(voters=3), replace(seen, claims=(*seen.claims, *extra)), NOW_MS)
+        observation: Observation = blank()
+        return decide(
+            spec(voters=3), replace(observation, claims=(*observation.claims, *extra)), NOW_MS
+        )
 
     assert isinstance(formed(), CreateLatch)
     blocked(formed(*read_claims("demo", [body(5)])))

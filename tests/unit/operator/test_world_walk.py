@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftquorum_operator.model.snapshot import Replica, majority
+from kraftquorum_operator.model.observation import Replica, majority
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import Done, Wait
 from proofkit.operatorworld import hands

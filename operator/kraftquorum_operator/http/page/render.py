@@ -230,7 +230,7 @@ def _voter(voter: VoterStatus, node: ReplicaStatus | None, status: QuorumStatus)
 def _last_known(voter: VoterName, node: ReplicaStatus | None, status: QuorumStatus) -> Replica:
     """A voter that does not answer, while no leader reports the voters."""
     replaced = node is not None and node.directory_id is not None
-    seen = f"as last known at {status.leader_seen_at or 'an unknown time'}"
+    known = f"as last known at {status.leader_seen_at or 'an unknown time'}"
     detail = node.detail if node is not None and not replaced else ""
     return Replica(
         pod=voter.pod,
@@ -243,7 +243,7 @@ def _last_known(voter: VoterName, node: ReplicaStatus | None, status: QuorumStat
         heard_ms=None,
         log_end_offset=None,
         epoch=None,
-        detail=f"{detail}; {seen}" if detail else seen,
+        detail=f"{detail}; {known}" if detail else known,
     )
 
 

@@ -127,8 +127,8 @@ class StatusPage:
             active=self._is_active(),
             started=self._board.begun,
         )
-        seen, now_s = tuple(self._board.quorums.values()), self._clock()
-        view = await asyncio.to_thread(page_view, seen, operator, now_s, self._stale_s)
+        entries, now_s = tuple(self._board.quorums.values()), self._clock()
+        view = await asyncio.to_thread(page_view, entries, operator, now_s, self._stale_s)
         self._view = (time.monotonic(), view)
         return view
 

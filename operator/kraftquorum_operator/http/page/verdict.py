@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kraftquorum_operator.memory.status_board import Seen
-from kraftquorum_operator.model.snapshot import majority
+from kraftquorum_operator.memory.status_board import BoardEntry
+from kraftquorum_operator.model.observation import majority
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.plan.guards import needs_person
 
@@ -81,25 +81,25 @@ class Verdict:
         return list(LEVELS).index(self.level)
 
 
-def judge(seen: Seen, now_s: float, stale_s: float = STALE_S) -> Verdict:
+def judge(entry: BoardEntry, now_s: float, stale_s: float = STALE_S) -> Verdict:
     """Judge one quorum.
 
     Args:
-        seen: what the board holds.
+        entry: what the board holds.
         now_s: wall clock.
         stale_s: how old an own observation may be.
     """
-    status = seen.status
+    status = entry.status
     if status is None:
         return Verdict("unknown", "No operator has reported on this quorum yet.")
-    age_s = now_s - seen.at_s
-    if seen.own and age_s > stale_s:
+    age_s = now_s - entry.at_s
+    if entry.own and age_s > stale_s:
         return Verdict(
             "unknown",
             f"The operator has not observed this quorum for {ago(age_s)}; "
             "everything below is that old.",
         )
-    return _of_status(status, seen.voters)
+    return _of_status(status, entry.voters)
 
 
 def _of_status(status: QuorumStatus, wanted: int) -> Verdict:

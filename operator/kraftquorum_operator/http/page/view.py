@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import Field
 
 from kraftquorum_operator.http.page.verdict import GOOD, STALE_S, Level, judge, tolerance_of
-from kraftquorum_operator.memory.status_board import Seen
-from kraftquorum_operator.model.snapshot import majority
+from kraftquorum_operator.memory.status_board import BoardEntry
+from kraftquorum_operator.model.observation import majority
 from kraftquorum_operator.model.status import QuorumStatus, StatusModel
 
 FORMAT = "kraftquorum.io/status-page/v1"
@@ -90,7 +90,7 @@ class PageView(StatusModel):
 
 
 def page_view(
-    quorums: Iterable[Seen], operator: OperatorView, now_s: float, stale_s: float = STALE_S
+    quorums: Iterable[BoardEntry], operator: OperatorView, now_s: float, stale_s: float = STALE_S
 ) -> PageView:
     """Show the board.
 
@@ -100,24 +100,24 @@ def page_view(
         now_s: wall clock.
         stale_s: how old an own observation may be.
     """
-    judged = [(judge(seen, now_s, stale_s), seen) for seen in quorums]
+    judged = [(judge(entry, now_s, stale_s), entry) for entry in quorums]
     judged.sort(key=lambda pair: (pair[0].rank, pair[1].namespace, pair[1].name))
     views = [
         QuorumView(
-            namespace=seen.namespace,
-            name=seen.name,
+            namespace=entry.namespace,
+            name=entry.name,
             verdict=verdict.level,
             words=verdict.words,
             sentence=verdict.sentence,
             runbook=verdict.runbook,
-            voters_wanted=seen.voters,
-            tolerance=tolerance_of(seen.status) if seen.status else 0,
-            tolerance_wanted=seen.voters - majority(seen.voters) if seen.voters else 0,
-            seen_at=stamp(seen.at_s),
-            source="observed" if seen.own else "reported",
-            status=seen.status,
+            voters_wanted=entry.voters,
+            tolerance=tolerance_of(entry.status) if entry.status else 0,
+            tolerance_wanted=entry.voters - majority(entry.voters) if entry.voters else 0,
+            seen_at=stamp(entry.at_s),
+            source="observed" if entry.own else "reported",
+            status=entry.status,
         )
-        for verdict, seen in judged
+        for verdict, entry in judged
     ]
     said = summary(views) if operator.started or views else NOT_STARTED
     return PageView(at=stamp(now_s), summary=said, operator=operator, quorums=views)

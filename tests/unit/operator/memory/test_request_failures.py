@@ -12,7 +12,7 @@ from kraftquorum_operator.memory.request_failures import Failures, word
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.report.conditions import Stamp, conditions
 from kraftquorum_operator.report.failing import failing_status
-from proofkit.operatorworld.snapshots import healthy
+from proofkit.operatorworld.observations import healthy
 
 NOW = Stamp("2026-01-01T00:00:09Z", 3)
 FAILURE = ("Forbidden", "the quorum cannot be observed: 403 pods is forbidden")
@@ -32,9 +32,9 @@ def test_one_failure_is_everyday_and_two_in_a_row_are_told() -> None:
     failures.failed("Conflict", "once")
     assert failures.mark(healthy()).failure is None
     failures.failed("Forbidden", "twice")
-    seen = failures.mark(healthy())
-    assert seen.failure == ("Forbidden", "twice")
-    found = {c.type: c for c in conditions(seen, 3, Done("x"), (), NOW)}["Failing"]
+    observation = failures.mark(healthy())
+    assert observation.failure == ("Forbidden", "twice")
+    found = {c.type: c for c in conditions(observation, 3, Done("x"), (), NOW)}["Failing"]
     assert (found.status, found.reason, found.message) == ("True", "Forbidden", "twice")
     failures.ended()
     assert failures.mark(healthy()).failure is None

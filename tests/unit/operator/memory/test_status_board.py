@@ -9,7 +9,7 @@ from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.status import build_status
-from proofkit.operatorworld.snapshots import UID, healthy, spec
+from proofkit.operatorworld.observations import UID, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
 KEY = ("test", "demo")

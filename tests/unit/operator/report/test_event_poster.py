@@ -10,7 +10,7 @@ import pytest
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import KubeUnavailableError
 from kraftquorum_operator.model.objects import Body, Owner
-from kraftquorum_operator.model.snapshot import Trouble
+from kraftquorum_operator.model.observation import Trouble
 from kraftquorum_operator.plan.actions import DeletePod, Wait
 from kraftquorum_operator.report.event_poster import PENDING_MAX, Postman
 from kraftquorum_operator.report.events import Event, EventLog

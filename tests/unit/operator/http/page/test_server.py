@@ -22,9 +22,9 @@ from kraftquorum_operator.http.listener import CONNECTIONS_MAX, listening
 from kraftquorum_operator.http.page import server as module
 from kraftquorum_operator.http.page.render import OPERATION_WORDS, SECTIONS_MAX, STEP_WORDS
 from kraftquorum_operator.http.page.server import StatusPage
-from kraftquorum_operator.memory.status_board import Board, Seen
+from kraftquorum_operator.memory.status_board import Board, BoardEntry
 from kraftquorum_operator.model.objects import Owner
-from kraftquorum_operator.model.snapshot import Snapshot, Trouble
+from kraftquorum_operator.model.observation import Observation, Trouble
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.plan.actions import Decision, Wait
 from kraftquorum_operator.plan.guards import GUARDS
@@ -32,7 +32,7 @@ from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.operations import STEPS
 from kraftquorum_operator.report.status import build_status
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     healthy,
     node,
@@ -47,12 +47,12 @@ HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}{% ra
 TROUBLES = (Trouble(1, "pod demo-1", "WORDS", "WORDS"),)
 
 
-def well(decision: Decision | None = None, seen: Snapshot | None = None) -> QuorumStatus:
-    seen = seen or healthy()
+def well(decision: Decision | None = None, observation: Observation | None = None) -> QuorumStatus:
+    observation = observation or healthy()
     return build_status(
         spec(),
-        seen,
-        decision or decide(spec(), seen, NOW_MS),
+        observation,
+        decision or decide(spec(), observation, NOW_MS),
         current_action=None,
         before=(),
         stamp=Stamp("2026-09-21T13:33:00Z", 1),
@@ -174,14 +174,14 @@ async def test_nothing_that_a_quorum_is_called_or_says_becomes_markup(
     client: Client, board: Board, decision: Decision | None
 ) -> None:
     clean = well(decision, replace(healthy(), troubles=TROUBLES))
-    board.quorums["test", "demo"] = Seen("test", "demo", "u", 3, clean, NOW_S, own=True)
+    board.quorums["test", "demo"] = BoardEntry("test", "demo", "u", 3, clean, NOW_S, own=True)
     before = read((await client.ask("/"))[2])
     said = json.dumps(clean.model_dump(by_alias=True, mode="json"))
     for words in ("demo-", "WORDS", "3 voters, all caught up", "The operator starts", "cluster-a"):
         said = said.replace(words, json.dumps(HOSTILE)[1:-1])
     hostile = QuorumStatus.model_validate_json(said)
     board.quorums.clear()
-    board.quorums[HOSTILE, HOSTILE] = Seen(HOSTILE, HOSTILE, "u", 3, hostile, NOW_S, own=True)
+    board.quorums[HOSTILE, HOSTILE] = BoardEntry(HOSTILE, HOSTILE, "u", 3, hostile, NOW_S, own=True)
     status, _, text = await client.ask("/")
     assert status == 200
     reader = read(text)
@@ -250,11 +250,11 @@ async def test_the_guard_that_blocks_is_explained(client: Client, board: Board) 
 
 
 async def test_an_operation_shows_its_steps(client: Client, board: Board) -> None:
-    seen = with_node(healthy(), node(1, "b"))
+    observation = with_node(healthy(), node(1, "b"))
     status = build_status(
         spec(),
-        seen,
-        decide(spec(), seen, NOW_MS),
+        observation,
+        decide(spec(), observation, NOW_MS),
         current_action=None,
         before=(),
         stamp=Stamp("2026-09-21T13:33:00Z", 1),
@@ -496,7 +496,7 @@ async def test_a_time_that_is_none_costs_no_page(client: Client, board: Board, w
     operation = {"kind": "Restart", "pod": "p", "step": "none", "number": 9, "steps": 1}
     said |= {"timeline": [entry], "operations": [operation | {"since": when, "step_since": when}]}
     status = QuorumStatus.model_validate(said)
-    board.quorums["test", "demo"] = Seen("test", "demo", "u", 3, status, NOW_S, own=True)
+    board.quorums["test", "demo"] = BoardEntry("test", "demo", "u", 3, status, NOW_S, own=True)
     for path in ("/", "/q/test/demo"):
         code, _, text = await client.ask(path)
         assert code == 200

@@ -8,14 +8,14 @@ import pytest
 
 from kraftquorum_operator.http.page.verdict import LEVELS, STALE_S, TROUBLES, ago, judge
 from kraftquorum_operator.http.page.view import OperatorView, page_view
-from kraftquorum_operator.memory.status_board import Seen
-from kraftquorum_operator.model.snapshot import Snapshot, Trouble
+from kraftquorum_operator.memory.status_board import BoardEntry
+from kraftquorum_operator.model.observation import Observation, Trouble
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.plan.actions import Decision, Wait
 from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
 from kraftquorum_operator.report.status import build_status
 from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.snapshots import (
+from proofkit.operatorworld.observations import (
     NOW_MS,
     blank,
     healthy,
@@ -31,18 +31,25 @@ from proofkit.operatorworld.snapshots import (
 OPERATOR = OperatorView(identity="operator-0", version="0.1.0", active=True)
 
 
-def status(seen: Snapshot, voters: int = 3, decision: Decision | None = None) -> QuorumStatus:
+def status(
+    observation: Observation, voters: int = 3, decision: Decision | None = None
+) -> QuorumStatus:
     wanted = spec(voters=voters)
-    made = decision or decide(wanted, seen, NOW_MS)
+    made = decision or decide(wanted, observation, NOW_MS)
     return build_status(
-        wanted, seen, made, current_action=None, before=(), stamp=Stamp("2026-01-01T00:00:00Z", 1)
+        wanted,
+        observation,
+        made,
+        current_action=None,
+        before=(),
+        stamp=Stamp("2026-01-01T00:00:00Z", 1),
     )
 
 
 def shown(
     told: QuorumStatus | None, voters: int = 3, name: str = "demo", *, at_s: float = 0, own: bool = True
-) -> Seen:  # fmt: skip
-    return Seen("test", name, name, voters, told, at_s, own)
+) -> BoardEntry:  # fmt: skip
+    return BoardEntry("test", name, name, voters, told, at_s, own)
 
 
 def level(told: QuorumStatus | None, voters: int = 3) -> str:
@@ -57,10 +64,10 @@ def test_a_well_quorum_is_safe_and_says_how_many_may_fail() -> None:
 
 
 def test_a_dead_voter_of_five_weakens_and_of_three_is_a_risk() -> None:
-    def one_away(voters: int) -> Snapshot:
+    def one_away(voters: int) -> Observation:
         all_but = [voter(n) for n in range(voters - 1)]
-        seen = quorum([*all_but, voter(voters - 1, silent_ms=100)])
-        return without_node(replace(healthy(voters), quorum=seen), voters - 1)
+        observation = quorum([*all_but, voter(voters - 1, silent_ms=100)])
+        return without_node(replace(healthy(voters), quorum=observation), voters - 1)
 
     verdict = judge(shown(status(one_away(5), 5), 5), 1.0)
     assert verdict.level == "weakened"
@@ -156,16 +163,16 @@ def test_durations_are_short(seconds: float, words: str) -> None:
 
 def test_a_leader_without_room_is_no_missing_leader() -> None:
     """Writes stop either way, but the one needs room and the other needs voters."""
-    seen = healthy()
-    assert seen.quorum is not None
-    leader = seen.quorum.leader.node_id
-    full = with_node(seen, replace(node(leader), disk_low=True))
+    observation = healthy()
+    assert observation.quorum is not None
+    leader = observation.quorum.leader.node_id
+    full = with_node(observation, replace(node(leader), disk_low=True))
     verdict = judge(shown(status(full)), 1.0)
     assert verdict.level == "stopped"
     assert verdict.runbook == "kraftquorum-disk-full"
     assert "disk is full" in verdict.sentence
-    none = judge(shown(status(replace(seen, quorum=None))), 1.0)
+    none = judge(shown(status(replace(observation, quorum=None))), 1.0)
     assert (none.level, none.runbook) == ("stopped", "kraftquorum-no-leader")
     assert "No majority confirms a leader" in none.sentence
-    paused = judge(shown(status(seen, decision=Wait("not_paused", "x"))), 1.0)
+    paused = judge(shown(status(observation, decision=Wait("not_paused", "x"))), 1.0)
     assert paused.runbook == "kraftquorum-paused"

@@ -242,7 +242,7 @@ class Quorum:
 
     def observer(self, replica: Replica) -> Progress | None:
         """What the leader knows of an observer."""
-        return next((seen for seen in self.observers if seen.replica == replica), None)
+        return next((known for known in self.observers if known.replica == replica), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +340,7 @@ class LastKnown:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class Observation:
     """Everything that was observed, at one time.
 
     Invariant: pods, claims and nodes are sorted by ordinal, none twice.

@@ -1,21 +1,21 @@
-"""Snapshots for tests: a healthy quorum, and what differs from it."""
+"""Observations for tests: a healthy quorum, and what differs from it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kraftquorum_operator.model.snapshot import (
+from kraftquorum_operator.model.observation import (
     Claim,
     ClaimRecord,
     Latch,
     LatchVoter,
     Node,
+    Observation,
     Pod,
     Progress,
     Quorum,
     Replica,
-    Snapshot,
     StatefulSet,
     VoterRecord,
 )
@@ -117,10 +117,10 @@ def latch(voters: int = 3) -> Latch:
     return Latch(CLUSTER, tuple(LatchVoter(replica(n), f"demo-{n}:9093") for n in range(voters)))
 
 
-def healthy(voters: int = 3, replicas: int | None = None) -> Snapshot:
+def healthy(voters: int = 3, replicas: int | None = None) -> Observation:
     """A formed quorum of so many voters with nothing to do; more pods than that observe."""
     count = replicas if replicas is not None else voters
-    return Snapshot(
+    return Observation(
         namespace="test",
         name="demo",
         uid=UID,
@@ -140,7 +140,7 @@ def healthy(voters: int = 3, replicas: int | None = None) -> Snapshot:
     )
 
 
-def blank(voters: int = 3) -> Snapshot:
+def blank(voters: int = 3) -> Observation:
     """Pods that run on empty disks before formation."""
     return replace(
         healthy(voters),
@@ -152,44 +152,49 @@ def blank(voters: int = 3) -> Snapshot:
     )
 
 
-def with_pod(seen: Snapshot, changed: Pod) -> Snapshot:
-    """The snapshot with one pod replaced."""
-    others = [p for p in seen.pods if p.ordinal != changed.ordinal]
-    return replace(seen, pods=tuple(sorted([*others, changed], key=lambda p: p.ordinal)))
+def with_pod(observation: Observation, changed: Pod) -> Observation:
+    """The observation with one pod replaced."""
+    others = [p for p in observation.pods if p.ordinal != changed.ordinal]
+    return replace(observation, pods=tuple(sorted([*others, changed], key=lambda p: p.ordinal)))
 
 
-def recorded(seen: Snapshot, ordinal: int, disk: str) -> Snapshot:
-    """The snapshot with another storage recorded on the claim of an ordinal, and as the last."""
-    known = seen.claim(ordinal)
-    if known is None or seen.statefulset is None:
-        raise AssertionError("the snapshot has no such claim")
+def recorded(observation: Observation, ordinal: int, disk: str) -> Observation:
+    """The observation with another storage recorded on the claim of an ordinal, and as the last."""
+    known = observation.claim(ordinal)
+    if known is None or observation.statefulset is None:
+        raise AssertionError("the observation has no such claim")
     what = ClaimRecord(replica(ordinal, disk).directory_id, known.uid)
-    others = [item for item in seen.statefulset.records if item[0] != ordinal]
+    others = [item for item in observation.statefulset.records if item[0] != ordinal]
     return with_claim(
-        replace(seen, statefulset=replace(seen.statefulset, records=(*others, (ordinal, what)))),
+        replace(
+            observation,
+            statefulset=replace(observation.statefulset, records=(*others, (ordinal, what))),
+        ),
         replace(known, record=what),
     )
 
 
-def with_claim(seen: Snapshot, changed: Claim) -> Snapshot:
-    """The snapshot with one claim replaced."""
-    others = [c for c in seen.claims if c.ordinal != changed.ordinal]
-    return replace(seen, claims=tuple(sorted([*others, changed], key=lambda c: c.ordinal)))
+def with_claim(observation: Observation, changed: Claim) -> Observation:
+    """The observation with one claim replaced."""
+    others = [c for c in observation.claims if c.ordinal != changed.ordinal]
+    return replace(observation, claims=tuple(sorted([*others, changed], key=lambda c: c.ordinal)))
 
 
-def with_node(seen: Snapshot, changed: Node) -> Snapshot:
-    """The snapshot with one node's answer replaced."""
-    others = [n for n in seen.nodes if n.replica.node_id != changed.replica.node_id]
-    return replace(seen, nodes=tuple(sorted([*others, changed], key=lambda n: n.replica)))
+def with_node(observation: Observation, changed: Node) -> Observation:
+    """The observation with one node's answer replaced."""
+    others = [n for n in observation.nodes if n.replica.node_id != changed.replica.node_id]
+    return replace(observation, nodes=tuple(sorted([*others, changed], key=lambda n: n.replica)))
 
 
-def without_node(seen: Snapshot, ordinal: int) -> Snapshot:
-    """The snapshot with one node silent."""
-    return replace(seen, nodes=tuple(n for n in seen.nodes if n.replica.node_id != ordinal))
+def without_node(observation: Observation, ordinal: int) -> Observation:
+    """The observation with one node silent."""
+    return replace(
+        observation, nodes=tuple(n for n in observation.nodes if n.replica.node_id != ordinal)
+    )
 
 
-def with_quorum(seen: Snapshot, **changes: object) -> Snapshot:
-    """The snapshot with fields of the leader's answer replaced."""
-    if seen.quorum is None:
-        raise AssertionError("the snapshot has no quorum")
-    return replace(seen, quorum=replace(seen.quorum, **changes))  # pyright: ignore[reportArgumentType]
+def with_quorum(observation: Observation, **changes: object) -> Observation:
+    """The observation with fields of the leader's answer replaced."""
+    if observation.quorum is None:
+        raise AssertionError("the observation has no quorum")
+    return replace(observation, quorum=replace(observation.quorum, **changes))  # pyright: ignore[reportArgumentType]

@@ -15,6 +15,7 @@ from raftnode.errors import (
     RaftnodeError,
     StorageCorruptError,
     StorageError,
+    StorageFailedError,
     StorageStaleError,
 )
 from raftnode.runtime.builders.node import Running, running_node
@@ -117,16 +118,23 @@ class Node:
         self._wanted = asyncio.Event()
         """Set when the node has to stop, on request or not."""
         self._error: BaseException | None = None
+        self._directory: DataDirectory | None = None
         self._running: Running | None = None
         self._given_up = False
-        self._marked = False
 
     def request_stop(self) -> None:
         """Ask `run` to transfer leadership and end."""
         self._wanted.set()
 
     def _fail(self, error: BaseException) -> None:
-        """Record the first failure, even while stopping; the node answers no request after it."""
+        """Record the first failure, even while stopping; the node answers no request after it.
+
+        A report that the storage is stale goes before any failure: no start must open it again.
+        """
+        if isinstance(error, StorageStaleError):
+            error = self._mark_stale(error)
+            if not isinstance(self._error, StorageStaleError):
+                self._error = error
         if self._given_up and not isinstance(error, StorageError):
             _log.warning("shutdown_step_failed", problem=repr(error))
             return
@@ -135,6 +143,26 @@ class Node:
         self._wanted.set()
         if self._running is not None:
             self._running.die()
+
+    def _mark_stale(self, stale: StorageStaleError) -> StorageError:
+        """Mark the storage now, while nothing else of this node can run.
+
+        The peer that reported it may be down at the next start, and the other peers know less. The
+        process may not live until an orderly stop is done.
+
+        Returns:
+            The error to end with: the report, or the disk's if the mark could not be written.
+        """
+        if self._directory is None:
+            raise RuntimeError("no peer is heard before the directory is open")
+        try:
+            self._directory.mark_stale(str(stale))
+        except StorageError as error:
+            message = f"the storage is stale ({stale}) and could not be marked: {error}"
+            failed = StorageFailedError(message)
+            failed.__cause__, failed.exit_code = error, error.exit_code
+            return failed
+        return stale
 
     async def run(self) -> None:
         """Run until `request_stop`.
@@ -178,6 +206,7 @@ class Node:
     async def _run_on(self, directory: DataDirectory, log: Log) -> None:
         tasks = Tasks(self._fail)
         cause: Exception | None = None
+        self._directory = directory
         try:
             async with running_node(
                 self.settings, directory, log, tasks, self._fail, watchdog=self._watchdog
@@ -187,7 +216,6 @@ class Node:
                     running.die()
                 self._on_started()
                 await self._wanted.wait()
-                await self._mark_if_stale(directory)
                 if self._error is None:
                     await running.hand_over(self.settings.shutdown_grace_ms // 2)
                 self._given_up = True
@@ -198,16 +226,6 @@ class Node:
             cause = error
         finally:
             await tasks.cancel_all()
-        await self._mark_if_stale(directory)  # reported while it started or stopped
         # Raised only now, with all parts stopped.
         if self._error is not None:
-            raise self._error from cause
-
-    async def _mark_if_stale(self, directory: DataDirectory) -> None:
-        """Remember that the storage is stale.
-
-        The peer that reported it may be down at the next start, and the other peers know less.
-        """
-        if isinstance(self._error, StorageStaleError) and not self._marked:
-            self._marked = True
-            await asyncio.to_thread(directory.mark_stale, str(self._error))
+            raise self._error from self._error.__cause__ or cause

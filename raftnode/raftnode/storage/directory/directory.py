@@ -94,8 +94,8 @@ class DataDirectory:
         """The latest known start of each other replica, the longest unseen first (S3)."""
         self.log_directory = root / LOG_DIRECTORY
         self._opened = _Opened(
-            self._identity_of(root),
-            self._identity_of(self.log_directory),
+            _identity_of(files, root),
+            _identity_of(files, self.log_directory),
             lock.stat().identity,
             marker_content(meta.directory_id),
         )
@@ -281,11 +281,14 @@ class DataDirectory:
     def mark_stale(self, reason: str) -> None:
         """Mark the storage, so that no start opens it again: it went back in time (S3).
 
+        Also tried after an operation failed: that says nothing about the mark's own file.
+
         Raises:
             StorageError: the disk failed, or the directory is not the one that was opened.
         """
-        self.check_identity()
-        stale_mark.write_stale_mark(self._files, self._root / stale_mark.FILE_NAME, reason)
+        files = Files(self._files.calls)
+        self._check_identity(files)
+        stale_mark.write_stale_mark(files, self._root / stale_mark.FILE_NAME, reason)
 
     def set_aside(self, error: StorageCorruptError) -> StorageCorruptError:
         """Set the damaged storage aside, so that no start opens it again. The log must be closed.
@@ -294,7 +297,7 @@ class DataDirectory:
             The error to raise, which says where the files are now.
         """
         try:
-            self.check_identity()
+            self._check_identity(Files(self._files.calls))
         except StorageError as lost:
             return StorageCorruptError(f"{error}; its files were not set aside: {lost}")
         return quarantine(self._files, self._root, str(error))
@@ -382,23 +385,22 @@ class DataDirectory:
             StorageLostError: device, inode or marker have changed, or the directory is gone.
         """
         self._files.check()
+        self._check_identity(self._files)
+
+    def _check_identity(self, files: Files) -> None:
         try:
             now = _Opened(
-                self._identity_of(self._root),
-                self._identity_of(self.log_directory),
-                self._identity_of(self._root / LOCK_FILE),
-                self._files.read_bytes(self.log_directory / MARKER_FILE) or b"",
+                _identity_of(files, self._root),
+                _identity_of(files, self.log_directory),
+                _identity_of(files, self._root / LOCK_FILE),
+                files.read_bytes(self.log_directory / MARKER_FILE) or b"",
             )
         except FileOperationError as error:
             raise StorageLostError(f"{self._root} cannot be reached: {error}") from error
         if now != self._opened:
             lost = StorageLostError(f"{self._root} is not the directory that was opened")
-            self._files.fail(lost)
+            files.fail(lost)
             raise lost
-
-    def _identity_of(self, path: Path) -> tuple[int, int]:
-        status = self._files.stat(path)
-        return (-1, -1) if status is None else status.identity
 
     def close(self) -> None:
         """Release the lock."""
@@ -465,3 +467,8 @@ def format_storage(
     finally:
         lock.close()
     return key
+
+
+def _identity_of(files: Files, path: Path) -> tuple[int, int]:
+    status = files.stat(path)
+    return (-1, -1) if status is None else status.identity

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import random
-import time
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -19,6 +20,7 @@ from raftnode.api.service import NewRecord
 from raftnode.core.types import Offset
 from raftnode.errors import (
     ConfigurationError,
+    ExitCode,
     RequestError,
     StorageCorruptError,
     StorageFailedError,
@@ -28,10 +30,12 @@ from raftnode.errors import (
 )
 from raftnode.logformat.snapshot import SnapshotId
 from raftnode.runtime.builders import base, listeners, node
+from raftnode.runtime.disk.cold_reads import ColdReads
+from raftnode.runtime.driver import Driver
 from raftnode.runtime.server import Node
 from raftnode.runtime.snapshots import snapshotter
 from raftnode.settings import NodeSettings
-from raftnode.storage.directory.directory import DataDirectory
+from raftnode.storage.directory import stale_mark
 from raftnode.storage.files import Files
 from raftnode.storage.log.checkpoints import LOG_START_FILE, write_log_start
 from raftnode.storage.snapshots.snapshot_reader import SnapshotReader
@@ -84,6 +88,20 @@ class Machine:
         """The core's epoch, which every election of this one voter raises; none: no core runs."""
         running = self.node._running
         return [] if running is None else [running._core.replica.epoch]
+
+    @staticmethod
+    def nothing() -> asyncio.Task[None]:
+        """What to await in the place of a node that has ended."""
+        return asyncio.get_running_loop().create_task(asyncio.sleep(0))
+
+    def is_marked(self) -> bool:
+        return stale_mark.FILE_NAME in self.disk.listdir(str(self.settings.log_dir))
+
+    async def is_refused_as_stale(self) -> None:
+        """Start once more."""
+        with pytest.raises(StorageStaleError, match="2 has seen more"):
+            async with self.running():
+                pass
 
     async def form(self) -> None:
         info = self.service.describe_node()
@@ -353,16 +371,19 @@ def counted(disk: FaultDisk, name: str) -> list[str]:
     return calls
 
 
+STALE = StorageStaleError("2 has seen more")
+
+
 @pytest.mark.rule("S3")
 @pytest.mark.parametrize("when", ["hand_over", "give_up"])
 async def test_a_node_that_is_told_to_be_stale_while_it_stops_is_never_started_again(
     machine, monkeypatch, when
 ):
-    """Whoever told may be away at the next start, which must not depend on it (S3)."""
+    """The peer that reported it may be away at the next start, which must not depend on it (S3)."""
     do = getattr(node.Running, when)
 
     def told(running, *given):
-        machine.node._fail(StorageStaleError("2 has seen more"))
+        machine.node._fail(STALE)
         return do(running, *given)
 
     monkeypatch.setattr(node.Running, when, told)
@@ -370,9 +391,7 @@ async def test_a_node_that_is_told_to_be_stale_while_it_stops_is_never_started_a
         async with machine.running():
             await machine.form()
     monkeypatch.undo()
-    with pytest.raises(StorageStaleError, match="2 has seen more"):
-        async with machine.running():
-            pass
+    await machine.is_refused_as_stale()
 
 
 @pytest.mark.rule("S3")
@@ -383,37 +402,89 @@ async def test_a_node_that_is_told_to_be_stale_while_it_starts_takes_no_part(
     """Also where the next step of the start fails, the replica is stale first of all."""
     async with machine.running():
         await machine.form()
-        (epoch,) = machine.epochs()
     listen, listened = listeners.ApiServer.start, 0
 
     async def start(server, endpoint):
         nonlocal listened
         listened += 1
         if listened == 2:
-            machine.node._fail(StorageStaleError("2 has seen more"))
+            machine.node._fail(STALE)
             if not listens:
                 raise OSError(errno.EADDRINUSE, "in use")
         return await listen(server, endpoint)
 
-    epochs = []
-    mark = DataDirectory.mark_stale
-
-    def mark_slowly(directory, reason):
-        time.sleep(0.5)  # longer than an election takes
-        epochs.extend(machine.epochs())
-        mark(directory, reason)
+    async def run(*_):
+        pytest.fail("the core handles events")
 
     monkeypatch.setattr(listeners.ApiServer, "start", start)
-    monkeypatch.setattr(DataDirectory, "mark_stale", mark_slowly)
+    monkeypatch.setattr(Driver, "_carry_out", run)
     with pytest.raises(StorageStaleError, match="2 has seen more"):
         async with machine.running():
             await machine.task
     assert listened == 2
-    assert epochs == ([epoch] if listens else [])
     monkeypatch.undo()
-    with pytest.raises(StorageStaleError, match="2 has seen more"):
-        async with machine.running():
-            pass
+    await machine.is_refused_as_stale()
+
+
+@pytest.mark.rule("S3")
+async def test_a_stale_storage_is_marked_before_anything_else_may_hang(machine, monkeypatch):
+    """A stop may wait for a hung disk until the process is killed: the mark is there before."""
+    hung = threading.Event()
+    close = ColdReads.close
+
+    def close_slowly(reads):
+        hung.wait(LONG_S)
+        close(reads)
+
+    async with machine.running():
+        await machine.form()
+        monkeypatch.setattr(ColdReads, "close", close_slowly)
+        machine.node.request_stop()
+        machine.node._fail(STALE)
+        marked = machine.is_marked()
+        await asyncio.sleep(0.1)
+        assert not machine.task.done()
+        hung.set()
+        with pytest.raises(StorageStaleError):
+            await machine.task
+        machine.task = machine.nothing()
+    assert marked
+
+
+@pytest.mark.rule("S3")
+@pytest.mark.without(
+    "runtime.server:Node._fail",
+    "if not isinstance(self._error, StorageStaleError)",
+    "if self._error is None",
+)
+@pytest.mark.parametrize(
+    "first", [StorageFailedError("EIO"), StorageCorruptError("a batch"), RuntimeError("no thread")]
+)
+async def test_a_stale_storage_is_marked_whatever_failed_before(machine, first):
+    async with machine.running():
+        await machine.form()
+        machine.node._fail(first)
+        machine.node._fail(STALE)
+        [ended] = await asyncio.gather(machine.task, return_exceptions=True)
+        assert isinstance(ended, StorageStaleError)
+        machine.task = machine.nothing()
+    await machine.is_refused_as_stale()
+
+
+@pytest.mark.rule("S3")
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+async def test_a_stale_storage_that_cannot_be_marked_says_so(machine, code):
+    """Exit code 17 promises that no start opens the storage again."""
+    async with machine.running():
+        await machine.form()
+        machine.disk.faults.append(Fault("fsync", code, path_part=stale_mark.FILE_NAME))
+        machine.node._fail(STALE)
+        with pytest.raises(StorageFailedError, match=r"2 has seen more.*not be marked") as raised:
+            await machine.task
+        machine.task = machine.nothing()
+    assert not machine.is_marked()
+    assert raised.value.exit_code != ExitCode.STORAGE_STALE
+    assert os.strerror(code) in str(raised.value.__cause__)
 
 
 async def test_a_node_takes_snapshots_and_starts_from_them(tmp_path, monkeypatch):

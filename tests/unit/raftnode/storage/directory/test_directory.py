@@ -239,7 +239,7 @@ def test_a_formation_without_voters_is_refused() -> None:
     "loss", ["wipe", "wipe log", "swap", "swap log", "remove", "lock", "marker"]
 )
 @pytest.mark.without(
-    "storage.directory.directory:DataDirectory.check_identity",
+    "storage.directory.directory:DataDirectory._check_identity",
     "if now != self._opened:",
     "if False:",
 )

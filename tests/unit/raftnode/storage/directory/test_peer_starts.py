@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,13 @@ from tests.unit.raftnode.storage.conftest import ROOT, blank, open_on
 from proofkit.faultdisk import Fault, FaultDisk
 from raftnode.core.replication.peer_memory import Mark
 from raftnode.core.types import NodeId, ReplicaKey
-from raftnode.errors import ExitCode, StorageCorruptError, StorageFailedError, StorageStaleError
+from raftnode.errors import (
+    ExitCode,
+    StorageCorruptError,
+    StorageFailedError,
+    StorageLostError,
+    StorageStaleError,
+)
 from raftnode.logformat.sealed_json import JsonValue, seal
 from raftnode.storage.directory.peer_starts import encode_marks, read_marks, write_marks
 from raftnode.storage.files import Files
@@ -76,6 +83,52 @@ def test_a_stale_storage_is_never_opened_again() -> None:
         with pytest.raises(StorageStaleError, match="2 has seen more of it") as raised:
             open_on(disk)
         assert raised.value.exit_code is ExitCode.STORAGE_STALE
+
+
+@pytest.mark.rule("S3")
+@pytest.mark.without(
+    "storage.directory.directory:DataDirectory.mark_stale",
+    "Files(self._files.calls)",
+    "self._files",
+)
+def test_a_failure_before_does_not_keep_the_mark_from_being_written() -> None:
+    disk = blank()
+    directory = open_on(disk)
+    disk.faults.append(Fault("fsync", path_part="peer-starts"))
+    with pytest.raises(StorageFailedError):
+        directory.write_peer_marks(MARKS)
+    with suppress(StorageFailedError):
+        directory.mark_stale("2 has seen more of it")
+    disk.crash()
+    with pytest.raises(StorageStaleError, match="2 has seen more of it"):
+        open_on(disk)
+
+
+@pytest.mark.rule("S4")
+def test_a_directory_that_is_another_one_now_is_not_marked() -> None:
+    disk = blank()
+    directory = open_on(disk)
+    disk.swap_directory(ROOT)
+    with pytest.raises(StorageLostError):
+        directory.mark_stale("2 has seen more of it")
+    assert "stale" not in disk.listdir(str(ROOT))
+
+
+@pytest.mark.without(
+    "storage.directory.directory:DataDirectory.set_aside",
+    "_check_identity(Files(self._files.calls))",
+    "check_identity()",
+)
+def test_a_failure_before_does_not_keep_the_damage_from_being_set_aside() -> None:
+    disk = blank()
+    directory = open_on(disk)
+    disk.faults.append(Fault("fsync", path_part="peer-starts"))
+    with pytest.raises(StorageFailedError):
+        directory.write_peer_marks(MARKS)
+    directory.set_aside(StorageCorruptError("rot"))
+    disk.crash()
+    with pytest.raises(StorageCorruptError, match="rot"):
+        open_on(disk)
 
 
 def test_a_stale_mark_that_cannot_be_read_is_one_all_the_same() -> None:

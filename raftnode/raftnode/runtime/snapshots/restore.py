@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import structlog
 
@@ -23,7 +24,7 @@ def covered_end(snapshots: Snapshots) -> Offset:
 
     `restore_state` does not start from a log that lacks any of these records.
     """
-    return max((one.end_offset for one in snapshots.all_ids()), default=FIRST_OFFSET)
+    return max((one.end_offset for one in snapshots.all_files()), default=FIRST_OFFSET)
 
 
 def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, SnapshotFile | None]:
@@ -42,8 +43,8 @@ def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, Snapsh
     """
     damaged: list[SnapshotDamage] = []
     unreadable: FileOperationError | None = None
-    for one in snapshots.all_ids():
-        _check_covered(snapshots, one, log)
+    for one, path in snapshots.all_files().items():
+        _check_covered(one, path, log)
     for one in reversed(snapshots.ids()):
         if one.end_offset < log.start_offset:
             break
@@ -88,7 +89,7 @@ def _set_aside(snapshots: Snapshots, damaged: Sequence[SnapshotDamage], log: Log
         snapshots.set_aside(one, log.start_offset)
 
 
-def _check_covered(snapshots: Snapshots, one: SnapshotId, log: Log) -> None:
+def _check_covered(one: SnapshotId, path: Path, log: Log) -> None:
     """Check that the log has what a snapshot covers, which was committed and durable here."""
     end = one.end_offset
     if end <= log.start_offset:
@@ -96,7 +97,7 @@ def _check_covered(snapshots: Snapshots, one: SnapshotId, log: Log) -> None:
     epoch = _epoch_before(log, end)
     if end > log.end_offset or epoch != one.epoch:
         raise StorageCorruptError(
-            f"{snapshots.directory / one.file_name} covers committed records up to offset {end} "
+            f"{path} covers committed records up to offset {end} "
             f"of epoch {one.epoch}, but the log ends at {log.end_offset} and has epoch {epoch} "
             "there: records were lost; this replica must be replaced"
         )

@@ -9,6 +9,7 @@ decides which snapshot is damaged, and when it may lose its own name.
 from __future__ import annotations
 
 import errno
+import re
 from pathlib import Path
 
 from raftnode.logformat.snapshot import SnapshotId
@@ -17,17 +18,28 @@ from raftnode.storage.files import FileOperationError, Files
 DAMAGED_SUFFIX = ".damaged"
 """Added to the name of a snapshot that was found damaged, for a person to look at."""
 
+_NUMBER = re.compile(r"(-[1-9][0-9]*)?")
+
 _NO_SECOND_NAME = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.ENOSPC, errno.EDQUOT}
 )
 """The errors of a file system without hard links, or without room for a name."""
 
 
-def list_damaged(files: Files, directory: Path) -> list[SnapshotId]:
-    """The snapshots that have their other name in the directory, in no order."""
-    names = (name for name in files.listdir(directory) if name.endswith(DAMAGED_SUFFIX))
-    ids = (SnapshotId.of(name.removesuffix(DAMAGED_SUFFIX)) for name in names)
-    return [one for one in ids if one is not None]
+def list_damaged(files: Files, directory: Path) -> dict[SnapshotId, Path]:
+    """The files in the directory that have a damaged snapshot's other name, in no order.
+
+    Their size says nothing: a damaged file may be empty. A directory is not a snapshot.
+    """
+    damaged: dict[SnapshotId, Path] = {}
+    for name in files.listdir(directory):
+        own, suffix, number = name.partition(DAMAGED_SUFFIX)
+        snapshot_id = SnapshotId.of(own) if suffix and _NUMBER.fullmatch(number) else None
+        if snapshot_id is not None:
+            status = files.stat(directory / name)
+            if status is not None and not status.is_directory:
+                damaged[snapshot_id] = directory / name
+    return damaged
 
 
 def rename_aside(files: Files, path: Path) -> None:
@@ -68,8 +80,12 @@ def _freed(files: Files, path: Path) -> Path:
     """Return the other name after removing an older file of that name, perhaps the same file.
 
     A crash between the two names leaves both, and a rename of one onto the other does nothing.
+    A directory of that name stays, and the file gets a numbered name.
     """
-    aside = path.with_name(path.name + DAMAGED_SUFFIX)
-    if files.stat(aside) is not None:
+    aside, number = path.with_name(path.name + DAMAGED_SUFFIX), 1
+    while (status := files.stat(aside)) is not None and status.is_directory:
+        number += 1
+        aside = path.with_name(f"{path.name}{DAMAGED_SUFFIX}-{number}")
+    if status is not None:
         files.unlink(aside)
     return aside

@@ -109,12 +109,13 @@ class Snapshots:
         """All snapshots by their names, oldest first."""
         return list_snapshots(self._files, self._directory)
 
-    def all_ids(self) -> list[SnapshotId]:
-        """As `ids`, with the damaged snapshots that have lost their names, at an earlier start too.
+    def all_files(self) -> dict[SnapshotId, Path]:
+        """The file of each snapshot, oldest first; also of the damaged that have lost their names.
 
-        What any of them covers was committed.
+        What any of them covers was committed, even if an earlier start set it aside.
         """
-        return sorted({*self.ids(), *list_damaged(self._files, self._directory)})
+        own = {one: self._directory / one.file_name for one in self.ids()}
+        return dict(sorted((list_damaged(self._files, self._directory) | own).items()))
 
     def reader(self, snapshot_id: SnapshotId) -> SnapshotReader:
         """Return a reader of a snapshot; call `proved` when it came to its end.

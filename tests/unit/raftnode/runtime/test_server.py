@@ -466,8 +466,8 @@ async def test_a_stale_storage_is_marked_whatever_failed_before(machine, first):
         machine.node._fail(first)
         machine.node._fail(STALE)
         [ended] = await asyncio.gather(machine.task, return_exceptions=True)
-        assert isinstance(ended, StorageStaleError)
         machine.task = machine.nothing()
+        assert isinstance(ended, StorageStaleError)
     await machine.is_refused_as_stale()
 
 

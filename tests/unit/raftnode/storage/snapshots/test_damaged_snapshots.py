@@ -19,7 +19,12 @@ from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.snapshots.restore import restore_state
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import Log
-from raftnode.storage.snapshots.damaged_snapshots import DAMAGED_SUFFIX, link_aside, rename_aside
+from raftnode.storage.snapshots.damaged_snapshots import (
+    DAMAGED_SUFFIX,
+    link_aside,
+    list_damaged,
+    rename_aside,
+)
 from raftnode.storage.snapshots.snapshot_file import write_snapshot
 from raftnode.storage.snapshots.snapshot_store import SnapshotDamage, Snapshots
 
@@ -165,6 +170,46 @@ def test_one_that_is_renamed_loses_its_name_also_after_a_crash_between_two(
     rename_aside(files, path)
     link_aside(files, path)
     assert [one.name for one in tmp_path.iterdir()] == ["a.checkpoint" + DAMAGED_SUFFIX]
+
+
+@pytest.mark.without(
+    "storage.snapshots.damaged_snapshots:_freed", "and status.is_directory", "and False"
+)
+@pytest.mark.parametrize("aside_by", [rename_aside, link_aside])
+def test_a_directory_of_the_other_name_stays_and_the_file_gets_a_number(aside_by):
+    disk, log, _ = opened(1, trim=False)
+    path = LOG / FIRST.file_name
+    for suffix in (DAMAGED_SUFFIX, f"{DAMAGED_SUFFIX}-2"):
+        disk.make_directory(path.with_name(path.name + suffix))
+    content = disk.content(path)
+    with contextlib.suppress(StorageError):
+        aside_by(Files(disk), path)
+    numbered = path.with_name(f"{path.name}{DAMAGED_SUFFIX}-3")
+    assert numbered.name in disk.listdir(str(LOG))
+    assert disk.content(numbered) == content
+    assert list_damaged(Files(disk), LOG) == {FIRST: numbered}
+    # It says what was committed like any other.
+    log.truncate(Offset(20))
+    with pytest.raises(StorageError, match="records were lost"):
+        restore_state(snapshots_of(disk), log)
+
+
+def test_what_only_looks_like_a_damaged_snapshot_says_nothing(tmp_path: Path):
+    """On a real file system."""
+    other = SnapshotId(Offset(10**6), Epoch(1)).file_name
+    (tmp_path / (other + DAMAGED_SUFFIX)).mkdir()
+    (tmp_path / (other + DAMAGED_SUFFIX + "-2")).symlink_to("nowhere")
+    for name in ("x.damaged", ".damaged", f"{other}.damaged.damaged", f"{other}.damaged-0"):
+        (tmp_path / name).write_bytes(b"x")
+    assert list_damaged(Files(), tmp_path) == {}
+
+
+def test_a_refusal_names_the_file_because_of_which_a_log_is_refused():
+    disk, log, snapshots = opened(1, trim=False)
+    assert snapshots.set_aside(SnapshotDamage(FIRST, "rot", snapshots.now_s()), Offset(0))
+    log.truncate(Offset(20))
+    with pytest.raises(StorageError, match=rf"{FIRST.file_name}{DAMAGED_SUFFIX} covers committed"):
+        restore_state(snapshots_of(disk), log)
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSPC])

@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING
 
 from proofkit.simulator.network import NetworkSettings
@@ -22,6 +23,7 @@ from raftnode.core.events import (
     Event,
     ReassignmentRequested,
     RemoveVoterRequested,
+    Target,
 )
 from raftnode.core.membership.reassignment import differences
 from raftnode.core.records import Batch
@@ -449,11 +451,16 @@ class FaultPlan:
             if isinstance(role, Leader) and role.target and role.target.target:
                 yield index.voters, role.target.target
             for asked in _waiting(node):
-                if isinstance(asked, ReassignmentRequested):
-                    pinned = [(t.node_id, t.directory_id) for t in asked.targets if t.directory_id]
-                    if pinned:
-                        wanted = VoterSet.of(Voter(ReplicaKey(*key)) for key in pinned)
-                        yield index.voters, wanted
+                if isinstance(asked, ReassignmentRequested) and asked.targets:
+                    for keys in product(*(self._meant(t, index.voters) for t in asked.targets)):
+                        yield index.voters, VoterSet.of(Voter(key) for key in keys)
+
+    def _meant(self, target: Target, voters: VoterSet) -> list[ReplicaKey]:
+        """The replicas, any of which a leader with these voters may take for a target."""
+        if target.directory_id:
+            return [ReplicaKey(target.node_id, target.directory_id)]
+        known = [*voters, *(node.disk.key for node in self.world.everybody)]
+        return list(dict.fromkeys(key for key in known if key.node_id == target.node_id))
 
     def _sets_in_force(self) -> list[VoterSet]:
         """Every set that some replica may yet decide with, and the committed one."""

@@ -8,7 +8,7 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from kraftquorum_operator.judge.copies import copied_voters
-from kraftquorum_operator.model.observation import Observation, Quorum, Replica
+from kraftquorum_operator.model.observation import Observation, Quorum, ReplicaId
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Operation
 from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait
@@ -350,7 +350,7 @@ class Metrics:
             metric.remove_by_labels(labels)
 
 
-def _has_successor(observation: Observation, voter: Replica) -> bool:
+def _has_successor(observation: Observation, voter: ReplicaId) -> bool:
     """Whether the leader knows a replica of a silent voter's node id with another directory id.
 
     While that replica restarts for the probe, no replica of the node id answers, and the old

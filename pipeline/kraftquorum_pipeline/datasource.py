@@ -46,7 +46,7 @@ from kraftquorum_pipeline.errors import (
 )
 from kraftquorum_pipeline.schema import TIMESTAMP, log_schema
 from kraftquorum_pipeline.source.files import FileLog
-from kraftquorum_pipeline.source.log import LogSource, LogState, Part
+from kraftquorum_pipeline.source.interface import LogSource, LogState, Part
 from kraftquorum_pipeline.source.nodes import NodeLog
 from kraftquorum_pipeline.source.options import Options, parse_options
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kraftquorum_pipeline.audit.engine import LocalEngine
-from kraftquorum_pipeline.audit.replicas import find_replicas
+from kraftquorum_pipeline.audit.replica_files import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.audit.sound import sound_log
 from kraftquorum_pipeline.jobs.restore import compare, look, state_of

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from kraftquorum_pipeline.audit.engine import LocalEngine
 from kraftquorum_pipeline.audit.findings import Verdict
-from kraftquorum_pipeline.audit.replicas import find_replicas
+from kraftquorum_pipeline.audit.replica_files import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.audit.sound import sound_log
 from kraftquorum_pipeline.audit.spark import SparkEngine

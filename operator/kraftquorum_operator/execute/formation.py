@@ -8,13 +8,13 @@ from contextlib import suppress
 from typing import cast
 
 from kraftquorum_operator import names
-from kraftquorum_operator.errors import ConflictError, KubeError, NodeUnreachableError
+from kraftquorum_operator.errors import ConflictError, KubeError
 from kraftquorum_operator.execute.tools import Tools
 from kraftquorum_operator.model.observation import LatchVoter
-from kraftquorum_operator.plan.actions import AdoptQuorum, CreateLatch, JoinNode, SendLatch
+from kraftquorum_operator.plan.actions import AdoptQuorum, CreateLatch, SendLatch
 from kraftquorum_operator.resources.latch import latch
 from kraftquorum_operator.resources.metadata import selector
-from raftnode.api.model import FormRequest, JoinRequest, VoterSpec
+from raftnode.api.model import FormRequest, VoterSpec
 
 
 def random_cluster_id() -> str:
@@ -76,20 +76,4 @@ async def send_latch(action: SendLatch, tools: Tools) -> str:
     )
     request = FormRequest(cluster_id=action.latch.cluster_id, voters=voters)
     await tools.nodes.form(tools.address(action.replica.node_id), request)
-    return str(action.replica)
-
-
-async def join_node(action: JoinNode, tools: Tools) -> str:
-    """Send the cluster id, after reading again which replica is at that address.
-
-    Raises:
-        NodeUnreachableError: another replica answers there now.
-    """
-    address = tools.address(action.replica.node_id)
-    now = await tools.nodes.node(address)
-    if (now.node_id, now.directory_id) != (action.replica.node_id, action.replica.directory_id):
-        msg = f"replica {now.node_id}-{now.directory_id} answers at {address}, not {action.replica}"
-        raise NodeUnreachableError(msg)
-    if now.cluster_id is None:
-        await tools.nodes.join(address, JoinRequest(cluster_id=action.cluster_id))
     return str(action.replica)

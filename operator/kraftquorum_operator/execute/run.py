@@ -50,7 +50,7 @@ async def run(action: Action, tools: Tools) -> str:
         case actions.SendLatch():
             return await formation.send_latch(action, tools)
         case actions.JoinNode():
-            return await formation.join_node(action, tools)
+            return await voters.join_node(action, tools)
         case actions.AddVoter():
             return await voters.add_voter(action, tools)
         case actions.RemoveVoter():

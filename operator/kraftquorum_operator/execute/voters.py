@@ -1,17 +1,23 @@
-"""Actions on the voter set: compare and set, with a deadline (S11)."""
+"""Actions on the voter set and its observers: compare and set, with a deadline (S11)."""
 
 from __future__ import annotations
 
 from kraftquorum_operator.errors import NodeUnreachableError
 from kraftquorum_operator.execute.tools import Tools
-from kraftquorum_operator.model.observation import Replica, VoterRecord
-from kraftquorum_operator.plan.actions import AddVoter, MoveLeadership, RemoveVoter
-from raftnode.api.model import AddVoterRequest, RemoveVoterRequest, ResignRequest, VoterSpec
+from kraftquorum_operator.model.observation import ReplicaId, VoterRecord
+from kraftquorum_operator.plan.actions import AddVoter, JoinNode, MoveLeadership, RemoveVoter
+from raftnode.api.model import (
+    AddVoterRequest,
+    JoinRequest,
+    RemoveVoterRequest,
+    ResignRequest,
+    VoterSpec,
+)
 from raftnode.api.model import Replica as ApiReplica
 from raftnode.api.model import VoterRecord as ApiVoterRecord
 
 
-def _replica(given: Replica) -> ApiReplica:
+def _replica(given: ReplicaId) -> ApiReplica:
     return ApiReplica(node_id=given.node_id, directory_id=given.directory_id)
 
 
@@ -24,6 +30,22 @@ def _leader_address(tools: Tools) -> str:
         msg = "no leader has answered yet"
         raise NodeUnreachableError(msg)
     return tools.address(tools.observation.quorum.leader.node_id)
+
+
+async def join_node(action: JoinNode, tools: Tools) -> str:
+    """Send the cluster id, after reading again which replica is at that address.
+
+    Raises:
+        NodeUnreachableError: another replica answers there now.
+    """
+    address = tools.address(action.replica.node_id)
+    now = await tools.nodes.node(address)
+    if (now.node_id, now.directory_id) != (action.replica.node_id, action.replica.directory_id):
+        msg = f"replica {now.node_id}-{now.directory_id} answers at {address}, not {action.replica}"
+        raise NodeUnreachableError(msg)
+    if now.cluster_id is None:
+        await tools.nodes.join(address, JoinRequest(cluster_id=action.cluster_id))
+    return str(action.replica)
 
 
 async def add_voter(action: AddVoter, tools: Tools) -> str:

@@ -20,7 +20,7 @@ from kraftquorum_operator.model.observation import (
     ClaimRecord,
     Node,
     Observation,
-    Replica,
+    ReplicaId,
     StatefulSet,
 )
 
@@ -29,7 +29,7 @@ STALE = 17
 restored beneath the same claim, which no record here shows."""
 
 
-def voters_of(observation: Observation) -> frozenset[Replica]:
+def voters_of(observation: Observation) -> frozenset[ReplicaId]:
     """All voters, in force or committed; without a leader the last known ones."""
     if observation.quorum is None:
         return frozenset(observation.known_voters())
@@ -46,7 +46,7 @@ def why_copied(observation: Observation, node: Node) -> str | None:
     return _why_other(node.replica, claim, statefulset)
 
 
-def _why_voter(replica: Replica, claim: Claim, statefulset: StatefulSet) -> str | None:
+def _why_voter(replica: ReplicaId, claim: Claim, statefulset: StatefulSet) -> str | None:
     """A replica was recorded before it became a voter, or is from before there were records."""
     wanted = ClaimRecord(replica.directory_id, claim.uid)
     on_claim, last = claim.record, statefulset.record(replica.node_id)
@@ -64,7 +64,7 @@ def _why_voter(replica: Replica, claim: Claim, statefulset: StatefulSet) -> str 
     return f"voter {replica} answers from claim {claim.name}, which is not the recorded one"
 
 
-def _why_other(replica: Replica, claim: Claim, statefulset: StatefulSet) -> str | None:
+def _why_other(replica: ReplicaId, claim: Claim, statefulset: StatefulSet) -> str | None:
     """Not a voter: a new directory id on any claim is fine, a recorded one on another is not."""
     known = [claim.record, statefulset.record(replica.node_id)]
     if claim.record == ClaimRecord(replica.directory_id, claim.uid):
@@ -75,7 +75,7 @@ def _why_other(replica: Replica, claim: Claim, statefulset: StatefulSet) -> str 
     return None
 
 
-def copied_voters(observation: Observation) -> tuple[Replica, ...]:
+def copied_voters(observation: Observation) -> tuple[ReplicaId, ...]:
     """The voters that answer from a volume that was restored from a copy."""
     voters = voters_of(observation)
     return tuple(
@@ -85,7 +85,7 @@ def copied_voters(observation: Observation) -> tuple[Replica, ...]:
     )
 
 
-def unrecorded(observation: Observation, replica: Replica) -> tuple[str, int, ClaimRecord] | None:
+def unrecorded(observation: Observation, replica: ReplicaId) -> tuple[str, int, ClaimRecord] | None:
     """What is to be recorded about a replica; None if it is, or must not be."""
     node, claim = observation.node(replica.node_id), observation.claim(replica.node_id)
     if node is None or claim is None or observation.statefulset is None or node.replica != replica:

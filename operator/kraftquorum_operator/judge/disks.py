@@ -9,7 +9,7 @@ volume, because a person finds a disk by those.
 from __future__ import annotations
 
 from kraftquorum_operator import names
-from kraftquorum_operator.model.observation import Node, Observation, Replica, Trouble
+from kraftquorum_operator.model.observation import Node, Observation, ReplicaId, Trouble
 
 CORRUPT, FULL = 12, 16
 """Exit codes of a node: corruption that a crash cannot explain; no free space for a write."""
@@ -22,7 +22,7 @@ def why_damaged(node: Node | None) -> str | None:
     return "; ".join(node.damage) if node is not None and node.damage else None
 
 
-def damaged_voters(observation: Observation) -> tuple[Replica, ...]:
+def damaged_voters(observation: Observation) -> tuple[ReplicaId, ...]:
     """The voters that answer and whose storage is damaged."""
     voters = observation.quorum.replicas if observation.quorum else ()
     return tuple(

@@ -6,7 +6,7 @@ import json
 from typing import Any, cast
 
 from kraftquorum_operator.model.objects import Body
-from kraftquorum_operator.model.observation import Latch, LatchVoter, Replica
+from kraftquorum_operator.model.observation import Latch, LatchVoter, ReplicaId
 
 
 def latch_data(latch: Latch) -> dict[str, str]:
@@ -46,7 +46,7 @@ def _read(data: dict[str, str]) -> Latch:
     return Latch(
         cluster_id=data["clusterId"],
         voters=tuple(
-            LatchVoter(Replica(int(v["nodeId"]), str(v["directoryId"])), v.get("endpoint"))
+            LatchVoter(ReplicaId(int(v["nodeId"]), str(v["directoryId"])), v.get("endpoint"))
             for v in listed
         ),
         adopted=data.get("origin") == "adopted",

@@ -15,7 +15,7 @@ from raftnode.core.types import Endpoint
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Replica:
+class ReplicaId:
     """One replica: a node id, which is its pod's ordinal, with its storage UUID (S1)."""
 
     node_id: int
@@ -138,7 +138,7 @@ class Trouble:
 class Node:
     """What a replica says of itself."""
 
-    replica: Replica
+    replica: ReplicaId
     incarnation: int
     cluster_id: str | None
     """None: blank, waiting for `form` or `join`."""
@@ -147,7 +147,7 @@ class Node:
     log_end_offset: int
     durable_end_offset: int
     high_watermark: int
-    voters: tuple[Replica, ...]
+    voters: tuple[ReplicaId, ...]
     caught_up: bool
     peer_endpoint: str
     damage: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ class Node:
 class Progress:
     """What the leader knows of one voter or observer."""
 
-    replica: Replica
+    replica: ReplicaId
     caught_up: bool
     fenced: bool = False
     copied: bool = False
@@ -203,7 +203,7 @@ class PendingChange:
     """A voter change that the leader is working on."""
 
     kind: str
-    replica: Replica
+    replica: ReplicaId
     appended: bool
     waiting_for: str
 
@@ -213,11 +213,11 @@ class Quorum:
     """The leader's answer to DescribeQuorum."""
 
     cluster_id: str
-    leader: Replica
+    leader: ReplicaId
     epoch: int
     high_watermark: int
     voters: tuple[Progress, ...]
-    committed: tuple[Replica, ...]
+    committed: tuple[ReplicaId, ...]
     record: VoterRecord
     record_committed: bool
     observers: tuple[Progress, ...]
@@ -227,7 +227,7 @@ class Quorum:
     confirmed: bool
 
     @property
-    def replicas(self) -> tuple[Replica, ...]:
+    def replicas(self) -> tuple[ReplicaId, ...]:
         """The voters in force."""
         return tuple(voter.replica for voter in self.voters)
 
@@ -240,7 +240,7 @@ class Quorum:
         """All voters with one node id: two while a disk is being replaced."""
         return tuple(voter for voter in self.voters if voter.replica.node_id == node_id)
 
-    def observer(self, replica: Replica) -> Progress | None:
+    def observer(self, replica: ReplicaId) -> Progress | None:
         """What the leader knows of an observer."""
         return next((known for known in self.observers if known.replica == replica), None)
 
@@ -249,7 +249,7 @@ class Quorum:
 class LatchVoter:
     """A voter of the latched set and where it listens."""
 
-    replica: Replica
+    replica: ReplicaId
     endpoint: str | None
 
 
@@ -262,7 +262,7 @@ class Latch:
     adopted: bool = False
     """The quorum was there before this resource; the latch never formed it."""
 
-    def lists(self, replica: Replica) -> bool:
+    def lists(self, replica: ReplicaId) -> bool:
         """Whether a replica was latched as a first voter."""
         return any(voter.replica == replica for voter in self.voters)
 
@@ -331,7 +331,7 @@ AS_LAST_KNOWN = "AsLastKnown"
 class LastKnown:
     """What the last status said, to be shown where no replica answers (`observe/last_known.py`)."""
 
-    voters: tuple[Replica, ...]
+    voters: tuple[ReplicaId, ...]
     """As the last leader that answered had them."""
     at: str
     """When that leader answered; empty: not known."""
@@ -403,7 +403,7 @@ class Observation:
         """Why the API server refused to end a pod or a claim a moment ago; None: it did not."""
         return dict(self.refused_ends).get(uid)
 
-    def is_storage_gone(self, replica: Replica) -> bool:
+    def is_storage_gone(self, replica: ReplicaId) -> bool:
         """Whether this storage is known to be lost, not just silent."""
         node = self.node(replica.node_id)
         if node is not None:
@@ -417,14 +417,14 @@ class Observation:
             claim.phase != "Lost" and self.node(claim.ordinal) is None for claim in self.claims
         )
 
-    def told_voters(self) -> tuple[Replica, ...]:
+    def told_voters(self) -> tuple[ReplicaId, ...]:
         """The voter set of the longest log that answers; empty: no replica answers with one."""
         told = [node for node in self.nodes if not node.blank and node.voters]
         if not told:
             return ()
         return max(told, key=lambda node: (node.epoch, node.log_end_offset)).voters
 
-    def known_voters(self) -> tuple[Replica, ...]:
+    def known_voters(self) -> tuple[ReplicaId, ...]:
         """The best known voter set without a leader: of the longest log, else the latched one."""
         latched = tuple(voter.replica for voter in self.latch.voters) if self.latch else ()
         return self.told_voters() or latched

@@ -6,7 +6,7 @@ A report for people. Guards name replicas by it if no replica answers; no decisi
 
 from __future__ import annotations
 
-from kraftquorum_operator.model.observation import AS_LAST_KNOWN, LastKnown, Replica
+from kraftquorum_operator.model.observation import AS_LAST_KNOWN, LastKnown, ReplicaId
 from kraftquorum_operator.model.status import QuorumStatus
 
 
@@ -26,7 +26,7 @@ def last_known(reported: QuorumStatus | None) -> LastKnown | None:
     if not voters and not why:
         return None
     return LastKnown(
-        voters=tuple(Replica(voter.node_id, voter.directory_id) for voter in voters),
+        voters=tuple(ReplicaId(voter.node_id, voter.directory_id) for voter in voters),
         at=reported.leader_seen_at or "",
         lost=why,
     )

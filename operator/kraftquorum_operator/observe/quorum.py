@@ -21,7 +21,7 @@ from kraftquorum_operator.model.observation import (
     Pod,
     Progress,
     Quorum,
-    Replica,
+    ReplicaId,
     VoterRecord,
 )
 from raftnode.api.model import NodeInfo, QuorumInfo, ReplicaProgress
@@ -33,7 +33,7 @@ from raftnode.core.types import Endpoint
 class Silence:
     """Since when, on the operator's clock, a voter has not been heard by any leader."""
 
-    since_ms: dict[Replica, int] = field(default_factory=dict[Replica, int])
+    since_ms: dict[ReplicaId, int] = field(default_factory=dict[ReplicaId, int])
 
     def of(self, progress: ReplicaProgress, *, leads: bool, now_ms: int) -> int | None:
         """Since when this voter has been silent; None for the leader, which does not fetch."""
@@ -47,14 +47,14 @@ class Silence:
         return self.since_ms.setdefault(replica, now_ms)
 
 
-def _replica(given: ApiReplica) -> Replica:
-    return Replica(given.node_id, given.directory_id)
+def _replica(given: ApiReplica) -> ReplicaId:
+    return ReplicaId(given.node_id, given.directory_id)
 
 
 def read_node(info: NodeInfo) -> Node:
     """Read a replica's own words."""
     return Node(
-        replica=Replica(info.node_id, info.directory_id),
+        replica=ReplicaId(info.node_id, info.directory_id),
         incarnation=info.incarnation,
         cluster_id=info.cluster_id,
         role=info.role,

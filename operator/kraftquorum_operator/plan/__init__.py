@@ -6,8 +6,8 @@ the order of S24: repair, shrink, grow, roll. Each asks the guards of
 
 - `decide`: the order of concerns; `actions`: its results;
 - `compare`: which Kubernetes objects differ from what is wanted;
-- `formation`, `recovery`, `scaling`, `rollout`, `restart`, `stuck`, `deletion`: a concern each;
-  `recovery` replaces a voter whose storage is lost;
+- `formation`, `replacement`, `scaling`, `rollout`, `restart`, `stuck`, `deletion`: a concern each;
+  `replacement` replaces a voter whose storage is lost;
 - `quorum_loss`: whether a quorum without a leader can recover;
 - `guard`, `guards`, `formation_guards`, `object_guards`, `case`: what holds an action back.
 """

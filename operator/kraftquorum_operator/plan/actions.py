@@ -14,7 +14,7 @@ from kraftquorum_operator.model.observation import (
     ClaimRecord,
     Latch,
     LatchVoter,
-    Replica,
+    ReplicaId,
     VoterRecord,
 )
 
@@ -61,7 +61,7 @@ class AdoptQuorum:
 class SendLatch:
     """Send the latch, as read back, to a blank node that it lists."""
 
-    replica: Replica
+    replica: ReplicaId
     latch: Latch
 
 
@@ -69,7 +69,7 @@ class SendLatch:
 class JoinNode:
     """Send the cluster id to a blank node, which becomes an observer."""
 
-    replica: Replica
+    replica: ReplicaId
     cluster_id: str
 
 
@@ -77,17 +77,17 @@ class JoinNode:
 class AddVoter:
     """Make a caught-up observer a voter."""
 
-    replica: Replica
+    replica: ReplicaId
     endpoint: str
     expected: VoterRecord
-    replaces: Replica | None = None
+    replaces: ReplicaId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveVoter:
     """Take a replica out of the voter set."""
 
-    replica: Replica
+    replica: ReplicaId
     expected: VoterRecord
 
 
@@ -95,8 +95,8 @@ class RemoveVoter:
 class MoveLeadership:
     """Have the leader resign in favour of another voter."""
 
-    leader: Replica
-    preferred: Replica
+    leader: ReplicaId
+    preferred: ReplicaId
 
 
 @dataclass(frozen=True, slots=True)

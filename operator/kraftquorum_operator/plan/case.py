@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kraftquorum_operator.model.observation import Observation, Progress, Quorum, Replica
+from kraftquorum_operator.model.observation import Observation, Progress, Quorum, ReplicaId
 from kraftquorum_operator.model.spec import QuorumSpec
 
 
@@ -16,9 +16,9 @@ class Case:
     observation: Observation
     now_ms: int
     ordinal: int = -1
-    new: Replica | None = None
+    new: ReplicaId | None = None
     """The replica that is to become a voter."""
-    old: Replica | None = None
+    old: ReplicaId | None = None
     """The replica that is to leave the set, or whose storage is to be given up."""
     replicas: int = 0
     """The wanted number of the StatefulSet's replicas."""

@@ -21,7 +21,7 @@ from kraftquorum_operator.plan.actions import Action, ApplyObjects, Decision, Do
 from kraftquorum_operator.plan.formation import create, latch, raise_replicas, send_latch
 from kraftquorum_operator.plan.guards import Case, first_block
 from kraftquorum_operator.plan.quorum_loss import without_leader
-from kraftquorum_operator.plan.recovery import repair, retire, retire_waits
+from kraftquorum_operator.plan.replacement import repair, retire, retire_waits
 from kraftquorum_operator.plan.rollout import roll
 from kraftquorum_operator.plan.scaling import (
     budget_count,

@@ -8,7 +8,7 @@ blank nodes that it lists by (id, UUID).
 from __future__ import annotations
 
 from kraftquorum_operator import names
-from kraftquorum_operator.model.observation import LatchVoter, Replica
+from kraftquorum_operator.model.observation import LatchVoter, ReplicaId
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
     AdoptQuorum,
@@ -93,7 +93,7 @@ def _first_voters(case: Case) -> tuple[LatchVoter, ...]:
     return tuple(LatchVoter(node.replica, node.peer_endpoint) for node in nodes if node)
 
 
-def _adopted_voters(case: Case, committed: tuple[Replica, ...]) -> tuple[LatchVoter, ...]:
+def _adopted_voters(case: Case, committed: tuple[ReplicaId, ...]) -> tuple[LatchVoter, ...]:
     found = {node.replica: node.peer_endpoint for node in case.observation.nodes}
     return tuple(LatchVoter(replica, found.get(replica)) for replica in committed)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from kraftquorum_operator import names
-from kraftquorum_operator.model.observation import Claim, Observation, Replica, majority
+from kraftquorum_operator.model.observation import Claim, Observation, ReplicaId, majority
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.guard import guard, replica_names
 
 
-def named_voters(observation: Observation) -> tuple[tuple[Replica, ...], str]:
+def named_voters(observation: Observation) -> tuple[tuple[ReplicaId, ...], str]:
     """The voters to name in a message, and the source of that list. No decision depends on it."""
     if voters := observation.told_voters():
         return voters, ""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from kraftquorum_operator.model.observation import Replica
+from kraftquorum_operator.model.observation import ReplicaId
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.case import Case
 
@@ -78,6 +78,6 @@ def first_block(case: Case, *guards: Guard) -> Wait | None:
     return None
 
 
-def replica_names(replicas: tuple[Replica, ...]) -> str:
+def replica_names(replicas: tuple[ReplicaId, ...]) -> str:
     """Replicas in one line, for a guard's sentence."""
     return ", ".join(str(replica) for replica in replicas)

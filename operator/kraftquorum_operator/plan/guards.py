@@ -11,7 +11,7 @@ from __future__ import annotations
 from kraftquorum_operator.judge.copies import why_copied
 from kraftquorum_operator.judge.disks import why_damaged
 from kraftquorum_operator.judge.given_up import in_a_row, wait_ms
-from kraftquorum_operator.model.observation import Replica, majority
+from kraftquorum_operator.model.observation import ReplicaId, majority
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.formation_guards import (
     all_blank_before_formation,
@@ -489,7 +489,7 @@ def all_voters_caught_up(case: Case) -> str | None:
     return f"not caught up: {replica_names(late)}" if late else None
 
 
-def _is_caught_up(case: Case, voter: Replica) -> bool:
+def _is_caught_up(case: Case, voter: ReplicaId) -> bool:
     node, pod = case.observation.node(voter.node_id), case.observation.pod(voter.node_id)
     known = node is not None and node.replica == voter and node.caught_up
     return known and pod is not None and pod.ready

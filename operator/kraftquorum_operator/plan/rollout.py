@@ -2,7 +2,7 @@
 
 The operator restarts a pod only while every voter is caught up, so that one pod at a time is down
 and a template that does not start stops at the first pod. It does not wait for an outdated pod that
-is down anyway: repair (`recovery.py`) recreates it, so that a fixed template replaces a bad one.
+is down anyway: repair (`replacement.py`) recreates it, so that a fixed template replaces a bad one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kraftquorum_operator.model.observation import Pod
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Action, Wait
 from kraftquorum_operator.plan.guards import Case, first_block
-from kraftquorum_operator.plan.recovery import is_outdated, move_leadership
+from kraftquorum_operator.plan.replacement import is_outdated, move_leadership
 from kraftquorum_operator.plan.restart import restart
 
 

@@ -1,13 +1,13 @@
 """More voters or fewer: one at a time, each confirmed, highest ordinal first on the way down.
 
 Node ids are ordinals, so the wanted voters are the ids below `spec.voters`.
-What must not live here: repair of a wanted voter (`recovery.py`).
+What must not live here: repair of a wanted voter (`replacement.py`).
 """
 
 from __future__ import annotations
 
 from kraftquorum_operator.judge.copies import unrecorded
-from kraftquorum_operator.model.observation import Progress, Replica
+from kraftquorum_operator.model.observation import Progress, ReplicaId
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
     Action,
@@ -21,7 +21,7 @@ from kraftquorum_operator.plan.actions import (
     Wait,
 )
 from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, first_block
-from kraftquorum_operator.plan.recovery import admit, move_leadership
+from kraftquorum_operator.plan.replacement import admit, move_leadership
 
 
 def voter_labels(case: Case) -> Action | None:
@@ -132,7 +132,7 @@ def _remove_voter(case: Case, voter: Progress) -> Action | Wait:
     return _label_off(case, subject, old) or counted or RemoveVoter(old, quorum.record)
 
 
-def _label_off(case: Case, subject: Case, old: Replica) -> Action | None:
+def _label_off(case: Case, subject: Case, old: ReplicaId) -> Action | None:
     pod, node = case.observation.pod(subject.ordinal), case.observation.node(subject.ordinal)
     if pod is None or (node is not None and node.replica != old):
         return None

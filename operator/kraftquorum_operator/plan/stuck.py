@@ -3,7 +3,7 @@
 The StatefulSet changes no pod by itself (`OnDelete`). A pod with a wrong image would stay as it is
 after the spec was fixed, and a quorum that needs it for a leader would never get one. The operator
 touches no claim and no running process: the DELETE holds only for the pod as it was observed. With
-a leader, repair does this (`recovery.py`).
+a leader, repair does this (`replacement.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kraftquorum_operator.model.observation import Pod
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import DeletePod, Wait
 from kraftquorum_operator.plan.guards import Case, first_block
-from kraftquorum_operator.plan.recovery import is_outdated
+from kraftquorum_operator.plan.replacement import is_outdated
 
 
 def exchange(case: Case) -> DeletePod | None:

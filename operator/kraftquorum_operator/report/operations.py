@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from kraftquorum_operator import names
-from kraftquorum_operator.model.observation import Observation, Pod, Replica
+from kraftquorum_operator.model.observation import Observation, Pod, ReplicaId
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import OPERATIONS_MAX, Operation
-from kraftquorum_operator.plan.recovery import REPLACE_ME_RESTARTS
+from kraftquorum_operator.plan.replacement import REPLACE_ME_RESTARTS
 
 LOST = 11
 """A node's exit code when its directory is missing or is another one."""
@@ -162,7 +162,7 @@ def _replacement(observation: Observation, node_id: int) -> str | None:
     return "EmptyDisk" if voter.copied or voter.damaged else None
 
 
-def _is_disk_lost(observation: Observation, node_id: int, voter: Replica) -> bool:
+def _is_disk_lost(observation: Observation, node_id: int, voter: ReplicaId) -> bool:
     claim, pod = observation.claim(node_id), observation.pod(node_id)
     if claim is None or claim.phase == "Lost" or claim.terminating:
         return True

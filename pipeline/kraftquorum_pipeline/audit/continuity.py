@@ -10,7 +10,7 @@ from itertools import pairwise
 from raftnode.logfiles import EPOCHS_FILE
 
 from .findings import Check, Finding, Place
-from .replicas import Replica
+from .replica_files import ReplicaFiles
 from .scan import Row
 
 
@@ -55,7 +55,7 @@ class Extent:
         return self.epochs[place - 1][1] if place else -1
 
 
-def measure(replica: Replica, rows: Iterable[Row]) -> tuple[Extent, list[Finding]]:
+def measure(replica: ReplicaFiles, rows: Iterable[Row]) -> tuple[Extent, list[Finding]]:
     """Measure the log of a replica from the rows of its segments.
 
     Args:
@@ -112,7 +112,7 @@ def _measure(extent: Extent, ends: Sequence[Row], damaged: Mapping[str, int]) ->
     ]
 
 
-def _joints(replica: Replica, ends: Sequence[Row], broken: frozenset[int]) -> list[Finding]:
+def _joints(replica: ReplicaFiles, ends: Sequence[Row], broken: frozenset[int]) -> list[Finding]:
     """Check that each segment begins where the segment before it ends."""
     found: list[Finding] = []
     bases = {piece.path: piece.base_offset for piece in replica.pieces}
@@ -129,7 +129,7 @@ def _joints(replica: Replica, ends: Sequence[Row], broken: frozenset[int]) -> li
     return found
 
 
-def _borders(replica: Replica, extent: Extent, broken: frozenset[int]) -> list[Finding]:
+def _borders(replica: ReplicaFiles, extent: Extent, broken: frozenset[int]) -> list[Finding]:
     """Check the start of the log, and whether the log reaches its durable end."""
     found: list[Finding] = []
     if not replica.pieces:
@@ -153,7 +153,7 @@ def _borders(replica: Replica, extent: Extent, broken: frozenset[int]) -> list[F
     return found
 
 
-def _checkpoint(replica: Replica, extent: Extent) -> list[Finding]:
+def _checkpoint(replica: ReplicaFiles, extent: Extent) -> list[Finding]:
     """Check that `leader-epoch-checkpoint` has the epochs of the log."""
     if not replica.epochs:
         return []

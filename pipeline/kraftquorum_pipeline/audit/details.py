@@ -10,7 +10,7 @@ from raftnode.logformat import BatchHeader, LogRecord, describe_control, iter_re
 
 from .findings import Finding, Place
 from .matching import Batch
-from .replicas import Piece
+from .replica_files import Piece
 from .scan import CHUNK, Row, digest, visit_batches
 
 CHUNKS_MAX = 64

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from raftnode.logfiles import QUORUM_STATE_FILE as STATE_FILE
 
 from .findings import Check, Finding, Place
-from .replicas import Replica
+from .replica_files import ReplicaFiles
 from .scan import Row
 
 LEADER_CHANGE = "LeaderChange"
 
 
 def check_elections(
-    replicas: Iterable[Replica], rows: Iterable[Row], sound_ends: Mapping[str, int]
+    replicas: Iterable[ReplicaFiles], rows: Iterable[Row], sound_ends: Mapping[str, int]
 ) -> tuple[int, list[Finding]]:
     """Compare all LeaderChange records and all quorum-state files.
 

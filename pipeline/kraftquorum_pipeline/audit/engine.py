@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .matching import unequal
-from .replicas import Piece
+from .replica_files import Piece
 from .scan import Row, scan_segment
 from .states import (
     Entry,

@@ -20,7 +20,7 @@ from .elections import check_elections
 from .engine import Engine, Scanned
 from .findings import SHOWN_MAX, Check, Finding, Place, Verdict
 from .matching import Matching, compare
-from .replicas import Piece, Replica, check_identities
+from .replica_files import Piece, ReplicaFiles, check_identities
 from .startable import check_startable
 from .states import GONE, Entry, SnapshotSum, StateSum, Stretch, cover
 from .voters import VoterHistory, check_snapshot_voters, voter_history
@@ -39,7 +39,7 @@ class Audit:
         say: called with each step of the audit.
     """
 
-    replicas: Sequence[Replica]
+    replicas: Sequence[ReplicaFiles]
     engine: Engine
     committed: int | None = None
     say: Callable[[str], None] = lambda _text: None

@@ -32,7 +32,7 @@ from raftnode.logformat import (
 )
 
 from .findings import Check, Finding, Place
-from .replicas import Piece
+from .replica_files import Piece
 
 CHUNK = 4096
 """Offsets whose batches are summed up in one row. Smaller: more rows to compare; larger: more

@@ -15,7 +15,7 @@ from kraftquorum_pipeline.errors import CorruptError, OptionError
 
 from .engine import Engine
 from .findings import Check, Verdict
-from .replicas import find_replicas
+from .replica_files import find_replicas
 from .run import Audit
 from .states import Stretch, cover
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from .details import CHUNKS_MAX
 from .engine import DIFFERENCES_MAX, KeyDifference, Scanned, SnapshotFile
-from .replicas import Piece
+from .replica_files import Piece
 from .scan import CHUNK, Row, scan_segment
 from .states import (
     Entry,

@@ -23,10 +23,10 @@ from raftnode.logfiles import (
 )
 
 from .findings import Check, Finding, Place
-from .replicas import Replica
+from .replica_files import ReplicaFiles
 
 
-def check_startable(replica: Replica) -> list[Finding]:
+def check_startable(replica: ReplicaFiles) -> list[Finding]:
     """Check the small files and the start of the log as a node does at its start-up.
 
     A node does not start with a log directory alone, as Kafka has it. The check reads the files

@@ -13,7 +13,7 @@ import typer
 from kraftquorum_pipeline.audit.engine import Engine, LocalEngine
 from kraftquorum_pipeline.audit.findings import Verdict
 from kraftquorum_pipeline.audit.render import verdict_lines
-from kraftquorum_pipeline.audit.replicas import Replica, find_replicas
+from kraftquorum_pipeline.audit.replica_files import ReplicaFiles, find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.commands.common import Conf, Master, local_path, pairs, reporting, say
 from kraftquorum_pipeline.errors import PipelineExitCode
@@ -100,7 +100,7 @@ def _audit(paths: list[Path], engine: Engine, committed_end: int | None) -> Verd
     raise AssertionError("the last look returns or raises")
 
 
-def _some_are_gone(replicas: Sequence[Replica]) -> bool:
+def _some_are_gone(replicas: Sequence[ReplicaFiles]) -> bool:
     pieces = (piece.path for replica in replicas for piece in replica.pieces)
     snapshots = (path for replica in replicas for _, _, path in replica.snapshots)
     files = open_files()

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kraftquorum_pipeline.audit.findings import Verdict
 from kraftquorum_pipeline.audit.render import verdict_lines
-from kraftquorum_pipeline.audit.replicas import find_replicas
+from kraftquorum_pipeline.audit.replica_files import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.audit.spark import SparkEngine
 from kraftquorum_pipeline.commands.common import Conf, Master, local_path, pairs, reporting, say

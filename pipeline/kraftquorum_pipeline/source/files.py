@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraftquorum_pipeline.audit.replicas import Piece as ReplicaPiece
-from kraftquorum_pipeline.audit.replicas import Replica, find_replicas
+from kraftquorum_pipeline.audit.replica_files import Piece as ReplicaPiece
+from kraftquorum_pipeline.audit.replica_files import ReplicaFiles, find_replicas
 from kraftquorum_pipeline.errors import ClusterIdError, CorruptError, OptionError, TrimmedError
 from kraftquorum_pipeline.remote import open_files, path_of
 from kraftquorum_pipeline.source.committed import VoterLog, committed_end
 from kraftquorum_pipeline.source.filepart import FilePart, SnapshotPart
-from kraftquorum_pipeline.source.log import LogState, Part
+from kraftquorum_pipeline.source.interface import LogState, Part
 from kraftquorum_pipeline.source.options import Options
 from kraftquorum_pipeline.source.voters import voters_of
 from raftnode.core.types import NO_EPOCH, Epoch, Offset
@@ -41,7 +41,7 @@ class _Found:
     """The result of the last look at the files."""
 
     state: LogState
-    replica: Replica
+    replica: ReplicaFiles
     epochs: EpochIndex
 
 
@@ -111,7 +111,7 @@ class FileLog:
         assert self._found is not None  # noqa: S101 - look() sets it or raises
         return self._found
 
-    def _replicas(self) -> list[Replica]:
+    def _replicas(self) -> list[ReplicaFiles]:
         try:
             replicas = find_replicas([self._path])
         except (ConfigurationError, OptionError) as error:
@@ -122,7 +122,7 @@ class FileLog:
             raise CorruptError(finding.place.file, finding.reason)
         return sound
 
-    def _cluster_id(self, replicas: Sequence[Replica]) -> str | None:
+    def _cluster_id(self, replicas: Sequence[ReplicaFiles]) -> str | None:
         wanted = self._options.cluster_id
         for replica in replicas:
             if replica.cluster_id is None:
@@ -134,7 +134,7 @@ class FileLog:
                 raise ClusterIdError(str(replica.path), reason)
         return wanted
 
-    def _end(self, replicas: Sequence[Replica]) -> int:
+    def _end(self, replicas: Sequence[ReplicaFiles]) -> int:
         if self._options.up_to == "end":
             return max(_whole_end(replica) for replica in replicas)
         snapshots = [end for replica in replicas for end, _, _ in replica.snapshots]
@@ -249,27 +249,27 @@ def _header(path: Path, position: int) -> BatchHeader | None:
         return None
 
 
-def _start(replica: Replica) -> int:
+def _start(replica: ReplicaFiles) -> int:
     return replica.pieces[0].base_offset if replica.pieces else 0
 
 
-def _durable(replica: Replica) -> int:
+def _durable(replica: ReplicaFiles) -> int:
     return max(replica.durable, _start(replica))
 
 
-def _log(replica: Replica) -> VoterLog:
+def _log(replica: ReplicaFiles) -> VoterLog:
     epoch = -1 if replica.state is None else int(replica.state.epoch)
     return VoterLog(epoch, replica.epochs, _durable(replica))
 
 
-def _epochs(replicas: Sequence[Replica]) -> list[tuple[str, int]]:
+def _epochs(replicas: Sequence[ReplicaFiles]) -> list[tuple[str, int]]:
     return [
         (replica.name, -1 if replica.state is None else int(replica.state.epoch))
         for replica in replicas
     ]
 
 
-def _whole_end(replica: Replica) -> int:
+def _whole_end(replica: ReplicaFiles) -> int:
     """Return one past the last whole batch."""
     if not replica.pieces:
         return 0

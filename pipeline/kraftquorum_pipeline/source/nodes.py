@@ -29,7 +29,7 @@ from kraftquorum_pipeline.errors import (
     UnreachableError,
 )
 from kraftquorum_pipeline.kinds import KIND_DATA
-from kraftquorum_pipeline.source.log import LogState, Part, gone
+from kraftquorum_pipeline.source.interface import LogState, Part, gone
 from kraftquorum_pipeline.source.options import ClientOptions, Options
 from kraftquorum_pipeline.source.rows import (
     ROWS_MAX,

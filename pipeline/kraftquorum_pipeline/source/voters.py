@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftquorum_pipeline.audit.replicas import Replica
+from kraftquorum_pipeline.audit.replica_files import ReplicaFiles
 from kraftquorum_pipeline.remote import open_files, path_of
 from raftnode.core.records import AddVoter, ControlRecord, LeaderChange, RemoveVoter
 from raftnode.core.types import FIRST_OFFSET, Offset, ReplicaKey
@@ -21,7 +21,7 @@ from raftnode.logfiles import (
 from raftnode.logformat import to_batch
 
 
-def voters_of(replica: Replica) -> frozenset[ReplicaKey]:
+def voters_of(replica: ReplicaFiles) -> frozenset[ReplicaKey]:
     """Return the voter set at the durable end of a replica's log.
 
     Raises:
@@ -51,7 +51,7 @@ def _fold(voters: set[ReplicaKey], record: ControlRecord) -> None:
             pass
 
 
-def _snapshot_voters(files: Files, replica: Replica, first: int) -> set[ReplicaKey]:
+def _snapshot_voters(files: Files, replica: ReplicaFiles, first: int) -> set[ReplicaKey]:
     for end, _, name in replica.snapshots:
         if end < first:
             continue
@@ -70,7 +70,7 @@ def _snapshot_voters(files: Files, replica: Replica, first: int) -> set[ReplicaK
     )
 
 
-def _control_records(files: Files, replica: Replica) -> Iterator[ControlRecord]:
+def _control_records(files: Files, replica: ReplicaFiles) -> Iterator[ControlRecord]:
     """Yield all control records of the log, at the places in `control-batches.json`."""
     directory = replica.log_directory
     point = read_recovery_point(files, directory / RECOVERY_POINT_FILE) or FIRST_OFFSET

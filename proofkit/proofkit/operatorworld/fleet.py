@@ -18,7 +18,7 @@ from aiohttp import web
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body, Owner
-from kraftquorum_operator.model.observation import LatchVoter, Replica
+from kraftquorum_operator.model.observation import LatchVoter, ReplicaId
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.latch import latch
@@ -149,7 +149,7 @@ class Member:
             pod = self._pod(ordinal)
             found["Pod", pod["metadata"]["name"]] = pod
         latched = tuple(
-            LatchVoter(Replica(n, self.directory_id(n)), self.node(n).peer_endpoint)
+            LatchVoter(ReplicaId(n, self.directory_id(n)), self.node(n).peer_endpoint)
             for n in range(VOTERS)
         )
         found["ConfigMap", names.latch(owner.uid)] = latch(owner, CLUSTER, latched, adopted=False)

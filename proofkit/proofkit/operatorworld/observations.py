@@ -15,7 +15,7 @@ from kraftquorum_operator.model.observation import (
     Pod,
     Progress,
     Quorum,
-    Replica,
+    ReplicaId,
     StatefulSet,
     VoterRecord,
 )
@@ -31,9 +31,9 @@ def spec(**changes: object) -> QuorumSpec:
     return QuorumSpec.model_validate(changes)
 
 
-def replica(node_id: int, disk: str = "a") -> Replica:
+def replica(node_id: int, disk: str = "a") -> ReplicaId:
     """A replica whose storage UUID is readable, e.g. `2-a`."""
-    return Replica(node_id, f"{disk}{node_id}")
+    return ReplicaId(node_id, f"{disk}{node_id}")
 
 
 def pod(ordinal: int, *, voter: bool = True) -> Pod:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kraftquorum_operator.model.observation import ClaimRecord, Replica
+from kraftquorum_operator.model.observation import ClaimRecord, ReplicaId
 
 START_TICKS = 2
 """How long a process takes to start."""
@@ -22,7 +22,7 @@ class Disk:
     incarnation: int = 0
     cluster_id: str | None = None
     log_end: int = 0
-    base: tuple[Replica, ...] = ()
+    base: tuple[ReplicaId, ...] = ()
     record: ClaimRecord | None = None
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from kraftquorum_operator.model.observation import (
     ClaimRecord,
     Latch,
-    Replica,
+    ReplicaId,
     VoterRecord,
     majority,
 )
@@ -37,24 +37,24 @@ class Truth:
     runners: dict[int, Runner] = field(default_factory=dict[int, Runner])
     latch: Latch | None = None
     clusters: set[str] = field(default_factory=set[str])
-    voters: list[Replica] = field(default_factory=list[Replica])
-    committed_voters: list[Replica] = field(default_factory=list[Replica])
+    voters: list[ReplicaId] = field(default_factory=list[ReplicaId])
+    committed_voters: list[ReplicaId] = field(default_factory=list[ReplicaId])
     record: VoterRecord = field(default_factory=lambda: VoterRecord(-1, -1))
     record_end: int = 0
     """The voter record is committed once the high watermark is here."""
-    replaces: Replica | None = None
-    leader: Replica | None = None
+    replaces: ReplicaId | None = None
+    leader: ReplicaId | None = None
     epoch: int = 0
     high_watermark: int = 0
-    heard_ms: dict[Replica, int] = field(default_factory=dict[Replica, int])
+    heard_ms: dict[ReplicaId, int] = field(default_factory=dict[ReplicaId, int])
     records: dict[int, ClaimRecord] = field(default_factory=dict[int, ClaimRecord])
     given_up: dict[int, list[tuple[int, str, bool]]] = field(
         default_factory=dict[int, list[tuple[int, str, bool]]]
     )
     """By ordinal: when a claim was given up, its UID, and whether it never was a voter's."""
-    copied: set[Replica] = field(default_factory=set[Replica])
+    copied: set[ReplicaId] = field(default_factory=set[ReplicaId])
     """Replicas whose volume was put back from a copy: nothing may lean on them (S3)."""
-    rotten: set[Replica] = field(default_factory=set[Replica])
+    rotten: set[ReplicaId] = field(default_factory=set[ReplicaId])
     """Replicas whose scrub has found damage, while they go on."""
     revision: int = 1
     """Of the StatefulSet's template."""
@@ -70,17 +70,17 @@ class Truth:
 
     # --- the truth, asked --------------------------------------------------------------------
 
-    def disk_of(self, replica: Replica) -> Disk | None:
+    def disk_of(self, replica: ReplicaId) -> Disk | None:
         """The disk that a replica's storage UUID is on, if it still is."""
         disk = self.disks.get(replica.node_id)
         return disk if disk is not None and disk.directory_id == replica.directory_id else None
 
-    def is_alive(self, replica: Replica) -> bool:
+    def is_alive(self, replica: ReplicaId) -> bool:
         """Whether a replica runs, on its own storage, as a member of the quorum."""
         disk, runner = self.disk_of(replica), self.runners.get(replica.node_id)
         return bool(disk and disk.cluster_id and runner and runner.runs)
 
-    def is_fresh(self, replica: Replica) -> bool:
+    def is_fresh(self, replica: ReplicaId) -> bool:
         """Whether a replica is alive and has all that is committed."""
         disk = self.disk_of(replica)
         return self.is_alive(replica) and disk is not None and disk.log_end >= self.high_watermark
@@ -91,7 +91,7 @@ class Truth:
         return bool(self.voters) and alive >= majority(len(self.voters))
 
     @property
-    def distrusted(self) -> set[Replica]:
+    def distrusted(self) -> set[ReplicaId]:
         """Replicas that no loss of another may lean on."""
         return self.copied | self.rotten
 
@@ -199,7 +199,7 @@ class Truth:
             self.voters, self.committed_voters = list(base), list(base)
             self.record, self.record_end = VoterRecord(0, 1), 1
 
-    def _append(self, leader: Replica, records: int) -> None:
+    def _append(self, leader: ReplicaId, records: int) -> None:
         disk = self.disk_of(leader)
         assert disk is not None
         disk.log_end += records
@@ -211,8 +211,8 @@ class Truth:
         led = self.disk_of(self.leader)
         assert led is not None
         for ordinal, disk in self.disks.items():
-            if disk.directory_id and self.is_alive(Replica(ordinal, disk.directory_id)):
-                replica = Replica(ordinal, disk.directory_id)
+            if disk.directory_id and self.is_alive(ReplicaId(ordinal, disk.directory_id)):
+                replica = ReplicaId(ordinal, disk.directory_id)
                 disk.log_end = max(disk.log_end, led.log_end - (replica not in self.heard_ms))
                 self.heard_ms[replica] = self.now_ms
         ends = sorted(
@@ -226,7 +226,7 @@ class Truth:
                 self._change([v for v in self.voters if v != self.replaces])
             self.replaces = None
 
-    def _change(self, voters: list[Replica]) -> None:
+    def _change(self, voters: list[ReplicaId]) -> None:
         assert self.leader is not None
         assert abs(len(voters) - len(self.voters)) == 1, "more than one voter changed"
         self.voters = sorted(voters)
@@ -271,7 +271,7 @@ class Truth:
         self.disks[ordinal] = replace(
             copy, claim_uid=disk.claim_uid, owner_uid=disk.owner_uid, record=disk.record
         )
-        self.copied.add(Replica(ordinal, copy.directory_id or ""))
+        self.copied.add(ReplicaId(ordinal, copy.directory_id or ""))
         self.crash(ordinal)
 
     def corrupt(self, ordinal: int) -> None:
@@ -285,7 +285,7 @@ class Truth:
         """The scrub finds damage; the process goes on."""
         disk = self.disks.get(ordinal)
         if disk is not None and disk.directory_id is not None:
-            self.rotten.add(Replica(ordinal, disk.directory_id))
+            self.rotten.add(ReplicaId(ordinal, disk.directory_id))
 
     def retemplate(self, *, bad: bool = False) -> None:
         """A user changes the pods' template, perhaps to one that cannot start."""

@@ -21,7 +21,7 @@ from kraftquorum_operator.model.observation import (
     Pod,
     Progress,
     Quorum,
-    Replica,
+    ReplicaId,
     StatefulSet,
     majority,
 )
@@ -103,7 +103,7 @@ class World(Truth):
         disk, runner = self.disks.get(ordinal), self.runners[ordinal]
         if disk is None or disk.directory_id is None or not runner.runs:
             return None
-        replica = Replica(ordinal, disk.directory_id)
+        replica = ReplicaId(ordinal, disk.directory_id)
         return Node(
             replica=replica,
             incarnation=disk.incarnation,
@@ -119,7 +119,7 @@ class World(Truth):
             damage=("a segment is rotten",) if replica in self.rotten else (),
         )
 
-    def _progress(self, replica: Replica) -> Progress:
+    def _progress(self, replica: ReplicaId) -> Progress:
         heard = self.heard_ms.get(replica)
         return Progress(
             replica=replica,
@@ -131,9 +131,9 @@ class World(Truth):
         if self.leader is None or not self.is_alive(self.leader) or not self.has_quorum():
             return None
         observers = [
-            Replica(n, disk.directory_id)
+            ReplicaId(n, disk.directory_id)
             for n, disk in sorted(self.disks.items())
-            if disk.directory_id and self.is_alive(Replica(n, disk.directory_id))
+            if disk.directory_id and self.is_alive(ReplicaId(n, disk.directory_id))
         ]
         cluster_id = self.disks[self.leader.node_id].cluster_id
         assert cluster_id is not None
@@ -290,7 +290,7 @@ class World(Truth):
         disk = self.disks.get(ordinal)
         if disk is None or disk.claim_uid != action.uid:
             return
-        replica = Replica(ordinal, disk.directory_id or "")
+        replica = ReplicaId(ordinal, disk.directory_id or "")
         if replica not in self.distrusted:
             fresh = replica in self.voters and self.is_fresh(replica)
             assert late or not fresh, "a well disk"
@@ -309,12 +309,12 @@ class World(Truth):
             disk.record = record
             if action.statefulset_uid == self.statefulset_uid:
                 self.records[ordinal] = record
-            assert Replica(ordinal, record.directory_id) not in self.copied, "S3: a copy recorded"
+            assert ReplicaId(ordinal, record.directory_id) not in self.copied, "S3: a copy recorded"
 
     def _check_loss(self, ordinal: int, *, late: bool) -> None:
         """Ending a pod must leave a majority, if its replica counts now."""
         disk = self.disks.get(ordinal)
-        replica = Replica(ordinal, disk.directory_id or "") if disk else None
+        replica = ReplicaId(ordinal, disk.directory_id or "") if disk else None
         if late or replica is None or replica not in self.voters or not self.is_alive(replica):
             return
         runner = self.runners[ordinal]
@@ -330,7 +330,7 @@ class World(Truth):
     def _check_roll(self, ordinal: int, runner: Runner, *, late: bool) -> None:
         """A healthy pod is restarted for its template alone, while all others are well."""
         disk = self.disks.get(ordinal)
-        replica = Replica(ordinal, disk.directory_id or "") if disk else None
+        replica = ReplicaId(ordinal, disk.directory_id or "") if disk else None
         outdated = runner.revision != self.revision and disk is not None and not disk.terminating
         if late or not outdated or replica in self.distrusted or replica not in self.voters:
             return

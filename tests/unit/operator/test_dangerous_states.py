@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from kraftquorum_operator.http.page.render import replicas_of
-from kraftquorum_operator.model.observation import LastKnown, Replica
+from kraftquorum_operator.model.observation import LastKnown, ReplicaId
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.last_known import last_known
@@ -245,7 +245,7 @@ def test_the_last_known_voters_are_a_report_that_decides_nothing() -> None:
     told = replaced_once()
     away(told)
     *_, last = told.run(2)
-    liar = LastKnown(tuple(Replica(n, "lie") for n in range(5)), last.leader_seen_at or "")
+    liar = LastKnown(tuple(ReplicaId(n, "lie") for n in range(5)), last.leader_seen_at or "")
     for observation in (told.world.look(), replace(told.world.look(), claims=())):
         decisions = [
             decide(told.world.spec, replace(observation, last=known), told.world.now_ms)

@@ -12,7 +12,7 @@ from kraftquorum_operator.model.observation import (
     Budget,
     PendingChange,
     Progress,
-    Replica,
+    ReplicaId,
     StatefulSet,
     VoterRecord,
 )
@@ -752,7 +752,7 @@ def test_rolling_waits_until_all_are_caught_up() -> None:
 
 
 def test_every_action_has_a_description() -> None:
-    assert describe(act.AddVoter(Replica(1, "x"), "e:1", RECORD, Replica(1, "y"))) == (
+    assert describe(act.AddVoter(ReplicaId(1, "x"), "e:1", RECORD, ReplicaId(1, "y"))) == (
         "AddVoter 1-x replacing 1-y"
     )
     assert describe(act.CreateLatch(())) == "CreateLatch"

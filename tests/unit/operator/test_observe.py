@@ -14,7 +14,7 @@ from kraftquorum_operator.errors import (
     NodeUnreachableError,
     RefusedError,
 )
-from kraftquorum_operator.model.observation import Budget, Pod, Replica
+from kraftquorum_operator.model.observation import Budget, Pod, ReplicaId
 from kraftquorum_operator.observe import read
 from kraftquorum_operator.observe.kube import (
     read_budget,
@@ -302,7 +302,7 @@ def test_ordinals_are_read_off_names_exactly(name: str, ordinal: int | None) -> 
 
 
 def test_a_replica_is_written_as_id_and_storage() -> None:
-    assert str(Replica(3, "abc")) == "3-abc"
+    assert str(ReplicaId(3, "abc")) == "3-abc"
 
 
 class KubeWithoutEvents:

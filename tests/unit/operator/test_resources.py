@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from kraftquorum_operator import names
 from kraftquorum_operator.model.latch import read_latch
 from kraftquorum_operator.model.objects import ObjectRef, Owner
-from kraftquorum_operator.model.observation import LatchVoter, Replica
+from kraftquorum_operator.model.observation import LatchVoter, ReplicaId
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.latch import latch
@@ -110,7 +110,10 @@ def test_what_is_off_by_default_reaches_the_nodes_once_it_is_asked_for() -> None
 
 
 def test_the_latch_is_immutable_unowned_and_named_by_uid() -> None:
-    voters = (LatchVoter(Replica(0, "a" * 22), "demo-0:9093"), LatchVoter(Replica(1, "b"), None))
+    voters = (
+        LatchVoter(ReplicaId(0, "a" * 22), "demo-0:9093"),
+        LatchVoter(ReplicaId(1, "b"), None),
+    )
     body = latch(OWNER, "cluster", voters, adopted=False)
     assert body["immutable"] is True
     assert "ownerReferences" not in body["metadata"]

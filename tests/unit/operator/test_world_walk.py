@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kraftquorum_operator.model.observation import Replica, majority
+from kraftquorum_operator.model.observation import ReplicaId, majority
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import Done, Wait
 from proofkit.operatorworld import hands
@@ -79,7 +79,7 @@ def may_lose(world: World, ordinal: int) -> bool:
     if not world.voters or world.is_changing:
         return False
     disk = world.disks.get(ordinal)
-    lost = Replica(ordinal, disk.directory_id or "") if disk else None
+    lost = ReplicaId(ordinal, disk.directory_id or "") if disk else None
     sound = [
         v
         for v in world.voters

@@ -9,7 +9,7 @@ import pytest
 
 from kraftquorum_pipeline.audit.engine import LocalEngine
 from kraftquorum_pipeline.audit.findings import Verdict
-from kraftquorum_pipeline.audit.replicas import find_replicas
+from kraftquorum_pipeline.audit.replica_files import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from proofkit.replicadirs import copy_quorum, quorum_history, write_quorum
 

@@ -10,7 +10,7 @@ import pytest
 
 from kraftquorum_pipeline.audit.engine import LocalEngine, SnapshotFile
 from kraftquorum_pipeline.audit.findings import Finding, Verdict
-from kraftquorum_pipeline.audit.replicas import find_replicas
+from kraftquorum_pipeline.audit.replica_files import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.audit.states import SnapshotSum
 from proofkit.replicadirs import (

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kraftquorum_pipeline.audit.engine import LocalEngine, Scanned
-from kraftquorum_pipeline.audit.replicas import Piece
+from kraftquorum_pipeline.audit.replica_files import Piece
 from kraftquorum_pipeline.cli import make_app
 from proofkit.replicadirs import batches_in, flip, segments
 from raftnode.core.types import Offset

@@ -69,7 +69,7 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class ReplicaRow:
     """One replica: a voter, an observer, or a replica that does not answer."""
 
     pod: str
@@ -181,7 +181,7 @@ def steps_of(operation: Operation) -> list[tuple[str, str]]:
     ]
 
 
-def replicas_of(status: QuorumStatus) -> list[Replica]:
+def replicas_of(status: QuorumStatus) -> list[ReplicaRow]:
     """Every replica: the voters as the leader reports them, then the other replicas."""
     said = {node.node_id: node for node in status.nodes}
     result = [_voter(voter, said.get(voter.node_id), status) for voter in status.voters]
@@ -201,7 +201,7 @@ def replicas_of(status: QuorumStatus) -> list[Replica]:
     return sorted(result, key=lambda replica: (replica.node_id, replica.role == "observer"))
 
 
-def _voter(voter: VoterStatus, node: ReplicaStatus | None, status: QuorumStatus) -> Replica:
+def _voter(voter: VoterStatus, node: ReplicaStatus | None, status: QuorumStatus) -> ReplicaRow:
     own = node if node is not None and node.directory_id == voter.directory_id else None
     leads = status.leader is not None and status.leader.directory_id == voter.directory_id
     if own is None and node is not None and node.directory_id is not None:
@@ -212,7 +212,7 @@ def _voter(voter: VoterStatus, node: ReplicaStatus | None, status: QuorumStatus)
         state = "being added"
     else:
         state = "caught up" if voter.caught_up else "not caught up"
-    return Replica(
+    return ReplicaRow(
         pod=voter.pod,
         node_id=voter.node_id,
         directory_id=voter.directory_id,
@@ -227,12 +227,12 @@ def _voter(voter: VoterStatus, node: ReplicaStatus | None, status: QuorumStatus)
     )
 
 
-def _last_known(voter: VoterName, node: ReplicaStatus | None, status: QuorumStatus) -> Replica:
+def _last_known(voter: VoterName, node: ReplicaStatus | None, status: QuorumStatus) -> ReplicaRow:
     """A voter that does not answer, while no leader reports the voters."""
     replaced = node is not None and node.directory_id is not None
     known = f"as last known at {status.leader_seen_at or 'an unknown time'}"
     detail = node.detail if node is not None and not replaced else ""
-    return Replica(
+    return ReplicaRow(
         pod=voter.pod,
         node_id=voter.node_id,
         directory_id=voter.directory_id,
@@ -247,9 +247,9 @@ def _last_known(voter: VoterName, node: ReplicaStatus | None, status: QuorumStat
     )
 
 
-def _other(node: ReplicaStatus) -> Replica:
+def _other(node: ReplicaStatus) -> ReplicaRow:
     blank = node.role == "blank"
-    return Replica(
+    return ReplicaRow(
         pod=node.pod,
         node_id=node.node_id,
         directory_id=node.directory_id,

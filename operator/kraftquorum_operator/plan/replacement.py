@@ -1,4 +1,4 @@
-"""Repair: replaces a wanted voter whose storage is lost, broken or about to be deleted.
+"""Replaces a wanted voter whose storage is lost, broken or about to be deleted.
 
 Each node id has its own small state machine, derived from the observation. The first
 that can act does, so that a blocked one delays no other. The order is KIP-856's: join,
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from kraftquorum_operator.judge.copies import STALE, unrecorded
 from kraftquorum_operator.judge.disks import CORRUPT
-from kraftquorum_operator.model.observation import Node, Pod, Replica
+from kraftquorum_operator.model.observation import Node, Pod, ReplicaId
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
     Action,
@@ -91,11 +91,11 @@ def _add_back(case: Case) -> Action | None:
     return None
 
 
-def _case(case: Case, ordinal: int, *, old: Replica | None, new: Replica | None = None) -> Case:
+def _case(case: Case, ordinal: int, *, old: ReplicaId | None, new: ReplicaId | None = None) -> Case:
     return Case(case.spec, case.observation, case.now_ms, ordinal=ordinal, old=old, new=new)
 
 
-def _live(case: Case, ordinal: int) -> tuple[Node | None, tuple[Replica, ...]]:
+def _live(case: Case, ordinal: int) -> tuple[Node | None, tuple[ReplicaId, ...]]:
     """The node of an ordinal, and the voters of its id that are not its storage."""
     node = case.observation.node(ordinal)
     voters = case.observation.quorum.voters_of(ordinal) if case.observation.quorum else ()
@@ -114,7 +114,7 @@ def _finish(case: Case, ordinal: int) -> Step:
     return remove(case, ordinal, dead[0])
 
 
-def remove(case: Case, ordinal: int, old: Replica) -> Action | Wait:
+def remove(case: Case, ordinal: int, old: ReplicaId) -> Action | Wait:
     """Remove a lost replica, if the rest is enough."""
     subject = _case(case, ordinal, old=old)
     wait = first_block(
@@ -154,7 +154,7 @@ def _replace(case: Case, ordinal: int) -> Step:
     return wait or admit(case, ordinal, replaces=dead[0])
 
 
-def _spare(case: Case, old: Replica, wrong: Guard, reason: str) -> Action | Wait | None:
+def _spare(case: Case, old: ReplicaId, wrong: Guard, reason: str) -> Action | Wait | None:
     """A voter that answers, but on storage that a guard reports as unreliable.
 
     Either a volume that was restored from a copy (S3), or one with corruption that its scrub found.
@@ -178,7 +178,7 @@ def _spare(case: Case, old: Replica, wrong: Guard, reason: str) -> Action | Wait
     return _wipe(case, old.node_id, reason) or reported
 
 
-def admit(case: Case, ordinal: int, *, replaces: Replica | None) -> Action | Wait:
+def admit(case: Case, ordinal: int, *, replaces: ReplicaId | None) -> Action | Wait:
     """Bring the node of an ordinal into the voter set: join, catch up, AddVoter.
 
     Args:
@@ -436,7 +436,7 @@ def _retire_one(case: Case, ordinal: int) -> DeletePod | EvictPod | MoveLeadersh
     return ended
 
 
-def _stays(case: Case, replica: Replica) -> bool:
+def _stays(case: Case, replica: ReplicaId) -> bool:
     """Whether a voter is wanted and no known reason is about to restart it."""
     claim, pod = case.observation.claim(replica.node_id), case.observation.pod(replica.node_id)
     going = claim is not None and claim.terminating
@@ -456,7 +456,7 @@ def move_leadership(case: Case) -> MoveLeadership | Wait:
         )
     able = [voter.replica for voter in case.survivors if voter.fresh]
 
-    def rank(replica: Replica) -> tuple[bool, bool, Replica]:
+    def rank(replica: ReplicaId) -> tuple[bool, bool, ReplicaId]:
         return replica.node_id >= case.spec.voters, not _stays(case, replica), replica
 
     return MoveLeadership(case.old, min(able, key=rank))

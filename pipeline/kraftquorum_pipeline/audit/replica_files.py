@@ -52,7 +52,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(slots=True)
-class Replica:
+class ReplicaFiles:
     """The directory of a replica.
 
     Attributes:
@@ -85,7 +85,7 @@ class Replica:
         return Place(offset, self.name, file or str(self.path), -1, holds)
 
 
-def find_replicas(paths: list[Path]) -> list[Replica]:
+def find_replicas(paths: list[Path]) -> list[ReplicaFiles]:
     """Find the replicas under paths: data directories, or folders of data directories.
 
     Raises:
@@ -126,9 +126,9 @@ def _is_replica(files: Files, path: Path) -> bool:
     return bool(fnmatch.filter(files.listdir(path), "*" + "[0-9]" * 20 + ".log"))
 
 
-def _read(files: Files, name: str, root: Path) -> Replica:
+def _read(files: Files, name: str, root: Path) -> ReplicaFiles:
     inner = root / LOG_DIRECTORY
-    replica = Replica(name, root, inner if _is_directory(files, inner) else root)
+    replica = ReplicaFiles(name, root, inner if _is_directory(files, inner) else root)
     _read_identity(files, replica)
     try:
         index = read_epochs(files, replica.log_directory / EPOCHS_FILE)
@@ -162,7 +162,7 @@ def _read(files: Files, name: str, root: Path) -> Replica:
     return replica
 
 
-def _read_identity(files: Files, replica: Replica) -> None:
+def _read_identity(files: Files, replica: ReplicaFiles) -> None:
     if replica.log_directory == replica.path:
         return  # a log directory without the data directory around it
     try:
@@ -175,7 +175,7 @@ def _read_identity(files: Files, replica: Replica) -> None:
     replica.state = identity.stored.state
 
 
-def check_identities(replicas: list[Replica]) -> list[Finding]:
+def check_identities(replicas: list[ReplicaFiles]) -> list[Finding]:
     """Check the cluster id, and that no directory id is there twice: a copy votes twice (S3)."""
     found: list[Finding] = []
     clusters = {one.cluster_id: one for one in reversed(replicas) if one.cluster_id is not None}
@@ -184,7 +184,7 @@ def check_identities(replicas: list[Replica]) -> list[Finding]:
             one.place(holds=f"cluster {one.cluster_id}") for one in reversed(clusters.values())
         )
         found.append(Finding(Check.IDENTITY, first, "replicas of different clusters", tuple(rest)))
-    seen: dict[ReplicaKey, Replica] = {}
+    seen: dict[ReplicaKey, ReplicaFiles] = {}
     for one in replicas:
         if one.key is None:
             continue

@@ -50,8 +50,8 @@ def http_api() -> Iterator[str]:
     yield (
         "JSON unless said otherwise; the same as OpenAPI 3.1 is at `/openapi.json`. Requests are "
         "read strictly: an unknown field or parameter is an error. Answers may grow fields: skip "
-        "those that you do not know. Replicas are `node_id` with `directory_id`, the storage UUID "
-        "in 22 characters of URL-safe base64.\n"
+        "those that you do not know. Replicas are `node_id` with `directory_id`, the UUID of the "
+        "storage in 22 characters of URL-safe base64.\n"
     )
     yield (
         "A put is a record with key and value, a delete one with key and null, a raw append one "
@@ -279,9 +279,28 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
 }
 
 
+NEXT = {
+    "reference/http-api.md": "[use the HTTP API from Python](../howto/client.md), "
+    "[change the voters by hand](../howto/voters.md)",
+    "reference/node-settings.md": "[set them in a KRaftQuorum resource](crd.md), "
+    "[production](../operations/production.md)",
+    "reference/node-cli.md": "[change the voters by hand](../howto/voters.md), "
+    "[exit codes](exit-codes.md)",
+    "reference/node-metrics.md": "[monitoring](../operations/monitoring.md), "
+    "[alerts](alerts.md), [metrics of the operator](operator-metrics.md)",
+    "reference/exit-codes.md": "[failure modes](../operations/failure-modes.md), "
+    "[runbooks](../operations/runbooks/README.md)",
+}
+"""What a reader of a reference page needs after it."""
+
+
 def render() -> dict[str, str]:
     """Make every page, by its path below docs/."""
-    return {name: MADE + "\n" + "\n".join(page()).rstrip() + "\n" for name, page in PAGES.items()}
+    pages = {name: MADE + "\n" + "\n".join(page()).rstrip() + "\n" for name, page in PAGES.items()}
+    return {
+        name: f"{text}\nNext: {NEXT[name]}.\n" if name in NEXT else text
+        for name, text in pages.items()
+    }
 
 
 def _route(route: Route, operation: dict[str, Any]) -> Iterator[str]:

@@ -79,7 +79,7 @@ def control_records(log: Iterable[LogRecord]) -> list[Control]:
 
 def control_lines(controls: Sequence[Control]) -> list[str]:
     """The voter changes as a table for people."""
-    lines = [f"{'offset':>8} {'epoch':>6}  {'record':<12} {'id':>2}  storage UUID"]
+    lines = [f"{'offset':>8} {'epoch':>6}  {'record':<12} {'id':>2}  directory id"]
     lines += [
         f"{c.offset:>8} {c.epoch:>6}  {c.kind:<12} {c.node_id:>2}  {c.directory_id}"
         for c in controls

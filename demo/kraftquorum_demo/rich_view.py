@@ -89,7 +89,7 @@ class RichView:
 
     def _replicas(self) -> Table:
         table = Table(box=None, padding=(0, 2), header_style="dim")
-        for column in ("node", "storage UUID", "role"):
+        for column in ("node", "directory id", "role"):
             table.add_column(column, no_wrap=True)
         table.add_column("lag", justify="right")
         table.add_column("", style="dim", no_wrap=True)

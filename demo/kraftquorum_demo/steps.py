@@ -66,7 +66,7 @@ class Play:
         return (
             Step(
                 "Apply the quorum",
-                f"{voters} nodes start blank; the operator reads their storage UUIDs, fixes them "
+                f"{voters} nodes start blank; the operator reads their directory ids, fixes them "
                 "in a latch, and they form the quorum once",
                 self._apply,
             ),
@@ -89,7 +89,7 @@ class Play:
             ),
             Step(
                 "Destroy a follower's disk under its running process",
-                "the node notices and stops; its replacement has a new storage UUID, so it "
+                "the node notices and stops; its replacement has a new directory id, so it "
                 "cannot pretend to remember what it promised",
                 lambda: self._lose_disk("follower"),
             ),

@@ -93,7 +93,7 @@ def _draw_voters(axes: Any, history: History, seats: Sequence[Seat], end_s: floa
     axes.set_yticks(list(rows.values()), [_label(seat) for seat in seats])
     axes.tick_params(axis="y", labelfontfamily="monospace", labelsize=9)
     axes.set_ylim(-0.7, len(seats) - 0.1)
-    axes.set_title("voters, a row for each storage UUID", loc="left", fontsize=10, pad=16)
+    axes.set_title("voters, a row for each directory id", loc="left", fontsize=10, pad=16)
     axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     _legend(axes, [(_LEADER, "leader"), (_VOTER, "voter (thin: observer)")])

@@ -143,8 +143,8 @@ max {BY_QUORUM} (
 """,
         "5m",
         f"{WHICH} has a lost voter and its replacement in the set at once",
-        "Until the lost one is removed, losing the new disk for good loses the quorum though all "
-        "others are well (S23). It should take seconds.",
+        "Until the lost voter is removed, the permanent loss of the new disk loses the quorum, "
+        "though all other voters are healthy. A replacement should take seconds.",
     ),
     Alert(
         "KraftquorumReplicaNotCatchingUp",
@@ -156,8 +156,8 @@ min {BY_PEER} (raftnode_peer_fetch_age_seconds) < 30
 """,
         "10m",
         f"{PEER} fetches but does not catch up",
-        "It counts towards no majority that is safe to lean on. Mostly a slow disk or network, "
-        "or more writes than it can take.",
+        "The replica does not count towards a majority that would survive a failure. The usual "
+        "causes are a slow disk or network, and more writes than the replica can take.",
     ),
     Alert(
         "KraftquorumHighWatermarkStuck",

@@ -45,7 +45,11 @@ def alerts_page() -> str:
         "\n## When they fire\n",
         *(f"`{alert.name}`\n\n```promql\n{alert.expression.strip()}\n```\n" for alert in ALERTS),
         "## Recorded series\n",
-        *(f"- `{one.record}`" for one in RECORDINGS),
+        *(f"- `{recording.record}`" for recording in RECORDINGS),
+        (
+            "\nNext: [the runbooks](../operations/runbooks/README.md), "
+            "[monitoring](../operations/monitoring.md)."
+        ),
     ]
     return "\n".join(lines) + "\n"
 

@@ -150,21 +150,37 @@ def settings_page() -> str:
     )
 
 
-PAGES = {
-    "crd.md": crd_page,
-    "guards.md": guards_page,
-    "conditions.md": conditions_page,
-    "operator-metrics.md": metrics_page,
-    "operator-settings.md": settings_page,
+_BLOCKED = "../operations/runbooks/kraftquorum-guard-blocking.md"
+_PAGES = {
+    "crd.md": (crd_page, "[a first quorum](../tutorials/kind.md), [guards](guards.md)"),
+    "guards.md": (
+        guards_page,
+        f"[conditions](conditions.md), [the runbook of a guard that blocks]({_BLOCKED})",
+    ),
+    "conditions.md": (
+        conditions_page,
+        "[guards](guards.md), [failure modes](../operations/failure-modes.md)",
+    ),
+    "operator-metrics.md": (
+        metrics_page,
+        "[monitoring](../operations/monitoring.md), [alerts](alerts.md)",
+    ),
+    "operator-settings.md": (settings_page, "[install the operator](../operations/install.md)"),
 }
+"""Each page's generator, and what a reader needs after it."""
+
+
+def pages() -> dict[str, str]:
+    """The text of each page, by its name."""
+    return {name: f"{page()}\nNext: {after}.\n" for name, (page, after) in _PAGES.items()}
 
 
 def main(arguments: list[str]) -> int:
     """Write all pages into the folder that is given."""
     folder = Path(arguments[0])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, page in PAGES.items():
-        (folder / name).write_text(page(), encoding="utf-8")
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
     return 0
 
 

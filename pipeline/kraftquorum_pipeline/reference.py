@@ -120,6 +120,11 @@ def _lines() -> Iterator[str]:
     yield "|---|---|---|"
     for code in PipelineExitCode:
         yield f"| {int(code)} | `{code.name}` | {_EXITS[code]} |"
+    yield ""
+    yield (
+        "Next: [audit a log](../howto/audit.md), "
+        "[Spark on Kubernetes](../howto/spark-kubernetes.md)."
+    )
 
 
 def page() -> str:

@@ -41,7 +41,7 @@ def test_a_quorum_forms_scales_survives_its_pods_and_goes(krq, operators) -> Non
     assert {p["metadata"]["name"] for p in krq.list("pods")} == {"demo-0", "demo-1", "demo-2"}
     assert len(krq.list("pvc")) == 5, "claims of replicas that were scaled away are kept"
 
-    # A retained disk is reused as an observer's, with its storage UUID (S25).
+    # A retained disk is reused as an observer's, with its directory id (S25).
     krq.kubectl("scale", "krq", "demo", "--replicas=5")
     krq.ready(5)
     assert krq.voters() == five

@@ -45,7 +45,7 @@ STATE = (
     Panel(
         "table",
         "Storage and version",
-        "The storage UUID and the program's version of each node. Normal: one version; another "
+        "The directory id and the program's version of each node. Normal: one version; another "
         "UUID means another disk.",
         (
             Query(f"max by (node_id, directory_id, version) (raftnode_replica_info{{{N}}})"),

@@ -125,7 +125,7 @@ STORY = (
     ),
     Panel(
         "lanes",
-        "Replicas by node id and storage UUID",
+        "Replicas by node id and directory id",
         "The leader's view: one lane for each storage. Normal: a green lane for each voter. A lost "
         "disk turns its lane red and ends it; the lane of a new UUID begins with the same id.",
         (Query(REPLICAS, "{{node}} {{peer_directory_id}}"),),

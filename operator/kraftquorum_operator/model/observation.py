@@ -16,7 +16,7 @@ from raftnode.core.types import Endpoint
 
 @dataclass(frozen=True, slots=True, order=True)
 class ReplicaId:
-    """One replica: a node id, which is its pod's ordinal, with its storage UUID (S1)."""
+    """One replica: a node id, which is its pod's ordinal, with its directory id (S1)."""
 
     node_id: int
     directory_id: str

@@ -33,7 +33,7 @@ class Check(StrEnum):
     SNAPSHOTS = "snapshots"
     """A snapshot is whole, and what the log up to its offset comes to."""
     IDENTITY = "identity"
-    """One storage UUID, one cluster, one directory each (S1, S2)."""
+    """One directory id, one cluster, one directory each (S1, S2)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

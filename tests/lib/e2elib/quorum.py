@@ -118,7 +118,7 @@ class Quorum:
         return names.pod(self.name, node_id)
 
     def voters(self) -> dict[int, str]:
-        """Node ids and storage UUIDs of the voters, as soon as the status tells them.
+        """Node ids and directory ids of the voters, as soon as the status tells them.
 
         Raises:
             NotWithinError: The status names none.

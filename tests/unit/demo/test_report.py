@@ -41,7 +41,7 @@ def test_control_records_name_offset_epoch_kind_and_replica():
 
 def test_only_voter_changes_are_printed():
     assert control_lines(control_records(LOG)) == [
-        "  offset  epoch  record       id  storage UUID",
+        "  offset  epoch  record       id  directory id",
         "       1      1  AddVoter      2  AAAAAAAAAAAAAAAAAAAAAQ",
         "       4      2  RemoveVoter   2  AAAAAAAAAAAAAAAAAAAAAQ",
     ]

@@ -18,7 +18,7 @@ from raftnode.core.roles import Leader
 from raftnode.core.types import format_directory_id
 
 PEER_LABELS = ("peer_id", "peer_directory_id", "peer_role")
-"""Node id, storage UUID, and `voter` or `observer`: one series for each (id, UUID)."""
+"""Node id, directory id, and `voter` or `observer`: one series for each (id, UUID)."""
 
 OBSERVERS_MAX = 32
 """How many observers are shown, the last heard from first. Voters are at most nine."""

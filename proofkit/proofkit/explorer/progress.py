@@ -3,9 +3,11 @@
 The search shows that nothing bad is reached. Here a good thing is demanded: from each state in
 which a disk hangs, or a process stands still, some way must lead to a replica that is well, leads,
 and has committed all that its log holds. The way that is tried lets everything arrive and every
-timer fire that would fire in time, and chooses only who stands for election, in turn. While a
-leader lives that answers its followers, none of them does: they are content, whatever the leader's
-disk does.
+timer of a follower fire that would fire in time, and chooses only who stands for election, in turn.
+While a leader lives that answers its followers, none of them does: they are content, whatever the
+leader's disk does. Of a leader's timers only that of its own disk fires. Time stands still here, so
+no follower becomes silent: whether a leader resigns too early, because it waits for a replica that
+stands still, is not seen here but in the simulator (P41).
 
 A process that stands still takes nothing and sends nothing. What waits for its answer goes on
 waiting, as it would until its request times out: a way must not need that answer.

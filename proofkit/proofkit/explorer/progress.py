@@ -7,7 +7,7 @@ timer of a follower fire that would fire in time, and chooses only who stands fo
 While a leader lives that answers its followers, none of them does: they are content, whatever the
 leader's disk does. Of a leader's timers only that of its own disk fires. Time stands still here, so
 no follower becomes silent: whether a leader resigns too early, because it waits for a replica that
-stands still, is not seen here but in the simulator (P41).
+stands still, is not seen here but in the tests of the leader (P41).
 
 A process that stands still takes nothing and sends nothing. What waits for its answer goes on
 waiting, as it would until its request times out: a way must not need that answer.

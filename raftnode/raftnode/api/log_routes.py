@@ -58,11 +58,11 @@ def log_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
 
     async def read(request: web.Request) -> web.StreamResponse:
         query = read_query(request, ReadLogQuery)
-        found = await service.read(
+        records = await service.read(
             Offset(query.offset), max_bytes=query.max_bytes, max_wait_ms=query.max_wait_ms
         )
         async with service.turns.turn():
-            return json_response(read_result(found))
+            return json_response(read_result(records))
 
     return (
         Route(

@@ -39,10 +39,10 @@ async def hand_over(client: QuorumClient, node: Endpoint, *, timeout_ms: int) ->
     while True:
         left_ms = max(_ANSWER_MS_MIN, int(1000 * (deadline_s - time.monotonic())))
         info = await client.describe_node(node, timeout_ms=left_ms)
-        if (found := _done(info, asked=asked)) is not None:
-            return found
-        late = time.monotonic() >= deadline_s
-        if late and asked:
+        if (outcome := _done(info, asked=asked)) is not None:
+            return outcome
+        deadline_passed = time.monotonic() >= deadline_s
+        if deadline_passed and asked:
             again = info.role == "leader"
             return f"{_name(info)} " + ("was elected again" if again else "is no longer the leader")
         if info.role == "leader":
@@ -51,7 +51,7 @@ async def hand_over(client: QuorumClient, node: Endpoint, *, timeout_ms: int) ->
                 asked = True
             except (RefusedError, OutcomeUnknownError):
                 # No voter is caught up, or the node is no longer the leader: describe it again.
-                if late:
+                if deadline_passed:
                     raise
         await asyncio.sleep(_PAUSE_S)
 

@@ -25,8 +25,8 @@ class HostsFileResolver(AbstractResolver):
         Raises:
             OSError: neither source knows the name.
         """
-        found = self._hosts.resolve(host, port, family)
-        return found or await self._fallback.resolve(host, port, family)
+        addresses = self._hosts.resolve(host, port, family)
+        return addresses or await self._fallback.resolve(host, port, family)
 
     async def close(self) -> None:
         """Close what is behind it."""

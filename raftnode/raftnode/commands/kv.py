@@ -42,19 +42,19 @@ def get(
     as_json: AsJson = False,
 ) -> None:
     """Print a key's value as it is, byte by byte."""
-    found = ask(
+    answer = ask(
         bootstrap_server,
         hosts_file,
         timeout_ms,
         lambda client: client.get(key, consistency=consistency),
     )
-    if found is None:
+    if answer is None:
         raise fail(f"{key!r} has no value", CommandExitCode.NOT_FOUND)
     if as_json:
-        value = base64.b64encode(found.value).decode()
-        print_json({"key": key, "value": value, "offset": found.offset, "epoch": found.epoch})
+        value = base64.b64encode(answer.value).decode()
+        print_json({"key": key, "value": value, "offset": answer.offset, "epoch": answer.epoch})
     else:
-        print_bytes(found.value)
+        print_bytes(answer.value)
 
 
 @app.command()

@@ -75,11 +75,11 @@ def dump(
         total = 0 if sys.stdout.isatty() else log.size
         with reading("dumping", total) as on_bytes:
             reader = LogReader(files, log, on_bytes)
-            found = islice(reader.batches(Offset(offset)), limit)
+            batches = islice(reader.batches(Offset(offset)), limit)
             show = _json_lines if as_json else _text_lines
             lines = (
                 line
-                for piece, batch in found
+                for piece, batch in batches
                 for line in show(piece, batch, offset, records=not batches_only)
             )
             _print_lines(lines)
@@ -106,21 +106,21 @@ def _print_lines(lines: Iterator[str]) -> None:
         sys.stdout.flush()
 
 
-def _text_lines(piece: Piece, found: FoundBatch, offset: int, *, records: bool) -> Iterator[str]:
-    header = found.header
+def _text_lines(piece: Piece, batch: FoundBatch, offset: int, *, records: bool) -> Iterator[str]:
+    header = batch.header
     what = "control" if header.is_control else "data"
     yield (
         f"batch\t{header.base_offset}-{header.last_offset}\tepoch {header.epoch}\t{what}\t"
-        f"{piece.path.name}@{found.position}\t{header.size} bytes\t"
+        f"{piece.path.name}@{batch.position}\t{header.size} bytes\t"
         f"{_time(header.max_timestamp_ms)}\tcrc {header.crc:#010x}\n"
     )
     if not records:
         return
-    for record in _records(piece, found):
+    for record in _records(piece, batch):
         if record.offset < offset:
             continue
         if record.is_control:
-            name, fields = _described(piece, found, record)
+            name, fields = _described(piece, batch, record)
             text = f"{name}\t{msgspec.json.encode(fields).decode()}"
         else:
             key = "-" if record.key is None else as_text(record.key)
@@ -128,8 +128,8 @@ def _text_lines(piece: Piece, found: FoundBatch, offset: int, *, records: bool) 
         yield f"{record.offset}\t{record.epoch}\t{record.timestamp_ms}\t{text}\n"
 
 
-def _json_lines(piece: Piece, found: FoundBatch, offset: int, *, records: bool) -> Iterator[str]:
-    header = found.header
+def _json_lines(piece: Piece, batch: FoundBatch, offset: int, *, records: bool) -> Iterator[str]:
+    header = batch.header
     fields: dict[str, object] = {
         "type": "batch",
         "base_offset": header.base_offset,
@@ -137,7 +137,7 @@ def _json_lines(piece: Piece, found: FoundBatch, offset: int, *, records: bool) 
         "epoch": header.epoch,
         "control": header.is_control,
         "file": piece.path.name,
-        "position": found.position,
+        "position": batch.position,
         "size": header.size,
         "crc": header.crc,
         "base_timestamp_ms": header.base_timestamp_ms,
@@ -147,7 +147,7 @@ def _json_lines(piece: Piece, found: FoundBatch, offset: int, *, records: bool) 
     yield _json_line(fields)
     if not records:
         return
-    for record in _records(piece, found):
+    for record in _records(piece, batch):
         if record.offset < offset:
             continue
         common = {
@@ -157,7 +157,7 @@ def _json_lines(piece: Piece, found: FoundBatch, offset: int, *, records: bool) 
             "timestamp_ms": record.timestamp_ms,
         }
         if record.is_control:
-            name, fields = _described(piece, found, record)
+            name, fields = _described(piece, batch, record)
             yield _json_line({**common, "control": name, "fields": fields})
         else:
             headers = [[name, base64_text(value)] for name, value in record.headers]
@@ -169,23 +169,23 @@ def _json_line(fields: dict[str, object]) -> str:
     return msgspec.json.encode(fields).decode() + "\n"
 
 
-def _records(piece: Piece, found: FoundBatch) -> Iterator[LogRecord]:
+def _records(piece: Piece, batch: FoundBatch) -> Iterator[LogRecord]:
     try:
-        yield from iter_records(found.data)
+        yield from iter_records(batch.data)
     except DecodeError as error:
-        raise _in_batch(piece, found, error) from error
+        raise _in_batch(piece, batch, error) from error
 
 
-def _described(piece: Piece, found: FoundBatch, record: LogRecord) -> tuple[str, dict[str, object]]:
+def _described(piece: Piece, batch: FoundBatch, record: LogRecord) -> tuple[str, dict[str, object]]:
     try:
         name, fields = describe_control(record.key, record.value)
     except DecodeError as error:
-        raise _in_batch(piece, found, error) from error
+        raise _in_batch(piece, batch, error) from error
     return name, dict(fields)
 
 
-def _in_batch(piece: Piece, found: FoundBatch, error: DecodeError) -> StorageCorruptError:
-    place = f"{piece.path} at byte {found.position} (offset {found.header.base_offset})"
+def _in_batch(piece: Piece, batch: FoundBatch, error: DecodeError) -> StorageCorruptError:
+    place = f"{piece.path} at byte {batch.position} (offset {batch.header.base_offset})"
     return StorageCorruptError(f"{place}: {error}")
 
 
@@ -279,8 +279,8 @@ class _Totals:
     last_ms: int | None = None
     bytes: int = 0
 
-    def see(self, piece: Piece, found: FoundBatch) -> None:
-        header = found.header
+    def see(self, piece: Piece, batch: FoundBatch) -> None:
+        header = batch.header
         self.batches += 1
         self.records += header.record_count
         self.bytes += header.size
@@ -294,8 +294,8 @@ class _Totals:
             self.first_ms = min(times if self.first_ms is None else (self.first_ms, *times))
             self.last_ms = max(times if self.last_ms is None else (self.last_ms, *times))
         if header.is_control:
-            for record in _records(piece, found):
-                self.control[_described(piece, found, record)[0]] += 1
+            for record in _records(piece, batch):
+                self.control[_described(piece, batch, record)[0]] += 1
 
 
 def stats(path: LogPath, *, as_json: AsJson = False) -> None:
@@ -306,8 +306,8 @@ def stats(path: LogPath, *, as_json: AsJson = False) -> None:
         totals = _Totals()
         with reading("counting", log.size) as on_bytes:
             reader = LogReader(files, log, on_bytes)
-            for piece, found in reader.batches():
-                totals.see(piece, found)
+            for piece, batch in reader.batches():
+                totals.see(piece, batch)
         fields = _fields(files, log, totals)
     if as_json:
         print_json(fields)

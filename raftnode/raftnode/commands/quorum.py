@@ -205,7 +205,7 @@ def reassign(
     if as_json:
         print_json(accepted.model_dump(mode="json"))
     elif accepted.target_voters:
-        voters = ", ".join(str(one.key) for one in accepted.target_voters)
+        voters = ", ".join(str(voter.key) for voter in accepted.target_voters)
         typer.echo(f"committed; target voters: {voters}")
     else:
         typer.echo("committed; the voters need no further change")
@@ -248,12 +248,12 @@ async def _voter(client: QuorumClient, wanted: TargetSpec) -> Replica:
     if wanted.directory_id is not None:
         return Replica(node_id=wanted.node_id, directory_id=wanted.directory_id)
     info = await client.describe_quorum()
-    found = [one for one in info.voters if one.node_id == wanted.node_id]
-    if len(found) != 1:
+    matches = [voter for voter in info.voters if voter.node_id == wanted.node_id]
+    if len(matches) != 1:
         raise usage(
-            f"--to: {wanted.node_id} is the id of {len(found)} voters; name a voter by ID-UUID"
+            f"--to: {wanted.node_id} is the id of {len(matches)} voters; name a voter by ID-UUID"
         )
-    return Replica(node_id=found[0].node_id, directory_id=found[0].directory_id)
+    return Replica(node_id=matches[0].node_id, directory_id=matches[0].directory_id)
 
 
 @app.command()
@@ -285,9 +285,10 @@ def upgrade(
 
 def status_fields(info: QuorumInfo) -> list[tuple[str, object]]:
     """The fields of `describe --status`, with the names of KIP-595 and KIP-853 (P60)."""
-    followers = [one for one in info.voters if one.key != info.leader.key]
+    followers = [voter for voter in info.voters if voter.key != info.leader.key]
     lag_times = [
-        -1 if one.last_caught_up_age_ms is None else one.last_caught_up_age_ms for one in followers
+        -1 if follower.last_caught_up_age_ms is None else follower.last_caught_up_age_ms
+        for follower in followers
     ]
     targets = [("TargetVoters", _ids(info.target_voters))] if info.target_voters else []
     return [
@@ -295,7 +296,7 @@ def status_fields(info: QuorumInfo) -> list[tuple[str, object]]:
         ("LeaderId", info.leader.node_id),
         ("LeaderEpoch", info.epoch),
         ("HighWatermark", info.high_watermark),
-        ("MaxFollowerLag", max((one.lag for one in followers), default=0)),
+        ("MaxFollowerLag", max((follower.lag for follower in followers), default=0)),
         ("MaxFollowerLagTimeMs", -1 if -1 in lag_times else max(lag_times, default=0)),
         ("CurrentVoters", _ids(info.voters)),
         ("CouldBeVoters", _ids(info.observers)),
@@ -319,21 +320,21 @@ def replication_table(
         "Status",
     )
 
-    def row(one: ReplicaProgress, status: str) -> tuple[object, ...]:
+    def row(replica: ReplicaProgress, status: str) -> tuple[object, ...]:
         return (
-            one.node_id,
-            one.directory_id,
-            one.acknowledged_offset,
-            one.lag,
-            _timestamp(one.last_fetch_age_ms, now_ms),
-            _timestamp(one.last_caught_up_age_ms, now_ms),
+            replica.node_id,
+            replica.directory_id,
+            replica.acknowledged_offset,
+            replica.lag,
+            _timestamp(replica.last_fetch_age_ms, now_ms),
+            _timestamp(replica.last_caught_up_age_ms, now_ms),
             status,
         )
 
     leader = info.leader.key
-    rows = [row(one, "Leader") for one in info.voters if one.key == leader]
-    rows += [row(one, "Follower") for one in info.voters if one.key != leader]
-    rows += [row(one, "Observer") for one in info.observers]
+    rows = [row(replica, "Leader") for replica in info.voters if replica.key == leader]
+    rows += [row(replica, "Follower") for replica in info.voters if replica.key != leader]
+    rows += [row(replica, "Observer") for replica in info.observers]
     return header, rows
 
 
@@ -342,7 +343,9 @@ def _timestamp(age_ms: int | None, now_ms: int) -> int:
 
 
 def _ids(replicas: tuple[ReplicaProgress, ...]) -> str:
-    return json.dumps([{"id": one.node_id, "uuid": one.directory_id} for one in replicas])
+    return json.dumps(
+        [{"id": replica.node_id, "uuid": replica.directory_id} for replica in replicas]
+    )
 
 
 def _replica(replica_id: int, replica_uuid: str) -> Replica:
@@ -355,17 +358,17 @@ def _replica(replica_id: int, replica_uuid: str) -> Replica:
 
 def _targets(text: str, flag: str = "--targets") -> tuple[TargetSpec, ...]:
     """Read `id,id-uuid,…`."""
-    found: list[TargetSpec] = []
+    specs: list[TargetSpec] = []
     for part in (part.strip() for part in text.split(",")):
         try:
             if part.isdecimal():
-                found.append(TargetSpec(node_id=int(part)))
+                specs.append(TargetSpec(node_id=int(part)))
             else:
-                one = Replica.of(ReplicaKey.parse(part))
-                found.append(TargetSpec(node_id=one.node_id, directory_id=one.directory_id))
+                replica = Replica.of(ReplicaKey.parse(part))
+                specs.append(TargetSpec(node_id=replica.node_id, directory_id=replica.directory_id))
         except ValueError:
             raise usage(f"{flag}: {part!r}; expected ID or ID-UUID") from None
-    return tuple(found)
+    return tuple(specs)
 
 
 def _expected(text: str | None) -> VoterRecord | None:
@@ -382,6 +385,6 @@ def _show_change(changed: VoterChanged, *, as_json: bool) -> None:
     if as_json:
         print_json(changed.model_dump(mode="json"))
         return
-    voters = ", ".join(str(one.key) for one in changed.voters)
+    voters = ", ".join(str(voter.key) for voter in changed.voters)
     record = changed.voter_record
     typer.echo(f"committed at {record.offset}, epoch {record.epoch}; voters: {voters}")

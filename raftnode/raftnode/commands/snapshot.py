@@ -51,18 +51,18 @@ def verify(path: SnapshotPath, *, as_json: log_files.AsJson = False) -> None:
     damaged = 0
     with reporting():
         files = Files()
-        for one in _snapshots(files, path):
-            there = files.stat(one)
+        for snapshot_path in _snapshots(files, path):
+            there = files.stat(snapshot_path)
             with reading("verifying", 0 if there is None else there.size) as on_bytes:
-                reader = SnapshotReader(files, one, own=False, on_bytes=on_bytes)
+                reader = SnapshotReader(files, snapshot_path, own=False, on_bytes=on_bytes)
                 try:
                     for _ in reader.records():
                         pass
                 except SnapshotDamagedError as error:
                     damaged += 1
-                    _show_damage(one, error, as_json=as_json)
+                    _show_damage(snapshot_path, error, as_json=as_json)
             if reader.found is not None:
-                _show(one, reader.found, as_json=as_json)
+                _show(snapshot_path, reader.found, as_json=as_json)
     if damaged:
         raise fail(f"{path}: {damaged} damaged", ExitCode.STORAGE_CORRUPT)
 
@@ -89,8 +89,8 @@ def create(
     """Make a snapshot from the files of a log: of a copy, or while the node runs."""
     with reporting():
         files = Files()
-        found = _create(files, path, output, Offset(end_offset))
-    _show(output / found.snapshot_id.file_name, found, as_json=as_json)
+        snapshot = _create(files, path, output, Offset(end_offset))
+    _show(output / snapshot.snapshot_id.file_name, snapshot, as_json=as_json)
 
 
 def _create(files: Files, path: Path, output: Path, end: Offset) -> SnapshotFile:
@@ -127,15 +127,15 @@ def _create(files: Files, path: Path, output: Path, end: Offset) -> SnapshotFile
         raise ConfigurationError(
             f"--end-offset: {end} is too high, the log ends at offset {store.next_offset}"
         )
-    found = index.head_at(end)
+    log_head = index.head_at(end)
     head = SnapshotHead(
-        found.voters,
-        found.raft_version,
-        found.formation_completed,
+        log_head.voters,
+        log_head.raft_version,
+        log_head.formation_completed,
         last_ms,
-        found.target_voters,
-        voter_record=found.voter_record,
-        target_record=found.target_record,
+        log_head.target_voters,
+        voter_record=log_head.voter_record,
+        target_record=log_head.target_record,
     )
     entries = (
         StateRecord(key, entry.value, entry.offset, entry.epoch)
@@ -143,7 +143,7 @@ def _create(files: Files, path: Path, output: Path, end: Offset) -> SnapshotFile
         if (entry := store.get(key)) is not None
     )
     return write_snapshot(
-        files, output, SnapshotId.at(found.position), head, entries, now_ms=last_ms
+        files, output, SnapshotId.at(log_head.position), head, entries, now_ms=last_ms
     )
 
 
@@ -152,17 +152,17 @@ def _begin(files: Files, log: LogFiles, end: Offset) -> tuple[KeyValueStore, Log
     start = log.pieces[0].base_offset
     if not start:
         return KeyValueStore(), LogIndex(VoterSet()), -1
-    for one in reversed(list_snapshots(files, log.directory)):
-        if not start <= one.end_offset <= end:
+    for snapshot_id in reversed(list_snapshots(files, log.directory)):
+        if not start <= snapshot_id.end_offset <= end:
             continue
-        reader = SnapshotReader(files, log.directory / one.file_name)
+        reader = SnapshotReader(files, log.directory / snapshot_id.file_name)
         entries = ((r.key, Entry(r.value, r.offset, r.epoch)) for r in reader.records())
-        store = KeyValueStore.restore(one.end_offset, entries)
-        found = reader.found
-        if found is not None and found.log_head is not None:
+        store = KeyValueStore.restore(snapshot_id.end_offset, entries)
+        snapshot = reader.found
+        if snapshot is not None and snapshot.log_head is not None:
             index = LogIndex(VoterSet())
-            index.install(found.log_head)
-            return store, index, found.head.last_timestamp_ms
+            index.install(snapshot.log_head)
+            return store, index, snapshot.head.last_timestamp_ms
     raise ConfigurationError(
         f"{log.directory} begins at offset {start}, and no snapshot there ends between "
         f"{start} and {end}"
@@ -184,21 +184,21 @@ def _snapshots(files: Files, path: Path) -> list[Path]:
         return [path]
     inner = path / LOG_DIRECTORY
     directory = path if files.stat(inner) is None else inner
-    return [directory / one.file_name for one in list_snapshots(files, directory)]
+    return [directory / snapshot_id.file_name for snapshot_id in list_snapshots(files, directory)]
 
 
-def _show(path: Path, found: SnapshotFile, *, as_json: bool) -> None:
+def _show(path: Path, snapshot: SnapshotFile, *, as_json: bool) -> None:
     fields: dict[str, object] = {
         "file": str(path),
-        "end_offset": found.snapshot_id.end_offset,
-        "epoch": found.snapshot_id.epoch,
-        "records": found.records,
-        "bytes": found.size,
-        "voters": [str(key) for key in found.head.voters],
-        "target_voters": [str(key) for key in found.head.target_voters],
-        "raft_version": found.head.raft_version,
-        "formation_completed": found.head.formation_completed,
-        "last_timestamp_ms": found.head.last_timestamp_ms,
+        "end_offset": snapshot.snapshot_id.end_offset,
+        "epoch": snapshot.snapshot_id.epoch,
+        "records": snapshot.records,
+        "bytes": snapshot.size,
+        "voters": [str(key) for key in snapshot.head.voters],
+        "target_voters": [str(key) for key in snapshot.head.target_voters],
+        "raft_version": snapshot.head.raft_version,
+        "formation_completed": snapshot.head.formation_completed,
+        "last_timestamp_ms": snapshot.head.last_timestamp_ms,
     }
     if as_json:
         print_json({"type": "snapshot", **fields})

@@ -127,13 +127,13 @@ def info(
         reason = read_mark(files, log_dir)
         if reason is not None:
             raise StorageCorruptError(f"{reason}; the node never opens this storage again")
-        found = read_identity(files, log_dir)
+        identity = read_identity(files, log_dir)
         latch = formation.read_latch(files, log_dir / formation.FILE_NAME)
-        state = found.stored.state
+        state = identity.stored.state
         fields: dict[str, object] = {
-            "node_id": int(found.meta.node_id),
-            "directory_id": format_directory_id(found.meta.directory_id),
-            "cluster_id": found.meta.cluster_id,
+            "node_id": int(identity.meta.node_id),
+            "directory_id": format_directory_id(identity.meta.directory_id),
+            "cluster_id": identity.meta.cluster_id,
             "incarnation": incarnation.read_incarnation(
                 files, log_dir / incarnation.FILE_NAME
             ).count,
@@ -171,10 +171,10 @@ def parse_voters(text: str) -> VoterSet:
             voters.append(Voter(ReplicaKey.parse(key), Endpoint.parse(endpoint)))
         except ValueError as error:
             raise ConfigurationError(f"--initial-voters: {error}") from None
-    found = VoterSet.of(voters)
-    if len({key.node_id for key in found}) != len(voters):
+    voter_set = VoterSet.of(voters)
+    if len({key.node_id for key in voter_set}) != len(voters):
         raise ConfigurationError("--initial-voters: a node id is listed twice; list each node once")
-    return found
+    return voter_set
 
 
 def _directory_id(text: str | None) -> uuid.UUID | None:

@@ -62,8 +62,8 @@ class Flusher:
         # Records that the storage lacks yet wait behind another effect, whose end calls this.
         truncations, end = index.truncations, min(index.end, self._log.end_offset)
         # The core has yet to hear of the last flush: records that it covered need no other.
-        told = self._flushed.end_offset if self._flushed.truncations == truncations else 0
-        if self.in_flight or self._stopped or max(index.durable_end, told) >= end:
+        reported_end = self._flushed.end_offset if self._flushed.truncations == truncations else 0
+        if self.in_flight or self._stopped or max(index.durable_end, reported_end) >= end:
             return
         self._began_s = started = time.monotonic()
         future = self._loop.run_in_executor(self._thread, self._log.flush)

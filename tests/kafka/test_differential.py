@@ -228,7 +228,7 @@ def test_request_of_another_cluster_is_refused_before_it_is_judged(pair: Pair):
     assert pair.theirs.vote(asked, other)[0] == ErrorCode.INCONSISTENT_CLUSTER_ID
     own = Identity(voter, pair.theirs.cluster_id, incarnation=1)
     stranger = Hello(Identity(STRANGER, other, incarnation=1), voter)
-    refusal = refusal_of(own, stranger, wanted=voter, found=voter)
+    refusal = refusal_of(own, stranger, wanted=voter, dialled=voter)
     assert refusal is not None
     assert refusal.reason is RefusalReason.WRONG_CLUSTER
 

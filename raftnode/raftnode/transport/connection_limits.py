@@ -46,7 +46,9 @@ def who_goes(held: Iterable[tuple[C, Rank, str]]) -> tuple[C, Rank] | None:
     candidates = [(connection, address) for connection, rank, address in everyone if rank is lowest]
     held_by = Counter(address for _, address in candidates)
     most = max(held_by.values())
-    return next((one, lowest) for one, address in candidates if held_by[address] == most)
+    return next(
+        (connection, lowest) for connection, address in candidates if held_by[address] == most
+    )
 
 
 class Lobby:
@@ -67,10 +69,12 @@ class Lobby:
         if connection in self._waiting or connection.transport is None:
             return
         if len(self._waiting) >= self._places:
-            for gone in [one for one in self._waiting if one.transport is None]:
+            for gone in [waiting for waiting in self._waiting if waiting.transport is None]:
                 self.leave(gone)
         while len(self._waiting) >= self._places:
-            chosen = who_goes((one, Rank.STRANGER, address_of(one)) for one in self._waiting)
+            chosen = who_goes(
+                (waiting, Rank.STRANGER, address_of(waiting)) for waiting in self._waiting
+            )
             assert chosen is not None, "a lobby needs at least one place"  # noqa: S101
             self._send_away(chosen[0])
         loop = asyncio.get_running_loop()
@@ -141,5 +145,5 @@ class Seats(Generic[C]):
 def address_of(connection: BaseProtocol) -> str:
     """The address that a connection came from, without its port."""
     transport = connection.transport
-    found = transport.get_extra_info("peername") if transport is not None else None
-    return str(found[0]) if found else ""
+    peer_name = transport.get_extra_info("peername") if transport is not None else None
+    return str(peer_name[0]) if peer_name else ""

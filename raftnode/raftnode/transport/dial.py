@@ -38,13 +38,13 @@ class DialError(Exception):
 
     Attributes:
         failure: the outcome of the requests that waited for the connection.
-        found: the replica that listens there instead, if it said so.
+        replica: the replica that listens there instead, if it said so.
     """
 
-    def __init__(self, failure: Failure, found: ReplicaKey | None = None) -> None:
+    def __init__(self, failure: Failure, replica: ReplicaKey | None = None) -> None:
         super().__init__(str(failure))
         self.failure = failure
-        self.found = found
+        self.replica = replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ async def _greet(
         gate.refused(theirs)
         raise _refused(endpoint, theirs, theirs.replica)
     key = theirs.identity.key
-    refusal = refusal_of(own, theirs, wanted=wants, found=key)
+    refusal = refusal_of(own, theirs, wanted=wants, dialled=key)
     if refusal is None:
         refusal = await gate.admit(theirs.identity)
     if refusal is not None:
@@ -126,9 +126,9 @@ async def _greet(
     return Dialled(opened, theirs.identity, endpoint)
 
 
-def _refused(endpoint: Endpoint, refusal: Refusal, found: ReplicaKey | None) -> DialError:
+def _refused(endpoint: Endpoint, refusal: Refusal, replica: ReplicaKey | None) -> DialError:
     detail = f"{endpoint}: {refusal.reason}: {refusal.detail}"
-    return DialError(Failure(FailureReason.REFUSED, detail, refusal.reason), found)
+    return DialError(Failure(FailureReason.REFUSED, detail, refusal.reason), replica)
 
 
 def _url(endpoint: Endpoint, ssl: SSLContext | None) -> str:

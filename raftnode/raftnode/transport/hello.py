@@ -113,7 +113,7 @@ _decoder = msgspec.json.Decoder(_Message)
 
 
 def refusal_of(
-    own: Identity, theirs: Hello, *, wanted: ReplicaKey | None, found: ReplicaKey
+    own: Identity, theirs: Hello, *, wanted: ReplicaKey | None, dialled: ReplicaKey
 ) -> Refusal | None:
     """Judge the other side's hello; None: it is accepted.
 
@@ -121,7 +121,7 @@ def refusal_of(
         own: this replica's identity.
         theirs: the other side's hello.
         wanted: the replica that the dialler wants, if it knows.
-        found: the dialled replica: `own` on the dialled side, the other on the dialler's.
+        dialled: the dialled replica: `own` on the dialled side, the other on the dialler's.
     """
     key = theirs.identity.key
     if max(theirs.version_min, VERSION_MIN) > min(theirs.version_max, VERSION_MAX):
@@ -139,8 +139,8 @@ def refusal_of(
             f"{own.cluster_id}"
         )
         return Refusal(RefusalReason.WRONG_CLUSTER, detail, own.key)
-    if wanted is not None and wanted != found:
-        detail = f"{found} listens here, not {wanted}"
+    if wanted is not None and wanted != dialled:
+        detail = f"{dialled} listens here, not {wanted}"
         return Refusal(RefusalReason.WRONG_REPLICA, detail, own.key)
     return None
 

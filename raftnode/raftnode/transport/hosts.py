@@ -40,8 +40,8 @@ class HostsFileResolver(AbstractResolver):
         Raises:
             OSError: neither source knows the name.
         """
-        if self._hosts is not None and (found := self._hosts.resolve(host, port, family)):
-            return found
+        if self._hosts is not None and (addresses := self._hosts.resolve(host, port, family)):
+            return addresses
         key = (host, port, int(family))
         lookup = self._lookups.get(key)
         if lookup is None:

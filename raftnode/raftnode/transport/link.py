@@ -212,8 +212,8 @@ class Link:
                     ssl=around.ssl,
                 )
             except DialError as error:
-                if error.found is not None and error.found != around.identity().key:
-                    around.addresses.learn_hello(error.found, endpoint)
+                if error.replica is not None and error.replica != around.identity().key:
+                    around.addresses.learn_hello(error.replica, endpoint)
                 failures.append(error.failure)
         # The first address is the best advice, so its failure says the most.
         unknown = Failure(FailureReason.UNREACHABLE, f"no address of {self._wants} is known")

@@ -124,8 +124,8 @@ class PeerPool:
     async def greet_bootstrap(self) -> None:
         """Exchange hellos once at each bootstrap address except the own (S3)."""
         others = [at for at in self._addresses.bootstrap if at != self._identity().peer_endpoint]
-        found = [self._link(at, wants=None, candidates=lambda at=at: (at,)) for at in others]
-        links = [link for link in found if link is not None]
+        attempts = [self._link(at, wants=None, candidates=lambda at=at: (at,)) for at in others]
+        links = [link for link in attempts if link is not None]
         for link in links:
             link.greet()
         await asyncio.gather(*(link.tried() for link in links))

@@ -134,7 +134,7 @@ class PeerServer:
             theirs = decode_hello(data)
             if isinstance(theirs, Refusal):
                 return None
-            refusal = refusal_of(own, theirs, wanted=theirs.wants, found=own.key)
+            refusal = refusal_of(own, theirs, wanted=theirs.wants, dialled=own.key)
             if refusal is None:
                 # From here on the peer has time: the gate may have to wait for the disk.
                 self.lobby.leave(request.protocol)

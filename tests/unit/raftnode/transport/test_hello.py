@@ -145,17 +145,17 @@ def test_changed_byte_decodes_or_is_refused(place: int, value: int) -> None:
 def test_who_is_refused(change: dict, expected: RefusalReason | None) -> None:
     own = Identity(B, "c", 1)
     theirs = replace(Hello(Identity(A, "c", 1), wants=B), **change)
-    refusal = refusal_of(own, theirs, wanted=theirs.wants, found=own.key)
+    refusal = refusal_of(own, theirs, wanted=theirs.wants, dialled=own.key)
     assert (refusal.reason if refusal else None) == expected
 
 
 @pytest.mark.rule("S6")
 @pytest.mark.without(
-    "transport.hello:refusal_of", "if wanted is not None and wanted != found:", "if False:"
+    "transport.hello:refusal_of", "if wanted is not None and wanted != dialled:", "if False:"
 )
 def test_address_is_advice_and_whoever_listens_there_must_be_the_one_that_is_wanted() -> None:
     old = ReplicaKey(B.node_id, A.directory_id)
     called, dialler = Identity(B, "c", 1), Hello(Identity(A, "c", 1), wants=old)
-    refusal = refusal_of(called, dialler, wanted=old, found=B)
+    refusal = refusal_of(called, dialler, wanted=old, dialled=B)
     assert refusal is not None
     assert refusal.reason is RefusalReason.WRONG_REPLICA

@@ -559,7 +559,7 @@ def test_target_below_an_offset_is_what_a_snapshot_there_carries():
 @pytest.mark.rule("S15")
 @pytest.mark.without(
     "core.log_index:LogIndex._begin_with",
-    "if told else []",
+    "if has_target_record else []",
     "if False else []",
 )
 @pytest.mark.without(

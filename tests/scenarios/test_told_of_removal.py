@@ -39,7 +39,7 @@ def answers_to(book: Playbook, name: str) -> list[ErrorCode]:
 
 @pytest.mark.without(
     "core.replication.leadership:_membership",
-    "ErrorCode.NOT_FOLLOWER if told else ErrorCode.NONE",
+    "ErrorCode.NOT_FOLLOWER if must_learn_removal else ErrorCode.NONE",
     "ErrorCode.NONE",
 )
 @pytest.mark.rule("P36")

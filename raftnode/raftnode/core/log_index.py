@@ -352,8 +352,8 @@ class LogIndex:
         target = head.target_record
         if target == BASE_VOTER_RECORD and head.target_voters:
             target = VoterRecordId(last, head.position.epoch)  # an earlier program's snapshot
-        told = target != BASE_VOTER_RECORD
-        self.targets = [VoterSetAt(target, head.target_voters)] if told else []
+        has_target_record = target != BASE_VOTER_RECORD
+        self.targets = [VoterSetAt(target, head.target_voters)] if has_target_record else []
 
     def set_base(self, voters: VoterSet, raft_version: int = RAFT_VERSION) -> None:
         """Put the latched voters under an empty log."""

@@ -87,8 +87,8 @@ def _pinned(replica: Replica, role: Leader, targets: tuple[Target, ...]) -> Vote
             and (key == replica.key or key not in role.progress or not role.progress[key].fenced)
         }
         if len(keys) > 1:
-            told = ", ".join(sorted(map(str, keys)))
-            message = f"{target.node_id} is one of {told}: give its directory id"
+            candidates = ", ".join(sorted(map(str, keys)))
+            message = f"{target.node_id} is one of {candidates}: give its directory id"
             return Refused(0, Refusal.AMBIGUOUS_VOTER, message)
         if not keys:
             message = (

@@ -265,8 +265,8 @@ def _membership(replica: Replica, key: ReplicaKey, request: FetchRequest) -> Err
     if key in replica.log.voters:
         return ErrorCode.NONE
     removal = replica.log.removal_of(key)
-    told = request.fetch_offset <= removal < replica.high_watermark
-    return ErrorCode.NOT_FOLLOWER if told else ErrorCode.NONE
+    must_learn_removal = request.fetch_offset <= removal < replica.high_watermark
+    return ErrorCode.NOT_FOLLOWER if must_learn_removal else ErrorCode.NONE
 
 
 def _response(

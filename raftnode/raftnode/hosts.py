@@ -25,7 +25,7 @@ class HostsFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: tuple[int, int, int] | None = None
+        self._stamp: tuple[int, int, int] | None = None
         self._names: dict[str, tuple[str, ...]] = {}
 
     def lookup(self, name: str) -> tuple[str, ...]:
@@ -44,14 +44,14 @@ class HostsFile:
     def _refresh(self) -> None:
         try:
             stat = self._path.stat()
-            seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            if seen == self._seen:
+            stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            if stamp == self._stamp:
                 return
             with self._path.open(encoding="utf-8", errors="replace") as file:
                 self._names = parse_hosts(file.read(HOSTS_BYTES_MAX))
-            self._seen = seen
+            self._stamp = stamp
         except OSError:
-            self._seen, self._names = None, {}
+            self._stamp, self._names = None, {}
 
 
 def parse_hosts(text: str) -> dict[str, tuple[str, ...]]:

@@ -169,7 +169,7 @@ def sum_snapshot(replica: str, path: str, end_offset: int, epoch: int) -> Snapsh
     except RaftnodeError as error:
         reason = str(error).removeprefix(f"snapshot {path}: ")
         return SnapshotSum(replica, path, end_offset, epoch, error=reason)
-    found = reader.found
+    found = reader.snapshot
     if found is None:
         return SnapshotSum(replica, path, end_offset, epoch, error="it has no end")
     voters = tuple(sorted(str(voter.key) for voter in found.head.voters.voters))

@@ -67,8 +67,8 @@ class SnapshotPart:
                 raise CorruptError(self.path, str(error), 0) from error
             rows.append(corrupt_row(0, self.end_offset, self.path, -1, str(error)))
         else:
-            if reader.found is not None and len(voters := reader.found.head.voters):
-                at, epoch = self.end_offset - 1, int(reader.found.snapshot_id.epoch)
+            if reader.snapshot is not None and len(voters := reader.snapshot.head.voters):
+                at, epoch = self.end_offset - 1, int(reader.snapshot.snapshot_id.epoch)
                 rows.append(voters_row(at, epoch, voters, at))
         yield from table_of(rows, self.shape, self.path)
 

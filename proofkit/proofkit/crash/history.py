@@ -473,8 +473,8 @@ class Storage:
             incoming.store(snapshot_id, position, content[position : position + _PIECE_BYTES])
         reader = incoming.reader(snapshot_id)
         assert list(reader.records()) == state_at(snapshot_id)
-        assert reader.found is not None
-        self.snapshots.install(self.log, reader.found)
+        assert reader.snapshot is not None
+        self.snapshots.install(self.log, reader.snapshot)
 
     def close(self) -> None:
         """Stop on request."""

@@ -210,8 +210,8 @@ def snapshot(files: Files, path: Path) -> None:
     """Read a whole snapshot; what it says must be as much as it says."""
     reader = SnapshotReader(files, path)
     records = list(reader.records())
-    if reader.found is None or reader.found.records != len(records):
-        raise FuzzError(f"{len(records)} records, it says {reader.found}")
+    if reader.snapshot is None or reader.snapshot.records != len(records):
+        raise FuzzError(f"{len(records)} records, it says {reader.snapshot}")
 
 
 def snapshot_seed() -> bytes:

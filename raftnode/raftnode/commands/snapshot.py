@@ -61,8 +61,8 @@ def verify(path: SnapshotPath, *, as_json: log_files.AsJson = False) -> None:
                 except SnapshotDamagedError as error:
                     damaged += 1
                     _show_damage(snapshot_path, error, as_json=as_json)
-            if reader.found is not None:
-                _show(snapshot_path, reader.found, as_json=as_json)
+            if reader.snapshot is not None:
+                _show(snapshot_path, reader.snapshot, as_json=as_json)
     if damaged:
         raise fail(f"{path}: {damaged} damaged", ExitCode.STORAGE_CORRUPT)
 
@@ -158,7 +158,7 @@ def _begin(files: Files, log: LogFiles, end: Offset) -> tuple[KeyValueStore, Log
         reader = SnapshotReader(files, log.directory / snapshot_id.file_name)
         entries = ((r.key, Entry(r.value, r.offset, r.epoch)) for r in reader.records())
         store = KeyValueStore.restore(snapshot_id.end_offset, entries)
-        snapshot = reader.found
+        snapshot = reader.snapshot
         if snapshot is not None and snapshot.log_head is not None:
             index = LogIndex(VoterSet())
             index.install(snapshot.log_head)

@@ -153,9 +153,9 @@ def _decode_replicas(reader: Reader, version: int) -> tuple[ReplicaKey, ...]:
     keys: list[ReplicaKey] = []
     for _ in range(reader.compact_array_length()):
         node_id = _node_id(reader)
-        told = reader.uuid() if version >= 1 else None
+        directory_id = reader.uuid() if version >= 1 else None
         tagged = _tagged_directory_id(reader, reader.tagged_fields())
-        keys.append(ReplicaKey(node_id, told or tagged or NO_DIRECTORY_ID))
+        keys.append(ReplicaKey(node_id, directory_id or tagged or NO_DIRECTORY_ID))
     return tuple(keys)
 
 

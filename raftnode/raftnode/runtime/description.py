@@ -102,13 +102,13 @@ def describe_quorum(
         high_watermark=description.high_watermark,
         log_start_offset=description.log_start,
         log_end_offset=end,
-        voters=tuple(_progress(found, end) for found in description.voters),
+        voters=tuple(_progress(replica, end) for replica in description.voters),
         committed_voters=tuple(Replica.of(key) for key in description.committed_voters),
         voter_record=voter_record(description.voter_record),
         voter_record_committed=description.voter_record_committed,
-        observers=tuple(_progress(found, end) for found in description.observers),
+        observers=tuple(_progress(replica, end) for replica in description.observers),
         pending_change=_pending(description.pending_change),
-        target_voters=tuple(_progress(found, end) for found in description.target_voters),
+        target_voters=tuple(_progress(replica, end) for replica in description.target_voters),
         reassignment=_reassignment(description),
         assignment_record=voter_record(description.assignment_record),
         raft_version=description.raft_version,
@@ -134,19 +134,19 @@ def _reassignment(description: QuorumDescription) -> ReassignmentInfo | None:
     )
 
 
-def _progress(found: ReplicaDescription, end: int) -> ReplicaProgress:
+def _progress(replica: ReplicaDescription, end: int) -> ReplicaProgress:
     return ReplicaProgress(
-        node_id=found.key.node_id,
-        directory_id=format_directory_id(found.key.directory_id),
-        endpoint=str(found.endpoint) if found.endpoint else None,
-        acknowledged_offset=found.acknowledged,
-        lag=end - max(found.acknowledged, 0),
-        last_fetch_age_ms=found.last_fetch_age_ms,
-        last_caught_up_age_ms=found.last_caught_up_age_ms,
-        caught_up=found.caught_up,
-        fenced=found.fenced,
-        incarnation=found.incarnation,
-        higher_epoch=found.higher_epoch,
+        node_id=replica.key.node_id,
+        directory_id=format_directory_id(replica.key.directory_id),
+        endpoint=str(replica.endpoint) if replica.endpoint else None,
+        acknowledged_offset=replica.acknowledged,
+        lag=end - max(replica.acknowledged, 0),
+        last_fetch_age_ms=replica.last_fetch_age_ms,
+        last_caught_up_age_ms=replica.last_caught_up_age_ms,
+        caught_up=replica.caught_up,
+        fenced=replica.fenced,
+        incarnation=replica.incarnation,
+        higher_epoch=replica.higher_epoch,
     )
 
 

@@ -40,13 +40,15 @@ class Inquiries:
         self._next_id += 1
         return self._next_id
 
-    async def ask(self, make: Callable[[int], Event], *, timeout_ms: int, late: str) -> Answer:
+    async def ask(
+        self, make: Callable[[int], Event], *, timeout_ms: int, late_error: str
+    ) -> Answer:
         """Put a request to the core and wait.
 
         Args:
             make: the event for a request id.
             timeout_ms: how long to wait; then the request is abandoned.
-            late: the API's error name for a request that is too late.
+            late_error: the API's error name for a request that is too late.
 
         Raises:
             RequestError: refused, or too late.
@@ -59,7 +61,7 @@ class Inquiries:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await future
         except TimeoutError:
-            raise refusal(late, f"no answer within {timeout_ms} ms") from None
+            raise refusal(late_error, f"no answer within {timeout_ms} ms") from None
         finally:
             if self._waiting.pop(request_id, None) is not None:
                 self._post(RequestAbandoned(request_id))

@@ -136,8 +136,8 @@ class Service:
     def state(self) -> str:
         """Role, epoch, leader, readiness, disk and, on a leader, the caught-up voters."""
         replica = description.present(self._core.replica)
-        disk, found = self._disk.info(), describe(replica)
-        voters = found.voters if found is not None else ()
+        disk, described = self._disk.info(), describe(replica)
+        voters = described.voters if described is not None else ()
         parts = (
             "stopping" if self.stopping else description.role_of(replica),
             replica.epoch,
@@ -182,10 +182,10 @@ class Service:
         if confirmed:
             await self._confirm(timeout_ms, for_read=False)
         replica = description.present(self._core.replica)
-        found, cluster_id = describe(replica), replica.cluster_id
-        if found is None or cluster_id is None:
+        described, cluster_id = describe(replica), replica.cluster_id
+        if described is None or cluster_id is None:
             raise not_leader(*self.leader())
-        return description.describe_quorum(found, cluster_id=cluster_id, confirmed=confirmed)
+        return description.describe_quorum(described, cluster_id=cluster_id, confirmed=confirmed)
 
     async def _confirm(self, timeout_ms: int, *, for_read: bool) -> Offset:
         if not isinstance(self._core.replica.role, Leader):
@@ -332,11 +332,11 @@ class Service:
             | ClusterJoined,
         ],
         timeout_ms: int,
-        late: str,
+        late_error: str,
     ) -> Answer:
         if self.stopping:
             raise refusal("SHUTTING_DOWN", "the node is stopping")
-        return await self._inquiries.ask(make, timeout_ms=timeout_ms, late=late)
+        return await self._inquiries.ask(make, timeout_ms=timeout_ms, late_error=late_error)
 
     def _refuse_blank(self) -> None:
         if isinstance(self._core.replica.role, Blank):

@@ -132,13 +132,13 @@ def _hint(name: str) -> str:
 
 
 def _faults(error: ValidationError) -> list[Fault]:
-    return [_fault(found) for found in error.errors(include_url=False, include_context=False)]
+    return [_fault(details) for details in error.errors(include_url=False, include_context=False)]
 
 
-def _fault(found: Any) -> Fault:
-    name = str(found["loc"][0]) if found["loc"] else "settings"
-    message = str(found["msg"]).removeprefix("Value error, ")
-    got = "" if found["type"] == "missing" else f" (got {found['input']!r:.80})"
+def _fault(details: Any) -> Fault:
+    name = str(details["loc"][0]) if details["loc"] else "settings"
+    message = str(details["msg"]).removeprefix("Value error, ")
+    got = "" if details["type"] == "missing" else f" (got {details['input']!r:.80})"
     return Fault(_field_of(name) or name, f"{message}{got}")
 
 

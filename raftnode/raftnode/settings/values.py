@@ -43,8 +43,8 @@ def each_once(voters: Iterable[VoterAddress]) -> tuple[VoterAddress, ...]:
     """
     ids: set[int] = set()
     endpoints: set[Endpoint] = set()
-    found = tuple(voters)
-    for voter in found:
+    addresses = tuple(voters)
+    for voter in addresses:
         if voter.node_id in ids:
             msg = f"node id {voter.node_id} is listed twice; give each voter its own id"
             raise ValueError(msg)
@@ -53,4 +53,4 @@ def each_once(voters: Iterable[VoterAddress]) -> tuple[VoterAddress, ...]:
             raise ValueError(msg)
         ids.add(voter.node_id)
         endpoints.add(voter.endpoint)
-    return found
+    return addresses

@@ -63,15 +63,15 @@ def read_leader_endpoint(reader: Reader) -> Endpoint | None:
 
     A host that does not fit into our own frame is refused: this replica could not pass it on.
     """
-    found: Endpoint | None = None
+    endpoint: Endpoint | None = None
     for _ in reader.array(item_size_min=5):
         name, host, port = reader.compact_text(), reader.compact_text(), reader.u16()
         reader.skip_tags()
         if not host or len(host.encode()) > HOST_BYTES_MAX or port == 0:
             raise DecodeError(f"not an endpoint: host {host!r:.300}, port {port}")
-        if found is None or name == kafka.LISTENER:
-            found = Endpoint(host, port)
-    return found
+        if endpoint is None or name == kafka.LISTENER:
+            endpoint = Endpoint(host, port)
+    return endpoint
 
 
 def encode_response(response: BeginQuorumEpochResponse) -> kafka.Body:

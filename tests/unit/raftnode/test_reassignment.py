@@ -84,9 +84,9 @@ def test_snapshot_carries_a_pending_target(tmp_path: Path, target: VoterSet):
     write_snapshot(Files(), tmp_path, made, head, (), now_ms=5)
     reader = SnapshotReader(Files(), tmp_path / made.file_name)
     assert list(reader.records()) == []
-    assert reader.found is not None
-    assert reader.found.head == head
-    began = reader.found.log_head
+    assert reader.snapshot is not None
+    assert reader.snapshot.head == head
+    began = reader.snapshot.log_head
     assert began is not None
     assert began.target_voters == target
 

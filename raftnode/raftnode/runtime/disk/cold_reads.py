@@ -97,7 +97,9 @@ class ColdReads:
             self._begin(fetch)
             self._waiting[fetch.replica] = deque()
             return
-        for given_up in [one for one in waiting if one.start_offset == fetch.start_offset]:
+        for given_up in [
+            earlier for earlier in waiting if earlier.start_offset == fetch.start_offset
+        ]:
             waiting.remove(given_up)
             given_up.skip()
         waiting.append(fetch)
@@ -125,8 +127,8 @@ class ColdReads:
         answered = [fetch, *(later for later in waiting if later.wants_the_same_as(fetch))]
         for later in answered[1:]:
             waiting.remove(later)
-        for one in answered:
-            one.answer(read, one.generation == generation == self._log.generation)
+        for waiter in answered:
+            waiter.answer(read, waiter.generation == generation == self._log.generation)
         if self._closed or not waiting:
             del self._waiting[fetch.replica]
             return

@@ -38,7 +38,9 @@ class DiskState:
     @property
     def all_damage(self) -> tuple[str, ...]:
         """All damage, past damage included: a snapshot is made again, but its disk stays."""
-        of_scrub = [one for one in self.damage if one not in self.damaged_snapshots.values()]
+        of_scrub = [
+            damage for damage in self.damage if damage not in self.damaged_snapshots.values()
+        ]
         return (*of_scrub, *self.damaged_snapshots.values())
 
     def usage(self, free_bytes: int, size_bytes: int) -> None:

@@ -81,10 +81,10 @@ class Scrubber:
             await asyncio.sleep(max(0.0, due - loop.time()))
             due = loop.time() + self._interval_s
             try:
-                found = await loop.run_in_executor(self._thread, self._one_pass)
+                findings = await loop.run_in_executor(self._thread, self._one_pass)
             except StoppedError:
                 return
-            self._tell(found)
+            self._tell(findings)
 
     def _one_pass(self) -> tuple[Finding, ...]:
         self._began, self._read_bytes = self._now_s(), 0
@@ -100,9 +100,9 @@ class Scrubber:
         # Checks of findings read some bytes twice.
         self._metrics.scrub_progress_ratio.set(min(self._read_bytes / max(self._size, 1), 1.0))
 
-    def _tell(self, found: tuple[Finding, ...]) -> None:
-        damage = tuple(str(one) for one in found if one.kind == "damage")
-        derived = tuple(str(one) for one in found if one.kind == "derived")
+    def _tell(self, findings: tuple[Finding, ...]) -> None:
+        damage = tuple(str(finding) for finding in findings if finding.kind == "damage")
+        derived = tuple(str(finding) for finding in findings if finding.kind == "derived")
         for text in damage:
             if text not in self._disk.damage:
                 self._metrics.scrub_corrupt_batches.inc()
@@ -117,11 +117,11 @@ class Scrubber:
         metrics.scrub_last_pass_timestamp_seconds.set(time.time())
         metrics.scrub_last_pass_seconds.set(self._now_s() - self._began)
         metrics.storage_damaged.set(len(self._disk.all_damage))
-        for one in found:
-            snapshot_id = SnapshotId.of(one.path.name) if one.kind == "damage" else None
+        for finding in findings:
+            snapshot_id = SnapshotId.of(finding.path.name) if finding.kind == "damage" else None
             if snapshot_id is not None:
                 self._on_damaged_snapshot(
-                    SnapshotDamage(snapshot_id, str(one), self._pass.looked_s)
+                    SnapshotDamage(snapshot_id, str(finding), self._pass.looked_s)
                 )
         _log.info(
             "storage_scrubbed",

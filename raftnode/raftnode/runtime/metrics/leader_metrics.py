@@ -79,12 +79,16 @@ class LeaderCollector(Collector):
         if view is not None:
             described, led_ms = view
             tolerance.add_metric((), fault_tolerance(described))
-            for one, role in _shown(described):
-                labels = (str(one.key.node_id), format_directory_id(one.key.directory_id), role)
-                caught_up.add_metric(labels, float(one.caught_up))
-                lag.add_metric(labels, described.log_end - max(one.acknowledged, 0))
-                lag_seconds.add_metric(labels, _seconds(one.last_caught_up_age_ms, led_ms))
-                age.add_metric(labels, _seconds(one.last_fetch_age_ms, led_ms))
+            for replica, role in _shown(described):
+                labels = (
+                    str(replica.key.node_id),
+                    format_directory_id(replica.key.directory_id),
+                    role,
+                )
+                caught_up.add_metric(labels, float(replica.caught_up))
+                lag.add_metric(labels, described.log_end - max(replica.acknowledged, 0))
+                lag_seconds.add_metric(labels, _seconds(replica.last_caught_up_age_ms, led_ms))
+                age.add_metric(labels, _seconds(replica.last_fetch_age_ms, led_ms))
         yield from (tolerance, caught_up, lag, lag_seconds, age)
 
 
@@ -102,8 +106,12 @@ def _shown(described: QuorumDescription) -> Iterator[tuple[ReplicaDescription, s
     for voter in described.voters:
         yield voter, "voter"
     observers: Sequence[ReplicaDescription] = sorted(
-        (one for one in described.observers if (one.last_fetch_age_ms or 0) < OBSERVER_GONE_MS),
-        key=lambda one: (one.last_fetch_age_ms or 0, one.key),
+        (
+            observer
+            for observer in described.observers
+            if (observer.last_fetch_age_ms or 0) < OBSERVER_GONE_MS
+        ),
+        key=lambda observer: (observer.last_fetch_age_ms or 0, observer.key),
     )
     for observer in observers[:OBSERVERS_MAX]:
         yield observer, "observer"

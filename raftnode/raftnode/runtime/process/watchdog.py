@@ -62,7 +62,8 @@ class Stalls:
         self._seen_at_s = now_s
         # An operation that is seen for the first time has lasted for less than a tick.
         self._operations = {
-            one: self._operations.get(one, -passed_s) + passed_s for one in operations
+            operation: self._operations.get(operation, -passed_s) + passed_s
+            for operation in operations
         }
         self._loop_s = 0.0 if loop_turned else self._loop_s + passed_s
 

@@ -24,7 +24,9 @@ def covered_end(snapshots: Snapshots) -> Offset:
 
     `restore_state` does not start from a log that lacks any of these records.
     """
-    return max((one.end_offset for one in snapshots.all_files()), default=FIRST_OFFSET)
+    return max(
+        (snapshot_id.end_offset for snapshot_id in snapshots.all_files()), default=FIRST_OFFSET
+    )
 
 
 def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, SnapshotFile | None]:
@@ -43,29 +45,29 @@ def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, Snapsh
     """
     damaged: list[SnapshotDamage] = []
     unreadable: FileOperationError | None = None
-    for one, path in snapshots.all_files().items():
-        _check_covered(one, path, log)
-    for one in reversed(snapshots.ids()):
-        if one.end_offset < log.start_offset:
+    for snapshot_id, path in snapshots.all_files().items():
+        _check_covered(snapshot_id, path, log)
+    for snapshot_id in reversed(snapshots.ids()):
+        if snapshot_id.end_offset < log.start_offset:
             break
-        reader, since_s = snapshots.reader(one), snapshots.now_s()
+        reader, since_s = snapshots.reader(snapshot_id), snapshots.now_s()
         try:
             entries = ((r.key, Entry(r.value, r.offset, r.epoch)) for r in reader.records())
-            store = KeyValueStore.restore(one.end_offset, entries)
+            store = KeyValueStore.restore(snapshot_id.end_offset, entries)
         except (SnapshotDamagedError, ValueError) as error:
-            damaged.append(SnapshotDamage(one, str(error), since_s))
+            damaged.append(SnapshotDamage(snapshot_id, str(error), since_s))
             continue
         except FileOperationError as error:
             if not error.is_unreadable:
                 raise
             unreadable = unreadable or error
-            damaged.append(SnapshotDamage(one, str(error), since_s))
+            damaged.append(SnapshotDamage(snapshot_id, str(error), since_s))
             continue
-        if reader.found is not None:
-            snapshots.proved(reader.found)
+        if reader.snapshot is not None:
+            snapshots.proved(reader.snapshot)
         _set_aside(snapshots, damaged, log)
-        _log.info("snapshot_loaded", snapshot=str(one), entries=len(store))
-        return store, reader.found
+        _log.info("snapshot_loaded", snapshot=str(snapshot_id), entries=len(store))
+        return store, reader.snapshot
     if log.start_offset > 0:
         _tell(damaged)
         if unreadable is not None:
@@ -79,27 +81,27 @@ def restore_state(snapshots: Snapshots, log: Log) -> tuple[KeyValueStore, Snapsh
 
 
 def _tell(damaged: Iterable[SnapshotDamage]) -> None:
-    for one in damaged:
-        _log.error("snapshot_damaged", snapshot=str(one.snapshot_id), problem=one.problem)
+    for damage in damaged:
+        _log.error("snapshot_damaged", snapshot=str(damage.snapshot_id), problem=damage.problem)
 
 
 def _set_aside(snapshots: Snapshots, damaged: Sequence[SnapshotDamage], log: Log) -> None:
     _tell(damaged)
-    for one in damaged:
-        snapshots.set_aside(one, log.start_offset)
+    for damage in damaged:
+        snapshots.set_aside(damage, log.start_offset)
 
 
-def _check_covered(one: SnapshotId, path: Path, log: Log) -> None:
+def _check_covered(snapshot_id: SnapshotId, path: Path, log: Log) -> None:
     """Check that the log has what a snapshot covers, which was committed and durable here."""
-    end = one.end_offset
+    end = snapshot_id.end_offset
     if end <= log.start_offset:
         return  # the epoch before its start the log does not tell
     epoch = _epoch_before(log, end)
-    if end > log.end_offset or epoch != one.epoch:
+    if end > log.end_offset or epoch != snapshot_id.epoch:
         raise StorageCorruptError(
             f"{path} covers committed records up to offset {end} "
-            f"of epoch {one.epoch}, but the log ends at {log.end_offset} and has epoch {epoch} "
-            "there: records were lost; this replica must be replaced"
+            f"of epoch {snapshot_id.epoch}, but the log ends at {log.end_offset} and has epoch "
+            f"{epoch} there: records were lost; this replica must be replaced"
         )
 
 

@@ -156,17 +156,17 @@ class Snapshotter:
             except StoppedError:
                 return
 
-    def damaged(self, found: SnapshotDamage) -> None:
+    def damaged(self, damage: SnapshotDamage) -> None:
         """Note a damaged snapshot: set it aside soon, and take another one for the newest."""
-        if self._snapshots.doubt(found):
-            self._damaged[found.snapshot_id] = found
+        if self._snapshots.doubt(damage):
+            self._damaged[damage.snapshot_id] = damage
 
     async def _set_aside_damaged(self) -> None:
         loop = asyncio.get_running_loop()
         while self._damaged:
-            snapshot_id, found = self._damaged.popitem()
+            snapshot_id, damage = self._damaged.popitem()
             if not await loop.run_in_executor(
-                self._thread, self._snapshots.set_aside, found, self._log.start_offset
+                self._thread, self._snapshots.set_aside, damage, self._log.start_offset
             ):
                 continue
             newest = self._snapshots.newest()
@@ -175,11 +175,11 @@ class Snapshotter:
                 if newest is None or newest.snapshot_id < snapshot_id:
                     self._wanted, self._lost = True, snapshot_id
                 self.last = newest
-            self._tell(found)
+            self._tell(damage)
 
-    def _tell(self, found: SnapshotDamage) -> None:
+    def _tell(self, damage: SnapshotDamage) -> None:
         """Report that a snapshot was set aside."""
-        _log.error("snapshot_damaged", snapshot=str(found.snapshot_id), problem=found.problem)
+        _log.error("snapshot_damaged", snapshot=str(damage.snapshot_id), problem=damage.problem)
         self._metrics.snapshots_damaged.inc()
         self._show()
 
@@ -188,30 +188,32 @@ class Snapshotter:
         damaged: list[SnapshotDamage] = []
 
         def find() -> SnapshotFile | None:
-            for one in reversed(self._older(lost)):
-                found = self._snapshots.prove(one, self._pause)
-                if isinstance(found, SnapshotFile):
-                    return found
-                if found is not None and self._snapshots.set_aside(found, self._log.start_offset):
-                    damaged.append(found)
+            for snapshot_id in reversed(self._older(lost)):
+                outcome = self._snapshots.prove(snapshot_id, self._pause)
+                if isinstance(outcome, SnapshotFile):
+                    return outcome
+                if outcome is not None and self._snapshots.set_aside(
+                    outcome, self._log.start_offset
+                ):
+                    damaged.append(outcome)
             return None
 
-        found = await asyncio.get_running_loop().run_in_executor(self._thread, find)
-        for one in damaged:
-            self._tell(one)
+        snapshot = await asyncio.get_running_loop().run_in_executor(self._thread, find)
+        for damage in damaged:
+            self._tell(damage)
         if self._lost != lost:
             return  # One was fetched meanwhile and has taken its place.
         self._lost = None
-        if found is None or found.log_head is None:
+        if snapshot is None or snapshot.log_head is None:
             self._on_taken(SnapshotLost(lost.position, None))
             return
         if self.last is None:
-            self.last = found
+            self.last = snapshot
             self._show()
-        self._on_taken(SnapshotLost(lost.position, found.snapshot_id.position))
+        self._on_taken(SnapshotLost(lost.position, snapshot.snapshot_id.position))
 
     def _older(self, lost: SnapshotId) -> list[SnapshotId]:
-        return [one for one in self._snapshots.ids() if one < lost]
+        return [snapshot_id for snapshot_id in self._snapshots.ids() if snapshot_id < lost]
 
     async def take(self) -> SnapshotFile | None:
         """Take a snapshot now; None: the disk has no room, or a fetched one is being installed.
@@ -274,9 +276,9 @@ class Snapshotter:
             self.last, self._made_ms = made, self._now_ms()
         self._show()
 
-    def installed(self, found: SnapshotFile) -> None:
+    def installed(self, snapshot: SnapshotFile) -> None:
         """Note that a snapshot, and the state with it, came from the leader."""
-        self._newest(found, self._applier.applied_bytes)
+        self._newest(snapshot, self._applier.applied_bytes)
 
     def _trim_to(self) -> Offset:
         retention = self._limits.retention_bytes
@@ -285,22 +287,24 @@ class Snapshotter:
         return self._log.trim_target(self._snapshots.covered(), retention)
 
     def _identified(self, end: Offset) -> tuple[SnapshotId, SnapshotHead]:
-        found = self._index.head_at(end)
+        log_head = self._index.head_at(end)
         head = SnapshotHead(
-            found.voters,
-            found.raft_version,
-            found.formation_completed,
+            log_head.voters,
+            log_head.raft_version,
+            log_head.formation_completed,
             self._applier.last_timestamp_ms,
-            found.target_voters,
-            voter_record=found.voter_record,
-            target_record=found.target_record,
+            log_head.target_voters,
+            voter_record=log_head.voter_record,
+            target_record=log_head.target_record,
         )
-        return SnapshotId.at(found.position), head
+        return SnapshotId.at(log_head.position), head
 
     def _write(
         self, snapshot_id: SnapshotId, head: SnapshotHead, entries: Iterator[tuple[bytes, Entry]]
     ) -> SnapshotFile:
-        records = (StateRecord(key, one.value, one.offset, one.epoch) for key, one in entries)
+        records = (
+            StateRecord(key, entry.value, entry.offset, entry.epoch) for key, entry in entries
+        )
         # The same state makes the same bytes, whichever replica writes it and when.
         return self._snapshots.write(
             snapshot_id, head, records, now_ms=head.last_timestamp_ms, pause=self._pause

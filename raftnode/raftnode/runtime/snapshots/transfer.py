@@ -47,7 +47,7 @@ T = TypeVar("T")
 @dataclass(slots=True)
 class _Loaded:
     store: KeyValueStore
-    found: SnapshotFile
+    snapshot: SnapshotFile
 
 
 class SnapshotTransfer:
@@ -117,8 +117,8 @@ class SnapshotTransfer:
                 return effect.with_piece(None, b""), None
             return effect.with_piece(piece.size, piece.data), None
 
-        def answer(found: tuple[FetchSnapshotResponse, SnapshotDamage | None]) -> None:
-            piece, damage = found
+        def answer(piece_and_damage: tuple[FetchSnapshotResponse, SnapshotDamage | None]) -> None:
+            piece, damage = piece_and_damage
             if damage is not None:
                 self._on_damaged(damage)
             self._on_piece("sent", len(piece.data))
@@ -204,21 +204,21 @@ class SnapshotTransfer:
         try:
             reader = self._snapshots.incoming.reader(SnapshotId.at(snapshot))
             entries = (
-                (one.key, Entry(one.value, one.offset, one.epoch))
-                for one in with_pauses(reader.records(), pause)
+                (record.key, Entry(record.value, record.offset, record.epoch))
+                for record in with_pauses(reader.records(), pause)
             )
             store = KeyValueStore.restore(snapshot.end_offset, entries)
         except StoppedError:
             return SnapshotRefused(snapshot, "the node is stopping")
         except (SnapshotDamagedError, ValueError) as error:
             return SnapshotRefused(snapshot, str(error))
-        found = reader.found
-        head = found.log_head if found is not None else None
-        if found is None or head is None:
+        snapshot_file = reader.snapshot
+        head = snapshot_file.log_head if snapshot_file is not None else None
+        if snapshot_file is None or head is None:
             return SnapshotRefused(
                 snapshot, "it does not name the record that its voters come from"
             )
-        self._loaded = _Loaded(store, found)
+        self._loaded = _Loaded(store, snapshot_file)
         return SnapshotVerified(head)
 
     async def install(self, head: LogHead) -> None:
@@ -229,22 +229,22 @@ class SnapshotTransfer:
         """
         loaded, self._loaded, self._wanted = self._loaded, None, None
         assert loaded is not None  # noqa: S101
-        assert loaded.found.log_head == head, head  # noqa: S101
+        assert loaded.snapshot.log_head == head, head  # noqa: S101
         loop = asyncio.get_running_loop()
         started = time.monotonic()
         async with self._applier.paused():
             await loop.run_in_executor(
-                self._writing, self._snapshots.install, self._log, loaded.found
+                self._writing, self._snapshots.install, self._log, loaded.snapshot
             )
             before = self._applier.kv
             self._applier.replace(loaded.store)
         self._beside(self._writing, lambda: self._let_go(before), lambda _: None)
-        self._on_installed(loaded.found)
+        self._on_installed(loaded.snapshot)
         _log.info(
             "snapshot_file_installed",
-            snapshot=str(loaded.found.snapshot_id),
-            entries=loaded.found.records,
-            bytes=loaded.found.size,
+            snapshot=str(loaded.snapshot.snapshot_id),
+            entries=loaded.snapshot.records,
+            bytes=loaded.snapshot.size,
             seconds=round(time.monotonic() - started, 3),
         )
 

@@ -148,8 +148,8 @@ class DataDirectory:
         elif is_empty(files.listdir(path)):
             own = ReplicaKey(node_id, random_directory_id(make_id))
             write_format(files, path, Format(own))
-        found = read_identity(files, path)
-        directory = cls(files, path, lock, found.meta, found.stored.state)
+        identity = read_identity(files, path)
+        directory = cls(files, path, lock, identity.meta, identity.stored.state)
         directory._start(node_id)
         return directory
 

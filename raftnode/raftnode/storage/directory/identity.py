@@ -194,15 +194,15 @@ def read_identity(files: Files, root: Path) -> Identity:
     meta = meta_properties.read_meta_properties(files, root / meta_properties.FILE_NAME)
     stored = quorum_state.read_quorum_state(files, log_directory / quorum_state.FILE_NAME)
     marker = _read_marker(files, log_directory / MARKER_FILE)
-    found = {
+    directory_ids = {
         meta_properties.FILE_NAME: None if meta is None else meta.directory_id,
         quorum_state.FILE_NAME: None if stored is None else stored.directory_id,
         MARKER_FILE: marker,
     }
-    if meta is None or stored is None or len(set(found.values())) != 1:
+    if meta is None or stored is None or len(set(directory_ids.values())) != 1:
         places = "; ".join(
             f"{place} {'missing' if value is None else format_directory_id(value)}"
-            for place, value in found.items()
+            for place, value in directory_ids.items()
         )
         raise StorageIdentityError(
             f"{root}: the directory id is not the same in its three places ({places}); {_REPLACE}"

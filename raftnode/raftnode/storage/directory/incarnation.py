@@ -71,7 +71,7 @@ def read_incarnation(files: Files, path: Path) -> Incarnation:
 def _line(value: JsonValue) -> tuple[str, ...]:
     if not isinstance(value, list) or len(value) > LINE_MAX:
         raise ValueError("starts is not a list of nonces")
-    return tuple(nonce(one) for one in value)
+    return tuple(nonce(item) for item in value)
 
 
 def nonce(value: JsonValue) -> str:

@@ -50,10 +50,12 @@ def _decode_peer(value: JsonValue) -> tuple[ReplicaKey, Mark]:
     if not isinstance(value, dict):
         raise ValueError("a peer is not an object")  # noqa: TRY004
     peer: Fields = value
-    told = peer.get("nonce")
+    stored_nonce = peer.get("nonce")
     return (
         ReplicaKey.parse(text(peer, "replica")),
-        Mark(integer(peer, "incarnation", 0), None if told is None else nonce(told)),
+        Mark(
+            integer(peer, "incarnation", 0), None if stored_nonce is None else nonce(stored_nonce)
+        ),
     )
 
 

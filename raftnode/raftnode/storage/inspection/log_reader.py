@@ -100,17 +100,17 @@ def find_log(files: Files, path: Path) -> LogFiles:
     recovery_point = read_recovery_point(files, directory / RECOVERY_POINT_FILE)
     flushed = read_flushed_offset(files, directory / FLUSHED_OFFSET_FILE)
     pieces: list[Piece] = []
-    for base, one in _segments(files, directory):
-        status = files.stat(one)
+    for base, segment in _segments(files, directory):
+        status = files.stat(segment)
         if status is not None:
-            pieces.append(Piece(one, base, status.size))
+            pieces.append(Piece(segment, base, status.size))
     durable = max(recovery_point or FIRST_OFFSET, flushed)
     return LogFiles(directory, tuple(pieces), durable, recovery_point, whole=True)
 
 
 def _segments(files: Files, directory: Path) -> list[tuple[Offset, Path]]:
-    found = ((segment_base_offset(name), directory / name) for name in files.listdir(directory))
-    return sorted((base, path) for base, path in found if base is not None)
+    paths = ((segment_base_offset(name), directory / name) for name in files.listdir(directory))
+    return sorted((base, path) for base, path in paths if base is not None)
 
 
 class FoundBatch(NamedTuple):
@@ -148,7 +148,7 @@ class PieceReader:
         """Yield the batches; after the last, check `damage`."""
         piece = self.piece
         file = files.open_to_read(piece.path)
-        told = self.position
+        reported_position = self.position
         start, held = self.position, memoryview(b"")
         try:
             while self.position < piece.size:
@@ -171,12 +171,12 @@ class PieceReader:
                 self.epoch, self.end_offset = header.epoch, header.end_offset
                 yield FoundBatch(header, self.position, held[at : at + header.size])
                 self.position += header.size
-                if self.position - told >= _REPORT_BYTES:
-                    self.on_bytes(self.position - told)
-                    told = self.position
+                if self.position - reported_position >= _REPORT_BYTES:
+                    self.on_bytes(self.position - reported_position)
+                    reported_position = self.position
         finally:
             file.close()
-            self.on_bytes(self.position - told)  # which may raise
+            self.on_bytes(self.position - reported_position)  # which may raise
 
     def _check(self, header: BatchHeader) -> None:
         """Check that a header may follow the batches read so far."""
@@ -230,9 +230,9 @@ class LogReader:
                 )
             epoch = NO_EPOCH if before is None else before.epoch
             reader = PieceReader(piece, epoch, piece.base_offset, on_bytes=self.on_bytes)
-            for found in reader.batches(self.files):
-                if found.header.end_offset > start_offset:
-                    yield piece, found
+            for batch in reader.batches(self.files):
+                if batch.header.end_offset > start_offset:
+                    yield piece, batch
             if reader.damage is not None:
                 if not is_tail(self.files, self.log, reader.damage, following):
                     raise StorageCorruptError(str(reader.damage))

@@ -126,25 +126,29 @@ class ScrubPass:
             The damage, and (`derived`) the files that a start makes again.
         """
         self.batches = 0
-        found = [one for one in self._look() if one.kind != "tail"]
-        if not found:
+        findings = [finding for finding in self._look() if finding.kind != "tail"]
+        if not findings:
             return ()
-        again = {(one.path, one.position, one.kind) for one in self._look()}
-        return tuple(one for one in found if (one.path, one.position, one.kind) in again)
+        again = {(finding.path, finding.position, finding.kind) for finding in self._look()}
+        return tuple(
+            finding
+            for finding in findings
+            if (finding.path, finding.position, finding.kind) in again
+        )
 
     def size(self) -> int:
         """Bytes that a pass has to read now."""
         files = Files(self.calls)
         paths = [self.directory / name for name in files.listdir(self.directory)]
         there = (files.stat(path) for path in paths if path.suffix in _OLD)
-        return sum(one.size for one in there if one is not None)
+        return sum(status.size for status in there if status is not None)
 
     def _look(self) -> Iterator[Finding]:
         self.looked_s = self.now_s()
         yield from self._guarded(self._log())
         files = Files(self.calls)
-        for one in list_snapshots(files, self.directory):
-            yield from self._guarded(self._snapshot(self.directory / one.file_name))
+        for snapshot_id in list_snapshots(files, self.directory):
+            yield from self._guarded(self._snapshot(self.directory / snapshot_id.file_name))
 
     def _log(self) -> Iterator[Finding]:
         files = Files(self.calls)

@@ -141,19 +141,19 @@ class Verification:
             complete_to = self.log.durable if last else Offset(MAX_OFFSET)
         checks = _IndexChecks(self.files, piece, complete_to) if indexed else None
         epoch = reader.epoch
-        for found in reader.batches(self.files):
-            header = found.header
+        for batch in reader.batches(self.files):
+            header = batch.header
             self.batches += 1
             self.records += header.record_count
             if checks is not None:
-                checks.see(found)
+                checks.see(batch)
             if header.epoch != epoch:
                 epoch = header.epoch
                 self._epochs.append(EpochStart(header.epoch, header.base_offset))
             if header.is_control:
-                self._control.append(ControlPlace(header.base_offset, found.position))
+                self._control.append(ControlPlace(header.base_offset, batch.position))
             if header.is_control or self.records_too:
-                yield from _records(piece, found)
+                yield from _records(piece, batch)
         if reader.damage is not None:
             damage = reader.damage
             kind: Kind = "damage"
@@ -176,7 +176,7 @@ class Verification:
         if start > max(checkpoints.start, read_log_start(self.files, directory / LOG_START_FILE)):
             reason = f"the log begins at {start}, but the checkpoint says {checkpoints.start}"
             yield Finding("damage", directory / LOG_START_FILE, None, start, reason)
-        ends = [one.end_offset for one in list_snapshots(self.files, directory)]
+        ends = [snapshot_id.end_offset for snapshot_id in list_snapshots(self.files, directory)]
         if start and max(ends, default=Offset(0)) < start:
             reason = f"the log begins at {start}, and no snapshot reaches that offset"
             yield Finding("damage", self.log.pieces[0].path, None, start, reason)
@@ -202,13 +202,13 @@ class Verification:
                 yield Finding("damage", path, None, None, reason)
 
 
-def _records(piece: Piece, found: FoundBatch) -> Iterator[Finding]:
+def _records(piece: Piece, batch: FoundBatch) -> Iterator[Finding]:
     try:
-        for _ in iter_records(found.data):
+        for _ in iter_records(batch.data):
             pass
     except DecodeError as error:
         yield Finding(
-            "damage", piece.path, found.position, found.header.base_offset, f"in the batch: {error}"
+            "damage", piece.path, batch.position, batch.header.base_offset, f"in the batch: {error}"
         )
 
 
@@ -302,13 +302,13 @@ class _IndexChecks:
             return self._index.time_entry(self._time_number).last_offset
         return -1
 
-    def see(self, found: FoundBatch) -> None:
+    def see(self, batch: FoundBatch) -> None:
         """Compare the next batch with the indexes."""
-        header = found.header
+        header = batch.header
         self._largest_ms = max(self._largest_ms, header.max_timestamp_ms)
         if header.last_offset == self._next_offset:
             self._see_time(header)
-        if found.position == self._next_position:
+        if batch.position == self._next_position:
             self._see_offset(header)
         elif self._since > INTERVAL_BYTES and header.end_offset <= self._complete_to:
             self._missing(self._offset_path, header)

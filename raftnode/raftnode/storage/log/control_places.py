@@ -73,10 +73,10 @@ def read_control_places(files: Files, path: Path, recovery_point: Offset) -> Con
     if data is None:
         return None
     try:
-        found = _decode(data)
+        places = _decode(data)
     except ValueError:
         return None
-    return found if recovery_point in found.recovery_points else None
+    return places if recovery_point in places.recovery_points else None
 
 
 def _decode(data: bytes) -> ControlPlaces:
@@ -93,7 +93,7 @@ def _decode(data: bytes) -> ControlPlaces:
                 places.append(ControlPlace(Offset(offset), position))
             case _:
                 raise ValueError(f"{pair!r} is not a place")
-    if any(one.offset >= two.offset for one, two in pairwise(places)):
+    if any(place.offset >= following.offset for place, following in pairwise(places)):
         raise ValueError("the places are not in order")
     known = frozenset(Offset(point) for point in points if isinstance(point, int))
     return ControlPlaces(known, tuple(places))

@@ -77,7 +77,7 @@ class Log:
         directory: Path,
         settings: LogSettings,
         mark: FlushedMark,
-        found: Recovered,
+        recovered: Recovered,
     ) -> None:
         self._files = files
         self._directory = directory
@@ -92,7 +92,7 @@ class Log:
         self._recent = RecentBatches()
         self._dropped: list[Segment] = []
         """Segments removed but open until their last reader has gone, or the log is closed."""
-        self._take_over(found)
+        self._take_over(recovered)
         # Taken in this order. The kernel reports a failed writeback to only one fsync of a
         # descriptor, so two threads must never sync the same descriptor at once.
         self._identity_lock = threading.Lock()
@@ -100,24 +100,24 @@ class Log:
         self._write_lock = threading.Lock()
         self._sync_lock = threading.Lock()
         self._state_lock = threading.Lock()
-        self.recovered: tuple[Batch, ...] = found.control
+        self.recovered: tuple[Batch, ...] = recovered.control
         """Control batches of the whole log as it was found, without their bytes."""
-        self.torn_tail: Damage | None = found.torn_tail
+        self.torn_tail: Damage | None = recovered.torn_tail
         """What recovery cut off, for the journal; None after a clean stop."""
-        self.rebuilt: tuple[str, ...] = found.rebuilt
+        self.rebuilt: tuple[str, ...] = recovered.rebuilt
         """Files that recovery had to make again, for the journal."""
-        self.trimmed_from: Offset | None = found.trimmed_from
+        self.trimmed_from: Offset | None = recovered.trimmed_from
         """Where the log began before recovery finished a trim, for the journal; or None."""
 
-    def _take_over(self, found: Recovered) -> None:
-        self._cache = found.cache
-        self._segments = found.segments
-        self._epochs = found.epochs
-        self._end_offset = found.segments[-1].end_offset
+    def _take_over(self, recovered: Recovered) -> None:
+        self._cache = recovered.cache
+        self._segments = recovered.segments
+        self._epochs = recovered.epochs
+        self._end_offset = recovered.segments[-1].end_offset
         self._flushed_offset = self._end_offset
-        self._recovery_point = found.recovery_point
-        self._places = list(found.places)
-        self._places_stored = len(found.places)
+        self._recovery_point = recovered.recovery_point
+        self._places = list(recovered.places)
+        self._places_stored = len(recovered.places)
 
     @classmethod
     def open(cls, files: Files, directory: Path, settings: LogSettings | None = None) -> Log:
@@ -132,8 +132,8 @@ class Log:
         """
         mark = FlushedMark.open(files, directory / FLUSHED_OFFSET_FILE)
         finish_install(files, directory, mark)
-        found = recover(files, directory, mark)
-        log = cls(files, directory, settings or LogSettings(), mark, found)
+        recovered = recover(files, directory, mark)
+        log = cls(files, directory, settings or LogSettings(), mark, recovered)
         log._reservation.take(log._segments[-1])
         return log
 
@@ -438,8 +438,8 @@ class Log:
         if not self._dropped:
             return
         with self._state_lock:
-            unread = [one for one in self._dropped if not one.readers]
-            self._dropped = [one for one in self._dropped if one.readers]
+            unread = [segment for segment in self._dropped if not segment.readers]
+            self._dropped = [segment for segment in self._dropped if segment.readers]
         for segment in unread:
             segment.close()
 
@@ -484,7 +484,9 @@ class Log:
                 place = bisect_left(bases, start_offset)
                 removed, self._segments = self._segments[:place], self._segments[place:]
                 self._epochs = self._epochs.trimmed(start_offset)
-                gone = bisect_left(self._places, start_offset, key=lambda one: one.offset)
+                gone = bisect_left(
+                    self._places, start_offset, key=lambda control_place: control_place.offset
+                )
                 del self._places[:gone]
                 self._places_stored = max(self._places_stored - gone, 0)
                 self._dropped += removed
@@ -505,12 +507,12 @@ class Log:
         with self._identity_lock, self._trim_lock, self._write_lock, self._sync_lock:
             self._files.check()
             empty_log(self._files, self._directory, self._mark, snapshot_id)
-            found = recover(self._files, self._directory, self._mark)
+            recovered = recover(self._files, self._directory, self._mark)
             with self._state_lock:
                 self._generation += 1
                 self._recent.clear()
                 self._dropped += self._segments
-                self._take_over(found)
+                self._take_over(recovered)
             self._close_unread()
             self._reservation.take(self._segments[-1])
 

@@ -91,12 +91,15 @@ def recover(files: Files, directory: Path, mark: FlushedMark) -> Recovered:
     if start not in bases:
         raise StorageCorruptError(f"{segment_path(directory, start)} is missing")
     if any(base < start for base in bases):
-        reach = max((one.end_offset for name in names if (one := SnapshotId.of(name))), default=0)
+        reach = max(
+            (snapshot_id.end_offset for name in names if (snapshot_id := SnapshotId.of(name))),
+            default=0,
+        )
         _finish_trim(files, directory, bases, start, reach)
     trimmed_from = min(bases) if min(bases) < start else None
     bases = [base for base in bases if base >= start]
-    found = _Recovery(files, directory, bases, recovery_point, mark).run(names)
-    return replace(found, trimmed_from=trimmed_from)
+    recovered = _Recovery(files, directory, bases, recovery_point, mark).run(names)
+    return replace(recovered, trimmed_from=trimmed_from)
 
 
 def _finish_trim(
@@ -173,13 +176,18 @@ class _Recovery:
                 f"but the log was durable up to offset {self._durable}"
             )
         control = self._control_batches(stored.places if stored else (), trusted)
-        self._check_epoch_starts(trusted, {one.batch.base_offset for one in control})
+        self._check_epoch_starts(
+            trusted, {control_batch.batch.base_offset for control_batch in control}
+        )
         self._make_durable(last)
         epochs = self._epochs.truncated(last.end_offset)
         if epochs.entries != (self._stored_epochs.entries if self._stored_epochs else ()):
             write_epochs(self._files, self._directory / EPOCHS_FILE, epochs)
         self._remove_orphans(names)
-        places = tuple(ControlPlace(one.batch.base_offset, one.position) for one in control)
+        places = tuple(
+            ControlPlace(control_batch.batch.base_offset, control_batch.position)
+            for control_batch in control
+        )
         points = {self._recovery_point, last.end_offset}
         if stored is None or places != stored.places or not points <= stored.recovery_points:
             write_control_places(self._files, path, places, points)
@@ -191,7 +199,7 @@ class _Recovery:
         return Recovered(
             self._segments,
             epochs,
-            tuple(one.batch for one in control),
+            tuple(control_batch.batch for control_batch in control),
             places,
             last.end_offset,
             self._torn,
@@ -232,8 +240,8 @@ class _Recovery:
     def _scan(self, segment: Segment, *, is_last: bool) -> None:
         """Read a segment to its end; its epochs must be those of the file."""
         start = segment.end_offset
-        found = segment.scan(self._recovery_point, self._epochs.epoch_at(Offset(start - 1)))
-        damage = found.damage
+        scanned = segment.scan(self._recovery_point, self._epochs.epoch_at(Offset(start - 1)))
+        damage = scanned.damage
         if damage is not None and (not is_last or damage.offset < self._durable):
             raise StorageCorruptError(f"{damage}; the log was durable up to offset {self._durable}")
         if damage is not None:
@@ -242,42 +250,42 @@ class _Recovery:
                 raise StorageCorruptError(
                     f"{damage}; whole batches follow it, so it is not a torn tail"
                 )
-        if self._stored_epochs is None and (found.epochs or self._bases[0]):
+        if self._stored_epochs is None and (scanned.epochs or self._bases[0]):
             raise StorageCorruptError(
                 f"{self._directory / EPOCHS_FILE} is missing, but a log exists"
             )
         # The file is written before an epoch's first batch: it must cover the log exactly.
         here = (e for e in self._epochs.entries if start <= e.start_offset < segment.end_offset)
-        if tuple(here) != found.epochs:
+        if tuple(here) != scanned.epochs:
             raise self._disagree()
         self._torn = damage
-        self._control += found.control
+        self._control += scanned.control
         self._scanned.append(segment)
 
     def _control_batches(
         self, stored: tuple[ControlPlace, ...], trusted: Offset
     ) -> list[ControlBatch]:
         """All control batches of the log: those just read, and the places of the others."""
-        read = {one.batch.base_offset for one in self._control}
+        read = {control_batch.batch.base_offset for control_batch in self._control}
         start = self._bases[0]
         rest = [p for p in stored if start <= p.offset < trusted and p.offset not in read]
-        found = [*map(self._control_at, rest), *self._control]
-        return sorted(found, key=lambda one: one.batch.base_offset)
+        control_batches = [*map(self._control_at, rest), *self._control]
+        return sorted(control_batches, key=lambda control_batch: control_batch.batch.base_offset)
 
     def _control_at(self, place: ControlPlace) -> ControlBatch:
-        number = bisect_right(self._segments, place.offset, key=lambda one: one.base_offset)
+        number = bisect_right(self._segments, place.offset, key=lambda segment: segment.base_offset)
         batch = self._segments[number - 1].batch_at(place.position, place.offset)
         if batch.epoch != self._epochs.epoch_at(batch.base_offset):
             raise self._disagree()
         return ControlBatch(without_data(batch), place.position)
 
-    def _check_epoch_starts(self, trusted: Offset, seen: set[Offset]) -> None:
+    def _check_epoch_starts(self, trusted: Offset, control_offsets: set[Offset]) -> None:
         """Every epoch of the file begins a batch; those that begin a control batch were seen."""
         for entry in self._epochs.entries:
             offset = entry.start_offset
-            if not self._bases[0] <= offset < trusted or offset in seen:
+            if not self._bases[0] <= offset < trusted or offset in control_offsets:
                 continue
-            number = bisect_right(self._segments, offset, key=lambda one: one.base_offset)
+            number = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset)
             base, position = self._segments[number - 1].boundary(offset)
             batch = self._segments[number - 1].batch_at(position, base)
             if (batch.base_offset, batch.epoch) != (offset, entry.epoch):

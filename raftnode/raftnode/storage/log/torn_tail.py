@@ -57,8 +57,8 @@ def _whole_batch_behind(file: File, position: int, offset: Offset, epoch: Epoch)
     broken = _Broken(file, position, offset)
     at = position + 1
     while chunk := file.pread(_CHUNK_BYTES, at):
-        for found in pattern.finditer(chunk):
-            place = at + found.start()
+        for match in pattern.finditer(chunk):
+            place = at + match.start()
             header = _batch_at(file, place)
             if header is None or header.base_offset <= offset or header.epoch < epoch:
                 continue

@@ -108,8 +108,8 @@ class SnapshotFile:
 
 def list_snapshots(files: Files, directory: Path) -> list[SnapshotId]:
     """The snapshots in the log's directory by their names, oldest first."""
-    found = (SnapshotId.of(name) for name in files.listdir(directory))
-    return sorted(one for one in found if one is not None)
+    snapshot_ids = (SnapshotId.of(name) for name in files.listdir(directory))
+    return sorted(snapshot_id for snapshot_id in snapshot_ids if snapshot_id is not None)
 
 
 # -- writing ---------------------------------------------------------------------

@@ -72,7 +72,7 @@ class SnapshotReader:
         path: the file.
         snapshot_id: the expected id; None: the id in the file's name.
         own: False: the reader accepts Kafka's snapshots too, of which it knows only the form.
-        found: the snapshot that was read; None until `records` has come to its end.
+        snapshot: the snapshot that was read; None until `records` has come to its end.
         on_bytes: called with the number of bytes read since the last call.
     """
 
@@ -80,11 +80,11 @@ class SnapshotReader:
     path: Path
     own: bool = True
     on_bytes: Callable[[int], None] = lambda _count: None
-    found: SnapshotFile | None = None
+    snapshot: SnapshotFile | None = None
     snapshot_id: SnapshotId | None = None
 
     def records(self) -> Iterator[StateRecord]:
-        """Yield the state; afterwards `found` is set.
+        """Yield the state; afterwards `snapshot` is set.
 
         Raises:
             SnapshotDamagedError: naming the file and what is wrong.
@@ -108,7 +108,7 @@ class SnapshotReader:
                 content.checksum = crc32c.crc32c(batch.data, content.checksum)
             if reader.damage is not None:
                 raise self._damaged(f"at byte {reader.damage.position}: {reader.damage.reason}")
-            self.found = content.finish(there.size)
+            self.snapshot = content.finish(there.size)
         except DecodeError as error:
             raise self._damaged(str(error)) from error
 
@@ -157,8 +157,8 @@ def _check_footer(last: bytes, checksum: int) -> None:
         if record.is_control and int.from_bytes(key[2:4], "big", signed=True) == SNAPSHOT_FOOTER:
             reader = Reader(value, 0, len(value), "footer")
             reader.int16()
-            found = reader.tagged_fields().get(TAG_CHECKSUM)
-            if found is not None and found != CHECKSUM.pack(checksum):
+            stored_checksum = reader.tagged_fields().get(TAG_CHECKSUM)
+            if stored_checksum is not None and stored_checksum != CHECKSUM.pack(checksum):
                 raise DecodeError("the footer has the checksum of other content")
             return
     raise DecodeError("no footer")
@@ -263,7 +263,9 @@ class _Content:
             versions[-1] if versions else 0,
             any(isinstance(record, FormationCompleted) for record in control),
             self.timestamp_ms,
-            VoterSet.of(v for one in control if isinstance(one, TargetVoters) for v in one.voters),
+            VoterSet.of(
+                v for record in control if isinstance(record, TargetVoters) for v in record.voters
+            ),
             voter_record=self.voter_record,
             target_record=self.target_record,
         )

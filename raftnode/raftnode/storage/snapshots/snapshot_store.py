@@ -114,7 +114,7 @@ class Snapshots:
 
         What any of them covers was committed, even if an earlier start set it aside.
         """
-        own = {one: self._directory / one.file_name for one in self.ids()}
+        own = {snapshot_id: self._directory / snapshot_id.file_name for snapshot_id in self.ids()}
         return dict(sorted((list_damaged(self._files, self._directory) | own).items()))
 
     def reader(self, snapshot_id: SnapshotId) -> SnapshotReader:
@@ -125,31 +125,31 @@ class Snapshots:
         """
         return SnapshotReader(Files(self._files.calls), self._directory / snapshot_id.file_name)
 
-    def proved(self, found: SnapshotFile) -> None:
+    def proved(self, snapshot: SnapshotFile) -> None:
         """Note that the snapshot was read from end to end."""
         with self._lock:
-            self._whole[found.snapshot_id] = found
+            self._whole[snapshot.snapshot_id] = snapshot
 
     def now_s(self) -> float:
         """The clock of `SnapshotDamage.since_s`."""
         return self._now_s()
 
-    def doubt(self, found: SnapshotDamage) -> bool:
+    def doubt(self, damage: SnapshotDamage) -> bool:
         """Note that a snapshot was found damaged: from now on it does not count.
 
         Returns:
             False: another file has its name by now, of which the damage says nothing.
         """
         with self._lock:
-            return self._doubt(found)
+            return self._doubt(damage)
 
-    def _doubt(self, found: SnapshotDamage) -> bool:
-        if found.since_s < self._made_at.get(found.snapshot_id, found.since_s):
+    def _doubt(self, damage: SnapshotDamage) -> bool:
+        if damage.since_s < self._made_at.get(damage.snapshot_id, damage.since_s):
             return False
-        self._whole.pop(found.snapshot_id, None)
+        self._whole.pop(damage.snapshot_id, None)
         return True
 
-    def set_aside(self, found: SnapshotDamage, log_start: Offset) -> bool:
+    def set_aside(self, damage: SnapshotDamage, log_start: Offset) -> bool:
         """Set a damaged snapshot aside, durably; nothing of it is lost.
 
         The snapshot no longer counts, and may be gone already. Its file keeps its name as long as
@@ -157,7 +157,7 @@ class Snapshots:
         the next start, which would have nothing else, may read the file well. `write` renames it.
 
         Args:
-            found: the snapshot, and what is wrong with it.
+            damage: the snapshot, and what is wrong with it.
             log_start: where the log begins.
 
         Returns:
@@ -165,12 +165,14 @@ class Snapshots:
         """
         with self._names:
             with self._lock:
-                if not self._doubt(found):
+                if not self._doubt(damage):
                     return False
-                self.damaged[found.snapshot_id] = found.problem
-                spared = not log_start or any(one.end_offset >= log_start for one in self._whole)
+                self.damaged[damage.snapshot_id] = damage.problem
+                spared = not log_start or any(
+                    snapshot_id.end_offset >= log_start for snapshot_id in self._whole
+                )
             if spared:
-                rename_aside(self._files, self._directory / found.snapshot_id.file_name)
+                rename_aside(self._files, self._directory / damage.snapshot_id.file_name)
         return True
 
     def _left(self) -> set[SnapshotId]:
@@ -188,8 +190,8 @@ class Snapshots:
 
     def _rename_damaged(self) -> None:
         """Rename the damaged files, as a whole snapshot now has its name durably."""
-        for one in self._left():
-            rename_aside(self._files, self._directory / one.file_name)
+        for snapshot_id in self._left():
+            rename_aside(self._files, self._directory / snapshot_id.file_name)
 
     def newest(self) -> SnapshotFile | None:
         """The newest whole snapshot."""
@@ -253,9 +255,9 @@ class Snapshots:
             if error.is_unreadable:
                 return SnapshotDamage(snapshot_id, str(error), since_s)
             return None
-        assert reader.found is not None  # noqa: S101
-        self.proved(reader.found)
-        return reader.found
+        assert reader.snapshot is not None  # noqa: S101
+        self.proved(reader.snapshot)
+        return reader.snapshot
 
     def write(
         self,
@@ -295,14 +297,14 @@ class Snapshots:
         with self._names:
             self._named(made)
             self._rename_damaged()
-            for one in self._superfluous(self.ids()):
-                self._files.unlink(self._directory / one.file_name)
+            for superfluous_id in self._superfluous(self.ids()):
+                self._files.unlink(self._directory / superfluous_id.file_name)
         return made
 
-    def _named(self, found: SnapshotFile) -> None:
+    def _named(self, snapshot: SnapshotFile) -> None:
         with self._lock:
-            self._whole[found.snapshot_id] = found
-            self._made_at[found.snapshot_id] = self._now_s()
+            self._whole[snapshot.snapshot_id] = snapshot
+            self._made_at[snapshot.snapshot_id] = self._now_s()
 
     def _superfluous(self, there: Iterable[SnapshotId]) -> list[SnapshotId]:
         """Return the snapshots that are not needed and that no replica fetches any more."""
@@ -312,13 +314,14 @@ class Snapshots:
                 return []
             busy_since = self._now_s() - IN_USE_S
             gone = [
-                one
-                for one in there
-                if one < kept[0] and self._read_at.get(one, busy_since) <= busy_since
+                snapshot_id
+                for snapshot_id in there
+                if snapshot_id < kept[0]
+                and self._read_at.get(snapshot_id, busy_since) <= busy_since
             ]
-            for one in gone:
+            for snapshot_id in gone:
                 for known in (self._whole, self._made_at, self._read_at):
-                    known.pop(one, None)
+                    known.pop(snapshot_id, None)
         return gone
 
     def covered(self) -> Offset:
@@ -328,8 +331,8 @@ class Snapshots:
         snapshot is damaged.
         """
         with self._lock:
-            whole = [self._whole[one] for one in sorted(self._whole)]
-        if len(whole) < self._retained or any(one.log_head is None for one in whole):
+            whole = [self._whole[snapshot_id] for snapshot_id in sorted(self._whole)]
+        if len(whole) < self._retained or any(snapshot.log_head is None for snapshot in whole):
             return Offset(0)
         return whole[0].snapshot_id.end_offset
 
@@ -347,24 +350,24 @@ class Snapshots:
         """
         self._files.check()
         with self._lock:
-            found = self._whole.get(snapshot_id)
-            if found is None:
+            snapshot = self._whole.get(snapshot_id)
+            if snapshot is None:
                 return None
             # From now on the snapshot is not superfluous for a while.
             self._read_at[snapshot_id] = self._now_s()
-        expected = min(max_bytes, found.size - position) if 0 <= position < found.size else 0
+        expected = min(max_bytes, snapshot.size - position) if 0 <= position < snapshot.size else 0
         try:
             data = self._read_apart(snapshot_id, expected, position) if expected else b""
         except SnapshotDamagedError:
-            if self._is_still(found):
+            if self._is_still(snapshot):
                 raise
             return None
-        return SnapshotPiece(data, found.size) if self._is_still(found) else None
+        return SnapshotPiece(data, snapshot.size) if self._is_still(snapshot) else None
 
-    def _is_still(self, found: SnapshotFile) -> bool:
+    def _is_still(self, snapshot: SnapshotFile) -> bool:
         """Whether the snapshot was not removed, set aside or replaced since it was looked up."""
         with self._lock:
-            return self._whole.get(found.snapshot_id) is found
+            return self._whole.get(snapshot.snapshot_id) is snapshot
 
     def _read_apart(self, snapshot_id: SnapshotId, count: int, position: int) -> bytes:
         path = self._directory / snapshot_id.file_name
@@ -381,7 +384,7 @@ class Snapshots:
             )
         return data
 
-    def install(self, log: Log, found: SnapshotFile) -> None:
+    def install(self, log: Log, snapshot: SnapshotFile) -> None:
         """Replace the log by the snapshot that was fetched and read to its end, durably.
 
         A crash at any point leaves the log as it was, or the snapshot and an empty log behind
@@ -394,7 +397,7 @@ class Snapshots:
             StorageError: the disk failed, or the directory is not the one that was opened.
         """
         self._before_write()
-        snapshot_id = found.snapshot_id
+        snapshot_id = snapshot.snapshot_id
         with self._names:
             path = self._directory / snapshot_id.file_name
             replaces = self._files.stat(path) is not None
@@ -406,5 +409,5 @@ class Snapshots:
                 self.incoming.adopt(snapshot_id)
             log.reset(snapshot_id)
             remove_marker(self._files, self._directory)
-            self._named(found)
+            self._named(snapshot)
             self._rename_damaged()

@@ -267,7 +267,9 @@ async def test_a_dead_driver_handles_no_event(bench):
 async def test_a_latch_and_a_cluster_id_are_on_disk_before_the_answer(bench):
     latch = Latch("cluster", VoterSet.of([Voter(bench.directory.key, Endpoint("h", 1))]))
     answer = asyncio.get_running_loop().create_task(
-        bench.inquiries.ask(lambda n: ConfirmRequested(n, False), timeout_ms=5000, late="INTERNAL")
+        bench.inquiries.ask(
+            lambda n: ConfirmRequested(n, False), timeout_ms=5000, late_error="INTERNAL"
+        )
     )
     bench.core.script.append([PersistLatch(latch), Done(1)])
     assert await answer == Done(1)

@@ -24,7 +24,9 @@ def inquiries(posted, replica_key):
 
 def ask(inquiries, timeout_ms=5000):
     return asyncio.get_running_loop().create_task(
-        inquiries.ask(lambda n: ConfirmRequested(n, True), timeout_ms=timeout_ms, late="TIMED_OUT")
+        inquiries.ask(
+            lambda n: ConfirmRequested(n, True), timeout_ms=timeout_ms, late_error="TIMED_OUT"
+        )
     )
 
 

@@ -508,10 +508,10 @@ async def test_a_node_takes_snapshots_and_starts_from_them(tmp_path, monkeypatch
     (name,) = names()
     reader = SnapshotReader(Files(machine.disk), directory / name)
     assert {record.key for record in reader.records()} == {b"key", b"first"}
-    head = reader.found.head
+    head = reader.snapshot.head
     assert [voter.node_id for voter in head.voters] == [1]
     assert (head.raft_version, head.formation_completed) == (2, True)
-    covered = reader.found.snapshot_id.end_offset
+    covered = reader.snapshot.snapshot_id.end_offset
 
     async with machine.running():
         kv = machine.service._applier.kv

@@ -61,7 +61,7 @@ def test_a_missing_uuid_is_refused_and_told(place: Path) -> None:
 @pytest.mark.parametrize("place", PLACES, ids=lambda path: path.name)
 @pytest.mark.without(
     "storage.directory.identity:read_identity",
-    " or len(set(found.values())) != 1",
+    " or len(set(directory_ids.values())) != 1",
     "",
 )
 @pytest.mark.scenario("uuid-survives-state-does-not")
@@ -77,7 +77,7 @@ def test_a_different_uuid_is_refused_and_told(place: Path) -> None:
 @pytest.mark.parametrize("lost", ["the vote", "vote and log"])
 @pytest.mark.without(
     "storage.directory.identity:read_identity",
-    "if meta is None or stored is None or len(set(found.values())) != 1:",
+    "if meta is None or stored is None or len(set(directory_ids.values())) != 1:",
     "stored = stored or StoredQuorumState(QuorumState(), meta.directory_id, intact=True)\n"
     "    if meta is None:",
 )

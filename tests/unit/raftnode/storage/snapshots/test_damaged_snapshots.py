@@ -84,8 +84,8 @@ def install(snapshots: Snapshots, log: Log, which: SnapshotId) -> None:
     snapshots.incoming.store(which, 0, disk.content(LOG / which.file_name))
     reader = snapshots.incoming.reader(which)
     assert list(reader.records()) == state(which)
-    assert reader.found is not None
-    snapshots.install(log, reader.found)
+    assert reader.snapshot is not None
+    snapshots.install(log, reader.snapshot)
 
 
 @pytest.mark.parametrize("which", [FIRST, LATER], ids=["same name", "another name"])

@@ -89,8 +89,8 @@ def fetched(snapshots: Snapshots, content: bytes = CONTENT, piece: int = 700) ->
         assert end == min(position + piece, len(content))
     reader = snapshots.incoming.reader(ID)
     assert list(reader.records()) == ENTRIES
-    assert reader.found is not None
-    return reader.found
+    assert reader.snapshot is not None
+    return reader.snapshot
 
 
 def findings(disk: FaultDisk) -> list[str]:
@@ -370,8 +370,8 @@ def test_the_log_may_go_up_to_the_oldest_of_as_many_whole_ones_as_are_kept():
     again = snapshots_of(disk)
     for _ in (reader := again.reader(again.ids()[-1])).records():
         pass
-    assert reader.found is not None
-    again.proved(reader.found)
+    assert reader.snapshot is not None
+    again.proved(reader.snapshot)
     assert again.covered() == 0
     # One that does not say which record its voters come from can stand for no log.
     take(40, SnapshotHead())

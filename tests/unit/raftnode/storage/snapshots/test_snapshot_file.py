@@ -53,9 +53,9 @@ def read(
 ) -> tuple[SnapshotHead, list[StateRecord]]:
     reader = SnapshotReader(Files(disk), path)
     records = list(reader.records())
-    assert reader.found is not None
-    assert reader.found.records == len(records)
-    return reader.found.head, records
+    assert reader.snapshot is not None
+    assert reader.snapshot.records == len(records)
+    return reader.snapshot.head, records
 
 
 def batches(content: bytes) -> list[bytes]:

@@ -26,7 +26,7 @@ OURS = ("charts/kraftquorum/rules/*.yaml", "charts/kraftquorum/dashboards/*.json
 
 def files() -> dict[Path, str]:
     """Every generated file, by its path below the repository's root."""
-    boards = {BOARDS / f"{one.uid}.json": dashboard_json(one) for one in DASHBOARDS}
+    boards = {BOARDS / f"{board.uid}.json": dashboard_json(board) for board in DASHBOARDS}
     return {RULES: rules_file(), PAGE: alerts_page()} | boards
 
 

@@ -135,10 +135,11 @@ def rule_groups() -> dict[str, Any]:
             {
                 "name": "kraftquorum.recording",
                 "rules": [
-                    {"record": one.record, "expr": one.expression.strip("\n")} for one in RECORDINGS
+                    {"record": recording.record, "expr": recording.expression.strip("\n")}
+                    for recording in RECORDINGS
                 ],
             },
-            {"name": "kraftquorum.alerts", "rules": [_alert(one) for one in ALERTS]},
+            {"name": "kraftquorum.alerts", "rules": [_alert(alert) for alert in ALERTS]},
         ]
     }
 

@@ -139,8 +139,8 @@ def _target(letter: str, query: Query, panel: Panel) -> prometheus.Dataquery:
 def _mapping(values: Values) -> models.ValueMap:
     return models.ValueMap(
         options={
-            str(value): models.ValueMappingResult(text=one.text, color=one.color, index=index)
-            for index, (value, one) in enumerate(values.items())
+            str(value): models.ValueMappingResult(text=shown.text, color=shown.color, index=index)
+            for index, (value, shown) in enumerate(values.items())
         }
     )
 

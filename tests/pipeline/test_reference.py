@@ -9,7 +9,7 @@ from kraftquorum_pipeline.cli import COMMANDS
 from kraftquorum_pipeline.reference import PAGE, page
 from kraftquorum_pipeline.schema import COLUMNS, log_schema
 from kraftquorum_pipeline.source.options import OPTIONS
-from raftnode.runtime.writes.applier import READ_BYTES_MAX
+from raftnode.runtime.committed_reads import READ_BYTES_MAX
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

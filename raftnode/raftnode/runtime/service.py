@@ -45,12 +45,12 @@ from raftnode.core.state import Latch
 from raftnode.core.types import Endpoint, Epoch, Offset, ReplicaKey, VoterRecordId, VoterSet
 from raftnode.errors import RequestError
 from raftnode.runtime import description
+from raftnode.runtime.committed_reads import CommittedReads
 from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.inquiries import Answer, Inquiries
 from raftnode.runtime.process import clock
 from raftnode.runtime.process.watchdog import Stall
 from raftnode.runtime.writes.appends import Appends
-from raftnode.runtime.writes.applier import Applier
 from raftnode.statemachine.kv import KeyValueReader
 
 STORAGE_ANSWER_MS = 10_000
@@ -65,7 +65,7 @@ class Service:
         core: read for descriptions; never changed here.
         appends: clients' writes.
         inquiries: requests to the core.
-        applier: the key-value store and committed reads.
+        reads: the key-value store and the committed log.
         api_of: where another replica's API listens.
         version: of the program.
         disk: the known state of the disk.
@@ -77,7 +77,7 @@ class Service:
         core: RaftCore,
         appends: Appends,
         inquiries: Inquiries,
-        applier: Applier,
+        reads: CommittedReads,
         *,
         api_of: Callable[[ReplicaKey], Endpoint | None],
         version: str,
@@ -89,7 +89,7 @@ class Service:
         self._stall = stall
         self._appends = appends
         self._inquiries = inquiries
-        self._applier = applier
+        self._reads = reads
         self.peer_endpoint: Endpoint | None = None
         self.api_endpoint: Endpoint | None = None
         self._api_of = api_of
@@ -105,12 +105,12 @@ class Service:
     @property
     def turns(self) -> Turns:
         """The turns in which records are read."""
-        return self._applier.turns
+        return self._reads.turns
 
     @property
     def kv(self) -> KeyValueReader:
         """The key-value store as far as it is applied."""
-        return self._applier.kv
+        return self._reads.kv
 
     def leader(self) -> tuple[ReplicaKey | None, Endpoint | None]:
         """The known leader and its API."""
@@ -302,7 +302,7 @@ class Service:
     async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
         """Read committed records."""
         self._refuse_blank()
-        return await self._applier.read(offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+        return await self._reads.read(offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
 
     async def read_barrier(self, *, timeout_ms: int) -> Offset:
         """Wait until the key-value store holds all that was acknowledged before this call."""
@@ -310,7 +310,7 @@ class Service:
         started = time.monotonic()
         offset = await self._confirm(timeout_ms, for_read=True)
         left_ms = timeout_ms - (time.monotonic() - started) * 1000
-        if not await self._applier.wait_applied(offset, timeout_ms=max(left_ms, 0)):
+        if not await self._reads.wait_applied(offset, timeout_ms=max(left_ms, 0)):
             raise refusal(
                 "NOT_CONFIRMED", f"the store was not applied up to offset {offset} in time"
             )

@@ -108,7 +108,7 @@ async def running_node(
         core,
         writes.appends,
         writes.inquiries,
-        writes.applier,
+        writes.committed_reads,
         api_of=peers.peering.api_endpoint_of,
         version=version,
         disk=disk.state,
@@ -165,6 +165,7 @@ async def running_node(
         await asyncio.to_thread(disk.scrubber.close)
         await asyncio.to_thread(peers.transfer.close)
         await asyncio.to_thread(writes.cold_reads.close)
+        await asyncio.to_thread(writes.committed_reads.close)
         await asyncio.to_thread(writes.applier.close)
         await asyncio.to_thread(writes.flusher.stop)
         await asyncio.to_thread(peers.gatekeeper.close)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raftnode.runtime.builders.base import Base
+from raftnode.runtime.committed_reads import CommittedReads
 from raftnode.runtime.disk.cold_reads import ColdReads
 from raftnode.runtime.inquiries import Inquiries, KnownLeader
 from raftnode.runtime.writes.appends import Appends
@@ -21,6 +22,7 @@ class Writes:
         inquiries: requests to the core that wait for an answer.
         appends: writes, gathered into batches.
         applier: the committed log into the store.
+        committed_reads: reads of clients.
         cold_reads: reads of old records for the followers.
     """
 
@@ -28,6 +30,7 @@ class Writes:
     inquiries: Inquiries
     appends: Appends
     applier: Applier
+    committed_reads: CommittedReads
     cold_reads: ColdReads
 
 
@@ -55,5 +58,6 @@ def build_writes(base: Base, leader: KnownLeader) -> Writes:
     )
     applier = Applier(base.log, base.state)
     applier.committed(replica.high_watermark, replica.applicable)
+    committed_reads = CommittedReads(base.log, applier)
     cold_reads = ColdReads(base.log, replica.may_be_voter, base.fail)
-    return Writes(flusher, inquiries, appends, applier, cold_reads)
+    return Writes(flusher, inquiries, appends, applier, committed_reads, cold_reads)

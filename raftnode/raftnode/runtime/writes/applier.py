@@ -1,21 +1,17 @@
-"""Applies the committed log to the key-value store, and lets readers wait for it."""
+"""Applies the committed log to the key-value store, and lets others wait for it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+import contextlib
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from itertools import islice
 
-from raftnode.api.errors import refusal
-from raftnode.api.service import CommittedRecord, CommittedRecords
-from raftnode.api.turns import Turns
 from raftnode.core.types import FIRST_OFFSET, Offset
-from raftnode.errors import RequestError
 from raftnode.logformat.batch import iter_records
 from raftnode.runtime.disk.log_reads import LogReader
 from raftnode.statemachine.kv import KeyValueStore
-from raftnode.storage.log.log import Log, OffsetOutsideError
+from raftnode.storage.log.log import Log
 
 _CHUNK_BYTES = 256 * 1024
 """How many bytes are read in one go."""
@@ -23,33 +19,12 @@ _CHUNK_BYTES = 256 * 1024
 _TURN_RECORDS = 256
 """How many records are applied in one go, in a few milliseconds; then other tasks have a turn."""
 
-CLIENT_READS = 4
-"""How many of the clients' reads of a cold log go on at once; one that hangs delays no other."""
-
-READ_RECORDS_MAX = 2048
-"""How many records an answer has at most, however small: each costs the loop some ten
-microseconds."""
-
-READ_BYTES_MAX = 1 << 20
-"""How many bytes an answer has at most, however many are asked for; a larger record comes alone."""
-
-
-def _trimmed(offset: Offset, start: Offset) -> RequestError:
-    return refusal(
-        "OFFSET_OUT_OF_RANGE",
-        f"offset {offset} is below the log start {start}: those records were trimmed, a "
-        f"snapshot covers them. Read on from offset {start}; the key-value store (GET "
-        "/v1/kv) holds the newest value of each key",
-    )
-
 
 class Applier:
     """Follows the applicable offset: committed, and durable here (S10)."""
 
     def __init__(self, log: Log, kv: KeyValueStore | None = None) -> None:
-        self._log = log
-        self._own = LogReader(log, "apply")
-        self._clients = LogReader(log, "read", CLIENT_READS)
+        self._reader = LogReader(log, "apply")
         self.kv = KeyValueStore() if kv is None else kv
         self.applied_bytes = 0
         """Bytes of the log that this process has applied."""
@@ -60,8 +35,6 @@ class Applier:
         self.high_watermark = FIRST_OFFSET
         self.applicable = FIRST_OFFSET
         self._waiters: set[asyncio.Future[None]] = set()
-        self.turns = Turns()
-        """The turns of the whole node: code that makes an answer from records takes a turn, too."""
 
     def committed(self, high_watermark: Offset, applicable: Offset) -> None:
         """Note how far the log is committed; `run` does the rest."""
@@ -97,7 +70,7 @@ class Applier:
         start = self.kv.next_offset
         if start >= self.applicable:
             return  # another state was put in place while this waited
-        data = await self._own.read(start, _CHUNK_BYTES, self.applicable)
+        data = await self._reader.read(start, _CHUNK_BYTES, self.applicable)
         self._in_batch = True
         for number, record in enumerate(iter_records(data), start=1):
             if record.is_control:
@@ -136,46 +109,18 @@ class Applier:
             return False
         return True
 
-    async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
-        """Read committed records; at the end of the log, wait for new ones.
+    async def wait_applicable(self, offset: Offset, *, timeout_ms: float) -> Offset:
+        """Wait until the record at `offset` is applicable, or until the time is over.
 
-        Raises:
-            RequestError: OFFSET_OUT_OF_RANGE below the log start.
+        Returns:
+            The applicable offset then; at most `offset`: not in time.
         """
-        if offset < self._log.start_offset:
-            raise _trimmed(offset, self._log.start_offset)
-        try:
-            async with asyncio.timeout(max_wait_ms / 1000):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
                 while self.applicable <= offset:
                     await self._wait()
-        except TimeoutError:
-            pass
-        try:
-            data = b""
-            if offset < self.applicable:
-                size = min(max_bytes, READ_BYTES_MAX)
-                data = await self._clients.read(offset, size, self.applicable)
-        except OffsetOutsideError as error:  # trimmed while it waited
-            raise _trimmed(offset, error.start_offset) from None
-        async with self.turns.turn():
-            records = tuple(islice(_records(offset, data), READ_RECORDS_MAX))
-        following = Offset(records[-1].offset + 1) if records else offset
-        return CommittedRecords(records, following, self.high_watermark, self._log.start_offset)
+        return self.applicable
 
     def close(self) -> None:
-        """Begin no further read and wait for the reads under way; blocks."""
-        self._own.close()
-        self._clients.close()
-
-
-def _records(offset: Offset, data: bytes) -> Iterator[CommittedRecord]:
-    for record in iter_records(data):
-        if record.offset >= offset:
-            yield CommittedRecord(
-                record.offset,
-                record.epoch,
-                record.timestamp_ms,
-                None if record.is_control else record.key,
-                None if record.is_control else record.value,
-                record.control,
-            )
+        """Begin no further read and wait for the read under way; blocks."""
+        self._reader.close()

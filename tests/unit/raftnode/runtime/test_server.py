@@ -503,8 +503,8 @@ async def test_a_node_takes_snapshots_and_starts_from_them(tmp_path, monkeypatch
         async with asyncio.timeout(LONG_S):
             while not names():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
-        hashed = machine.service._applier.kv.state_hash()
-        end = machine.service._applier.kv.next_offset
+        hashed = machine.service.kv.state_hash()
+        end = machine.service.kv.next_offset
     (name,) = names()
     reader = SnapshotReader(Files(machine.disk), directory / name)
     assert {record.key for record in reader.records()} == {b"key", b"first"}
@@ -514,7 +514,7 @@ async def test_a_node_takes_snapshots_and_starts_from_them(tmp_path, monkeypatch
     covered = reader.snapshot.snapshot_id.end_offset
 
     async with machine.running():
-        kv = machine.service._applier.kv
+        kv = machine.service.kv
         assert kv.next_offset >= covered
         await machine.until_writable()
         assert kv.get(b"key").value == b"value 59"

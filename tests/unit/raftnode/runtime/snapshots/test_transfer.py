@@ -19,6 +19,7 @@ from raftnode.core.messages import ErrorCode, FetchSnapshotResponse
 from raftnode.core.types import Epoch, LogPosition, NodeId, Offset, ReplicaKey, VoterRecordId
 from raftnode.errors import RequestError, StorageFailedError
 from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
+from raftnode.runtime.committed_reads import CommittedReads
 from raftnode.runtime.snapshots import transfer as transfer_module
 from raftnode.runtime.snapshots.transfer import SnapshotTransfer
 from raftnode.runtime.writes.applier import Applier
@@ -45,6 +46,7 @@ class End:
         self.storage = storage
         self.snapshots = Snapshots(Files(storage.disk), DIRECTORY, 2, lambda: None)
         self.applier = Applier(storage.log, KeyValueStore())
+        self.reads = CommittedReads(storage.log, self.applier)
         self.events: list[object] = []
         self.answers: list[FetchSnapshotResponse] = []
         self.errors: list[BaseException] = []
@@ -251,7 +253,7 @@ async def test_what_is_dropped_is_gone_and_reading_it_ends(ends, monkeypatch):
 async def test_a_reader_that_waits_below_the_new_start_is_told_where_to_go_on(ends):
     leader, follower = ends
     reading = asyncio.get_running_loop().create_task(
-        follower.applier.read(Offset(5), max_bytes=1000, max_wait_ms=LONG_MS)
+        follower.reads.read(Offset(5), max_bytes=1000, max_wait_ms=LONG_MS)
     )
     await asyncio.sleep(0)
     verified = await carry(leader, follower)
@@ -261,7 +263,7 @@ async def test_a_reader_that_waits_below_the_new_start_is_told_where_to_go_on(en
         await reading
     assert told.value.error == "OFFSET_OUT_OF_RANGE"
     with pytest.raises(RequestError, match="Read on from offset 100"):
-        await follower.applier.read(Offset(99), max_bytes=1000, max_wait_ms=0)
+        await follower.reads.read(Offset(99), max_bytes=1000, max_wait_ms=0)
 
 
 async def test_nothing_is_applied_while_it_is_put_in_place(ends):

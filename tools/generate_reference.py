@@ -28,13 +28,13 @@ from proofkit.badrequests import (
 from proofkit.memoryservice import MemoryService
 from raftnode.api.errors import ERRORS
 from raftnode.api.http import ApiLimits, Route
-from raftnode.api.metrics import DOCUMENT_NAMES as METRIC_NAMES
-from raftnode.api.metrics import LABELS, HttpMetrics, NodeMetrics
+from raftnode.api.metrics import HttpMetrics
 from raftnode.api.openapi import openapi, route_errors
 from raftnode.api.server import all_routes
 from raftnode.cli import make_app
 from raftnode.commands.output import EXIT_CODE_MEANINGS
-from raftnode.runtime.metrics.leader_metrics import LeaderCollector
+from raftnode.runtime.metrics.leader_metrics import LEADER_ROWS, LeaderCollector
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.settings import DOCUMENT_NAMES as SETTING_NAMES
 from raftnode.settings import ENV_PREFIX, NodeSettings
 
@@ -141,12 +141,14 @@ def node_metrics() -> Iterator[str]:
         "`process_open_fds` and the like are there, too.\n"
     )
     yield "| Metric | Type | Labels | In the documents | Meaning |\n|---|---|---|---|---|"
-    for metric in sorted(registry.collect(), key=lambda one: one.name):
-        theirs = METRIC_NAMES.get(metric.name, "")
+    rows = {row.name: row for row in (*NodeMetrics.rows(), *HttpMetrics.rows(), *LEADER_ROWS)}
+    for metric in sorted(registry.collect(), key=lambda family: family.name):
+        row = rows[metric.name]
+        theirs = row.document_name
         suffix = {"counter": "_total", "info": "_info"}.get(metric.type, "")
         yield (
-            f"| `{metric.name}{suffix}` | {metric.type} | {', '.join(LABELS.get(metric.name, ()))} "
-            f"| {f'`{theirs}`' if theirs else ''} | {_cell(metric.documentation)} |"
+            f"| `{metric.name}{suffix}` | {metric.type} | {', '.join(row.labels)} "
+            f"| {f'`{theirs}`' if theirs else ''} | {_cell(row.text)} |"
         )
 
 

@@ -9,8 +9,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from kraftquorum_operator.metrics import Metrics
-from raftnode.api.metrics import LABELS, HttpMetrics, NodeMetrics
-from raftnode.runtime.metrics.leader_metrics import LeaderCollector
+from raftnode.api.metrics import HttpMetrics
+from raftnode.runtime.metrics.leader_metrics import LEADER_ROWS, LeaderCollector
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
 UNITS = ("seconds", "bytes", "ratio")
@@ -50,8 +51,8 @@ def test_every_label_has_its_bound_on_the_page() -> None:
         if line.startswith("|")
         for name in re.findall(r"`([a-z_]+)`", line.split("|")[1])
     }
-    used = {
-        label for labels in (*LABELS.values(), *Metrics().labels_of().values()) for label in labels
-    }
+    rows = (*NodeMetrics.rows(), *HttpMetrics.rows(), *LEADER_ROWS)
+    used = {label for row in rows for label in row.labels}
+    used |= {label for labels in Metrics().labels_of().values() for label in labels}
     assert used <= named
     assert named <= used | {"le"}

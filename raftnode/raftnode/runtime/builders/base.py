@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics
 
-from raftnode.api.metrics import NodeMetrics
 from raftnode.core.raft import RaftCore
 from raftnode.runtime.description import present
 from raftnode.runtime.driver import Driver
 from raftnode.runtime.metrics.leader_metrics import LeaderCollector, view_of
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.peers.vote_promise import remember_promise
 from raftnode.runtime.process.tasks import Tasks
 from raftnode.runtime.process.watchdog import Watchdog

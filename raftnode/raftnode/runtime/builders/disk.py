@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
-from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import DiskSpaceChanged, Event
 from raftnode.runtime.builders.base import Base
 from raftnode.runtime.builders.writes import Writes
@@ -13,6 +12,7 @@ from raftnode.runtime.disk.disk_room import make_room
 from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.disk.disk_watch import watch_storage
 from raftnode.runtime.disk.scrubber import Scrubber
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.snapshots.snapshotter import SnapshotLimits, Snapshotter
 
 

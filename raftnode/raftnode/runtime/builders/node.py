@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from raftnode.api.errors import refusal
-from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import EndpointBound, ShutdownRequested
 from raftnode.core.raft import RaftCore
 from raftnode.core.roles import Leader, Resigned
@@ -24,6 +23,7 @@ from raftnode.runtime.builders.peers import VoterAddresses, build_peers, connect
 from raftnode.runtime.builders.writes import build_writes
 from raftnode.runtime.driver import Driver, Parts
 from raftnode.runtime.metrics.gauges import Gauges
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.peers.peer_hello import greet_before_leading, greet_voters
 from raftnode.runtime.peers.vote_promise import forget_promises
 from raftnode.runtime.process.tasks import Tasks

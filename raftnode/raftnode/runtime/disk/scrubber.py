@@ -10,9 +10,9 @@ from pathlib import Path
 
 import structlog
 
-from raftnode.api.metrics import NodeMetrics
 from raftnode.logformat.snapshot import SnapshotId
 from raftnode.runtime.disk.disk_state import DiskState
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.process.idle import make_thread_idle
 from raftnode.runtime.process.pause import Pause, StoppedError
 from raftnode.storage.files import OsCalls, SystemCalls

@@ -6,7 +6,8 @@ an old leader's view for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -29,6 +30,28 @@ OBSERVER_GONE_MS = 15_000
 
 View = tuple[QuorumDescription, int]
 """A leader's view of the quorum, and for how many milliseconds it has led."""
+
+Series = tuple[tuple[str, ...], float]
+"""The values of the labels, and that of the metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderRow:
+    """One metric.
+
+    Attributes:
+        name: with its prefix.
+        text: the help.
+        source: computes the series from the leader's view.
+        labels: all are bounded: see docs/reference/metrics.md.
+        document_name: the KIPs' name; they have none for these.
+    """
+
+    name: str
+    text: str
+    source: Callable[[View], Iterable[Series]]
+    labels: tuple[str, ...] = ()
+    document_name: str = ""
 
 
 def view_of(replica: Replica) -> View | None:
@@ -53,53 +76,19 @@ class LeaderCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Make all series again."""
-        tolerance = GaugeMetricFamily(
-            "raftnode_fault_tolerance",
-            "Leader: number of further voters that may fail: caught-up voters minus the "
-            "majority of the voter set. Below 0, nothing commits.",
-        )
-        caught_up = _family(
-            "caught_up",
-            "Leader: 1 if the replica fetched lately and its catch-up rounds are short.",
-        )
-        lag = _family(
-            "lag_records",
-            "Leader: records between the leader's log end and what the replica has on disk.",
-        )
-        lag_seconds = _family(
-            "lag_seconds",
-            "Leader: seconds since the replica last had the whole log, or since the start of "
-            "this epoch.",
-        )
-        age = _family(
-            "fetch_age_seconds",
-            "Leader: seconds since the replica last fetched, or since the start of this epoch.",
-        )
         view = self._view()
-        if view is not None:
-            described, led_ms = view
-            tolerance.add_metric((), fault_tolerance(described))
-            for replica, role in _shown(described):
-                labels = (
-                    str(replica.key.node_id),
-                    format_directory_id(replica.key.directory_id),
-                    role,
-                )
-                caught_up.add_metric(labels, float(replica.caught_up))
-                lag.add_metric(labels, described.log_end - max(replica.acknowledged, 0))
-                lag_seconds.add_metric(labels, _seconds(replica.last_caught_up_age_ms, led_ms))
-                age.add_metric(labels, _seconds(replica.last_fetch_age_ms, led_ms))
-        yield from (tolerance, caught_up, lag, lag_seconds, age)
+        for row in LEADER_ROWS:
+            family = GaugeMetricFamily(row.name, row.text, labels=row.labels)
+            if view is not None:
+                for labels, value in row.source(view):
+                    family.add_metric(labels, value)
+            yield family
 
 
 def fault_tolerance(described: QuorumDescription) -> int:
     """Caught-up voters minus the majority of the voter set: how many more may fail."""
     well = sum(voter.caught_up for voter in described.voters)
     return well - (len(described.voters) // 2 + 1)
-
-
-def _family(name: str, text: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"raftnode_peer_{name}", text, labels=PEER_LABELS)
 
 
 def _shown(described: QuorumDescription) -> Iterator[tuple[ReplicaDescription, str]]:
@@ -119,3 +108,54 @@ def _shown(described: QuorumDescription) -> Iterator[tuple[ReplicaDescription, s
 
 def _seconds(age_ms: int | None, led_ms: int) -> float:
     return (led_ms if age_ms is None else age_ms) / 1000
+
+
+def _of_each(
+    value: Callable[[QuorumDescription, ReplicaDescription, int], float],
+) -> Callable[[View], Iterator[Series]]:
+    """Return the source of a series for each replica that is shown."""
+
+    def source(view: View) -> Iterator[Series]:
+        described, led_ms = view
+        for replica, role in _shown(described):
+            key = replica.key
+            labels = (str(key.node_id), format_directory_id(key.directory_id), role)
+            yield labels, value(described, replica, led_ms)
+
+    return source
+
+
+LEADER_ROWS = (
+    LeaderRow(
+        "raftnode_fault_tolerance",
+        "Leader: number of further voters that may fail: caught-up voters minus the "
+        "majority of the voter set. Below 0, nothing commits.",
+        lambda view: (((), fault_tolerance(view[0])),),
+    ),
+    LeaderRow(
+        "raftnode_peer_caught_up",
+        "Leader: 1 if the replica fetched lately and its catch-up rounds are short.",
+        _of_each(lambda _, replica, __: float(replica.caught_up)),
+        PEER_LABELS,
+    ),
+    LeaderRow(
+        "raftnode_peer_lag_records",
+        "Leader: records between the leader's log end and what the replica has on disk.",
+        _of_each(lambda described, replica, _: described.log_end - max(replica.acknowledged, 0)),
+        PEER_LABELS,
+    ),
+    LeaderRow(
+        "raftnode_peer_lag_seconds",
+        "Leader: seconds since the replica last had the whole log, or since the start of "
+        "this epoch.",
+        _of_each(lambda _, replica, led_ms: _seconds(replica.last_caught_up_age_ms, led_ms)),
+        PEER_LABELS,
+    ),
+    LeaderRow(
+        "raftnode_peer_fetch_age_seconds",
+        "Leader: seconds since the replica last fetched, or since the start of this epoch.",
+        _of_each(lambda _, replica, led_ms: _seconds(replica.last_fetch_age_ms, led_ms)),
+        PEER_LABELS,
+    ),
+)
+"""The table of these metrics."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import Event, RequestFailed, RequestReceived, ResponseReceived
 from raftnode.core.messages import (
     FetchRequest,
@@ -19,6 +18,7 @@ from raftnode.core.messages import (
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Leader
 from raftnode.core.types import Endpoint, Epoch, ReplicaKey
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.transport import AddressBook, Failure, Identity, PeerPool
 from raftnode.transport.connection_limits import Rank
 from raftnode.transport.server import Respond

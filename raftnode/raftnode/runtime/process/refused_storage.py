@@ -18,9 +18,9 @@ from prometheus_client.exposition import choose_encoder
 
 from raftnode.api.errors import refusal
 from raftnode.api.http import error_response, json_response
-from raftnode.api.metrics import NodeMetrics
 from raftnode.api.model import HealthInfo
 from raftnode.api.server import ApiServer
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 
 if TYPE_CHECKING:
     from raftnode.settings import NodeSettings

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import structlog
 
-from raftnode.api.metrics import NodeMetrics
 from raftnode.runtime.disk.disk_state import DiskState
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 
 _log = structlog.get_logger("raftnode")
 

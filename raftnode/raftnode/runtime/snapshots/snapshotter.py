@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import SnapshotLost, SnapshotTaken
 from raftnode.core.log_index import LogIndex
 from raftnode.core.types import Offset
 from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.disk.disk_state import DiskState
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.process.pause import Pause, StoppedError
 from raftnode.runtime.snapshots.snapshot_room import SnapshotRoom
 from raftnode.runtime.writes.applier import Applier

@@ -16,13 +16,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from proofkit.faultdisk import FaultDisk
-from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import SnapshotLost, SnapshotTaken
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch, LeaderChange
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey
 from raftnode.logformat.batch import Record, encode_data_batch, iter_records, stamp
 from raftnode.runtime.disk.disk_state import DiskState
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.snapshots.restore import restore_state
 from raftnode.runtime.snapshots.snapshotter import SnapshotLimits, Snapshotter
 from raftnode.runtime.writes.applier import Applier

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from raftnode.api.metrics import NodeMetrics
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, NodeId, Offset
 from raftnode.logformat.batch import Record, encode_data_batch, stamp
 from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.disk.scrubber import Scrubber
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.process.idle import make_thread_idle
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files

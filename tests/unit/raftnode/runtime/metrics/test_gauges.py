@@ -6,7 +6,6 @@ import uuid
 import pytest
 from prometheus_client import CollectorRegistry
 
-from raftnode.api.metrics import NodeMetrics
 from raftnode.core.config import CoreConfig
 from raftnode.core.describe import describe
 from raftnode.core.log_index import LogIndex
@@ -32,6 +31,7 @@ from raftnode.core.types import (
 )
 from raftnode.runtime import description
 from raftnode.runtime.metrics.gauges import Gauges
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.process import clock
 
 pytestmark = pytest.mark.rule("P58", "P59")

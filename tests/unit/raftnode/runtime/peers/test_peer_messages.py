@@ -5,7 +5,6 @@ import uuid
 import pytest
 from prometheus_client import CollectorRegistry
 
-from raftnode.api.metrics import NodeMetrics
 from raftnode.core.events import RequestFailed, RequestReceived, ResponseReceived
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
@@ -17,6 +16,7 @@ from raftnode.core.messages import (
 )
 from raftnode.core.records import Batch
 from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.peers import peer_messages as module
 from raftnode.runtime.peers.peer_messages import Peering
 from raftnode.transport import AddressBook, Failure, FailureReason, Identity

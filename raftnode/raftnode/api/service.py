@@ -14,7 +14,7 @@ An implementation must:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,6 +37,7 @@ from raftnode.api.model import (
 from raftnode.api.turns import Turns
 from raftnode.core.records import ControlRecord
 from raftnode.core.types import Epoch, Offset
+from raftnode.errors import RequestError
 from raftnode.statemachine.kv import KeyValueReader
 
 
@@ -51,6 +52,35 @@ class NewRecord:
     def size_bytes(self) -> int:
         """The size that counts against the limits: key and value, without the encoding."""
         return len(self.key or b"") + len(self.value or b"")
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedRun:
+    """A committed write: the offsets of its first and its last record, and their epoch."""
+
+    base_offset: Offset
+    last_offset: Offset
+    epoch: Epoch
+
+
+WriteDone = Callable[[CommittedRun | RequestError], None]
+"""Gets the outcome of a write."""
+
+ReadDone = Callable[[Offset | RequestError], None]
+"""Is called once `kv` may be read, with the offset up to which it is applied; or with the reason
+why it may not."""
+
+
+class Waiting(Protocol):
+    """A request that waits for its outcome, whose deadline its client keeps."""
+
+    def too_late(self, timeout_ms: int) -> RequestError:
+        """Stop waiting at the deadline; return the error for the client, with its outcome."""
+        ...
+
+    def forget(self) -> None:
+        """Stop waiting, because the client has gone: the outcome goes nowhere."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +161,27 @@ class NodeService(Protocol):
             RequestError: NOT_LEADER, HANDING_OVER, FORMATION_INCOMPLETE, QUEUE_FULL,
                 TOO_MUCH_UNCOMMITTED, STORAGE_FULL, SHUTTING_DOWN, NOT_COMMITTED; with unknown
                 outcome TIMED_OUT, LEADERSHIP_LOST.
+        """
+        ...
+
+    def submit(self, records: Sequence[NewRecord], done: WriteDone) -> Waiting:
+        """Append as `append` does, without a task for each write: for sessions.
+
+        `done` is called once, in a later turn of the loop, unless the caller stops waiting first.
+
+        Raises:
+            RequestError: as `append`, where the refusal is known at once; `done` is not called.
+        """
+        ...
+
+    def submit_read(self, done: ReadDone) -> Waiting:
+        """Make a read of `kv` linearizable as `read_barrier` does, for sessions.
+
+        `done` is called once, in a later turn of the loop, unless the caller stops waiting first.
+        The caller reads `kv` in that call.
+
+        Raises:
+            RequestError: as `read_barrier`, where the refusal is known at once.
         """
         ...
 

@@ -47,6 +47,10 @@ class CommittedReads:
         """The key-value store as far as it is applied."""
         return self._applier.kv
 
+    def is_applied(self, offset: Offset) -> bool:
+        """Whether the store has everything below `offset`."""
+        return self._applier.is_applied(offset)
+
     async def wait_applied(self, offset: Offset, *, timeout_ms: float) -> bool:
         """Wait until the store has everything below `offset`; False: not in time."""
         return await self._applier.wait_applied(offset, timeout_ms=timeout_ms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Sequence
 
 from raftnode.api.errors import not_leader, refusal
@@ -25,7 +24,14 @@ from raftnode.api.model import (
     VoterChanged,
     VoterRecord,
 )
-from raftnode.api.service import CommittedRecords, Health, NewRecord
+from raftnode.api.service import (
+    CommittedRecords,
+    Health,
+    NewRecord,
+    ReadDone,
+    Waiting,
+    WriteDone,
+)
 from raftnode.api.turns import Turns
 from raftnode.core.describe import describe
 from raftnode.core.effects import Confirmed, VoterChangeCompleted
@@ -50,6 +56,7 @@ from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.inquiries import Answer, Inquiries
 from raftnode.runtime.process import clock
 from raftnode.runtime.process.watchdog import Stall
+from raftnode.runtime.read_barrier import ReadBarrier, Spawn
 from raftnode.runtime.writes.appends import Appends
 from raftnode.statemachine.kv import KeyValueReader
 
@@ -70,6 +77,7 @@ class Service:
         version: of the program.
         disk: the known state of the disk.
         stall: the stall that the watchdog has seen.
+        spawn: starts tasks.
     """
 
     def __init__(
@@ -83,6 +91,7 @@ class Service:
         version: str,
         disk: DiskState,
         stall: Callable[[], Stall | None],
+        spawn: Spawn,
     ) -> None:
         self._core = core
         self._disk = disk
@@ -90,6 +99,7 @@ class Service:
         self._appends = appends
         self._inquiries = inquiries
         self._reads = reads
+        self._read_barrier = ReadBarrier(self._confirm_read, reads, spawn)
         self.peer_endpoint: Endpoint | None = None
         self.api_endpoint: Endpoint | None = None
         self._api_of = api_of
@@ -292,12 +302,13 @@ class Service:
 
     async def append(self, records: Sequence[NewRecord], *, timeout_ms: int) -> Appended:
         """Append and wait for the commit."""
-        self._refuse_blank()
-        if self.stopping:
-            raise refusal("SHUTTING_DOWN", "the node is stopping")
-        if not isinstance(self._core.replica.role, Leader):
-            raise not_leader(*self.leader())
+        self._refuse_unless_leading()
         return await self._appends.append(records, timeout_ms)
+
+    def submit(self, records: Sequence[NewRecord], done: WriteDone) -> Waiting:
+        """Append without a task for each write."""
+        self._refuse_unless_leading()
+        return self._appends.submit(records, done)
 
     async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
         """Read committed records."""
@@ -306,15 +317,16 @@ class Service:
 
     async def read_barrier(self, *, timeout_ms: int) -> Offset:
         """Wait until the key-value store holds all that was acknowledged before this call."""
-        self._refuse_blank()
-        started = time.monotonic()
-        offset = await self._confirm(timeout_ms, for_read=True)
-        left_ms = timeout_ms - (time.monotonic() - started) * 1000
-        if not await self._reads.wait_applied(offset, timeout_ms=max(left_ms, 0)):
-            raise refusal(
-                "NOT_CONFIRMED", f"the store was not applied up to offset {offset} in time"
-            )
-        return offset
+        self._refuse_unless_leading()
+        return await self._read_barrier.wait(timeout_ms)
+
+    def submit_read(self, done: ReadDone) -> Waiting:
+        """Wait as `read_barrier` does, without a task for each read."""
+        self._refuse_unless_leading()
+        return self._read_barrier.submit(done)
+
+    async def _confirm_read(self, timeout_ms: int) -> Offset:
+        return await self._confirm(timeout_ms, for_read=True)
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -337,6 +349,14 @@ class Service:
         if self.stopping:
             raise refusal("SHUTTING_DOWN", "the node is stopping")
         return await self._inquiries.ask(make, timeout_ms=timeout_ms, late_error=late_error)
+
+    def _refuse_unless_leading(self) -> None:
+        """Refuse at once what the core would refuse: it may be waiting for a disk that hangs."""
+        self._refuse_blank()
+        if self.stopping:
+            raise refusal("SHUTTING_DOWN", "the node is stopping")
+        if not isinstance(self._core.replica.role, Leader):
+            raise not_leader(*self.leader())
 
     def _refuse_blank(self) -> None:
         if isinstance(self._core.replica.role, Blank):

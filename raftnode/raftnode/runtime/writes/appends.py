@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from raftnode.api.errors import refusal
 from raftnode.api.model import Appended
-from raftnode.api.service import NewRecord
+from raftnode.api.service import CommittedRun, NewRecord, WriteDone
 from raftnode.core.effects import AppendAccepted, Refused
 from raftnode.core.events import AppendRequested, Event
 from raftnode.core.types import Epoch, Offset
@@ -32,17 +32,39 @@ RECORD_OVERHEAD_BYTES = 32
 
 
 @dataclass(slots=True, eq=False)
-class _Write:
+class Write:
+    """A write without an outcome: `raftnode.api.service.Waiting`. Only `Appends` makes it.
+
+    Invariant: `done` is called at most once, and not after `too_late` or `forget`.
+    """
+
+    appends: Appends
     records: Sequence[NewRecord]
     size: int
-    future: asyncio.Future[Appended]
+    done: WriteDone | None
     base: int = -1
     """The place of the write's first record in its batch, then in the log."""
+
+    def settle(self, outcome: CommittedRun | RequestError) -> None:
+        """Report the outcome, if the client still waits for it."""
+        done, self.done = self.done, None
+        if done is not None:
+            done(outcome)
+
+    def too_late(self, timeout_ms: int) -> RequestError:
+        """Stop waiting at the deadline; return the error for the client."""
+        if self.appends.withdraw(self):
+            return refusal("NOT_COMMITTED", f"not started within {timeout_ms} ms")
+        return refusal("TIMED_OUT", f"not committed within {timeout_ms} ms")
+
+    def forget(self) -> None:
+        """Stop waiting, because the client has gone; the write itself goes on if it has begun."""
+        self.appends.withdraw(self)
 
 
 @dataclass(slots=True)
 class _Batch:
-    writes: list[_Write]
+    writes: list[Write]
     appended_at: float = 0.0
     last_offset: Offset = field(default=Offset(-1))
     epoch: Epoch = field(default=Epoch(-1))
@@ -82,18 +104,20 @@ class Appends:
         self._linger_s = linger_ms / 1000
         self._flushing_s = flushing_s
         self._on_commit = on_commit
-        self._queue: deque[_Write] = deque()
+        self._queue: deque[Write] = deque()
         self._looks_again = False
         self.queued_bytes = 0
         self._asked: dict[int, _Batch] = {}
         self._appended: deque[_Batch] = deque()
         self.appended_records = 0
 
-    async def append(self, records: Sequence[NewRecord], timeout_ms: int) -> Appended:
-        """Queue records and wait for their commit.
+    def submit(self, records: Sequence[NewRecord], done: WriteDone) -> Write:
+        """Queue records; `done` gets the outcome in a later turn of the loop.
+
+        The caller keeps the deadline, and calls `too_late` or `forget` of what this returns.
 
         Raises:
-            RequestError: with outcome `unknown` once the core has them.
+            RequestError: QUEUE_FULL; `done` is not called then.
         """
         size = sum(record.size_bytes + RECORD_OVERHEAD_BYTES for record in records)
         # One write always fits into an empty queue, whatever its overhead.
@@ -103,27 +127,53 @@ class Appends:
                 f"{self.queued_bytes} bytes are waiting to be written "
                 "(append_queue_bytes is the limit)",
             )
-        write = _Write(records, size, asyncio.get_running_loop().create_future())
+        write = Write(self, records, size, done)
         self._queue.append(write)
         self.queued_bytes += size
         if len(self._queue) == 1:
             # Not at once: writes of one turn of the loop share a batch even without linger.
             asyncio.get_running_loop().call_later(self._linger_s, self.pump)
+        return write
+
+    def withdraw(self, write: Write) -> bool:
+        """Forget the client of a write; True: the write is certainly not done and never will be."""
+        write.done = None
+        if write not in self._queue:
+            return False
+        self._queue.remove(write)
+        self.queued_bytes -= write.size
+        return True
+
+    async def append(self, records: Sequence[NewRecord], timeout_ms: int) -> Appended:
+        """Queue records and wait for their commit.
+
+        Raises:
+            RequestError: with outcome `unknown` once the core has them.
+        """
+        future: asyncio.Future[CommittedRun | RequestError]
+        future = asyncio.get_running_loop().create_future()
+
+        def done(outcome: CommittedRun | RequestError) -> None:
+            if not future.done():  # not in the very turn in which the time ran out
+                future.set_result(outcome)
+
+        write = self.submit(records, done)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await asyncio.shield(write.future)
+                outcome = await future
         except TimeoutError:
-            if write.future.done():  # in the very turn in which the time ran out
-                return write.future.result()
-            if self._withdraw(write):
-                raise refusal("NOT_COMMITTED", f"not started within {timeout_ms} ms") from None
-            raise refusal("TIMED_OUT", f"not committed within {timeout_ms} ms") from None
+            if future.done() and not future.cancelled():
+                outcome = future.result()
+            else:
+                outcome = write.too_late(timeout_ms)
         except asyncio.CancelledError:
-            self._withdraw(write)
+            write.forget()
             raise
-        finally:
-            # No task may be left to retrieve a failure that comes later.
-            write.future.add_done_callback(_retrieve)
+        if isinstance(outcome, RequestError):
+            raise outcome
+        return Appended(
+            base_offset=outcome.base_offset, last_offset=outcome.last_offset, epoch=outcome.epoch
+        )
 
     @property
     def idle(self) -> bool:
@@ -136,18 +186,11 @@ class Appends:
         batches = (*self._asked.values(), *self._appended)
         return len(self._queue) + sum(len(batch.writes) for batch in batches)
 
-    def _withdraw(self, write: _Write) -> bool:
-        if write not in self._queue:
-            return False
-        self._queue.remove(write)
-        self.queued_bytes -= write.size
-        return True
-
     def pump(self) -> None:
         """Give the core the next batch once the last one is synced here, or committed."""
         if self._asked or not self._queue or self._held_by_flush():
             return
-        writes: list[_Write] = []
+        writes: list[Write] = []
         records: list[Record] = []
         size = 0
         while self._queue and (not writes or size + self._queue[0].size <= self._batch_bytes_max):
@@ -162,9 +205,8 @@ class Appends:
         except ValueError as error:
             # No part of the batch has left: the next batch must not wait for it.
             for write in writes:
-                _fail(
-                    write,
-                    refusal("INVALID_REQUEST", f"cannot make a batch of the records: {error}"),
+                write.settle(
+                    refusal("INVALID_REQUEST", f"cannot make a batch of the records: {error}")
                 )
             asyncio.get_running_loop().call_soon(self.pump)
             return
@@ -203,7 +245,7 @@ class Appends:
             return False
         error = self._error_of(refused)
         for write in batch.writes:
-            _fail(write, error)
+            write.settle(error)
         asyncio.get_running_loop().call_soon(self.pump)
         return True
 
@@ -213,11 +255,9 @@ class Appends:
             batch = self._appended.popleft()
             self._on_commit(time.monotonic() - batch.appended_at)
             for write in batch.writes:
-                if not write.future.done():
-                    last = write.base + len(write.records) - 1
-                    write.future.set_result(
-                        Appended(base_offset=write.base, last_offset=last, epoch=batch.epoch)
-                    )
+                if write.done is not None:
+                    last = Offset(write.base + len(write.records) - 1)
+                    write.settle(CommittedRun(Offset(write.base), last, batch.epoch))
         if not self._appended and self._flushing_s() is not None:
             self.pump()  # its end need not be waited for
 
@@ -225,13 +265,12 @@ class Appends:
         """Fail the appended writes, which may or may not survive; waiting writes are not done."""
         while self._appended:
             for write in self._appended.popleft().writes:
-                _fail(
-                    write,
+                write.settle(
                     refusal(
                         "LEADERSHIP_LOST",
                         f"appended at offset {write.base}; this node lost leadership before "
                         "the commit",
-                    ),
+                    )
                 )
         # The core refuses the waiting writes; a flush that hangs would never ask it.
         asyncio.get_running_loop().call_soon(self.pump)
@@ -241,18 +280,8 @@ class Appends:
         self.leadership_lost()
         for batch in self._asked.values():
             for write in batch.writes:
-                _fail(write, refusal("LEADERSHIP_LOST", "the node stopped during the append"))
+                write.settle(refusal("LEADERSHIP_LOST", "the node stopped during the append"))
         self._asked.clear()
         while self._queue:
-            _fail(self._queue.popleft(), error)
+            self._queue.popleft().settle(error)
         self.queued_bytes = 0
-
-
-def _fail(write: _Write, error: RequestError) -> None:
-    if not write.future.done():
-        write.future.set_exception(error)
-
-
-def _retrieve(future: asyncio.Future[Appended]) -> None:
-    if not future.cancelled():
-        future.exception()

@@ -99,11 +99,15 @@ class Applier:
         while self._in_batch:
             await self._wait()
 
+    def is_applied(self, offset: Offset) -> bool:
+        """Whether the store has everything below `offset`."""
+        return self.kv.next_offset >= offset
+
     async def wait_applied(self, offset: Offset, *, timeout_ms: float) -> bool:
         """Wait until the store has everything below `offset`; False: not in time."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                while self.kv.next_offset < offset:
+                while not self.is_applied(offset):
                     await self._wait()
         except TimeoutError:
             return False

@@ -138,7 +138,7 @@ async def test_the_next_batch_does_not_wait_for_the_own_flush_once_the_others_ha
         following = core.write(b"held")
         await turns()
         assert len(core.asked) == number + 1, "the last batch is committed nowhere yet"
-        assert core.appends._withdraw(core.appends._queue[0])
+        assert core.appends.withdraw(core.appends._queue[0])
         following.cancel()
         core.appends.committed(Offset(core.end))
         assert (await write).base_offset == number

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from raftnode.api.errors import not_leader, refusal
 from raftnode.api.model import (
@@ -35,7 +36,16 @@ from raftnode.api.model import (
     VoterChanged,
     VoterRecord,
 )
-from raftnode.api.service import CommittedRecord, CommittedRecords, Health, NewRecord
+from raftnode.api.service import (
+    CommittedRecord,
+    CommittedRecords,
+    CommittedRun,
+    Health,
+    NewRecord,
+    ReadDone,
+    Waiting,
+    WriteDone,
+)
 from raftnode.api.turns import Turns
 from raftnode.core.records import (
     RAFT_VERSION,
@@ -62,6 +72,23 @@ from raftnode.errors import RequestError
 from raftnode.statemachine.kv import KeyValueStore
 
 _FIRST_EPOCH = Epoch(1)
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request whose outcome comes in the next turn, or never."""
+
+    outcome: str
+    forgotten: bool = False
+
+    def too_late(self, timeout_ms: int) -> RequestError:
+        """See `Waiting`."""
+        self.forgotten = True
+        return refusal(self.outcome, f"no answer within {timeout_ms} ms")
+
+    def forget(self) -> None:
+        """See `Waiting`."""
+        self.forgotten = True
 
 
 class MemoryService:
@@ -100,6 +127,8 @@ class MemoryService:
         self._leading = False
         self._leader: tuple[ReplicaKey, Endpoint] | None = None
         self._failure: RequestError | None = None
+        self.held: list[Callable[[], None]] | None = None
+        """While a list, submitted requests wait here for `release`."""
         if cluster_id is not None:
             self._form(cluster_id, VoterSet.of([Voter(self.key, self.peer_endpoint)]))
 
@@ -121,6 +150,16 @@ class MemoryService:
     def fail_next(self, error: RequestError) -> None:
         """Make the next operation raise."""
         self._failure = error
+
+    def hold(self) -> None:
+        """Let submitted writes and reads wait for `release`."""
+        self.held = []
+
+    def release(self) -> None:
+        """Answer what was held, and hold nothing more."""
+        held, self.held = self.held or [], None
+        for answer in held:
+            answer()
 
     # NodeService.
 
@@ -202,6 +241,34 @@ class MemoryService:
             self._write(key=record.key, value=record.value)
         self.appends += 1
         return Appended(base_offset=base, last_offset=len(self._log) - 1, epoch=self._epoch)
+
+    def submit(self, records: Sequence[NewRecord], done: WriteDone) -> Waiting:
+        """See `NodeService`; appended at once, answered in the next turn, or on `release`."""
+        self._check_leading()
+        base = Offset(len(self._log))
+        for record in records:
+            self._write(key=record.key, value=record.value)
+        self.appends += 1
+        run = CommittedRun(base, Offset(len(self._log) - 1), self._epoch)
+        return self._later(lambda: done(run), "TIMED_OUT")
+
+    def submit_read(self, done: ReadDone) -> Waiting:
+        """See `NodeService`."""
+        self._check_leading()
+        return self._later(lambda: done(self.kv.next_offset), "NOT_CONFIRMED")
+
+    def _later(self, answer: Callable[[], None], outcome: str) -> Waiting:
+        waiting = _Waiting(outcome)
+
+        def run() -> None:
+            if not waiting.forgotten:
+                answer()
+
+        if self.held is None:
+            asyncio.get_running_loop().call_soon(run)
+        else:
+            self.held.append(run)
+        return waiting
 
     async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
         """See `NodeService`."""

@@ -77,6 +77,11 @@ ERRORS: dict[str, ErrorKind] = {
         "Not all voters have the first voter records yet; the leader accepts writes once they do.",
     ),
     "QUEUE_FULL": ErrorKind(429, "The leader's append queue is full (`append_queue_bytes`)."),
+    "TOO_MANY_SESSIONS": ErrorKind(
+        503,
+        "The node has as many sessions as it accepts; use HTTP, or ask again once others have "
+        "closed theirs.",
+    ),
     "TOO_MUCH_UNCOMMITTED": ErrorKind(
         429,
         "Too many bytes are appended and not yet committed (`max_uncommitted_bytes`). "

@@ -160,13 +160,17 @@ def json_response(
     )
 
 
-def error_response(error: RequestError, headers: Mapping[str, str] | None = None) -> web.Response:
-    """Make a response from an error; only this function makes an ApiError."""
-    body = ApiError(
+def error_model(error: RequestError) -> ApiError:
+    """Convert an error to the API's form."""
+    return ApiError(
         error=error.error,
         message=str(error),
         leader=Replica.of(error.leader) if error.leader else None,
         leader_api=str(error.leader_api) if error.leader_api else None,
         outcome=error.outcome,
     )
-    return json_response(body, status=error.status, headers=headers)
+
+
+def error_response(error: RequestError, headers: Mapping[str, str] | None = None) -> web.Response:
+    """Make a response from an error."""
+    return json_response(error_model(error), status=error.status, headers=headers)

@@ -7,12 +7,13 @@ from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
+from raftnode.api.checks import check_key, check_sizes
 from raftnode.api.errors import refusal
 from raftnode.api.http import ApiLimits, Route, json_response, read_body, read_query
-from raftnode.api.log_routes import WRITE_ERRORS, appended_response, check_sizes
+from raftnode.api.log_routes import WRITE_ERRORS, appended_response
 from raftnode.api.media import BINARY, HEADER_EPOCH, HEADER_NEXT_OFFSET, HEADER_OFFSET
 from raftnode.api.model import Appended, KeyList, KeyValue
-from raftnode.api.queries import KEY_MAX_BYTES, ListKeysQuery, ReadKeyQuery, TimeoutQuery
+from raftnode.api.queries import ListKeysQuery, ReadKeyQuery, TimeoutQuery
 from raftnode.api.service import NewRecord, NodeService
 from raftnode.statemachine.kv import KeyValueReader
 
@@ -130,14 +131,7 @@ def read_key(request: web.Request) -> bytes:
         RequestError: INVALID_REQUEST when it is empty, too long or not UTF-8.
     """
     key = unquote_to_bytes(request.rel_url.raw_path.split("/", 3)[3])
-    if not key:
-        raise refusal("INVALID_REQUEST", "key: is empty; expected 1 byte or more")
-    if len(key) > KEY_MAX_BYTES:
-        raise refusal("INVALID_REQUEST", f"key: {len(key)} bytes; at most {KEY_MAX_BYTES}")
-    try:
-        key.decode()
-    except UnicodeDecodeError as error:
-        raise refusal("INVALID_REQUEST", f"key: is not UTF-8 at byte {error.start}") from None
+    check_key(key)
     return key
 
 

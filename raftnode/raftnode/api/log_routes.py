@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from raftnode.api.checks import check_sizes
 from raftnode.api.encode import read_result
-from raftnode.api.errors import refusal
 from raftnode.api.http import (
     ApiLimits,
     Route,
@@ -89,27 +89,6 @@ def log_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
             errors=("OFFSET_OUT_OF_RANGE", "NODE_BLANK"),
         ),
     )
-
-
-def check_sizes(records: list[NewRecord], limits: ApiLimits) -> None:
-    """Refuse records that the leader would never accept.
-
-    Raises:
-        RequestError: RECORD_TOO_LARGE or BATCH_TOO_LARGE, with the sizes.
-    """
-    for index, record in enumerate(records):
-        if record.size_bytes > limits.record_max_bytes:
-            raise refusal(
-                "RECORD_TOO_LARGE",
-                f"records.{index}: {record.size_bytes} bytes; "
-                f"at most {limits.record_max_bytes} (record_max_bytes)",
-            )
-    total = sum(record.size_bytes for record in records)
-    if total > limits.batch_max_bytes:
-        raise refusal(
-            "BATCH_TOO_LARGE",
-            f"records: {total} bytes together; at most {limits.batch_max_bytes} (max_batch_bytes)",
-        )
 
 
 def appended_response(appended: Appended) -> web.Response:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from raftnode.api.metric_table import HistogramRow, MetricTable
+from prometheus_client import CollectorRegistry, Counter
+
+from raftnode.api.metric_table import CounterRow, GaugeRow, HistogramRow, MetricTable
 
 
 class HttpMetrics(MetricTable[Any]):
@@ -18,3 +20,28 @@ class HttpMetrics(MetricTable[Any]):
     def observe(self, *, method: str, path: str, status: int, seconds: float) -> None:
         """Note one answered request."""
         self.http_request_seconds.labels(method, path, str(status)).observe(seconds)
+
+
+class SessionMetrics(MetricTable[Any]):
+    """Metrics of the sessions."""
+
+    sessions = GaugeRow("Number of open sessions of clients.")
+    session_operations = CounterRow(
+        "Operations of sessions that were answered: ok, not_done or unknown.",
+        labels=("operation", "outcome"),
+    )
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__(registry)
+        self._children: dict[tuple[str, str], Counter] = {}
+
+    def note_sessions(self, count: int) -> None:
+        """Note how many sessions are open."""
+        self.sessions.set(count)
+
+    def note_operation(self, name: str, outcome: str) -> None:
+        """Note an answered operation."""
+        child = self._children.get((name, outcome))
+        if child is None:
+            child = self._children[name, outcome] = self.session_operations.labels(name, outcome)
+        child.inc()

@@ -27,9 +27,11 @@ from raftnode.api.node_routes import node_routes
 from raftnode.api.openapi import openapi
 from raftnode.api.quorum_routes import quorum_routes
 from raftnode.api.service import NodeService
+from raftnode.api.session_route import SessionObserver, SessionRoute
 from raftnode.core.types import Endpoint
 from raftnode.errors import RequestError
 from raftnode.log_limit import LineBudget
+from raftnode.session import PATH as SESSION_PATH
 
 _log = structlog.get_logger(__name__)
 _lines = LineBudget()
@@ -72,6 +74,7 @@ def make_app(
     version: str,
     limits: ApiLimits | None = None,
     observer: RequestObserver | None = None,
+    session_observer: SessionObserver | None = None,
 ) -> web.Application:
     """Make the application that serves a node.
 
@@ -81,8 +84,10 @@ def make_app(
         version: of the program, for `/openapi.json`.
         limits: sizes to check before the node is called; None: the defaults.
         observer: is called for every request; None: no observer.
+        session_observer: is called for the sessions' operations; None: no observer.
     """
-    routes = all_routes(service, limits or ApiLimits(), registry)
+    limits = limits or ApiLimits()
+    routes = all_routes(service, limits, registry)
     document = openapi(routes, version=version)
 
     async def describe_api(_request: web.Request) -> web.StreamResponse:
@@ -94,6 +99,9 @@ def make_app(
         path = route.path.replace("{key}", "{key:(?s:.*)}")
         app.router.add_route(route.method, path, route.handler)
     app.router.add_route("GET", "/openapi.json", describe_api)
+    sessions = SessionRoute(service, limits, session_observer)
+    app.router.add_route("GET", sessions.path, sessions.handle)
+    app.on_shutdown.append(sessions.close_all)
     return app
 
 
@@ -204,7 +212,9 @@ def _make_middleware(observer: RequestObserver | None) -> Middleware:
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         started_s = time.perf_counter()
         response = await _answer(request, handler)
-        if observer is not None:
+        # A session lasts as long as its client wants: its operations have a metric of their own.
+        is_session = request.path == SESSION_PATH and response.status == 101
+        if observer is not None and not is_session:
             # Names that clients make up must not become labels: they are without bound.
             resource = request.match_info.route.resource
             observer.observe(

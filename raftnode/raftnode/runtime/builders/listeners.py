@@ -8,7 +8,7 @@ import structlog
 from aiohttp import web
 
 from raftnode.api.http import ApiLimits
-from raftnode.api.metrics import HttpMetrics
+from raftnode.api.metrics import HttpMetrics, SessionMetrics
 from raftnode.api.server import ApiServer, make_app
 from raftnode.core.types import Endpoint
 from raftnode.errors import ConfigurationError
@@ -64,6 +64,7 @@ def build_listeners(
             record_max_bytes=settings.record_max_bytes, batch_max_bytes=settings.max_batch_bytes
         ),
         observer=HttpMetrics(base.registry),
+        session_observer=SessionMetrics(base.registry),
     )
     return Listeners(
         ApiServer(

@@ -1,0 +1,401 @@
+"""One client's session: operations in, answers out, both as bytes.
+
+The module has the rules of a session: its credits, deadlines, and what it refuses. It has nothing
+of WebSockets; `session_route` has that. Operations of a session run at the same time, and are
+answered in the order in which they end.
+
+What a client can make the node hold is bounded: operations by the credits, answers by
+`ANSWERS_BYTES_MAX`, beyond which the session begins no further operation. An answer refers to the
+stored value and is encoded when it is sent. A client that reads no answers for `UNREAD_S` loses
+its session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Protocol
+
+import structlog
+
+from raftnode.api.checks import check_key, check_sizes
+from raftnode.api.encode import control_fields
+from raftnode.api.errors import refusal
+from raftnode.api.http import ApiLimits, error_model
+from raftnode.api.service import (
+    CommittedRecord,
+    CommittedRun,
+    NewRecord,
+    NodeService,
+    Waiting,
+)
+from raftnode.core.types import Offset
+from raftnode.errors import DecodeError, RequestError
+from raftnode.log_limit import LineBudget
+from raftnode.session import answers, operations
+from raftnode.session.answers import FoundValue, Greeting, LogRecord, Records, Refusal, Written
+from raftnode.session.operations import Kind, Operation
+
+_log = structlog.get_logger(__name__)
+_lines = LineBudget()
+
+CREDIT_BYTES = 4 << 20
+"""What operations without an answer may cost together, or one batch if that is more."""
+
+ANSWERS_BYTES_MAX = 4 << 20
+"""While more bytes of answers wait to be sent, the session begins no further operation."""
+
+MESSAGE_BYTES = 256 << 10
+"""A message of answers ends before it exceeds this; it has at least one answer."""
+
+TURN_OPERATIONS = 128
+"""How many operations are begun in one go; then other tasks have a turn."""
+
+READS_MAX = 16
+"""How many READ operations of a session may wait for records at once."""
+
+UNREAD_S = 30.0
+"""How long a message may wait for the client to take it."""
+
+RECORDS_MAX = 10_000
+"""How many records an APPEND may have, as in `POST /v1/log`."""
+
+TIMEOUT_MS_MAX = 600_000
+
+_NAMES = {kind.value: kind.name.lower() for kind in Kind}
+
+
+class SessionFault(Exception):  # noqa: N818 - the client's fault, not the program's
+    """The session cannot go on; the message names the client's mistake."""
+
+
+class SessionObserver(Protocol):
+    """Is called for sessions; `raftnode.api.metrics.SessionMetrics` implements it."""
+
+    def note_sessions(self, count: int) -> None:
+        """Note how many sessions are open."""
+        ...
+
+    def note_operation(self, name: str, outcome: str) -> None:
+        """Note an answered operation: its kind, and `ok`, `not_done` or `unknown`."""
+        ...
+
+
+class _Pending:
+    """An operation without an answer."""
+
+    __slots__ = ("cost", "deadline_s", "key", "operation", "session", "waiting")
+
+    def __init__(self, session: Session, operation: Operation, cost: int) -> None:
+        self.session = session
+        self.operation = operation
+        self.cost = cost
+        self.deadline_s: float | None = None
+        self.key = b""
+        self.waiting: Waiting | None = None
+
+    def written(self, outcome: CommittedRun | RequestError) -> None:
+        """Take the outcome of a write."""
+        if isinstance(outcome, RequestError):
+            self.session.refuse(self, outcome)
+            return
+        written = Written(outcome.base_offset, outcome.last_offset, outcome.epoch)
+        self.session.answer(self, answers.encode_written(self.operation.operation_id, written))
+
+    def readable(self, outcome: Offset | RequestError) -> None:
+        """Read the key, now that it may be read."""
+        if isinstance(outcome, RequestError):
+            self.session.refuse(self, outcome)
+        else:
+            self.session.answer_value(self)
+
+
+class Session:
+    """The state of one session.
+
+    Args:
+        service: the node.
+        limits: sizes to check before the node is called.
+        send: sends one message; returns once the client's connection takes more.
+        spawn: starts and holds a task; `close` cancels it.
+        observer: is called for each answered operation; None: no observer.
+    """
+
+    def __init__(
+        self,
+        service: NodeService,
+        limits: ApiLimits,
+        send: Callable[[bytes], Awaitable[None]],
+        spawn: Callable[[Coroutine[None, None, None]], asyncio.Task[None]],
+        observer: SessionObserver | None = None,
+    ) -> None:
+        self._service = service
+        self._limits = limits
+        self._send = send
+        self._spawn = spawn
+        self._observer = observer
+        self._loop = asyncio.get_running_loop()
+        self._pending: dict[int, _Pending] = {}
+        self._unanswered_bytes = 0
+        self._reads: set[asyncio.Task[None]] = set()
+        self._writer: asyncio.Task[None] | None = None
+        self._answers: deque[tuple[bytes, bytes, int]] = deque()
+        self._answers_bytes = 0
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = 0.0
+        self.greeting = greeting_of(limits)
+
+    def start(self) -> None:
+        """Begin to send answers; call `close` afterwards."""
+        self._writer = self._spawn(self._write_answers())
+
+    # -- operations in ------------------------------------------------------------------------
+
+    async def take(self, data: bytes) -> None:
+        """Begin the operations of a message.
+
+        Raises:
+            SessionFault: the message is malformed, or breaks the session's rules.
+        """
+        try:
+            taken = operations.decode_message(data)
+        except DecodeError as error:
+            raise SessionFault(str(error)) from None
+        for number, operation in enumerate(taken, start=1):
+            self._begin(operation)
+            while self._answers_bytes > ANSWERS_BYTES_MAX:
+                self._room.clear()
+                await self._room.wait()
+            if number % TURN_OPERATIONS == 0:
+                await asyncio.sleep(0)
+
+    def _begin(self, operation: Operation) -> None:
+        cost = operation.cost_bytes
+        if operation.operation_id in self._pending:
+            raise SessionFault(f"operation id {operation.operation_id} is in use; use a new one")
+        if self._unanswered_bytes + cost > self.greeting.credit_bytes:
+            raise SessionFault(
+                f"credits overdrawn: {self._unanswered_bytes} bytes are unanswered, an operation "
+                f"costs {cost}; the session has {self.greeting.credit_bytes}"
+            )
+        self._unanswered_bytes += cost
+        pending = _Pending(self, operation, cost)
+        self._pending[operation.operation_id] = pending
+        try:
+            self._start(pending)
+        except DecodeError as error:
+            self.refuse(pending, refusal("INVALID_REQUEST", str(error)))
+        except RequestError as error:
+            self.refuse(pending, error)
+        except Exception:  # noqa: BLE001 - whatever it is, it is logged and answered
+            self._fail(pending)
+
+    def _start(self, pending: _Pending) -> None:
+        _, timeout_ms, kind, body = pending.operation
+        if not 1 <= timeout_ms <= TIMEOUT_MS_MAX:
+            raise refusal(
+                "INVALID_REQUEST", f"timeout_ms: {timeout_ms}; expected 1 to {TIMEOUT_MS_MAX}"
+            )
+        if kind == Kind.PUT:
+            key, value = operations.decode_put(body)
+            check_key(key)
+            self._append(pending, [NewRecord(key, value)])
+        elif kind == Kind.GET:
+            linearizable, pending.key = operations.decode_get(body)
+            check_key(pending.key)
+            if not linearizable:
+                self.answer_value(pending)
+                return
+            pending.waiting = self._service.submit_read(pending.readable)
+            self._keep_deadline(pending)
+        elif kind == Kind.DELETE:
+            check_key(body)
+            self._append(pending, [NewRecord(body, None)])
+        elif kind == Kind.APPEND:
+            values = operations.decode_append(body, RECORDS_MAX)
+            self._append(pending, [NewRecord(None, value) for value in values])
+        elif kind == Kind.READ:
+            self._start_read(pending, operations.decode_read(body))
+        else:
+            known = ", ".join(f"{number} ({name})" for number, name in _NAMES.items())
+            raise refusal("INVALID_REQUEST", f"operation kind: {kind}; expected one of {known}")
+
+    def _append(self, pending: _Pending, records: list[NewRecord]) -> None:
+        check_sizes(records, self._limits)
+        pending.waiting = self._service.submit(records, pending.written)
+        self._keep_deadline(pending)
+
+    def _start_read(self, pending: _Pending, read: operations.Read) -> None:
+        if not 1 <= read.max_bytes <= 16 << 20 or read.max_wait_ms > 60_000:
+            raise refusal(
+                "INVALID_REQUEST",
+                f"READ: max_bytes {read.max_bytes}, max_wait_ms {read.max_wait_ms}; expected 1 to "
+                f"{16 << 20} bytes and at most 60000 ms",
+            )
+        if read.offset >= 1 << 63:
+            raise refusal("INVALID_REQUEST", f"READ: offset {read.offset}; at most {2**63 - 1}")
+        if len(self._reads) >= READS_MAX:
+            raise refusal(
+                "QUEUE_FULL", f"{READS_MAX} READ operations are waiting, the most of a session"
+            )
+        task = self._spawn(self._read(pending, read))
+        self._reads.add(task)
+        task.add_done_callback(self._reads.discard)
+
+    async def _read(self, pending: _Pending, read: operations.Read) -> None:
+        try:
+            part = await self._service.read(
+                Offset(read.offset), max_bytes=read.max_bytes, max_wait_ms=read.max_wait_ms
+            )
+            async with self._service.turns.turn():
+                records = Records(
+                    tuple(_log_record(record) for record in part.records),
+                    part.next_offset,
+                    part.high_watermark,
+                    part.log_start_offset,
+                )
+                self.answer(
+                    pending, answers.encode_records(pending.operation.operation_id, records)
+                )
+        except RequestError as error:
+            self.refuse(pending, error)
+        except Exception:  # noqa: BLE001 - as for any operation
+            self._fail(pending)
+
+    # -- deadlines --------------------------------------------------------------------------------
+
+    def _keep_deadline(self, pending: _Pending) -> None:
+        """One timer serves all operations: it is set to the earliest deadline, or before."""
+        pending.deadline_s = self._loop.time() + pending.operation.timeout_ms / 1000
+        if self._timer is None or pending.deadline_s < self._timer_at_s:
+            self._set_timer(pending.deadline_s)
+
+    def _set_timer(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_s = at_s
+        self._timer = self._loop.call_at(at_s, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_s = self._loop.time()
+        earliest_s: float | None = None
+        for pending in list(self._pending.values()):
+            if pending.deadline_s is None or pending.waiting is None:
+                continue
+            if pending.deadline_s <= now_s:
+                self.refuse(pending, pending.waiting.too_late(pending.operation.timeout_ms))
+            elif earliest_s is None or pending.deadline_s < earliest_s:
+                earliest_s = pending.deadline_s
+        if earliest_s is not None:
+            self._set_timer(earliest_s)
+
+    # -- answers out ------------------------------------------------------------------------------
+
+    def answer_value(self, pending: _Pending) -> None:
+        """Answer with the key's value as it is applied now."""
+        kv, operation_id = self._service.kv, pending.operation.operation_id
+        entry = kv.get(pending.key)
+        if entry is None:
+            self.answer(pending, answers.encode_no_value(operation_id, kv.next_offset))
+            return
+        found = FoundValue(entry.offset, entry.epoch, kv.next_offset, entry.value)
+        self.answer(pending, answers.encode_value_head(operation_id, found), entry.value)
+
+    def refuse(self, pending: _Pending, error: RequestError) -> None:
+        """Answer with an error, as HTTP does."""
+        body = error_model(error).model_dump_json().encode()
+        encoded = answers.encode_refusal(
+            pending.operation.operation_id, Refusal(error.status, body)
+        )
+        self.answer(pending, encoded, outcome=error.outcome)
+
+    def _fail(self, pending: _Pending) -> None:
+        name = _NAMES.get(pending.operation.kind, "other")
+        _lines.say(_log.exception, "operation_failed", name, operation=name)
+        self.refuse(
+            pending,
+            refusal("INTERNAL", "the node failed on this operation; its log has the details"),
+        )
+
+    def answer(
+        self, pending: _Pending, head: bytes, value: bytes = b"", *, outcome: str = "ok"
+    ) -> None:
+        """Queue an answer: the encoded part, and the value that follows it."""
+        if self._pending.pop(pending.operation.operation_id, None) is None:
+            return  # the session is closed
+        self._answers.append((head, value, pending.cost))
+        self._answers_bytes += len(head) + len(value)
+        self._wake.set()
+        if self._observer is not None:
+            self._observer.note_operation(_NAMES.get(pending.operation.kind, "other"), outcome)
+
+    async def _write_answers(self) -> None:
+        """Send answers for ever: those of a turn of the loop in one message, if it is not too long.
+
+        Raises:
+            SessionFault: the client does not read its answers.
+        """
+        while True:
+            while self._answers:
+                message = self._next_message()
+                try:
+                    async with asyncio.timeout(UNREAD_S):
+                        await self._send(message)
+                except TimeoutError:
+                    raise SessionFault(
+                        f"the client has read no answer for {UNREAD_S:g} s"
+                    ) from None
+                self._room.set()
+            self._wake.clear()
+            await self._wake.wait()
+
+    def _next_message(self) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while self._answers:
+            head, value, cost = self._answers[0]
+            answer_bytes = len(head) + len(value)
+            if parts and size + answer_bytes > MESSAGE_BYTES:
+                break
+            self._answers.popleft()
+            parts += (head, value)
+            size += answer_bytes
+            # Before it is sent: the client uses these credits as soon as it has the answer.
+            self._unanswered_bytes -= cost
+        self._answers_bytes -= size
+        return answers.encode_message(parts)
+
+    def close(self) -> None:
+        """Forget all operations without an answer: what has begun goes on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for task in (*self._reads, self._writer):
+            if task is not None:
+                task.cancel()
+        waiting = [pending.waiting for pending in self._pending.values()]
+        self._pending.clear()
+        for request in waiting:
+            if request is not None:
+                request.forget()
+
+
+def greeting_of(limits: ApiLimits) -> Greeting:
+    """Make the greeting: the largest batch fits into the credits of a session without others."""
+    batch = limits.batch_max_bytes + RECORDS_MAX * 4 + operations.cost_bytes(b"") + 4096
+    return Greeting(max(CREDIT_BYTES, batch), limits.record_max_bytes, limits.batch_max_bytes)
+
+
+def _log_record(record: CommittedRecord) -> LogRecord:
+    control, value = record.control, record.value
+    if control is not None:
+        described = {"control": type(control).__name__, "fields": control_fields(control)}
+        value = json.dumps(described).encode()
+    return LogRecord(
+        control is not None, record.offset, record.epoch, record.timestamp_ms, record.key, value
+    )

@@ -1,0 +1,137 @@
+"""`/v1/session`: a session's WebSocket, from its handshake to its close."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import structlog
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from raftnode.api.errors import refusal
+from raftnode.api.http import ApiLimits
+from raftnode.api.service import NodeService
+from raftnode.api.session import Session, SessionFault, SessionObserver, greeting_of
+from raftnode.log_limit import LineBudget
+from raftnode.session import PATH, SUBPROTOCOL, answers
+
+__all__ = ["SessionObserver", "SessionRoute"]
+
+_log = structlog.get_logger(__name__)
+_lines = LineBudget()
+
+SESSIONS_MAX = 2_048
+"""How many sessions a node accepts: each may make it hold its credits and its answers."""
+
+HEARTBEAT_S = 20.0
+"""How often a silent client is asked whether it is there; half of it without a sign ends the
+session."""
+
+_CLOSE_S = 2.0
+"""How long a refused client has to close its side."""
+
+_REASON_MAX = 120
+"""A close frame has 125 bytes, two of them for the code."""
+
+
+class SessionRoute:
+    """The route, and the sessions that it has open.
+
+    Args:
+        service: the node.
+        limits: sizes to check before the node is called.
+        observer: is called for sessions and their operations; None: no observer.
+    """
+
+    path = PATH
+
+    def __init__(
+        self,
+        service: NodeService,
+        limits: ApiLimits,
+        observer: SessionObserver | None = None,
+    ) -> None:
+        self._service = service
+        self._limits = limits
+        self._observer = observer
+        self._open: set[web.WebSocketResponse] = set()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Serve one session until it ends.
+
+        Raises:
+            RequestError: INVALID_REQUEST, TOO_MANY_SESSIONS.
+        """
+        offered = request.headers.get("Sec-WebSocket-Protocol", "")
+        if SUBPROTOCOL not in {name.strip() for name in offered.split(",")}:
+            raise refusal(
+                "INVALID_REQUEST",
+                f"Sec-WebSocket-Protocol is {offered!r}; this node speaks {SUBPROTOCOL}",
+            )
+        if len(self._open) >= SESSIONS_MAX:
+            raise refusal("TOO_MANY_SESSIONS", f"{len(self._open)} sessions are open, the most")
+        credit_bytes = greeting_of(self._limits).credit_bytes
+        websocket = web.WebSocketResponse(
+            protocols=(SUBPROTOCOL,),
+            heartbeat=HEARTBEAT_S,
+            compress=False,
+            timeout=_CLOSE_S,
+            max_msg_size=credit_bytes,
+        )
+        await websocket.prepare(request)
+        self._note(websocket, is_open=True)
+        try:
+            await self._serve(request, websocket)
+        finally:
+            self._note(websocket, is_open=False)
+        return websocket
+
+    def _note(self, websocket: web.WebSocketResponse, *, is_open: bool) -> None:
+        if is_open:
+            self._open.add(websocket)
+        else:
+            self._open.discard(websocket)
+        if self._observer is not None:
+            self._observer.note_sessions(len(self._open))
+
+    async def _serve(self, request: web.Request, websocket: web.WebSocketResponse) -> None:
+        faults: list[str] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                session = Session(
+                    self._service,
+                    self._limits,
+                    websocket.send_bytes,
+                    group.create_task,
+                    self._observer,
+                )
+                try:
+                    await websocket.send_bytes(answers.encode_greeting(session.greeting))
+                    session.start()
+                    await self._receive(websocket, session)
+                finally:
+                    session.close()
+        except* SessionFault as raised:
+            faults += [str(fault) for fault in raised.exceptions]
+        except* OSError:
+            pass  # the client has gone
+        if faults:
+            _lines.say(_log.warning, "session_refused", "fault", reason=faults[0])
+            reason = faults[0].encode()[:_REASON_MAX].decode(errors="ignore").encode()
+            transport = request.transport
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await websocket.close(code=WSCloseCode.POLICY_VIOLATION, message=reason)
+            if transport is not None and transport.get_write_buffer_size():
+                transport.abort()  # the client reads nothing, not even the reason
+
+    async def _receive(self, websocket: web.WebSocketResponse, session: Session) -> None:
+        async for message in websocket:
+            if message.type is not WSMsgType.BINARY:
+                raise SessionFault("a text message; send binary ones")
+            await session.take(message.data)
+
+    async def close_all(self, _app: web.Application) -> None:
+        """Close all sessions, as the node stops."""
+        for websocket in list(self._open):
+            await websocket.close(code=WSCloseCode.GOING_AWAY, message=b"the node is stopping")

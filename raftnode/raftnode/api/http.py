@@ -57,6 +57,8 @@ class Route:
     """The meaning of a body of raw bytes; None: not accepted."""
     response: type[ApiModel] | str = TEXT
     """The model of the answer, or its content type."""
+    status: int = 200
+    """The status of an answer that is no error."""
     errors: tuple[str, ...] = ()
     """Error names besides those of every request."""
     headers: tuple[str, ...] = ()

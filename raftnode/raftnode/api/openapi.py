@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 
 from pydantic import BaseModel
@@ -56,7 +57,7 @@ def _operation(route: Route) -> Json:
     operation: Json = {
         "operationId": route.operation_id,
         "summary": route.summary,
-        "responses": {"200": _success(route), **_failures(route)},
+        "responses": {str(route.status): _success(route), **_failures(route)},
     }
     parameters = _parameters(route)
     if parameters:
@@ -101,6 +102,8 @@ def _parameters(route: Route) -> list[Json]:
 
 
 def _success(route: Route) -> Json:
+    if route.status == HTTPStatus.SWITCHING_PROTOCOLS:
+        return {"description": "The connection is a WebSocket now."}
     response: Json = {"description": "Done."}
     if isinstance(route.response, str):
         shape: Json = {} if route.response == BINARY else {"type": "string"}

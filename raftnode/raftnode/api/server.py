@@ -56,14 +56,19 @@ class RequestObserver(Protocol):
 
 
 def all_routes(
-    service: NodeService, limits: ApiLimits, registry: CollectorRegistry
+    service: NodeService,
+    limits: ApiLimits,
+    registry: CollectorRegistry,
+    sessions: SessionRoute | None = None,
 ) -> tuple[Route, ...]:
     """Make the whole route table, except `/openapi.json`."""
+    sessions = sessions or SessionRoute(service, limits)
     return (
         *log_routes(service, limits),
         *kv_routes(service, limits),
         *quorum_routes(service),
         *node_routes(service, registry),
+        sessions.route(),
     )
 
 
@@ -87,7 +92,8 @@ def make_app(
         session_observer: is called for the sessions' operations; None: no observer.
     """
     limits = limits or ApiLimits()
-    routes = all_routes(service, limits, registry)
+    sessions = SessionRoute(service, limits, session_observer)
+    routes = all_routes(service, limits, registry, sessions)
     document = openapi(routes, version=version)
 
     async def describe_api(_request: web.Request) -> web.StreamResponse:
@@ -99,8 +105,6 @@ def make_app(
         path = route.path.replace("{key}", "{key:(?s:.*)}")
         app.router.add_route(route.method, path, route.handler)
     app.router.add_route("GET", "/openapi.json", describe_api)
-    sessions = SessionRoute(service, limits, session_observer)
-    app.router.add_route("GET", sessions.path, sessions.handle)
     app.on_shutdown.append(sessions.close_all)
     return app
 

@@ -9,7 +9,7 @@ import structlog
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from raftnode.api.errors import refusal
-from raftnode.api.http import ApiLimits
+from raftnode.api.http import ApiLimits, Route
 from raftnode.api.service import NodeService
 from raftnode.api.session import Session, SessionFault, SessionObserver, greeting_of
 from raftnode.log_limit import LineBudget
@@ -43,8 +43,6 @@ class SessionRoute:
         observer: is called for sessions and their operations; None: no observer.
     """
 
-    path = PATH
-
     def __init__(
         self,
         service: NodeService,
@@ -55,6 +53,19 @@ class SessionRoute:
         self._limits = limits
         self._observer = observer
         self._open: set[web.WebSocketResponse] = set()
+
+    def route(self) -> Route:
+        """Make its row of the route table."""
+        return Route(
+            "GET",
+            PATH,
+            self.handle,
+            "openSession",
+            "Open a session: a WebSocket with many operations in each message. The session "
+            "protocol has its own reference.",
+            status=101,
+            errors=("TOO_MANY_SESSIONS",),
+        )
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one session until it ends.

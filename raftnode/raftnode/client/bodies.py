@@ -8,10 +8,13 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from raftnode.api.media import HEADER_EPOCH, HEADER_OFFSET
-from raftnode.api.model import ApiModel
+from raftnode.api.model import ApiModel, Appended, ReadResult
 from raftnode.client.errors import OutcomeUnknownError, UnexpectedAnswerError
 from raftnode.client.exchange import Answer, Call
-from raftnode.client.values import Value
+from raftnode.client.values import LogPage, Value
+from raftnode.errors import DecodeError
+from raftnode.session import answers
+from raftnode.session.answers import AnswerKind
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
 
@@ -54,12 +57,65 @@ def decode_write(answer: Answer, model: type[ModelT]) -> ModelT:
         raise OutcomeUnknownError("the write", str(error), endpoint=answer.endpoint) from None
 
 
-def decode_value(answer: Answer) -> Value:
-    """Read a key's value: the body, with its place in the headers.
+def decode_appended(answer: Answer) -> Appended:
+    """Read the answer of an append, a put or a delete.
 
     Raises:
-        UnexpectedAnswerError: the headers are missing or no numbers.
+        OutcomeUnknownError: it is not what the API promises.
     """
+    if answer.result is None:
+        return decode_write(answer, Appended)
+    try:
+        _expect(answer.result, AnswerKind.WRITTEN)
+        written = answers.decode_written(answer.result.body)
+    except DecodeError as error:
+        raise OutcomeUnknownError("the write", str(error), endpoint=answer.endpoint) from None
+    # Not validated: integers of the right width are all that it can be.
+    return Appended.model_construct(
+        base_offset=written.base_offset, last_offset=written.last_offset, epoch=written.epoch
+    )
+
+
+def decode_value(answer: Answer) -> Value | None:
+    """Read a key's value; None: it has none.
+
+    Raises:
+        UnexpectedAnswerError: it is not what the API promises.
+    """
+    if answer.result is None:
+        return _value_of_body(answer)
+    if answer.result.kind == AnswerKind.NO_VALUE:
+        return None
+    try:
+        _expect(answer.result, AnswerKind.VALUE)
+        found = answers.decode_value(answer.result.body)
+    except DecodeError as error:
+        raise UnexpectedAnswerError(f"{answer.endpoint}: {error}") from None
+    return Value(found.value, found.offset, found.epoch)
+
+
+def decode_page(answer: Answer) -> LogPage:
+    """Read a part of the log.
+
+    Raises:
+        UnexpectedAnswerError: it is not what the API promises.
+    """
+    if answer.result is None:
+        return LogPage.of(decode(answer, ReadResult))
+    try:
+        _expect(answer.result, AnswerKind.RECORDS)
+        return LogPage.of_session(answers.decode_records(answer.result.body))
+    except (DecodeError, ValueError) as error:
+        raise UnexpectedAnswerError(f"{answer.endpoint}: {error}") from None
+
+
+def _expect(answer: answers.Answer, kind: AnswerKind) -> None:
+    if answer.kind != kind:
+        raise DecodeError(f"answered with kind {answer.kind}; expected {kind} ({kind.name})")
+
+
+def _value_of_body(answer: Answer) -> Value:
+    """Read the body, with its place in the headers."""
     try:
         return Value(
             answer.body, int(answer.headers[HEADER_OFFSET]), int(answer.headers[HEADER_EPOCH])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -19,6 +20,8 @@ from yarl import URL
 
 from raftnode.api.model import ApiError, ApiModel
 from raftnode.core.types import Endpoint
+from raftnode.session import answers
+from raftnode.session.operations import Kind
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
 
@@ -41,6 +44,27 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class OperationCall:
+    """What to ask through a session, of any node."""
+
+    kind: Kind
+    body: bytes
+    over_http: Callable[[int], Call]
+    """Makes the same call over HTTP, for a node without sessions; gets the node's time-out."""
+
+    @property
+    def write(self) -> bool:
+        """Whether it changes anything."""
+        return self.kind in WRITES
+
+    def __str__(self) -> str:
+        return str(self.over_http(1))
+
+
+WRITES = frozenset({Kind.PUT, Kind.DELETE, Kind.APPEND})
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a node answered."""
 
@@ -48,6 +72,8 @@ class Answer:
     status: int
     headers: dict[str, str]
     body: bytes
+    result: answers.Answer | None = None
+    """What a session brought instead of a body; None: the answer came over HTTP, or is an error."""
 
     @property
     def ok(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import random
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,7 +27,6 @@ from raftnode.api.model import (
     NodeState,
     QuorumInfo,
     RaftVersionInfo,
-    ReadResult,
     ReassignmentAccepted,
     ReassignRequest,
     RemoveVoterRequest,
@@ -39,12 +39,21 @@ from raftnode.api.model import (
     VoterSpec,
 )
 from raftnode.api.queries import Consistency
-from raftnode.client.bodies import decode, decode_value, decode_write, key_path, post
+from raftnode.client.bodies import (
+    decode,
+    decode_appended,
+    decode_page,
+    decode_value,
+    decode_write,
+    key_path,
+    post,
+)
 from raftnode.client.errors import RefusedError
-from raftnode.client.exchange import Call
+from raftnode.client.exchange import Answer, Call, OperationCall
 from raftnode.client.requests_to_nodes import Asker, Patience, answer_within_ms
 from raftnode.client.values import Listing, LogPage, LogRecord, Value
 from raftnode.core.types import Endpoint
+from raftnode.session.operations import Kind, append_body, get_body, put_body, read_body
 
 
 class QuorumClient:
@@ -65,6 +74,8 @@ class QuorumClient:
         rng: for the order of asking and the jitter; None: a random one.
         keepalive: whether the system probes idle connections each second, so that a request
             that waits ends some 3 s after the node's machine or the network is cut off.
+        sessions: whether writes and reads go through sessions, many in a message; False: each is
+            an HTTP request. A node without sessions is asked over HTTP in any case.
     """
 
     def __init__(
@@ -80,6 +91,7 @@ class QuorumClient:
         resolver: AbstractResolver | None = None,
         rng: random.Random | None = None,
         keepalive: bool = False,
+        sessions: bool = True,
     ) -> None:
         patience = Patience(
             total_ms=timeout_ms,
@@ -95,6 +107,7 @@ class QuorumClient:
             resolver=resolver,
             rng=rng or random.Random(),  # noqa: S311 - jitter, not a secret
             keepalive=keepalive,
+            sessions=sessions,
         )
 
     async def __aenter__(self) -> Self:
@@ -289,14 +302,8 @@ class QuorumClient:
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
         """
-        records = tuple(NewRecordIn(value=base64.b64encode(value).decode()) for value in values)
-        answer = await self._asker.ask_with_timeout(
-            "POST",
-            "/v1/log",
-            body=AppendRequest(records=records).model_dump_json().encode(),
-            timeout_ms=timeout_ms,
-        )
-        return decode_write(answer, Appended)
+        call = OperationCall(Kind.APPEND, append_body(values), partial(_append_over_http, values))
+        return decode_appended(await self._ask_leader(call, timeout_ms))
 
     async def put(self, key: str, value: bytes, *, timeout_ms: int | None = None) -> Appended:
         """Write a key and wait for the commit.
@@ -304,10 +311,10 @@ class QuorumClient:
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
         """
-        answer = await self._asker.ask_with_timeout(
-            "PUT", key_path(key), body=value, content_type=BINARY, timeout_ms=timeout_ms
+        call = OperationCall(
+            Kind.PUT, put_body(key.encode(), value), partial(_put_over_http, key, value)
         )
-        return decode_write(answer, Appended)
+        return decode_appended(await self._ask_leader(call, timeout_ms))
 
     async def delete(self, key: str, *, timeout_ms: int | None = None) -> Appended:
         """Delete a key and wait for the commit; it is no error if the key does not exist.
@@ -315,8 +322,11 @@ class QuorumClient:
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
         """
-        answer = await self._asker.ask_with_timeout("DELETE", key_path(key), timeout_ms=timeout_ms)
-        return decode_write(answer, Appended)
+        call = OperationCall(Kind.DELETE, key.encode(), partial(_delete_over_http, key))
+        return decode_appended(await self._ask_leader(call, timeout_ms))
+
+    async def _ask_leader(self, call: OperationCall, timeout_ms: int | None) -> Answer:
+        return await self._asker.ask(call, self._asker.total_ms(timeout_ms), leader=True)
 
     # Reads.
 
@@ -332,14 +342,15 @@ class QuorumClient:
         Raises:
             UnavailableError, RefusedError, UnexpectedAnswerError: as they say.
         """
+        linearizable = consistency == "linearizable"
+        call = OperationCall(
+            Kind.GET,
+            get_body(key.encode(), linearizable=linearizable),
+            partial(_get_over_http, key, consistency),
+        )
+        total_ms = self._asker.total_ms(timeout_ms)
         try:
-            answer = await self._asker.ask_with_timeout(
-                "GET",
-                key_path(key),
-                {"consistency": consistency},
-                timeout_ms=timeout_ms,
-                leader=consistency == "linearizable",
-            )
+            answer = await self._asker.ask(call, total_ms, leader=linearizable)
         except RefusedError as error:
             if error.error == "KEY_NOT_FOUND":
                 return None
@@ -381,11 +392,14 @@ class QuorumClient:
         Raises:
             UnavailableError, RefusedError, UnexpectedAnswerError: as they say.
         """
-        query = {"offset": offset, "max_bytes": max_bytes, "max_wait_ms": max_wait_ms}
-        call = Call("GET", f"/v1/log?{urlencode(query)}")
+        call = OperationCall(
+            Kind.READ,
+            read_body(offset, max_bytes, max_wait_ms),
+            partial(_read_over_http, offset, max_bytes, max_wait_ms),
+        )
         total_ms = self._asker.total_ms(timeout_ms) + max_wait_ms
         answer = await self._asker.ask(call, total_ms, leader=False, wait_ms=max_wait_ms)
-        return LogPage.of(decode(answer, ReadResult))
+        return decode_page(answer)
 
     async def follow(
         self, offset: int = 0, *, max_wait_ms: int = 5_000, timeout_ms: int | None = None
@@ -401,3 +415,26 @@ class QuorumClient:
             for record in page.records:
                 yield record
             offset = page.next_offset
+
+
+def _append_over_http(values: Sequence[bytes], timeout_ms: int) -> Call:
+    records = tuple(NewRecordIn(value=base64.b64encode(value).decode()) for value in values)
+    body = AppendRequest(records=records).model_dump_json().encode()
+    return Call("POST", f"/v1/log?timeout_ms={timeout_ms}", body, write=True)
+
+
+def _put_over_http(key: str, value: bytes, timeout_ms: int) -> Call:
+    return Call("PUT", f"{key_path(key)}?timeout_ms={timeout_ms}", value, BINARY, write=True)
+
+
+def _delete_over_http(key: str, timeout_ms: int) -> Call:
+    return Call("DELETE", f"{key_path(key)}?timeout_ms={timeout_ms}", write=True)
+
+
+def _get_over_http(key: str, consistency: Consistency, timeout_ms: int) -> Call:
+    return Call("GET", f"{key_path(key)}?consistency={consistency}&timeout_ms={timeout_ms}")
+
+
+def _read_over_http(offset: int, max_bytes: int, max_wait_ms: int, _timeout_ms: int) -> Call:
+    query = {"offset": offset, "max_bytes": max_bytes, "max_wait_ms": max_wait_ms}
+    return Call("GET", f"/v1/log?{urlencode(query)}")

@@ -30,13 +30,18 @@ from raftnode.client.exchange import (
     Call,
     CutError,
     NotSentError,
+    OperationCall,
     exchange,
     send_once_trace,
 )
 from raftnode.client.hosts import HostsFileResolver
 from raftnode.client.leader_search import LeaderSearch, backoff_ms
+from raftnode.client.session import NoSessionsError
+from raftnode.client.sessions import Sessions
 from raftnode.core.types import Endpoint
 from raftnode.hosts import HostsFile
+from raftnode.session import answers
+from raftnode.session.answers import AnswerKind
 
 _PROBES = {
     "TCP_KEEPIDLE": 1,
@@ -77,6 +82,7 @@ class Asker:
         resolver: AbstractResolver | None,
         rng: random.Random,
         keepalive: bool = False,
+        sessions: bool = False,
     ) -> None:
         if not endpoints:
             raise ValueError("no endpoint given; a client needs at least one host:port")
@@ -87,6 +93,8 @@ class Asker:
         self._rng = rng
         self._keepalive = keepalive
         self._session: aiohttp.ClientSession | None = None
+        self._wants_sessions = sessions
+        self._sessions: Sessions | None = None
         self.leader: Endpoint | None = None
         """The endpoint that last answered as leader; it may be outdated."""
         self._reader: Endpoint | None = None
@@ -106,9 +114,17 @@ class Asker:
         self._session = aiohttp.ClientSession(
             connector=connector, trace_configs=[send_once_trace()], auto_decompress=False
         )
+        if self._wants_sessions:
+            # The hooks are for requests; each operation of a session is in one message only.
+            self._sessions = Sessions(
+                aiohttp.ClientSession(connector=connector, connector_owner=False)
+            )
 
     async def close(self) -> None:
         """Close all connections."""
+        if self._sessions is not None:
+            await self._sessions.close()
+            self._sessions = None
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -141,7 +157,9 @@ class Asker:
             Call(method, path, body, content_type, write), total_ms, leader=leader
         )
 
-    async def ask(self, call: Call, total_ms: int, *, leader: bool, wait_ms: int = 0) -> Answer:
+    async def ask(
+        self, call: Call | OperationCall, total_ms: int, *, leader: bool, wait_ms: int = 0
+    ) -> Answer:
         """Ask nodes until one node serves the call, by the rule of this package.
 
         Raises:
@@ -177,19 +195,19 @@ class Asker:
         raise UnavailableError(str(call), said)
 
     async def _attempt(
-        self, endpoint: Endpoint, call: Call, timeout_s: float, said: dict[Endpoint, str]
+        self,
+        endpoint: Endpoint,
+        call: Call | OperationCall,
+        timeout_s: float,
+        said: dict[Endpoint, str],
     ) -> Answer | None:
         """Ask one node; None: the client may ask another node."""
         if self._session is None:
             raise RuntimeError("the client is not open; use it as an async context manager")
         try:
-            return await exchange(
-                self._session,
-                endpoint,
-                call,
-                timeout_s=timeout_s,
-                connect_timeout_s=min(timeout_s, self._patience.connect_ms / 1000),
-            )
+            if isinstance(call, OperationCall):
+                return await self._operate(self._session, endpoint, call, timeout_s)
+            return await self._exchange(self._session, endpoint, call, timeout_s)
         except NotSentError as error:
             said[endpoint] = f"cannot connect: {error}"
         except CutError as error:
@@ -199,8 +217,41 @@ class Asker:
             said[endpoint] = str(error)
         return None
 
+    async def _exchange(
+        self, http: aiohttp.ClientSession, endpoint: Endpoint, call: Call, timeout_s: float
+    ) -> Answer:
+        return await exchange(
+            http,
+            endpoint,
+            call,
+            timeout_s=timeout_s,
+            connect_timeout_s=min(timeout_s, self._patience.connect_ms / 1000),
+        )
+
+    async def _operate(
+        self, http: aiohttp.ClientSession, endpoint: Endpoint, call: OperationCall, timeout_s: float
+    ) -> Answer:
+        """Ask through the session with a node, or over HTTP if the node has none for it."""
+        until_s = time.monotonic() + timeout_s
+        if self._sessions is not None:
+            try:
+                connect_s = min(timeout_s, self._patience.connect_ms / 1000)
+                session = await self._sessions.to(endpoint, timeout_s=connect_s)
+                answer = await session.ask(call.kind, call.body, until_s - time.monotonic())
+            except NoSessionsError:
+                pass
+            else:
+                return _answer_of(endpoint, answer)
+        left_s = until_s - time.monotonic()
+        over_http = call.over_http(answer_within_ms(int(left_s * 1000)))
+        return await self._exchange(http, endpoint, over_http, left_s)
+
     def _take_refusal(
-        self, call: Call, answer: Answer, search: LeaderSearch, said: dict[Endpoint, str]
+        self,
+        call: Call | OperationCall,
+        answer: Answer,
+        search: LeaderSearch,
+        said: dict[Endpoint, str],
     ) -> None:
         """Continue after an answer that is not 2xx, or raise its error."""
         endpoint = answer.endpoint
@@ -257,6 +308,13 @@ class Asker:
             self.leader = None
         if self._reader == endpoint:
             self._reader = None
+
+
+def _answer_of(endpoint: Endpoint, answer: answers.Answer) -> Answer:
+    if answer.kind == AnswerKind.REFUSED:
+        refusal = answers.decode_refusal(answer.body)
+        return Answer(endpoint, refusal.status, {}, refusal.error)
+    return Answer(endpoint, 200, {}, b"", answer)
 
 
 def _probed_socket(address: Any) -> socket.socket:

@@ -6,7 +6,19 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
 from raftnode.api.model import KeyList, ReadResult, RecordOut
+from raftnode.session import answers
+
+
+class _Control(TypedDict):
+    control: str
+    fields: dict[str, object]
+
+
+_CONTROL = TypeAdapter(_Control)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,21 @@ class LogRecord:
             fields=record.fields,
         )
 
+    @classmethod
+    def of_session(cls, record: answers.LogRecord) -> LogRecord:
+        """Read a record of a session's READ.
+
+        Raises:
+            ValueError: a control record is not described in JSON.
+        """
+        _, offset, epoch, timestamp_ms, key, value = record
+        if not record.is_control:
+            return cls(offset, epoch, timestamp_ms, key, value)
+        described = _CONTROL.validate_json(value or b"")
+        return cls(
+            offset, epoch, timestamp_ms, None, None, described["control"], described["fields"]
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
@@ -49,6 +76,20 @@ class LogPage:
         """Read the answer of `GET /v1/log`."""
         return cls(
             records=tuple(LogRecord.of(record) for record in read.records),
+            next_offset=read.next_offset,
+            high_watermark=read.high_watermark,
+            log_start_offset=read.log_start_offset,
+        )
+
+    @classmethod
+    def of_session(cls, read: answers.Records) -> LogPage:
+        """Read the answer of a session's READ.
+
+        Raises:
+            ValueError: a control record is not described in JSON.
+        """
+        return cls(
+            records=tuple(LogRecord.of_session(record) for record in read.records),
             next_offset=read.next_offset,
             high_watermark=read.high_watermark,
             log_start_offset=read.log_start_offset,

@@ -301,7 +301,7 @@ async def test_write_is_not_repeated_on_the_word_of_something_between(status: in
         requests += 1
         respond(writer, status, {"error": "Unavailable", "message": "upstream timed out"})
 
-    async with raw_server(handle) as at, quick(at) as client:
+    async with raw_server(handle) as at, quick(at, sessions=False) as client:
         with pytest.raises(OutcomeUnknownError, match=f"HTTP {status}"):
             await client.put("a", b"1")
     assert requests == 1
@@ -360,7 +360,7 @@ async def test_connection_cut_after_sending_is_unknown_and_never_sent_again():
         requests += 1
 
     spare = MemoryService()
-    async with raw_server(cutting) as at, node(spare), quick(at) as client:
+    async with raw_server(cutting) as at, node(spare), quick(at, sessions=False) as client:
         for write in (
             client.put("a", b"1"),
             client.delete("a"),
@@ -384,7 +384,7 @@ async def test_kept_connection_that_dies_does_not_make_aiohttp_send_twice(write:
         respond(writer, 200, {"base_offset": 1, "last_offset": 1, "epoch": 1})
         heads.append(await read_request(reader))
 
-    async with raw_server(once_then_cut) as at, quick(at) as client:
+    async with raw_server(once_then_cut) as at, quick(at, sessions=False) as client:
         await client.put("a", b"1")
         with pytest.raises(OutcomeUnknownError):
             await (client.put("a", b"2") if write == "put" else client.delete("a"))
@@ -396,7 +396,7 @@ async def test_write_that_is_not_answered_in_time_is_unknown():
         await read_request(reader)
         await reader.read()
 
-    async with raw_server(silent) as at, quick(at, timeout_ms=1000) as client:
+    async with raw_server(silent) as at, quick(at, timeout_ms=1000, sessions=False) as client:
         with pytest.raises(OutcomeUnknownError, match="no answer within"):
             await client.put("a", b"1")
 
@@ -425,7 +425,7 @@ async def test_answer_of_something_that_is_no_node_is_unknown_for_a_write(status
         requests += 1
         respond(writer, status, body, "Location: /elsewhere\r\n")
 
-    async with raw_server(proxy) as at, quick(at) as client:
+    async with raw_server(proxy) as at, quick(at, sessions=False) as client:
         with pytest.raises(OutcomeUnknownError):
             await client.put("a", b"1")
     assert requests == 1

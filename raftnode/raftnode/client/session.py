@@ -1,0 +1,278 @@
+"""One session with one node: operations go out together, and each gets one outcome.
+
+An operation is *waiting* until the session's credits allow it, then it is in a message, and from
+then on it counts as sent: when the session is lost or its time is over, its outcome is unknown.
+One that was still waiting was certainly not sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+import aiohttp
+
+from raftnode.client.exchange import CutError, NotSentError
+from raftnode.core.types import Endpoint
+from raftnode.errors import DecodeError
+from raftnode.session import PATH, SUBPROTOCOL, answers, operations
+from raftnode.session.answers import Answer, Greeting
+
+MESSAGE_BYTES = 256 << 10
+"""A message of operations ends before it exceeds this; it has at least one operation."""
+
+ANSWER_BYTES_MAX = 64 << 20
+"""The largest message that is accepted from a node."""
+
+
+class NoSessionsError(Exception):
+    """The operation cannot go through a session of this node, but over HTTP.
+
+    The node is of an older version, has as many sessions as it accepts, or the operation is
+    larger than its credits.
+    """
+
+
+@dataclass(slots=True, eq=False)
+class _Operation:
+    kind: int
+    body: bytes
+    deadline_s: float
+    answered: asyncio.Future[Answer]
+    sent: bool = False
+    operation_id: int = 0
+
+    @property
+    def cost_bytes(self) -> int:
+        return operations.cost_bytes(self.body)
+
+
+class NodeSession:
+    """An open session; `open` makes it.
+
+    Attributes:
+        endpoint: the node's.
+        usable: whether operations may be given to it: it is open, and nothing on it is overdue.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        websocket: aiohttp.ClientWebSocketResponse,
+        greeting: Greeting,
+    ) -> None:
+        self.endpoint = endpoint
+        self.usable = True
+        self._websocket = websocket
+        self._loop = asyncio.get_running_loop()
+        self._credit_bytes = greeting.credit_bytes
+        self._credit_max = greeting.credit_bytes
+        self._waiting: deque[_Operation] = deque()
+        self._sent: dict[int, _Operation] = {}
+        self._last_id = 0
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def open(
+        cls, http: aiohttp.ClientSession, endpoint: Endpoint, *, timeout_s: float
+    ) -> NodeSession:
+        """Connect to a node and read its greeting.
+
+        Raises:
+            NoSessionsError: the node answers, and serves none.
+            NotSentError: no connection came about.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                websocket = await http.ws_connect(
+                    f"http://{endpoint}{PATH}",
+                    protocols=(SUBPROTOCOL,),
+                    max_msg_size=ANSWER_BYTES_MAX,
+                    compress=0,
+                )
+                try:
+                    greeting = answers.decode_greeting(await websocket.receive_bytes())
+                except BaseException:
+                    await websocket.close()
+                    raise
+        except aiohttp.WSServerHandshakeError as error:
+            raise NoSessionsError(f"{endpoint} answers {error.status} to {PATH}") from error
+        except (DecodeError, aiohttp.WSMessageTypeError) as error:
+            raise NotSentError(f"no greeting: {error}") from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise NotSentError(_describe(error, timeout_s)) from error
+        session = cls(endpoint, websocket, greeting)
+        session._start()
+        return session
+
+    def _start(self) -> None:
+        for work in (self._send_operations(), self._receive_answers()):
+            task = self._loop.create_task(work)
+            task.add_done_callback(self._ended)
+            self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._lose(f"the client failed: {error!r}")
+            raise error  # a defect: the loop reports it
+
+    async def ask(self, kind: int, body: bytes, timeout_s: float) -> Answer:
+        """Send an operation and wait for its answer.
+
+        Raises:
+            NotSentError: it is certain that it was not sent.
+            CutError: it was sent, and no answer came.
+            NoSessionsError: the operation is larger than the session's credits.
+        """
+        if not self.usable:
+            raise NotSentError("the session is closed")
+        if operations.cost_bytes(body) > self._credit_max:
+            raise NoSessionsError(f"more than the {self._credit_max} bytes of a session")
+        operation = _Operation(
+            kind, body, self._loop.time() + timeout_s, self._loop.create_future()
+        )
+        self._waiting.append(operation)
+        self._wake.set()
+        if self._timer is None or operation.deadline_s < self._timer_at_s:
+            self._set_timer(operation.deadline_s)
+        try:
+            return await operation.answered
+        except asyncio.CancelledError:
+            if not operation.sent and operation in self._waiting:
+                self._waiting.remove(operation)
+            raise
+
+    # -- out --------------------------------------------------------------------------------------
+
+    async def _send_operations(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while message := self._next_message():
+                    await self._websocket.send_bytes(message)
+        except (OSError, aiohttp.ClientError) as error:
+            self._lose(str(error) or "the connection was lost")
+
+    def _next_message(self) -> bytes:
+        """Take what the credits allow; from here on it counts as sent."""
+        parts: list[bytes] = []
+        size, now_s = 0, self._loop.time()
+        while self._waiting:
+            operation = self._waiting[0]
+            cost = operation.cost_bytes
+            if cost > self._credit_bytes:
+                break
+            if parts and size + cost > MESSAGE_BYTES:
+                break
+            self._waiting.popleft()
+            if operation.answered.done():
+                continue
+            self._last_id += 1
+            operation.operation_id, operation.sent = self._last_id, True
+            self._sent[self._last_id] = operation
+            self._credit_bytes -= cost
+            size += cost
+            # The node's own answer comes before the deadline here.
+            timeout_ms = max(int((operation.deadline_s - now_s) * 1000 * _ANSWER_SHARE), 1)
+            parts += (
+                operations.encode_head(
+                    self._last_id, min(timeout_ms, 600_000), operation.kind, operation.body
+                ),
+                operation.body,
+            )
+        return operations.encode_message(parts) if parts else b""
+
+    # -- in ---------------------------------------------------------------------------------------
+
+    async def _receive_answers(self) -> None:
+        reason = "the node closed the session"
+        try:
+            async for message in self._websocket:
+                if message.type is not aiohttp.WSMsgType.BINARY:
+                    reason = "the node sent no answers"
+                    break
+                self._take(message.data)
+            else:
+                code = self._websocket.close_code
+                reason = f"the node closed the session ({code})"
+        except (OSError, aiohttp.ClientError) as error:
+            reason = str(error) or "the connection was lost"
+        except DecodeError as error:
+            reason = f"the node's answers cannot be read: {error}"
+        self._lose(reason)
+
+    def _take(self, data: bytes) -> None:
+        for answer in answers.decode_message(data):
+            operation = self._sent.pop(answer.operation_id, None)
+            if operation is None:
+                raise DecodeError(f"an answer to {answer.operation_id}, which waits for none")
+            self._credit_bytes += operation.cost_bytes
+            if not operation.answered.done():
+                operation.answered.set_result(answer)
+        if self._waiting:
+            self._wake.set()
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def _set_timer(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_s = at_s
+        self._timer = self._loop.call_at(at_s, self._expire)
+
+    def _expire(self) -> None:
+        """Fail what is overdue. A node that is silent for so long gets no further operation."""
+        self._timer = None
+        now_s = self._loop.time()
+        earliest_s: float | None = None
+        for operation in (*self._sent.values(), *self._waiting):
+            if operation.answered.done():
+                continue
+            if operation.deadline_s <= now_s:
+                self._fail(operation, "no answer in time")
+                self.usable = self.usable and not operation.sent
+            elif earliest_s is None or operation.deadline_s < earliest_s:
+                earliest_s = operation.deadline_s
+        if earliest_s is not None:
+            self._set_timer(earliest_s)
+        elif not self.usable:
+            self._lose("no answer in time")
+
+    def _fail(self, operation: _Operation, reason: str) -> None:
+        if not operation.answered.done():
+            error = CutError(reason) if operation.sent else NotSentError(reason)
+            operation.answered.set_exception(error)
+
+    def _lose(self, reason: str) -> None:
+        """End the session, and give each operation its outcome."""
+        self.usable = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for operation in (*self._sent.values(), *self._waiting):
+            self._fail(operation, reason)
+        self._sent.clear()
+        self._waiting.clear()
+        for task in self._tasks:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Close the session."""
+        self._lose("the client is closing")
+        await self._websocket.close()
+
+
+_ANSWER_SHARE = 0.9
+
+
+def _describe(error: BaseException, timeout_s: float) -> str:
+    if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
+        return f"no connection within {timeout_s * 1000:.0f} ms"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error.strerror or str(error.os_error)
+    return str(error) or type(error).__name__

@@ -1,12 +1,13 @@
 """Measure writes and reads of a quorum of three beside etcd's, in the same run.
 
-`make bench-quorum` runs it: CLIENTS_AT_ONCE="1 16 64" sets how many clients there are,
-SECONDS_EACH=n how long each round takes, ROUNDS=n how often the two take turns. Both run three
-processes on this machine on the same disk with fsync on; the same HTTP client puts and gets the
-same 1 KiB values, at etcd through its JSON gateway, which costs etcd something that its gRPC API
-would not. Every write is durable on a majority and every read linearizable at both. What counts
-is the ratio of medians: clients and servers share the processors, so that the figures
-themselves say little.
+`make bench-quorum` runs it: CLIENTS_AT_ONCE="1 16 64" sets the number of clients, SECONDS_EACH=n
+the length of each round, ROUNDS=n the number of rounds. Both quorums run three processes on this
+machine on the same disk with fsync on. Our quorum is measured twice: through sessions by
+`QuorumClient`, and over HTTP by a plain HTTP client. The same HTTP client asks etcd through its
+JSON gateway, which costs etcd something that its gRPC API would not. Every write is durable on a
+majority and every read is linearizable. What counts is the ratio of medians, and the processor
+time for each operation, of the leader and of the client: clients and servers share the
+processors.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import aiohttp
 from kraftquorum_devcluster.binaries import ensure_binaries
 from proofkit.localquorum import LocalQuorum, eventually
 from proofkit.loopback import LoopbackNetwork, claim_loopback
+from raftnode.client import QuorumClient
 
 VALUE = os.urandom(512).hex().encode()
 KEYS = 1000
@@ -47,16 +49,21 @@ class Peer:
     name: str
     put: Call
     get: Call
+    leader_pid: int
     found: dict[tuple[str, int], list[Round]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round: operations a second, and latencies in milliseconds."""
+    """One round: operations a second, latencies in milliseconds, and what they cost."""
 
     per_s: float
     p50_ms: float
     p99_ms: float
+    leader_us: float
+    """Processor time of the leader for each operation, in microseconds."""
+    client_us: float
+    """The same of this process, with all clients."""
 
 
 class Etcd:
@@ -103,6 +110,12 @@ class Etcd:
             member.kill()
             member.wait()
 
+    @property
+    def leader_pid(self) -> int:
+        """The leader's process."""
+        hosts = [f"http://{host}:{ETCD_CLIENT_PORT}" for host in self._hosts]
+        return self._members[hosts.index(self._leader)].pid
+
     async def _find_leader(self) -> str | None:
         for host in self._hosts:
             url = f"http://{host}:{ETCD_CLIENT_PORT}"
@@ -146,10 +159,33 @@ async def ours(quorum: LocalQuorum, http: aiohttp.ClientSession) -> Peer:
             answer.raise_for_status()
             assert await answer.read() == VALUE
 
-    return Peer("kraftquorum", put, get)
+    assert leader.process is not None
+    return Peer("ours, HTTP", put, get, leader.process.pid)
 
 
-async def measure(call: Call, clients: int, seconds: float) -> Round:
+async def ours_by_sessions(quorum: LocalQuorum, client: QuorumClient) -> Peer:
+    """Our quorum, asked by its own client."""
+    leader = await quorum.leader()
+
+    async def put(key: int) -> None:
+        await client.put(f"key-{key}", VALUE)
+
+    async def get(key: int) -> None:
+        value = await client.get(f"key-{key}")
+        assert value is not None
+        assert value.value == VALUE
+
+    assert leader.process is not None
+    return Peer("ours, sessions", put, get, leader.process.pid)
+
+
+def cpu_s(pid: int) -> float:
+    """The processor time that a process has taken, all its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def measure(call: Call, clients: int, seconds: float, leader_pid: int) -> Round:
     """Let so many clients call, each again as soon as it is answered."""
     taken: list[float] = []
     end = time.perf_counter() + seconds
@@ -161,13 +197,20 @@ async def measure(call: Call, clients: int, seconds: float) -> Round:
             taken.append(time.perf_counter() - began)
             key += clients
 
-    began = time.perf_counter()
+    began, leader_s, own_s = time.perf_counter(), cpu_s(leader_pid), time.process_time()
     async with asyncio.TaskGroup() as group:
         for number in range(clients):
             group.create_task(client(number))
     whole = time.perf_counter() - began
-    cuts = statistics.quantiles(taken, n=100)
-    return Round(len(taken) / whole, cuts[49] * 1000, cuts[98] * 1000)
+    leader_s, own_s = cpu_s(leader_pid) - leader_s, time.process_time() - own_s
+    cuts, count = statistics.quantiles(taken, n=100), len(taken)
+    return Round(
+        count / whole,
+        cuts[49] * 1000,
+        cuts[98] * 1000,
+        leader_s * 1e6 / count,
+        own_s * 1e6 / count,
+    )
 
 
 async def take_turns(
@@ -182,13 +225,16 @@ async def take_turns(
             for count in clients:
                 for peer in peers:
                     call = peer.put if what == "put" else peer.get
-                    result = await measure(call, count, seconds)
+                    result = await measure(call, count, seconds, peer.leader_pid)
                     peer.found.setdefault((what, count), []).append(result)
 
 
 def print_table(peers: Sequence[Peer]) -> None:
     """Print medians over the rounds, and their ratio to the last peer's."""
-    print(f"{'what':<6}{'clients':>8}  {'quorum':<14}{'per s':>8}{'p50 ms':>9}{'p99 ms':>9}  ratio")
+    print(
+        f"{'what':<6}{'clients':>8}  {'quorum':<16}{'per s':>8}{'p50 ms':>9}{'p99 ms':>9}"
+        f"{'leader us':>11}{'client us':>11}  ratio"
+    )
     for what, count in peers[0].found:
         yardstick = statistics.median(r.per_s for r in peers[-1].found[what, count])
         for peer in peers:
@@ -196,9 +242,11 @@ def print_table(peers: Sequence[Peer]) -> None:
             per_s = statistics.median(r.per_s for r in rounds)
             p50 = statistics.median(r.p50_ms for r in rounds)
             p99 = statistics.median(r.p99_ms for r in rounds)
+            leader_us = statistics.median(r.leader_us for r in rounds)
+            client_us = statistics.median(r.client_us for r in rounds)
             print(
-                f"{what:<6}{count:>8}  {peer.name:<14}{per_s:>8.0f}{p50:>9.2f}{p99:>9.2f}"
-                f"  {per_s / yardstick:.2f}"
+                f"{what:<6}{count:>8}  {peer.name:<16}{per_s:>8.0f}{p50:>9.2f}{p99:>9.2f}"
+                f"{leader_us:>11.0f}{client_us:>11.0f}  {per_s / yardstick:.2f}"
             )
 
 
@@ -211,7 +259,11 @@ async def bench(root: Path, clients: Sequence[int], rounds: int, seconds: float)
         etcd = await stack.enter_async_context(Etcd(root, network, http))
         quorum = await stack.enter_async_context(LocalQuorum(root, 3, network))
         await quorum.form(3)
-        peers = [await ours(quorum, http), Peer("etcd", etcd.put, etcd.get)]
+        peers = [
+            await ours_by_sessions(quorum, quorum.client),
+            await ours(quorum, http),
+            Peer("etcd, JSON", etcd.put, etcd.get, etcd.leader_pid),
+        ]
         await take_turns(peers, clients, rounds, seconds)
         print_table(peers)
 

@@ -28,7 +28,7 @@ from proofkit.badrequests import (
 from proofkit.memoryservice import MemoryService
 from raftnode.api.errors import ERRORS
 from raftnode.api.http import ApiLimits, Route
-from raftnode.api.metrics import HttpMetrics
+from raftnode.api.metrics import HttpMetrics, SessionMetrics
 from raftnode.api.openapi import openapi, route_errors
 from raftnode.api.server import all_routes
 from raftnode.cli import make_app
@@ -131,6 +131,7 @@ def node_metrics() -> Iterator[str]:
     registry = CollectorRegistry()
     NodeMetrics(registry)
     HttpMetrics(registry)
+    SessionMetrics(registry)
     LeaderCollector(lambda: None, registry)
     yield "# Metrics of the node\n"
     yield (
@@ -141,7 +142,10 @@ def node_metrics() -> Iterator[str]:
         "`process_open_fds` and the like are there, too.\n"
     )
     yield "| Metric | Type | Labels | In the documents | Meaning |\n|---|---|---|---|---|"
-    rows = {row.name: row for row in (*NodeMetrics.rows(), *HttpMetrics.rows(), *LEADER_ROWS)}
+    rows = {
+        row.name: row
+        for row in (*NodeMetrics.rows(), *HttpMetrics.rows(), *SessionMetrics.rows(), *LEADER_ROWS)
+    }
     for metric in sorted(registry.collect(), key=lambda family: family.name):
         row = rows[metric.name]
         theirs = row.document_name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from proofkit.fuzz import files, wire
+from proofkit.fuzz import files, session, wire
 from proofkit.fuzz.target import Target
 
-TARGETS: dict[str, Target] = {target.name: target for target in (*wire.TARGETS, *files.TARGETS)}
+TARGETS: dict[str, Target] = {
+    target.name: target for target in (*wire.TARGETS, *session.TARGETS, *files.TARGETS)
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
-from raftnode.api.metrics import HttpMetrics
+from raftnode.api.metrics import HttpMetrics, SessionMetrics
 from raftnode.runtime.metrics import node_metrics as module
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
 
@@ -35,7 +35,10 @@ def test_the_list_of_labels_is_true():
     metrics.snapshot_piece("sent", 1)
     metrics.replica.info({"node_id": "1", "directory_id": "x", "cluster_id": "c", "version": "1"})
     metrics.current_vote_directory.info({"directory_id": "x"})
-    labels_of = {row.name: row.labels for row in (*NodeMetrics.rows(), *HttpMetrics.rows())}
+    labels_of = {
+        row.name: row.labels
+        for row in (*NodeMetrics.rows(), *HttpMetrics.rows(), *SessionMetrics.rows())
+    }
     for family in registry.collect():
         for sample in family.samples:
             named = {name for name in sample.labels if name != "le"}

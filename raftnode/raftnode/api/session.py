@@ -303,8 +303,8 @@ class Session:
         if entry is None:
             self.answer(pending, answers.encode_no_value(operation_id, kv.next_offset))
             return
-        found = FoundValue(entry.offset, entry.epoch, kv.next_offset, entry.value)
-        self.answer(pending, answers.encode_value_head(operation_id, found), entry.value)
+        value = FoundValue(entry.offset, entry.epoch, kv.next_offset, entry.value)
+        self.answer(pending, answers.encode_value_head(operation_id, value), entry.value)
 
     def refuse(self, pending: _Pending, error: RequestError) -> None:
         """Answer with an error, as HTTP does."""

@@ -88,10 +88,10 @@ def decode_value(answer: Answer) -> Value | None:
         return None
     try:
         _expect(answer.result, AnswerKind.VALUE)
-        found = answers.decode_value(answer.result.body)
+        value = answers.decode_value(answer.result.body)
     except DecodeError as error:
         raise UnexpectedAnswerError(f"{answer.endpoint}: {error}") from None
-    return Value(found.value, found.offset, found.epoch)
+    return Value(value.value, value.offset, value.epoch)
 
 
 def decode_page(answer: Answer) -> LogPage:

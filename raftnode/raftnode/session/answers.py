@@ -172,10 +172,10 @@ def decode_written(body: bytes) -> Written:
     return Written(*_unpack(_WRITTEN, body, "WRITTEN"))
 
 
-def encode_value_head(operation_id: int, found: FoundValue) -> bytes:
+def encode_value_head(operation_id: int, value: FoundValue) -> bytes:
     """Encode what stands before the value itself, which need not be copied."""
-    head = _head(operation_id, AnswerKind.VALUE, _VALUE.size + len(found.value))
-    return head + _VALUE.pack(found.offset, found.epoch, found.next_offset)
+    head = _head(operation_id, AnswerKind.VALUE, _VALUE.size + len(value.value))
+    return head + _VALUE.pack(value.offset, value.epoch, value.next_offset)
 
 
 def decode_value(body: bytes) -> FoundValue:

@@ -246,7 +246,8 @@ class Metrics:
         self.voters_unlike_spec.labels(*key).set(len(missing) + extra)
         self.replacements_open.labels(*key).set(sum(count > 1 for count in ids.values()))
         gone = sum(
-            observation.is_storage_gone(one) or _has_successor(observation, one) for one in voters
+            observation.is_storage_gone(voter) or _has_successor(observation, voter)
+            for voter in voters
         )
         self.storage_gone.labels(*key).set(gone)
         failing = sum(pod.exit_code in DISK_EXITS and not pod.ready for pod in observation.pods)
@@ -255,9 +256,9 @@ class Metrics:
     def _observe_operations(
         self, key: tuple[str, str], spec: QuorumSpec, observation: Observation
     ) -> None:
-        found = operations(spec, observation, self._under_way.get(key, ()), "")
-        self._under_way[key] = found
-        steps = Tally((one.kind, one.step) for one in found)
+        in_progress = operations(spec, observation, self._under_way.get(key, ()), "")
+        self._under_way[key] = in_progress
+        steps = Tally((operation.kind, operation.step) for operation in in_progress)
         for gone in self._steps.get(key, set()) - set(steps):
             self.operations.remove(*key, *gone)
         self._steps[key] = set(steps)
@@ -357,8 +358,9 @@ def _has_successor(observation: Observation, voter: ReplicaId) -> bool:
     storage is still lost.
     """
     quorum = observation.quorum
-    if quorum is None or any(one.fresh for one in quorum.voters_of(voter.node_id)):
+    if quorum is None or any(progress.fresh for progress in quorum.voters_of(voter.node_id)):
         return False
     return any(
-        one.replica.node_id == voter.node_id and one.replica != voter for one in quorum.observers
+        observer.replica.node_id == voter.node_id and observer.replica != voter
+        for observer in quorum.observers
     )

@@ -85,10 +85,10 @@ async def missing_rights(kube: KubeClient, settings: Settings) -> list[str]:
     Raises:
         KubeError: the API server did not answer.
     """
-    found = await _missing_lease(kube, settings)
+    missing = await _missing_lease(kube, settings)
     for namespace in settings.namespaces or (None,):
-        found += await _missing_in(kube, namespace)
-    return found
+        missing += await _missing_in(kube, namespace)
+    return missing
 
 
 async def watchable_namespaces(kube: KubeClient, settings: Settings) -> tuple[str, ...]:
@@ -109,16 +109,16 @@ async def watchable_namespaces(kube: KubeClient, settings: Settings) -> tuple[st
 
 async def _missing_lease(kube: KubeClient, settings: Settings) -> list[str]:
     create, keep = LEASE
-    found = [
+    answers = [
         await _missing(kube, create, settings.lease_place, None),
         await _missing(kube, keep, settings.lease_place, settings.lease_name),
     ]
-    return [text for text in found if text]
+    return [text for text in answers if text]
 
 
 async def _missing_in(kube: KubeClient, namespace: str | None) -> list[str]:
-    found = [await _missing(kube, right, namespace, None) for right in WATCHED]
-    return [text for text in found if text]
+    answers = [await _missing(kube, right, namespace, None) for right in WATCHED]
+    return [text for text in answers if text]
 
 
 async def _missing(

@@ -120,10 +120,10 @@ def conditions_page() -> str:
 def metrics_page() -> str:
     """Every metric."""
     metrics = Metrics()
-    found = sorted(metrics.registry.collect(), key=lambda metric: metric.name)
+    families = sorted(metrics.registry.collect(), key=lambda metric: metric.name)
     labels = {name: ", ".join(values) for name, values in metrics.labels_of().items()}
     rows: list[str] = []
-    for metric in found:
+    for metric in families:
         name = metric.name + {"counter": "_total", "info": "_info"}.get(metric.type, "")
         labelled = labels.get(metric.name, "")
         rows.append(f"| `{name}` | {metric.type} | {labelled} | {_cell(metric.documentation)} |")

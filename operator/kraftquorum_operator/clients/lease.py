@@ -68,16 +68,16 @@ class Lease:
     async def step(self) -> None:
         """Take or renew the Lease once, if that may be."""
         started = self._clock()
-        found = await self._kube.get("Lease", self._namespace, self._name)
-        if found is None:
+        lease = await self._kube.get("Lease", self._namespace, self._name)
+        if lease is None:
             await self._take(started, None)
             return
-        spec = cast("Body", found.get("spec") or {})
+        spec = cast("Body", lease.get("spec") or {})
         holder = str(spec.get("holderIdentity") or "")
         if holder not in {"", self._identity} and not self._is_expired(spec, holder):
             self._held_until = -math.inf
             return
-        await self._take(started, found)
+        await self._take(started, lease)
 
     def _is_expired(self, spec: Body, holder: str) -> bool:
         """Another's Lease expires once it has not changed for its duration, by our own clock."""
@@ -87,9 +87,9 @@ class Lease:
         duration_s = float(spec.get("leaseDurationSeconds") or self._duration_s)
         return self._clock() - self._seen[1] > duration_s
 
-    async def _take(self, started: float, found: Body | None) -> None:
+    async def _take(self, started: float, lease: Body | None) -> None:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        before = cast("Body", (found or {}).get("spec") or {})
+        before = cast("Body", (lease or {}).get("spec") or {})
         mine = before.get("holderIdentity") == self._identity
         spec: Body = {
             "holderIdentity": self._identity,
@@ -99,11 +99,11 @@ class Lease:
             "leaseTransitions": int(before.get("leaseTransitions") or 0) + (not mine),
         }
         try:
-            if found is None:
+            if lease is None:
                 meta = {"namespace": self._namespace, "name": self._name}
                 await self._kube.create(_lease(meta, spec))
             else:
-                await self._kube.replace(_lease(found["metadata"], spec))
+                await self._kube.replace(_lease(lease["metadata"], spec))
         except ConflictError:
             self._held_until = -math.inf
             return
@@ -115,10 +115,10 @@ class Lease:
             return
         self._held_until = -math.inf
         with suppress(KubeError):
-            found = await self._kube.get("Lease", self._namespace, self._name)
-            if found is not None and found["spec"].get("holderIdentity") == self._identity:
-                spec = found["spec"] | {"holderIdentity": ""}
-                await self._kube.replace(_lease(found["metadata"], spec))
+            lease = await self._kube.get("Lease", self._namespace, self._name)
+            if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
+                spec = lease["spec"] | {"holderIdentity": ""}
+                await self._kube.replace(_lease(lease["metadata"], spec))
 
 
 def _lease(meta: Body, spec: Body) -> Body:

@@ -159,13 +159,13 @@ class HttpNodes:
         """
         wait_ms = int(max_wait_s * 1000)
         async with self._at(address, None) as client:
-            found = await client.node_state(
+            answer = await client.node_state(
                 Endpoint.parse(address),
                 known=known,
                 max_wait_ms=wait_ms,
                 timeout_ms=wait_ms + PATIENCE * self._timeout_ms,
             )
-            return found.state
+            return answer.state
 
     @asynccontextmanager
     async def _at(self, address: str, asked: str | None) -> AsyncGenerator[QuorumClient]:

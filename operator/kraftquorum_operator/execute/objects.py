@@ -50,9 +50,9 @@ async def _apply(body: Body, tools: Tools) -> None:
     namespace, name = tools.owner.namespace, body["metadata"]["name"]
     if body["kind"] == "StatefulSet":
         statefulset = tools.observation.statefulset
-        found = await tools.kube.get("StatefulSet", namespace, name)
-        if statefulset is not None and found is not None:
-            change = statefulset_change(body, found)
+        live = await tools.kube.get("StatefulSet", namespace, name)
+        if statefulset is not None and live is not None:
+            change = statefulset_change(body, live)
             written = await tools.kube.patch(
                 "StatefulSet", namespace, name, uid=statefulset.uid, change=change
             )
@@ -64,10 +64,10 @@ async def _apply(body: Body, tools: Tools) -> None:
                 raise RefusedError(200, "NotKept", msg)
         return
     if body["kind"] == "PodDisruptionBudget":
-        found = await tools.kube.get("PodDisruptionBudget", namespace, name)
-        change = budget_change(body, found)
-        if found is not None and change is not None:
-            uid = found["metadata"]["uid"]
+        budget = await tools.kube.get("PodDisruptionBudget", namespace, name)
+        change = budget_change(body, budget)
+        if budget is not None and change is not None:
+            uid = budget["metadata"]["uid"]
             await tools.kube.patch("PodDisruptionBudget", namespace, name, uid=uid, change=change)
     await tools.kube.apply(body)
 
@@ -195,10 +195,10 @@ async def delete_claim(action: DeleteClaim, tools: Tools) -> str:
 async def _note_given_up(ordinal: int, claim_uid: str, tools: Tools) -> None:
     """Record on the current StatefulSet which claim is given up and when."""
     namespace, name = tools.owner.namespace, tools.owner.name
-    found = await tools.kube.get("StatefulSet", namespace, name)
-    if found is None:
+    body = await tools.kube.get("StatefulSet", namespace, name)
+    if body is None:
         return
-    meta, key = found["metadata"], f"{names.ANNOTATION_GIVEN_UP}{ordinal}"
+    meta, key = body["metadata"], f"{names.ANNOTATION_GIVEN_UP}{ordinal}"
     value = cast("dict[str, str]", meta.get("annotations") or {}).get(key, "")
     claim, statefulset = tools.observation.claim(ordinal), tools.observation.statefulset
     last = statefulset.record(ordinal) if statefulset is not None else None
@@ -241,7 +241,7 @@ async def delete_statefulset(action: DeleteStatefulSet, tools: Tools) -> str:
 async def delete_latch(action: DeleteLatch, tools: Tools) -> str:
     """Delete the latch, once no claim is left that it protects."""
     name = names.latch(action.resource_uid)
-    found = await tools.kube.get("ConfigMap", tools.owner.namespace, name)
-    if found is None:
+    configmap = await tools.kube.get("ConfigMap", tools.owner.namespace, name)
+    if configmap is None:
         return name
-    return await _delete("ConfigMap", name, found["metadata"]["uid"], tools)
+    return await _delete("ConfigMap", name, configmap["metadata"]["uid"], tools)

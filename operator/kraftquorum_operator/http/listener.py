@@ -78,8 +78,8 @@ async def listening(
     runner = web.AppRunner(application, access_log=None, keepalive_timeout=IDLE_S)
     await runner.setup()
     asked = [host.strip() for host in hosts.split(",") if host.strip()]
-    found = [await _listen(runner, host, port, what) for host in asked]
-    servers = [server for server in found if server is not None]
+    attempts = [await _listen(runner, host, port, what) for host in asked]
+    servers = [server for server in attempts if server is not None]
     try:
         yield int(servers[0].sockets[0].getsockname()[1]) if servers else None
     finally:

@@ -32,20 +32,20 @@ def damaged_voters(observation: Observation) -> tuple[ReplicaId, ...]:
 
 def damaged_storage(observation: Observation) -> tuple[Trouble, ...]:
     """Each replica whose storage is damaged, whether it answers or has exited because of it."""
-    found = [
+    troubles = [
         Trouble(
             node.replica.node_id, _disk(observation, node.replica.node_id), "StorageDamaged", why
         )
         for node in observation.nodes
         if (why := why_damaged(node)) is not None
     ]
-    found += _ended(observation, CORRUPT, "StorageDamaged")
-    return tuple(sorted(found, key=lambda trouble: trouble.ordinal))
+    troubles += _ended(observation, CORRUPT, "StorageDamaged")
+    return tuple(sorted(troubles, key=lambda trouble: trouble.ordinal))
 
 
 def low_disks(observation: Observation) -> tuple[Trouble, ...]:
     """Each replica whose disk has at most its reserve free, is full or lacks snapshot space."""
-    found = [
+    troubles = [
         Trouble(
             node.replica.node_id,
             _disk(observation, node.replica.node_id),
@@ -55,8 +55,8 @@ def low_disks(observation: Observation) -> tuple[Trouble, ...]:
         for node in observation.nodes
         if node.disk_low or node.snapshot_room_missing_bytes
     ]
-    found += _ended(observation, FULL, "DiskLow")
-    return tuple(sorted(found, key=lambda trouble: trouble.ordinal))
+    troubles += _ended(observation, FULL, "DiskLow")
+    return tuple(sorted(troubles, key=lambda trouble: trouble.ordinal))
 
 
 def disk_alarms(observation: Observation) -> tuple[Trouble, ...]:

@@ -88,7 +88,7 @@ class Refusals:
         held = _held(self.known, observation.generation, now_ms)
         outdated = tuple(ref for ref in observation.outdated if ref not in held)
         refused = (*observation.refused, *sorted(held.items()))
-        present = {one.uid for one in (*observation.pods, *observation.claims)}
+        present = {item.uid for item in (*observation.pods, *observation.claims)}
         # A request that is not retried after its pause is no longer wanted.
         self.ends = {
             uid: what

@@ -54,8 +54,10 @@ def config_schema() -> dict[str, JsonValue]:
     The API server keeps unknown names, so that the operator can report them. It would otherwise
     drop them silently for every client that does not request strict validation.
     """
-    found = cast("dict[str, dict[str, JsonValue]]", NodeSettings.model_json_schema()["properties"])
-    properties: dict[str, JsonValue] = {name: _property(found[name]) for name in ALLOWED}
+    schemas = cast(
+        "dict[str, dict[str, JsonValue]]", NodeSettings.model_json_schema()["properties"]
+    )
+    properties: dict[str, JsonValue] = {name: _property(schemas[name]) for name in ALLOWED}
     return {
         "type": "object",
         "properties": properties,
@@ -63,12 +65,12 @@ def config_schema() -> dict[str, JsonValue]:
     }
 
 
-def _property(found: dict[str, JsonValue]) -> JsonValue:
+def _property(schema: dict[str, JsonValue]) -> JsonValue:
     """One setting without a default: a default in the CRD would change existing quorums."""
-    kept = {key: value for key, value in found.items() if key not in ("title", "default")}
-    default = found["default"]
+    kept = {key: value for key, value in schema.items() if key not in ("title", "default")}
+    default = schema["default"]
     shown = str(default).lower() if isinstance(default, bool) else default
-    return kept | {"description": f"{found['description']} The node's default: {shown}."}
+    return kept | {"description": f"{schema['description']} The node's default: {shown}."}
 
 
 def find_name_faults(names: Iterable[str]) -> Iterator[str]:

@@ -419,10 +419,10 @@ class Observation:
 
     def told_voters(self) -> tuple[ReplicaId, ...]:
         """The voter set of the longest log that answers; empty: no replica answers with one."""
-        told = [node for node in self.nodes if not node.blank and node.voters]
-        if not told:
+        holders = [node for node in self.nodes if not node.blank and node.voters]
+        if not holders:
             return ()
-        return max(told, key=lambda node: (node.epoch, node.log_end_offset)).voters
+        return max(holders, key=lambda node: (node.epoch, node.log_end_offset)).voters
 
     def known_voters(self) -> tuple[ReplicaId, ...]:
         """The best known voter set without a leader: of the longest log, else the latched one."""
@@ -442,7 +442,7 @@ class Observation:
     def majority_answers(self) -> bool:
         """Whether a majority of the best known voters answers, each with its own storage."""
         known, alive = self.known_voters(), {node.replica for node in self.nodes}
-        return bool(known) and sum(one in alive for one in known) >= majority(len(known))
+        return bool(known) and sum(replica in alive for replica in known) >= majority(len(known))
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,10 +65,10 @@ async def read_going(kube: KubeClient, owner: Owner, resource: Body) -> Observed
     return ObservedGoing(owner, resource, going)
 
 
-def _is_released(owner: Owner, found: Iterable[Body | None]) -> bool:
+def _is_released(owner: Owner, bodies: Iterable[Body | None]) -> bool:
     """Whether an object of ours has lost its owner: the garbage collector has orphaned it.
 
     The collector may be done, and its finalizer gone, before the operator reads the resource. The
     StatefulSet decides; if it was deleted, the Services and the budget do.
     """
-    return any(body is not None and belongs_to(owner, body) is None for body in found)
+    return any(body is not None and belongs_to(owner, body) is None for body in bodies)

@@ -18,12 +18,12 @@ from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 def controller_of(body: Body) -> Body | None:
     """The reference to the object that a body belongs to."""
     references = cast("list[Body]", body["metadata"].get("ownerReferences") or [])
-    return next((one for one in references if one.get("controller")), None)
+    return next((reference for reference in references if reference.get("controller")), None)
 
 
-def foreign_objects(owner: Owner, found: Iterable[Body]) -> tuple[tuple[ObjectRef, str], ...]:
+def foreign_objects(owner: Owner, bodies: Iterable[Body]) -> tuple[tuple[ObjectRef, str], ...]:
     """The objects that do not belong to this resource, and why."""
-    whose = [(ObjectRef.of(body), _whose(owner, body)) for body in found]
+    whose = [(ObjectRef.of(body), _whose(owner, body)) for body in bodies]
     return tuple(
         (key, f"it exists already and belongs to {other}; delete it or rename the resource")
         for key, other in whose

@@ -86,11 +86,11 @@ def _settings(body: Body) -> tuple[tuple[str, str], ...]:
     """What the template gives to the nodes, of the settings that a resource may set."""
     pod = _part(_part(body["spec"], "template"), "spec")
     given = {
-        one["name"]: str(one["value"])
+        entry["name"]: str(entry["value"])
         for container in _parts(pod, "containers")
         if container["name"] == names.CONTAINER
-        for one in _parts(container, "env")
-        if "value" in one
+        for entry in _parts(container, "env")
+        if "value" in entry
     }
     variables = ((name, f"{ENV_PREFIX}{name.upper()}") for name in ALLOWED)
     return tuple((name, given[variable]) for name, variable in variables if variable in given)
@@ -103,27 +103,27 @@ def _controller_uid(body: Body) -> str | None:
 
 def _records(annotations: dict[str, str]) -> tuple[tuple[int, ClaimRecord], ...]:
     """What was recorded last for each ordinal; anything that is not ours is left out."""
-    found: dict[int, ClaimRecord] = {}
+    records: dict[int, ClaimRecord] = {}
     for key, value in annotations.items():
         ordinal = key.removeprefix(names.ANNOTATION_RECORDED)
         directory_id, _, claim_uid = value.partition(" ")
         if ordinal != key and ordinal.isdecimal() and claim_uid:
-            found[int(ordinal)] = ClaimRecord(directory_id, claim_uid)
-    return tuple(sorted(found.items(), key=lambda item: item[0]))
+            records[int(ordinal)] = ClaimRecord(directory_id, claim_uid)
+    return tuple(sorted(records.items(), key=lambda item: item[0]))
 
 
 def _given_up(
     annotations: dict[str, str], now: datetime
 ) -> tuple[tuple[int, tuple[GivenUp, ...]], ...]:
     """The claims that were given up within a day; what is not ours is left out."""
-    found: dict[int, tuple[GivenUp, ...]] = {}
+    given_up: dict[int, tuple[GivenUp, ...]] = {}
     for key, value in annotations.items():
         ordinal = key.removeprefix(names.ANNOTATION_GIVEN_UP)
         if ordinal != key and ordinal.isdecimal():
             notes = (_note(entry, now) for entry in value.split())
             kept = tuple(n for n in notes if n is not None and n.age_ms < NOTED_MS)
-            found[int(ordinal)] = kept
-    return tuple(sorted(found.items(), key=lambda item: item[0]))
+            given_up[int(ordinal)] = kept
+    return tuple(sorted(given_up.items(), key=lambda item: item[0]))
 
 
 def _note(entry: str, now: datetime) -> GivenUp | None:
@@ -327,8 +327,8 @@ def _termination(message: str) -> str:
         return message
     if not isinstance(content, dict):
         return message
-    told = cast("dict[str, object]", content)
-    return f"{told.get('reason', '')} {told.get('message', '')}".strip()
+    record = cast("dict[str, object]", content)
+    return f"{record.get('reason', '')} {record.get('message', '')}".strip()
 
 
 def now_utc() -> datetime:

@@ -90,19 +90,17 @@ async def observe(
     if is_going(resource):
         return await read_going(kube, owner, resource)
     selector = f"{names.LABEL_APP}={names.APP},{names.LABEL_INSTANCE}={name}"
-    pods, claims = await asyncio.gather(
+    pod_bodies, claim_bodies = await asyncio.gather(
         kube.list("Pod", namespace, selector), kube.list("PersistentVolumeClaim", namespace)
     )
-    statefulset, latch, others = await get_objects(kube, owner)
-    seen_pods = read_pods(name, pods, now_utc())
-    seen_statefulset = read_statefulset(statefulset)
-    own = seen_statefulset is not None and seen_statefulset.owner_uid == owner.uid
-    seen_claims = read_claims(name, claims, statefulset=seen_statefulset if own else None)
-    told = await _events(
-        kube, namespace, name, wants_events(seen_statefulset, seen_pods, seen_claims)
-    )
-    infos = await ask_nodes(nodes, seen_pods, names.domain(namespace, name))
-    leader = await ask_leader(nodes, seen_pods, infos)
+    statefulset_body, latch, others = await get_objects(kube, owner)
+    pods = read_pods(name, pod_bodies, now_utc())
+    statefulset = read_statefulset(statefulset_body)
+    own = statefulset is not None and statefulset.owner_uid == owner.uid
+    claims = read_claims(name, claim_bodies, statefulset=statefulset if own else None)
+    events = await _events(kube, namespace, name, wants_events(statefulset, pods, claims))
+    infos = await ask_nodes(nodes, pods, names.domain(namespace, name))
+    leader = await ask_leader(nodes, pods, infos)
     quorum = read_quorum(leader, silence, now_ms) if leader is not None else None
     spec = QuorumSpec.model_validate(resource["spec"])
     spec = spec if spec.image else spec.model_copy(update={"image": node_image})
@@ -116,11 +114,11 @@ async def observe(
         name=name,
         uid=owner.uid,
         generation=int(meta["generation"]),
-        statefulset=seen_statefulset,
-        pods=seen_pods,
-        claims=seen_claims,
-        kubernetes=await kube.version() if statefulset is None else None,
-        troubles=read_troubles(name, seen_statefulset, seen_pods, seen_claims, told),
+        statefulset=statefulset,
+        pods=pods,
+        claims=claims,
+        kubernetes=await kube.version() if statefulset_body is None else None,
+        troubles=read_troubles(name, statefulset, pods, claims, events),
         nodes=tuple(read_node(infos[ordinal]) for ordinal in sorted(infos)),
         quorum=quorum,
         latch=read_latch(latch) if latch is not None else None,
@@ -134,7 +132,7 @@ async def observe(
         observation=observation,
         owner=owner,
         resource=resource,
-        live=(*live, statefulset) if statefulset is not None else live,
+        live=(*live, statefulset_body) if statefulset_body is not None else live,
         conditions=tuple(reported.conditions) if reported else (),
         reported_generation=int(status.get("observedGeneration") or 0),
         reported=reported,
@@ -149,10 +147,10 @@ async def _events(
     The role may not allow it. Large clusters keep events in a separate etcd, which may be down or
     slow while the API server answers otherwise, and that must not delay a repair.
     """
-    found: list[Body] = []
+    events: list[Body] = []
     with suppress(KubeError, TimeoutError):
         async with asyncio.timeout(EVENTS_S):
             for kind, of in wanted:
                 fields = f"involvedObject.kind={kind},involvedObject.name={of or name}"
-                found += await kube.list("Event", namespace, fields=fields)
-    return found
+                events += await kube.list("Event", namespace, fields=fields)
+    return events

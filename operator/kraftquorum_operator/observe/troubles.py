@@ -33,8 +33,8 @@ def wants_events(
         return []
     there = {pod.ordinal for pod in pods}
     absent = any(n not in there for n in range(statefulset.replicas))
-    found = [("PersistentVolumeClaim", c.name) for c in claims if c.phase == "Pending"]
-    return [*([("StatefulSet", "")] if absent else []), *found]
+    pending = [("PersistentVolumeClaim", c.name) for c in claims if c.phase == "Pending"]
+    return [*([("StatefulSet", "")] if absent else []), *pending]
 
 
 def read_troubles(
@@ -45,16 +45,16 @@ def read_troubles(
     events: Iterable[Body] = (),
 ) -> tuple[Trouble, ...]:
     """All pods and claims that cannot start now, by ordinal, short delays included."""
-    told = _newest(events)
-    found = [*_of_pods(pods), *_of_claims(claims, told)]
+    newest = _newest(events)
+    troubles = [*_of_pods(pods), *_of_claims(claims, newest)]
     if statefulset is not None:
         there = {pod.ordinal for pod in pods}
         absent = [n for n in range(statefulset.replicas) if n not in there]
-        found += [t for n in absent if (t := _of_absent(quorum, n, told)) is not None]
+        troubles += [t for n in absent if (t := _of_absent(quorum, n, newest)) is not None]
     # A claim that waits for its pod is less useful than what the pod waits for.
-    plain = {trouble.ordinal for trouble in found if trouble.reason != PENDING}
-    found = [t for t in found if t.reason != PENDING or t.ordinal not in plain]
-    return tuple(sorted(found, key=lambda trouble: (trouble.ordinal, trouble.subject)))
+    plain = {trouble.ordinal for trouble in troubles if trouble.reason != PENDING}
+    troubles = [t for t in troubles if t.reason != PENDING or t.ordinal not in plain]
+    return tuple(sorted(troubles, key=lambda trouble: (trouble.ordinal, trouble.subject)))
 
 
 def _of_pods(pods: Sequence[Pod]) -> Iterable[Trouble]:
@@ -68,23 +68,25 @@ def _of_pods(pods: Sequence[Pod]) -> Iterable[Trouble]:
             yield Trouble(pod.ordinal, subject, CRASH_LOOP, pod.detail)
 
 
-def _of_claims(claims: Sequence[Claim], told: Mapping[tuple[str, str], Body]) -> Iterable[Trouble]:
+def _of_claims(
+    claims: Sequence[Claim], events: Mapping[tuple[str, str], Body]
+) -> Iterable[Trouble]:
     for claim in claims:
         subject = f"claim {claim.name}"
         if claim.phase == "Lost":
             why = f"its volume {claim.volume} is gone"
             yield Trouble(claim.ordinal, subject, "ClaimLost", why)
         elif claim.phase == "Pending" and not claim.terminating:
-            event = told.get(("PersistentVolumeClaim", claim.name))
+            event = events.get(("PersistentVolumeClaim", claim.name))
             if event is not None and event.get("reason") in CLAIM_EVENTS:
                 yield Trouble(claim.ordinal, subject, str(event["reason"]), _message(event))
             else:
                 yield Trouble(claim.ordinal, subject, PENDING, "it has no volume yet")
 
 
-def _of_absent(quorum: str, ordinal: int, told: Mapping[tuple[str, str], Body]) -> Trouble | None:
+def _of_absent(quorum: str, ordinal: int, events: Mapping[tuple[str, str], Body]) -> Trouble | None:
     pod = names.pod(quorum, ordinal)
-    event = told.get(("StatefulSet", pod)) or told.get(
+    event = events.get(("StatefulSet", pod)) or events.get(
         ("StatefulSet", names.claim(quorum, ordinal))
     )
     if event is None or event.get("reason") != "FailedCreate":
@@ -94,7 +96,7 @@ def _of_absent(quorum: str, ordinal: int, told: Mapping[tuple[str, str], Body]) 
 
 def _newest(events: Iterable[Body]) -> dict[tuple[str, str], Body]:
     """The newest event of each object; those of a StatefulSet by the pod or claim they name."""
-    found: dict[tuple[str, str], Body] = {}
+    newest: dict[tuple[str, str], Body] = {}
     for event in sorted(events, key=_when):
         about = cast("Body", event["involvedObject"])
         kind, name = str(about["kind"]), str(about["name"])
@@ -102,8 +104,8 @@ def _newest(events: Iterable[Body]) -> dict[tuple[str, str], Body]:
             # "create Pod demo-3 in StatefulSet demo failed error: …", "create Claim data-demo-3 …"
             words = str(event.get("message") or "").split()
             name = words[2] if words[:1] == ["create"] and len(words) > 2 else name
-        found[kind, name] = event
-    return found
+        newest[kind, name] = event
+    return newest
 
 
 def _when(event: Body) -> str:

@@ -45,12 +45,12 @@ def compare(owner: Owner, spec: QuorumSpec, facts: Observation, live: Sequence[B
     """
     ours = [claim for claim in facts.claims if not claim.stranger or claim.doubtful]
     defaults = defaults_of(facts.statefulset, ours)
-    found = {ObjectRef.of(body): body for body in live}
-    statefulset = found.get(ObjectRef("StatefulSet", owner.name))
+    live_by_ref = {ObjectRef.of(body): body for body in live}
+    statefulset = live_by_ref.get(ObjectRef("StatefulSet", owner.name))
     bodies = build(owner, spec, _voters_in_force(facts), defaults, statefulset)
     kept = set(dict(facts.refused))
     budget = ObjectRef("PodDisruptionBudget", owner.name)
-    if facts.quorum is None and budget in found:
+    if facts.quorum is None and budget in live_by_ref:
         # Without a leader the number of voters is a guess: the budget stays as it is (S22).
         kept.add(budget)
     return Desired(
@@ -67,10 +67,10 @@ def outdated_objects(
 
     A StatefulSet is created apart, so a missing one is not outdated.
     """
-    found = {ObjectRef.of(body): body for body in live}
+    live_by_ref = {ObjectRef.of(body): body for body in live}
 
     def is_outdated(ref: ObjectRef, wanted: Body) -> bool:
-        present = found.get(ref)
+        present = live_by_ref.get(ref)
         if present is None:
             return ref.kind != "StatefulSet"
         annotations = cast("dict[str, str]", present["metadata"].get("annotations") or {})

@@ -106,7 +106,7 @@ def _pause(paused: Wait, held_back: Decision) -> Wait:
 
 
 def _first(steps: tuple[Step, ...], case: Case) -> Action | Wait | None:
-    return next((found for step in steps if (found := step(case)) is not None), None)
+    return next((outcome for step in steps if (outcome := step(case)) is not None), None)
 
 
 def _operate(case: Case) -> Action | Wait | None:

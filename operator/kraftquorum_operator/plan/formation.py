@@ -64,10 +64,10 @@ def raise_replicas(case: Case) -> SetReplicas | None:
         floor = case.observation.quorum.highest_voter + 1
     else:
         known = [replica.node_id + 1 for replica in case.observation.known_voters()]
-        told = any(not node.blank and node.voters for node in case.observation.nodes)
-        if not told and _may_answer_soon(case):
+        reported = any(not node.blank and node.voters for node in case.observation.nodes)
+        if not reported and _may_answer_soon(case):
             return None
-        floor = max(known) if told and known else max([*known, first_replicas(case)])
+        floor = max(known) if reported and known else max([*known, first_replicas(case)])
     if statefulset.replicas < floor:
         return SetReplicas(statefulset.uid, statefulset.resource_version, floor)
     return None
@@ -94,8 +94,8 @@ def _first_voters(case: Case) -> tuple[LatchVoter, ...]:
 
 
 def _adopted_voters(case: Case, committed: tuple[ReplicaId, ...]) -> tuple[LatchVoter, ...]:
-    found = {node.replica: node.peer_endpoint for node in case.observation.nodes}
-    return tuple(LatchVoter(replica, found.get(replica)) for replica in committed)
+    endpoints = {node.replica: node.peer_endpoint for node in case.observation.nodes}
+    return tuple(LatchVoter(replica, endpoints.get(replica)) for replica in committed)
 
 
 def latch(case: Case) -> CreateLatch | AdoptQuorum | Wait | None:

@@ -110,8 +110,8 @@ def kubernetes_version_supported(case: Case) -> str | None:
     version = case.observation.kubernetes
     if version is None or version >= KUBERNETES_MIN:
         return None
-    found, least = (".".join(map(str, v)) for v in (version, KUBERNETES_MIN))
-    return f"this cluster runs Kubernetes {found}; the operator needs {least} or later"
+    actual, required = (".".join(map(str, v)) for v in (version, KUBERNETES_MIN))
+    return f"this cluster runs Kubernetes {actual}; the operator needs {required} or later"
 
 
 @guard(alarms=True)
@@ -211,7 +211,7 @@ def survivors_caught_up(case: Case) -> str | None:
     `majority_survives_loss` check whether the other voters are enough.
     """
     # S23.
-    late = tuple(
+    lagging = tuple(
         voter.replica
         for voter in case.survivors
         if voter.replica.node_id < case.spec.voters
@@ -220,18 +220,18 @@ def survivors_caught_up(case: Case) -> str | None:
         and not case.is_silent(voter)
         and not (case.new is not None and voter.replica.node_id == case.new.node_id)
     )
-    return f"not caught up: {replica_names(late)}" if late else None
+    return f"not caught up: {replica_names(lagging)}" if lagging else None
 
 
 @guard()
 def heal_before_shrink(case: Case) -> str | None:
     """Every wanted voter is caught up before an unwanted voter is removed."""
-    late = tuple(
+    lagging = tuple(
         voter.replica
         for voter in case.survivors
         if voter.replica.node_id < case.spec.voters and not voter.fresh
     )
-    return f"not caught up: {replica_names(late)}" if late else None
+    return f"not caught up: {replica_names(lagging)}" if lagging else None
 
 
 @guard()
@@ -467,11 +467,11 @@ def node_answers(case: Case) -> str | None:
 def node_catches_up(case: Case) -> str | None:
     """A voter that was down has fetched the records that it missed."""
     voters = case.quorum.voters_of(case.ordinal) if case.quorum else ()
-    late = [voter for voter in voters if not voter.fresh]
-    if not late:
+    lagging = [voter for voter in voters if not voter.fresh]
+    if not lagging:
         return None
-    fenced = ", and fenced: it lost records that it had acknowledged" if late[0].fenced else ""
-    return f"voter {late[0].replica} is not caught up{fenced}"
+    fenced = ", and fenced: it lost records that it had acknowledged" if lagging[0].fenced else ""
+    return f"voter {lagging[0].replica} is not caught up{fenced}"
 
 
 # --- rolling -------------------------------------------------------------------------------------
@@ -485,8 +485,8 @@ def all_voters_caught_up(case: Case) -> str | None:
     the leader's report may be out of date.
     """
     voters = case.quorum.voters if case.quorum else ()
-    late = tuple(v.replica for v in voters if not (v.fresh and _is_caught_up(case, v.replica)))
-    return f"not caught up: {replica_names(late)}" if late else None
+    lagging = tuple(v.replica for v in voters if not (v.fresh and _is_caught_up(case, v.replica)))
+    return f"not caught up: {replica_names(lagging)}" if lagging else None
 
 
 def _is_caught_up(case: Case, voter: ReplicaId) -> bool:

@@ -84,14 +84,14 @@ def claim_records(case: Case) -> Action | None:
     quorum, statefulset = case.observation.quorum, case.observation.statefulset
     if quorum is None or statefulset is None or not quorum.confirmed:
         return None
-    found = [
+    records = [
         record
         for voter in quorum.voters
         if voter.fresh
         and voter.replica in quorum.committed
         and (record := unrecorded(case.observation, voter.replica)) is not None
     ]
-    return RecordClaims(statefulset.uid, tuple(found)) if found else None
+    return RecordClaims(statefulset.uid, tuple(records)) if records else None
 
 
 def shrink(case: Case) -> Action | Wait | None:

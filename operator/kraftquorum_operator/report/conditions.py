@@ -89,11 +89,11 @@ def _degraded(context: Context) -> Answer:
         fault_tolerance(context.observation),
         context.wanted - majority(context.wanted),
     )
-    late = [str(v.replica) for v in quorum.voters if not v.fresh]
+    lagging = [str(v.replica) for v in quorum.voters if not v.fresh]
     text = f"the quorum tolerates {max(tolerance, 0)} of {full} failures"
-    if late:
-        text += f"; not caught up: {', '.join(late)}"
-    return tolerance < full or bool(late), "FaultTolerance", text
+    if lagging:
+        text += f"; not caught up: {', '.join(lagging)}"
+    return tolerance < full or bool(lagging), "FaultTolerance", text
 
 
 def quorum_lost(observation: Observation, decision: Decision) -> tuple[str, str] | None:

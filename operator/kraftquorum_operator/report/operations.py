@@ -43,9 +43,9 @@ def operations(
     """
     known = {(operation.kind, operation.pod): operation for operation in before}
     result: list[Operation] = []
-    found = list(_found(spec, observation))
-    found += _interrupted(observation, before, {pod for _, pod, _ in found})
-    for kind, pod, step in found:
+    current = list(_current_steps(spec, observation))
+    current += _interrupted(observation, before, {pod for _, pod, _ in current})
+    for kind, pod, step in current:
         earlier = known.get((kind, pod))
         if step == "EmptyDisk" and earlier is not None and _is_restarting(observation, pod):
             step = earlier.step  # noqa: PLW2901 - it was further than the observation shows now
@@ -64,19 +64,19 @@ def operations(
     return result[:OPERATIONS_MAX]
 
 
-Found = tuple[Kind, str, str]
+CurrentStep = tuple[Kind, str, str]
 """Kind, pod and step."""
 
 
 def _interrupted(
-    observation: Observation, before: Sequence[Operation], found: set[str]
-) -> Iterator[Found]:
+    observation: Observation, before: Sequence[Operation], pods: set[str]
+) -> Iterator[CurrentStep]:
     """Replacements whose replica is down for a moment, as while its new storage is probed.
 
     They differ from a voter that is only down in that the last status listed them.
     """
     for operation in before:
-        if operation.kind != "Replacement" or operation.pod in found or observation.quorum is None:
+        if operation.kind != "Replacement" or operation.pod in pods or observation.quorum is None:
             continue
         node_id = names.ordinal_of(operation.pod, observation.name)
         voters = observation.quorum.voters_of(node_id) if node_id is not None else ()
@@ -97,7 +97,7 @@ def _is_restarting(observation: Observation, pod: str) -> bool:
     return well and node_id is not None and observation.node(node_id) is None
 
 
-def _found(spec: QuorumSpec, observation: Observation) -> Iterator[Found]:
+def _current_steps(spec: QuorumSpec, observation: Observation) -> Iterator[CurrentStep]:
     if observation.quorum is None or not observation.quorum.formation_completed:
         step = _formation(spec, observation)
         if step is not None:

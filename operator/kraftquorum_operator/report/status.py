@@ -186,10 +186,10 @@ def build_status(
     return status.model_copy(update={"timeline": timeline(last, status, stamp.now)})
 
 
-def is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def is_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether two statuses are the same, apart from when a leader was seen."""
-    first, second = ({k: v for k, v in status.items() if k != OWN_TIME} for status in (one, other))
-    return first == second
+    old, new = ({k: v for k, v in status.items() if k != OWN_TIME} for status in (before, now))
+    return old == new
 
 
 def steady(status: object) -> object:

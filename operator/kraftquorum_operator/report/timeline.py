@@ -18,7 +18,7 @@ from kraftquorum_operator.model.status import (
 )
 
 Kind = Literal["Fault", "Repair", "Change"]
-Found = tuple[Kind, str]
+Difference = tuple[Kind, str]
 
 REPEATS = 6
 """An entry that equals one of this many last entries is counted and not repeated."""
@@ -67,7 +67,7 @@ def appended(
     return [*others, entry][-TIMELINE_MAX:]
 
 
-def _differences(before: QuorumStatus | None, now: QuorumStatus) -> Iterator[Found]:
+def _differences(before: QuorumStatus | None, now: QuorumStatus) -> Iterator[Difference]:
     if before is None:
         yield "Change", "The operator starts to manage the quorum"
         return
@@ -78,7 +78,7 @@ def _differences(before: QuorumStatus | None, now: QuorumStatus) -> Iterator[Fou
     yield from _conditions(before, now)
 
 
-def _action(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
+def _action(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]:
     action = now.current_action
     if action is None or action == before.current_action or not action.startswith(ACTIONS):
         return
@@ -86,7 +86,7 @@ def _action(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
     yield kind, f"The operator acts: {action}"
 
 
-def _replicas(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
+def _replicas(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]:
     """Voters' replicas that stopped answering, answer again or have another directory id."""
     voters = {voter.node_id for voter in (*before.voters, *now.voters)}
     if not voters and now.cluster_id is not None:
@@ -133,7 +133,7 @@ def _is_ended_by_us(pod: str, now: QuorumStatus) -> bool:
     return (now.current_action or "").startswith(ended)
 
 
-def _leader(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
+def _leader(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]:
     """The new leader, or that no leader answers any more."""
     leader, earlier = now.leader, before.leader
     if leader is None:
@@ -146,7 +146,7 @@ def _leader(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
         yield "Change", f"{leader.pod} was elected again"
 
 
-def _voters(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
+def _voters(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]:
     """Replicas that became voters, and replicas that no longer are, once that is committed."""
     if not now.voters:
         return
@@ -165,17 +165,17 @@ def _voters(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
         return  # a new leader has to hear from every voter first
     if {c.status for c in before.conditions if c.type == "Available"} != {"True"}:
         return  # so has the first one
-    late = {(v.node_id, v.directory_id) for v in before.voters if not v.caught_up}
+    lagging = {(v.node_id, v.directory_id) for v in before.voters if not v.caught_up}
     for voter in now.voters:
         key = (voter.node_id, voter.directory_id)
-        if voter.caught_up == (key not in late) or key not in was:
+        if voter.caught_up == (key not in lagging) or key not in was:
             continue
         kind = "Repair" if voter.caught_up else "Fault"
         said = "is caught up again" if voter.caught_up else "is not caught up any more"
         yield kind, f"Voter {voter.node_id} {said}"
 
 
-def _conditions(before: QuorumStatus, now: QuorumStatus) -> Iterator[Found]:
+def _conditions(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]:
     was = {condition.type: condition.status for condition in before.conditions}
     are = {condition.type for condition in now.conditions}
     ended = [

@@ -20,12 +20,12 @@ DEFAULTS: Body = {"whenDeleted": "Retain", "whenScaled": "Retain"}
 """What the API server means when it does not show the policy."""
 
 
-def has_drifted(wanted: Body, found: Body) -> bool:
+def has_drifted(wanted: Body, live: Body) -> bool:
     """Whether a live object lost what its wanted body has and must have.
 
     `podManagementPolicy` is not compared: the API server allows no change of it.
     """
-    want, have = wanted["spec"], cast("Body", found.get("spec") or {})
+    want, have = wanted["spec"], cast("Body", live.get("spec") or {})
     match wanted["kind"]:
         case "PodDisruptionBudget":
             return any(want.get(key) != have.get(key) for key in BUDGET)
@@ -40,8 +40,8 @@ def has_drifted(wanted: Body, found: Body) -> bool:
                 strategy.get("type") != want["updateStrategy"]["type"]
                 or retained != want[RETAIN]
                 or first != 0
-                or not _labels(wanted) <= _labels(found)
-                or template_changed(wanted, found)
+                or not _labels(wanted) <= _labels(live)
+                or template_changed(wanted, live)
             )
         case _:
             return False
@@ -58,19 +58,19 @@ def _labels(body: Body) -> set[tuple[str, str]]:
     return set(cast("dict[str, str]", body["metadata"].get("labels") or {}).items())
 
 
-def statefulset_change(wanted: Body, found: Body) -> Body:
+def statefulset_change(wanted: Body, live: Body) -> Body:
     """A merge patch with all that may change of a StatefulSet, except its replicas.
 
     Args:
         wanted: the body that the operator writes.
-        found: the live object; additions of other clients to its template are removed.
+        live: the live object; additions of other clients to its template are removed.
     """
     spec = wanted["spec"]
-    live = cast("Body", cast("Body", found.get("spec") or {}).get("template") or {})
+    have = cast("Body", cast("Body", live.get("spec") or {}).get("template") or {})
     return {
         "metadata": {key: wanted["metadata"][key] for key in ("annotations", "labels")},
         "spec": {
-            "template": template_change(spec["template"], live),
+            "template": template_change(spec["template"], have),
             # The settings of another strategy would be refused beside ours.
             "updateStrategy": spec["updateStrategy"] | {"rollingUpdate": None},
             RETAIN: spec[RETAIN],
@@ -80,11 +80,11 @@ def statefulset_change(wanted: Body, found: Body) -> Body:
     }
 
 
-def budget_change(wanted: Body, found: Body | None) -> Body | None:
+def budget_change(wanted: Body, live: Body | None) -> Body | None:
     """A merge patch that replaces a foreign `maxUnavailable` in a budget; None if it has none.
 
     The API server refuses both fields at once, and two patches would leave a moment with neither.
     """
-    if found is None or found["spec"].get("maxUnavailable") is None:
+    if live is None or live["spec"].get("maxUnavailable") is None:
         return None
     return {"spec": {"maxUnavailable": None, "minAvailable": wanted["spec"]["minAvailable"]}}

@@ -169,8 +169,8 @@ def _resources(spec: QuorumSpec) -> Body:
 
     requests, limits = quantities(spec.resources.requests), quantities(spec.resources.limits)
     both = {"requests": requests, "limits": limits}
-    found = {key: value for key, value in both.items() if value}
-    return {"resources": found} if found else {}
+    resources = {key: value for key, value in both.items() if value}
+    return {"resources": resources} if resources else {}
 
 
 def _environment(owner: Owner, settings: Sequence[tuple[str, str]]) -> list[Body]:

@@ -41,18 +41,18 @@ _UNITS = {
 }
 
 
-def template_changed(wanted: Body, found: Body) -> bool:
+def template_changed(wanted: Body, live: Body) -> bool:
     """Whether a live StatefulSet's template is not as the operator wrote it.
 
     Args:
         wanted: the body that the operator writes.
-        found: the live object, with `managedFields`; without them all values are compared.
+        live: the live object, with `managedFields`; without them all values are compared.
     """
     want = cast("Body", wanted["spec"]["template"])
-    have = cast("Body", cast("Body", found.get("spec") or {}).get("template") or {})
+    have = cast("Body", cast("Body", live.get("spec") or {}).get("template") or {})
     written = [
         (str(entry.get("manager")), fields)
-        for entry in cast("list[Body]", found["metadata"].get("managedFields") or [])
+        for entry in cast("list[Body]", live["metadata"].get("managedFields") or [])
         if (fields := _of_template(entry))
     ]
     ours = any(manager == names.MANAGER for manager, _ in written)
@@ -98,8 +98,8 @@ def _covers(want: object, have: object, *, values: bool, key: str = "") -> bool:
         if not all(isinstance(item, dict) for item in items):
             return not values or items == there
         return all(
-            (found := _item(there, _identity(cast("Body", item)))) is not None
-            and _covers(item, found, values=values)
+            (counterpart := _item(there, _identity(cast("Body", item)))) is not None
+            and _covers(item, counterpart, values=values)
             for item in items
         )
     return not values or _same(key, want, have)
@@ -110,15 +110,15 @@ def _is_empty(part: object) -> bool:
 
 
 def _identity(item: Body) -> Body:
-    found = next((key for key in KEYS if key in item), None)
-    return {} if found is None else {found: item[found]}
+    key = next((name for name in KEYS if name in item), None)
+    return {} if key is None else {key: item[key]}
 
 
 def _item(items: object, identity: Body) -> Body | None:
     """The item of a list that has these fields; a default need not be shown."""
     if not isinstance(items, list):
         return None
-    bodies = (cast("Body", one) for one in cast("list[object]", items) if isinstance(one, dict))
+    bodies = (cast("Body", item) for item in cast("list[object]", items) if isinstance(item, dict))
     return next(
         (
             body

@@ -115,7 +115,7 @@ def _of_status(status: QuorumStatus, wanted: int) -> Verdict:
             "blocked",
             "The operator cannot form this quorum. A person must decide; delete nothing.",
         )
-    available = next((one for one in status.conditions if one.type == "Available"), None)
+    available = next((c for c in status.conditions if c.type == "Available"), None)
     if available is not None and available.status == "Unknown":
         return Verdict("unknown", f"The operator cannot observe this quorum: {available.message}.")
     if status.phase == "Forming":

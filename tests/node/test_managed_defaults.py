@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import ObjectRef, Owner
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.build import build
+from kraftquorum_operator.resources.node_config import node_config
 from proofkit.localquorum import LocalQuorum, eventually
 from raftnode.client.errors import NotDoneError, OutcomeUnknownError
 from raftnode.settings import NodeSettings
@@ -29,7 +31,8 @@ OF_THE_MACHINE = ("_LISTEN", "_ADVERTISED", "_LOG_DIR", "_NODE_ID", "_SERVER", "
 def given_to_a_new_quorum() -> dict[str, str]:
     """The settings in the pods' template of a quorum with the smallest claims."""
     spec = QuorumSpec.model_validate({"storage": {"size": CLAIM}})
-    body = build(Owner("space", "demo", "uid-1"), spec, 3)[ObjectRef("StatefulSet", "demo")]
+    owner, config = Owner("space", "demo", "uid-1"), node_config(spec, names.DEFAULTS)
+    body = build(owner, spec, 3, config)[ObjectRef("StatefulSet", "demo")]
     (container,) = body["spec"]["template"]["spec"]["containers"]
     return {
         one["name"]: one["value"]

@@ -44,10 +44,10 @@ def compare(owner: Owner, spec: QuorumSpec, facts: Observation, live: Sequence[B
         live: the StatefulSet, the budget and the Services that are there, of any owner.
     """
     ours = [claim for claim in facts.claims if not claim.stranger or claim.doubtful]
-    defaults = defaults_of(facts.statefulset, ours)
+    config = node_config(spec, defaults_of(facts.statefulset, ours))
     live_by_ref = {ObjectRef.of(body): body for body in live}
     statefulset = live_by_ref.get(ObjectRef("StatefulSet", owner.name))
-    bodies = build(owner, spec, _voters_in_force(facts), defaults, statefulset)
+    bodies = build(owner, spec, _voters_in_force(facts), config, statefulset)
     kept = set(dict(facts.refused))
     budget = ObjectRef("PodDisruptionBudget", owner.name)
     if facts.quorum is None and budget in live_by_ref:
@@ -56,7 +56,7 @@ def compare(owner: Owner, spec: QuorumSpec, facts: Observation, live: Sequence[B
     return Desired(
         bodies,
         tuple(ref for ref in outdated_objects(bodies, live) if ref not in kept),
-        node_config(spec, defaults).faults,
+        config.faults,
     )
 
 

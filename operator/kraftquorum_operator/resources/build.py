@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.disruption import disruption_budget
 from kraftquorum_operator.resources.metadata import stamped
-from kraftquorum_operator.resources.node_config import node_config
+from kraftquorum_operator.resources.node_config import NodeConfig
 from kraftquorum_operator.resources.services import client_service, headless_service
 from kraftquorum_operator.resources.statefulset import statefulset, with_template_of
 
@@ -16,7 +15,7 @@ def build(
     owner: Owner,
     spec: QuorumSpec,
     voters: int,
-    defaults: str | None = names.DEFAULTS,
+    config: NodeConfig,
     live: Body | None = None,
 ) -> dict[ObjectRef, Body]:
     """Every object that goes with the resource, by its reference.
@@ -28,16 +27,15 @@ def build(
         owner: the resource.
         spec: what is wanted.
         voters: how many voters are in force now; the disruption budget needs it.
-        defaults: which of the operator's defaults hold; as given: those of a new quorum.
+        config: the settings of its nodes, from `node_config`.
         live: the StatefulSet as it is; None: there is none.
     """
-    config = node_config(spec, defaults)
     bodies = [
         headless_service(owner),
         client_service(owner),
         disruption_budget(owner, voters, spec.voters),
     ]
-    wanted = statefulset(owner, spec, config.environment, defaults)
+    wanted = statefulset(owner, spec, config)
     if not config.faults:
         bodies.append(wanted)
     made = {ObjectRef.of(body): stamped(body) for body in bodies}

@@ -43,10 +43,12 @@ class NodeConfig:
     """What the nodes are given.
 
     Attributes:
+        defaults: which of the operator's defaults hold for the quorum; None: none of them.
         environment: variables and values, in the order of the pod's template.
         faults: what a node would refuse, a sentence each; then nothing of it is given to any.
     """
 
+    defaults: str | None
     environment: tuple[tuple[str, str], ...]
     faults: tuple[str, ...] = ()
 
@@ -97,15 +99,16 @@ def node_config(spec: QuorumSpec, defaults: str | None) -> NodeConfig:
     if not faults:
         faults += _no_room(values, spec.storage.size)
     if faults:
-        return NodeConfig((), tuple(faults))
+        return NodeConfig(defaults, (), tuple(faults))
     written = [*ALWAYS, *(name for name in ALLOWED if name not in ALWAYS)]
     given = ((name, _text(name, values.get(name, default_of(name)))) for name in written)
     return NodeConfig(
+        defaults,
         tuple(
             (f"{ENV_PREFIX}{name.upper()}", text)
             for name, text in given
             if name in ALWAYS or text != _text(name, default_of(name))
-        )
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.spec import Quantities, QuorumSpec
 from kraftquorum_operator.resources.metadata import metadata, selector, stamped
+from kraftquorum_operator.resources.node_config import NodeConfig
 
 GRACE_SECONDS = 15
 """Time for a leadership transfer and for the log to be closed."""
@@ -22,16 +23,13 @@ HAND_OVER_MS = 4000
 node needs to exit, it stays within the grace period."""
 
 
-def statefulset(
-    owner: Owner, spec: QuorumSpec, settings: Sequence[tuple[str, str]], defaults: str | None
-) -> Body:
+def statefulset(owner: Owner, spec: QuorumSpec, config: NodeConfig) -> Body:
     """The StatefulSet of a quorum, without its number of replicas.
 
     Args:
         owner: the resource.
         spec: what is wanted.
-        settings: what each node is given, as variables and values.
-        defaults: which of the operator's defaults are in them, to be marked.
+        config: the settings of its nodes, and the mark of the operator's defaults in them.
     """
     meta = metadata(owner, owner.name)
     meta["labels"] = meta["labels"] | {names.LABEL_OWNER_UID: owner.uid}
@@ -48,8 +46,8 @@ def statefulset(
                 "whenScaled": "Retain",
             },
             "selector": {"matchLabels": selector(owner)},
-            "template": _template(owner, spec, settings),
-            "volumeClaimTemplates": [_claim_template(owner, spec, defaults)],
+            "template": _template(owner, spec, config.environment),
+            "volumeClaimTemplates": [_claim_template(owner, spec, config.defaults)],
         },
     }
 

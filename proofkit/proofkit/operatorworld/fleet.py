@@ -23,6 +23,7 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.latch import latch
 from kraftquorum_operator.resources.metadata import selector
+from kraftquorum_operator.resources.node_config import node_config
 from raftnode.api.model import NodeInfo, NodeState, QuorumInfo, ReplicaProgress, VoterRecord
 from raftnode.api.model import Replica as ApiReplica
 from raftnode.core.types import format_directory_id
@@ -132,7 +133,8 @@ class Member:
         """Everything of it in Kubernetes, by kind and name, just as the operator wants it."""
         owner = self.owner
         found: dict[tuple[str, str], Body] = {}
-        for body in build(owner, spec, VOTERS).values():
+        config = node_config(spec, names.DEFAULTS)
+        for body in build(owner, spec, VOTERS, config).values():
             body["metadata"] |= {"uid": f"{body['kind']}-{self.name}", "resourceVersion": "1"}
             found[body["kind"], body["metadata"]["name"]] = body
         statefulset = found["StatefulSet", self.name]

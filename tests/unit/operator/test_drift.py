@@ -16,6 +16,7 @@ from kraftquorum_operator.observe.kube import read_statefulset
 from kraftquorum_operator.plan.actions import ApplyObjects
 from kraftquorum_operator.plan.compare import outdated_objects
 from kraftquorum_operator.resources.build import build
+from kraftquorum_operator.resources.node_config import node_config
 from proofkit.operatorworld.observations import UID, healthy, spec
 from proofkit.operatorworld.patches import merged
 
@@ -25,7 +26,8 @@ CLIENTS, PEERS = ObjectRef("Service", "demo"), ObjectRef("Service", "demo-peers"
 
 
 def bodies() -> dict[str, Any]:
-    return build(OWNER, spec(voters=3), 3)
+    wanted = spec(voters=3)
+    return build(OWNER, wanted, 3, node_config(wanted, names.DEFAULTS))
 
 
 class FakeKube:

@@ -9,13 +9,14 @@ import pytest
 
 from kraftquorum_operator import names
 from kraftquorum_operator.memory.refused_requests import Refusals
-from kraftquorum_operator.model.objects import ObjectRef, Owner
+from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.observe.foreign import foreign_objects
 from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
 from kraftquorum_operator.plan.actions import ApplyObjects, CreateStatefulSet, Done, Wait
 from kraftquorum_operator.plan.compare import compare
 from kraftquorum_operator.resources.build import build
+from kraftquorum_operator.resources.node_config import node_config
 from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.observations import NOW_MS, UID, blank, healthy, spec
 
@@ -56,17 +57,19 @@ def test_an_object_is_ours_by_its_owner_or_by_our_labels(body: Any, whose: str |
     assert whose is None or f"belongs to {whose};" in found[ObjectRef("Service", "demo")]
 
 
+def bodies(owner: Owner) -> dict[ObjectRef, Body]:
+    """All objects of a quorum of that resource, as the operator writes them."""
+    wanted = spec(voters=3)
+    return build(owner, wanted, 3, node_config(wanted, names.DEFAULTS))
+
+
 def test_what_the_operator_itself_makes_is_ours() -> None:
-    assert not foreign_objects(OWNER, build(OWNER, spec(voters=3), 3).values())
+    assert not foreign_objects(OWNER, bodies(OWNER).values())
 
 
 def test_the_services_of_a_and_of_a_peers_are_told_apart() -> None:
     one, other = Owner("test", "a", "u1"), Owner("test", "a-peers", "u2")
-    found = [
-        body
-        for key, body in build(one, spec(), 3).items()
-        if key == ObjectRef("Service", "a-peers")
-    ]
+    found = [body for key, body in bodies(one).items() if key == ObjectRef("Service", "a-peers")]
     assert len(found) == 1
     assert (
         "belongs to KRaftQuorum a;"

@@ -13,6 +13,7 @@ from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.reconcile import Outcome, Reconciler
 from kraftquorum_operator.resources.build import build
+from kraftquorum_operator.resources.node_config import node_config
 from kraftquorum_operator.settings import Settings
 from proofkit.operatorworld.observations import UID, spec
 
@@ -41,7 +42,9 @@ class Cluster:
         }
         resource = {"spec": {"voters": 3, "deletion": deletion}, "status": {"phase": "Running"}}
         self.live[KRQ] = {"kind": names.KIND, "metadata": meta, **resource}
-        for key, body in build(OWNER, spec(voters=3), 3).items():
+        wanted = spec(voters=3)
+        config = node_config(wanted, names.DEFAULTS)
+        for key, body in build(OWNER, wanted, 3, config).items():
             named = body["metadata"] | {"uid": f"uid-{key}", "resourceVersion": "7"}
             self.live[str(key)] = body | {"metadata": named}
         labels = {names.LABEL_OWNER_UID: UID}

@@ -47,9 +47,11 @@ REFUSED = replace(healthy(), config_faults=FAULTS)
 
 
 def body(*, defaults: str | None = names.DEFAULTS, **wanted: object) -> Body:
-    return build(OWNER, QuorumSpec.model_validate(wanted), 3, defaults)[
-        ObjectRef("StatefulSet", "demo")
-    ]
+    return bodies(QuorumSpec.model_validate(wanted), defaults)[ObjectRef("StatefulSet", "demo")]
+
+
+def bodies(wanted: QuorumSpec, defaults: str | None = names.DEFAULTS) -> dict[ObjectRef, Body]:
+    return build(OWNER, wanted, 3, node_config(wanted, defaults))
 
 
 def live(**wanted: Any) -> StatefulSet:
@@ -244,7 +246,7 @@ def test_what_a_node_would_refuse_is_said_with_its_name_its_value_and_its_limit(
     config: dict[str, object], says: str
 ) -> None:
     assert re.search(says.replace("?", r"\?"), faults(**config)), faults(**config)
-    assert ObjectRef("StatefulSet", "demo") not in build(OWNER, spec(config=config), 3)
+    assert ObjectRef("StatefulSet", "demo") not in bodies(spec(config=config))
 
 
 def test_all_faults_of_names_and_values_are_said_at_once() -> None:

@@ -16,7 +16,7 @@ from kraftquorum_operator.model.observation import LatchVoter, ReplicaId
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.latch import latch
-from kraftquorum_operator.resources.node_config import fetch_max_wait_ms
+from kraftquorum_operator.resources.node_config import fetch_max_wait_ms, node_config
 from raftnode.cli import make_app
 from raftnode.commands.connection import DEFAULT_SERVER
 from raftnode.core.types import Endpoint
@@ -27,7 +27,8 @@ OWNER = Owner("space", "demo", "uid-1")
 
 
 def bodies(in_force: int = 3, **spec: object):
-    return build(OWNER, QuorumSpec.model_validate(spec), in_force)
+    wanted = QuorumSpec.model_validate(spec)
+    return build(OWNER, wanted, in_force, node_config(wanted, names.DEFAULTS))
 
 
 @pytest.mark.rule("S21")

@@ -16,6 +16,7 @@ from kraftquorum_operator.model.objects import ObjectRef, Owner
 from kraftquorum_operator.plan.actions import ApplyObjects
 from kraftquorum_operator.plan.compare import outdated_objects
 from kraftquorum_operator.resources.build import build
+from kraftquorum_operator.resources.node_config import node_config
 from proofkit.operatorworld.observations import UID, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
@@ -26,7 +27,8 @@ NODE = 'k:{"name":"raftnode"}'
 
 def wanted() -> dict[str, Any]:
     limits = {"cpu": "0.5", "memory": "1024Mi"}
-    return build(OWNER, spec(voters=3, resources={"limits": limits}), 3)
+    given = spec(voters=3, resources={"limits": limits})
+    return build(OWNER, given, 3, node_config(given, names.DEFAULTS))
 
 
 def fields(manager: str, template: Any, **more: Any) -> dict[str, Any]:

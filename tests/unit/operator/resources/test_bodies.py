@@ -188,7 +188,7 @@ def test_pods_pass_the_restricted_pod_security_standard() -> None:
 
 
 def test_user_of_the_pods_is_the_images() -> None:
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     context = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]["template"]["spec"][
         "securityContext"
     ]

@@ -1,4 +1,4 @@
-"""The running operator: connections, Lease, metrics and handlers, started and ended in order."""
+"""The running operator: connections, Lease, metrics and handlers, started and stopped in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kraftquorum_operator.http.page.verdict import STALE_S
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.preflight import await_api, await_rights, watchable_namespaces
 from kraftquorum_operator.reconcile import Reconciler
-from kraftquorum_operator.schedule.contacts import Contacts
+from kraftquorum_operator.schedule.replica_watches import ReplicaWatches
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
 
@@ -65,10 +65,10 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
             metrics=metrics,
             failpoints=Failpoints(settings.exit_before_action, settings.stop_before_delete),
         )
-        reconciler.board.begun = False
+        reconciler.statuses.ready = False
         if settings.page_port:
             page = StatusPage(
-                reconciler.board,
+                reconciler.statuses,
                 identity=settings.identity,
                 is_active=lambda: lease.held,
                 stale_s=max(STALE_S, 3 * settings.reconcile_idle_s),
@@ -78,15 +78,17 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
             )
         await await_api(kube)
         await await_rights(kube, settings)
-        reconciler.board.begun = True
+        reconciler.statuses.ready = True
         watchable = partial(watchable_namespaces, kube, settings)
         wakeups = Wakeups()
-        reconciler.contacts = await stack.enter_async_context(Contacts(nodes, wakeups.wake))
+        reconciler.replica_watches = await stack.enter_async_context(
+            ReplicaWatches(nodes, wakeups.wake)
+        )
         await _run(lease, lambda: run_kopf(reconciler, wakeups, settings, stop, watchable))
 
 
 async def _run(lease: Lease, work: Callable[[], Awaitable[None]]) -> None:
-    """Work while the lease is kept, and let go of it at the end."""
+    """Work while the operator holds the Lease, and release it at the end."""
     async with asyncio.TaskGroup() as group:
         keeper = group.create_task(lease.run(), name="lease")
         try:

@@ -23,7 +23,7 @@ import structlog
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.model.objects import Owner
-from kraftquorum_operator.observe.deletion import takes_claims
+from kraftquorum_operator.observe.deletion import deletes_claims
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
@@ -37,18 +37,18 @@ CHILDREN = (
     ("apps", "v1", "statefulsets"),
 )
 
-AGAIN_S = 1.0
+RESTART_PAUSE_S = 1.0
 """Pause before the operator restarts the watches."""
 
-CHOOSE_S = 60.0
+NAMESPACES_CHECK_S = 60.0
 """How often the operator checks which namespaces it can watch."""
 
 STOP_CHECK_S = 1.0
 """How long a pausing daemon may take to notice that it is to stop."""
 
 
-_LEFT_BY_KOPF = ("watcher for ", "stop-flag waiter")
-"""How the names begin of the tasks that kopf does not end after an error."""
+_TASKS_LEFT_BY_KOPF = ("watcher for ", "stop-flag waiter")
+"""Name prefixes of the tasks that kopf does not end after an error."""
 
 Watchable = Callable[[], Awaitable[tuple[str, ...]]]
 """Which of the namespaces can be watched now."""
@@ -72,27 +72,30 @@ async def run_kopf(
         wakeups: end the pauses of the quorums.
         settings: have the namespaces to watch.
         stop: ends it.
-        watchable: called before each start, and now and then; None: watch all namespaces.
+        watchable: called before each start and then every minute; None: watch all namespaces.
     """
     stop = stop or asyncio.Event()
     chosen = settings.namespaces
     while True:
         try:
-            chosen = await _choose(watchable, settings, chosen)
+            chosen = await _choose_namespaces(watchable, settings, chosen)
             if chosen or not settings.namespaces:
                 places = settings.model_copy(update={"namespace": ",".join(chosen) or None})
                 changed = asyncio.Event()
-                async with _until_changed(watchable, settings, chosen, stop, changed) as flag:
+                async with _until_namespaces_change(
+                    watchable, settings, chosen, stop, changed
+                ) as flag:
                     await _run_once(reconciler, wakeups, places, flag)
                 if not changed.is_set() or stop.is_set():
                     return
         except Exception as error:  # noqa: BLE001 - of kopf's; those of handlers do not come here
             log.warning("watches_restarted", why=str(error)[:300], kind=type(error).__name__)
-        if await _is_stopped(stop, AGAIN_S if chosen or not settings.namespaces else CHOOSE_S):
+        watches_any = bool(chosen) or not settings.namespaces
+        if await _is_stopped(stop, RESTART_PAUSE_S if watches_any else NAMESPACES_CHECK_S):
             return
 
 
-async def _choose(
+async def _choose_namespaces(
     watchable: Watchable | None, settings: Settings, last: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The namespaces to watch; the last ones if the API server does not answer."""
@@ -109,7 +112,7 @@ async def _choose(
 
 
 @asynccontextmanager
-async def _until_changed(
+async def _until_namespaces_change(
     watchable: Watchable | None,
     settings: Settings,
     chosen: tuple[str, ...],
@@ -122,26 +125,28 @@ async def _until_changed(
         return
     flag = asyncio.Event()
 
-    async def look() -> None:
+    async def check() -> None:
         while not stop.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(CHOOSE_S):
+                async with asyncio.timeout(NAMESPACES_CHECK_S):
                     await stop.wait()
-            if not stop.is_set() and await _choose(watchable, settings, chosen) != chosen:
+            if stop.is_set():
+                break
+            if await _choose_namespaces(watchable, settings, chosen) != chosen:
                 changed.set()
                 break
         flag.set()
 
-    # Held here; a task group would hide what kopf ends with in a group of errors.
-    looking = asyncio.create_task(look(), name="namespaces")  # noqa: TID251
+    # Not a task group: it would wrap the error that kopf raises into a group of errors.
+    checking = asyncio.create_task(check(), name="namespaces")  # noqa: TID251
     try:
         yield flag
     finally:
-        looking.cancel()
+        checking.cancel()
 
 
 async def _is_stopped(stop: asyncio.Event, seconds: float) -> bool:
-    """Wait; kopf, which is not there just now, does not hear the signals."""
+    """Wait, and handle the signals, because kopf does not run now."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -156,12 +161,12 @@ async def _run_once(
 ) -> None:
     registry = kopf.OperatorRegistry()
     register(registry, reconciler, wakeups)
-    cast("Any", kopf.on).cleanup(registry=registry)(_end_watches)
+    cast("Any", kopf.on).cleanup(registry=registry)(_stop_watches)
     liveness, host = settings.liveness_port, settings.liveness_host
     host = f"[{host}]" if ":" in host else host
     await kopf.operator(
         registry=registry,
-        # kopf would look the user up, and a container's has no entry in passwd.
+        # kopf's default needs the user's entry in passwd, which a container does not have.
         identity=cast("Any", settings.identity),
         standalone=True,
         clusterwide=not settings.namespaces,
@@ -171,16 +176,16 @@ async def _run_once(
     )
 
 
-async def _end_watches(**_: object) -> None:
+async def _stop_watches(**_: object) -> None:
     """Cancel what kopf leaves running when a watch fails.
 
     kopf 1.45 stops its other watches only where it is cancelled itself. After an error it closes
     the sessions first, and cancels them five seconds later, together with the task that each of
     them takes for a request to pause. A watch that waits for a request at that moment takes the
     cancellation for a pause and asks for new credentials, which never come: kopf waits for it for
-    ever, and no quorum is reconciled. This runs before the sessions are closed.
+    ever, and the operator reconciles no quorum. This runs before kopf closes the sessions.
     """
-    left = {task for task in asyncio.all_tasks() if task.get_name().startswith(_LEFT_BY_KOPF)}
+    left = {task for task in asyncio.all_tasks() if task.get_name().startswith(_TASKS_LEFT_BY_KOPF)}
     for task in left:
         task.cancel()
     if left:
@@ -196,8 +201,8 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
         prefix=names.KOPF_PREFIX, key="last-handled", v1=False
     )
-    # No watch of CRDs and namespaces: it would need rights on the whole cluster, and stop the
-    # start for a while without. The preflight has seen that our resource is served.
+    # No watch of CRDs and namespaces: it needs rights on the whole cluster, and delays the start-up
+    # without them. The preflight has checked that the API server serves our resource.
     settings.scanning.disabled = True
     settings.watching.server_timeout = 240
     settings.watching.client_timeout = 300
@@ -222,7 +227,7 @@ def register(registry: kopf.OperatorRegistry, reconciler: Reconciler, wakeups: W
         configure(settings)
 
     async def keep(**given: Any) -> None:
-        await handlers.keep(**given)
+        await handlers.reconcile_until_stopped(**given)
 
     async def delete(**given: Any) -> None:
         await handlers.delete(**given)
@@ -237,7 +242,7 @@ def register(registry: kopf.OperatorRegistry, reconciler: Reconciler, wakeups: W
     on.startup(registry=registry)(startup)
     on.login(registry=registry)(kopf.login_via_client)
     on.event(*resource, registry=registry)(changed)
-    on.delete(*resource, registry=registry, when=_takes_claims)(delete)
+    on.delete(*resource, registry=registry, when=_deletes_claims)(delete)
     cast("Any", kopf).daemon(*resource, registry=registry, cancellation_timeout=2.0)(keep)
     _need_no_finalizer(registry)
     for group, version, plural in CHILDREN:
@@ -246,9 +251,9 @@ def register(registry: kopf.OperatorRegistry, reconciler: Reconciler, wakeups: W
         on.event(*selector, registry=registry, labels=labels)(child)
 
 
-def _takes_claims(body: kopf.Body, **_: object) -> bool:
-    """Whether a deletion has something to do that owner references do not do by themselves."""
-    return takes_claims(dict(body))
+def _deletes_claims(body: kopf.Body, **_: object) -> bool:
+    """Whether a deletion must delete objects that owner references do not delete."""
+    return deletes_claims(dict(body))
 
 
 def _need_no_finalizer(registry: kopf.OperatorRegistry) -> None:
@@ -259,7 +264,7 @@ def _need_no_finalizer(registry: kopf.OperatorRegistry) -> None:
     kopf 1.45 has no public option for it: `kopf.daemon` always registers its handler with
     `requires_finalizer=True`, and its author has decided against an option (nolar/kopf#896,
     #1183). So this replaces the handlers in the private `OperatorRegistry._spawning._handlers`.
-    A test fails where a version of kopf names them otherwise or has an option.
+    A test fails if a version of kopf has other names or an option for it.
     """
     spawning = cast("Any", registry)._spawning  # noqa: SLF001 - there is no public way
     daemons = spawning._handlers  # noqa: SLF001
@@ -267,21 +272,23 @@ def _need_no_finalizer(registry: kopf.OperatorRegistry) -> None:
 
 
 class _Handlers:
-    """The handlers, with what they work with."""
+    """The handlers; they have the reconciler and the wake-ups."""
 
     def __init__(self, reconciler: Reconciler, wakeups: Wakeups) -> None:
         self._reconciler = reconciler
         self._wakeups = wakeups
 
-    async def keep(self, *, namespace: str, name: str, uid: str, stopped: Any, **_: object) -> None:
+    async def reconcile_until_stopped(
+        self, *, namespace: str, name: str, uid: str, stopped: Any, **_: object
+    ) -> None:
         """Reconcile one quorum until it is being deleted or the operator exits."""
         while not stopped:
-            outcome = await self._reconciler.look(namespace, name, uid)
+            outcome = await self._reconciler.reconcile(namespace, name, uid)
             if outcome.gone:
                 self._wakeups.forget(namespace, name)
                 break
-            self._reconciler.postman.post(Owner(namespace, name, uid), outcome.events)
-            # A pause of nothing would keep others from their turn when an action repeats.
+            self._reconciler.event_poster.post(Owner(namespace, name, uid), outcome.events)
+            # Without a pause, an action that repeats would delay other quorums.
             left_s = max(outcome.pause_s, 0.05)
             while left_s > 0 and not stopped:
                 if await self._wakeups.pause(namespace, name, min(left_s, STOP_CHECK_S)):
@@ -289,10 +296,10 @@ class _Handlers:
                 left_s -= STOP_CHECK_S
 
     async def delete(self, *, namespace: str, name: str, uid: str, **_: object) -> None:
-        """Delete what must be deleted before the finalizer is removed."""
+        """Delete the objects that must be deleted before the finalizer is removed."""
         while True:
-            outcome = await self._reconciler.look(namespace, name, uid)
-            self._reconciler.postman.post(Owner(namespace, name, uid), outcome.events)
+            outcome = await self._reconciler.reconcile(namespace, name, uid)
+            self._reconciler.event_poster.post(Owner(namespace, name, uid), outcome.events)
             if outcome.deleted:
                 break
             if outcome.decision is None or outcome.failed:
@@ -309,7 +316,7 @@ class _Handlers:
         if given.get("type") == "DELETED":
             self._reconciler.forget(namespace, name, uid)
             return
-        self._reconciler.board.reported(body, time.time())
+        self._reconciler.statuses.reported(body, time.time())
         status = cast("dict[str, Any]", body.get("status") or {})
         reported = status.get("observedGeneration")
         meta = body.metadata

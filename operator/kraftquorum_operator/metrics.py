@@ -19,8 +19,8 @@ from kraftquorum_operator.report.conditions import (
     quorum_lost,
     why_unknown,
 )
-from kraftquorum_operator.report.failing import KNOWN
 from kraftquorum_operator.report.operations import operations
+from kraftquorum_operator.report.unobserved import KNOWN
 from raftnode.errors import ExitCode
 
 QUORUM = ("namespace", "quorum")
@@ -177,7 +177,7 @@ class Metrics:
         )
         self._guards: dict[tuple[str, str], str] = {}
         self._steps: dict[tuple[str, str], set[tuple[str, str]]] = {}
-        self._under_way: dict[tuple[str, str], list[Operation]] = {}
+        self._in_progress: dict[tuple[str, str], list[Operation]] = {}
         self._begun: set[tuple[str, str]] = set()
 
     def observe(
@@ -256,8 +256,8 @@ class Metrics:
     def _observe_operations(
         self, key: tuple[str, str], spec: QuorumSpec, observation: Observation
     ) -> None:
-        in_progress = operations(spec, observation, self._under_way.get(key, ()), "")
-        self._under_way[key] = in_progress
+        in_progress = operations(spec, observation, self._in_progress.get(key, ()), "")
+        self._in_progress[key] = in_progress
         steps = Tally((operation.kind, operation.step) for operation in in_progress)
         for gone in self._steps.get(key, set()) - set(steps):
             self.operations.remove(*key, *gone)
@@ -297,7 +297,7 @@ class Metrics:
         return named | dict.fromkeys((f"kraftquorum_{name}" for name in plain), QUORUM)
 
     def forget(self, namespace: str, quorum: str) -> None:
-        """Drop all series of a quorum that is gone: names come and go without bound."""
+        """Remove all series of a deleted quorum, so that the number of series stays bounded."""
         key = (namespace, quorum)
         self._begun.discard(key)
         labels = {"namespace": namespace, "quorum": quorum}
@@ -305,7 +305,7 @@ class Metrics:
             metric.remove_by_labels(labels)
         self._hide(key)
 
-    def stand_by(self, namespace: str, quorum: str) -> None:
+    def show_standby(self, namespace: str, quorum: str) -> None:
         """Count a reconciliation on standby, and drop the series of the quorum.
 
         What this operator last observed while it had the Lease is out of date.
@@ -313,7 +313,7 @@ class Metrics:
         self.reconciles.labels(namespace, quorum, "standby").inc()
         self._hide((namespace, quorum))
 
-    def unseen(self, namespace: str, quorum: str) -> None:
+    def show_unobserved(self, namespace: str, quorum: str) -> None:
         """Show of a quorum that cannot be observed only the condition that reports this.
 
         Series behind alerts stay: a loss does not end because it cannot be observed.
@@ -329,7 +329,7 @@ class Metrics:
     def _hide(self, key: tuple[str, str]) -> None:
         self._guards.pop(key, None)
         self._steps.pop(key, None)
-        self._under_way.pop(key, None)
+        self._in_progress.pop(key, None)
         labels = {"namespace": key[0], "quorum": key[1]}
         for metric in (
             self.blocked,

@@ -46,14 +46,14 @@ def explain(error: KubeError) -> str:
 async def await_api(kube: KubeClient, retry_s: float = RETRY_S) -> None:
     """Return once the API server serves our resource."""
 
-    async def look() -> str:
+    async def check() -> str:
         try:
             await kube.probe()
         except KubeError as error:
             return explain(error)
         return ""
 
-    await _await("the API server", look, retry_s)
+    await _await("the API server", check, retry_s)
 
 
 async def await_rights(kube: KubeClient, settings: Settings, retry_s: float = RETRY_S) -> None:
@@ -64,7 +64,7 @@ async def await_rights(kube: KubeClient, settings: Settings, retry_s: float = RE
     replacement. If the API server refuses the check, the operator starts without it.
     """
 
-    async def look() -> str:
+    async def check() -> str:
         try:
             missing = await missing_rights(kube, settings)
             if missing and settings.namespaces and not await _missing_lease(kube, settings):
@@ -76,7 +76,7 @@ async def await_rights(kube: KubeClient, settings: Settings, retry_s: float = RE
             return explain(error)
         return f"the operator's roles do not allow: {'; '.join(missing)}" if missing else ""
 
-    await _await("rights", look, retry_s)
+    await _await("rights", check, retry_s)
 
 
 async def missing_rights(kube: KubeClient, settings: Settings) -> list[str]:
@@ -137,10 +137,10 @@ async def _missing(
     return f"{','.join(lacking)} {right} {where}"
 
 
-async def _await(what: str, look: Callable[[], Awaitable[str]], retry_s: float) -> None:
-    """Check until nothing is missing; log what is when it changes, and now and then."""
+async def _await(what: str, check: Callable[[], Awaitable[str]], retry_s: float) -> None:
+    """Check until nothing is missing; log changes, and the same result every `REPEAT` checks."""
     logged, attempts = "", 0
-    while why := await look():
+    while why := await check():
         if why != logged or attempts % REPEAT == 0:
             log.warning("startup_delayed", what=what, why=why)
         logged, attempts = why, attempts + 1

@@ -30,14 +30,14 @@ from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.disks import disk_alarms
 from kraftquorum_operator.judge.trust import judge
-from kraftquorum_operator.memory.lasting_troubles import Lasting
+from kraftquorum_operator.memory.lasting_troubles import LastingTroubles
 from kraftquorum_operator.memory.refused_requests import Refusals
 from kraftquorum_operator.memory.request_failures import Failure, Failures, is_conflict, word
-from kraftquorum_operator.memory.status_board import Board
+from kraftquorum_operator.memory.status_cache import StatusCache
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
-from kraftquorum_operator.observe.deletion import ObservedGoing
+from kraftquorum_operator.observe.deletion import ObservedDeletion
 from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
 from kraftquorum_operator.plan.actions import (
@@ -52,12 +52,12 @@ from kraftquorum_operator.plan.compare import compare
 from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.deletion import delete
 from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
-from kraftquorum_operator.report.deletion import going_status
-from kraftquorum_operator.report.event_poster import Postman
+from kraftquorum_operator.report.deletion import deletion_status
+from kraftquorum_operator.report.event_poster import EventPoster
 from kraftquorum_operator.report.events import Event, EventLog
-from kraftquorum_operator.report.failing import UNSEEN_S, failing_status
 from kraftquorum_operator.report.status import build_status, is_same, steady
-from kraftquorum_operator.schedule.contacts import Contacts
+from kraftquorum_operator.report.unobserved import UNOBSERVED_S, unobserved_status
+from kraftquorum_operator.schedule.replica_watches import ReplicaWatches
 from kraftquorum_operator.schedule.turns import Turns
 from kraftquorum_operator.settings import Settings
 
@@ -75,21 +75,21 @@ class Memory:
     silence: Silence = field(default_factory=Silence)
     events: EventLog = field(default_factory=EventLog)
     refusals: Refusals = field(default_factory=Refusals)
-    lasting: Lasting = field(default_factory=Lasting)
+    lasting: LastingTroubles = field(default_factory=LastingTroubles)
     failures: Failures = field(default_factory=Failures)
     current_action: str | None = None
     written: Body | None = None
     written_at_s: float = 0.0
     last_logged: str = ""
     checked_s: float = field(default_factory=time.monotonic)
-    """On standby: when it was last seen to be there, on the monotonic clock."""
+    """On standby: when the operator last read the resource, on the monotonic clock."""
     observed_at: str | None = None
     """When the quorum was last observed."""
     observed_s: float = field(default_factory=time.monotonic)
-    """The same on the monotonic clock; at first when this operator began or got the Lease."""
-    heard: str | None = None
+    """The same on the monotonic clock; before that, when this operator started or got the Lease."""
+    last_answer_at: str | None = None
     """When a replica last answered."""
-    told_s: float | None = None
+    failure_reported_s: float | None = None
     """When the operator last wrote into the status that it cannot observe the quorum."""
 
 
@@ -120,57 +120,61 @@ class Reconciler:
     settings: Settings
     metrics: Metrics
     failpoints: Failpoints
-    board: Board = field(default_factory=Board)
+    statuses: StatusCache = field(default_factory=StatusCache)
     """What the status page shows."""
     memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
     """By UID of the resource."""
     turns: Turns = field(default_factory=Turns)
     """Limits how many reconciliations run at once."""
-    postman: Postman = field(init=False)
+    event_poster: EventPoster = field(init=False)
     """Posts the events of reconciliations."""
-    contacts: Contacts | None = None
+    replica_watches: ReplicaWatches | None = None
     """Notices a lost replica between two reconciliations; None: only the next one does."""
 
     def __post_init__(self) -> None:
-        self.postman = Postman(self.kube, self.settings.identity)
+        self.event_poster = EventPoster(self.kube, self.settings.identity)
 
-    async def look(self, namespace: str, name: str, uid: str) -> Outcome:
+    async def reconcile(self, namespace: str, name: str, uid: str) -> Outcome:
         """Observe a quorum, decide and carry out at most one action.
 
         A failure is in the outcome; only programming errors raise.
         """
         memory = self.memories.setdefault(uid, Memory())
         if not self.lease.held:
-            return await self._stand_by(namespace, name, uid, memory)
+            return await self._reconcile_on_standby(namespace, name, uid, memory)
         async with self.turns.turn(uid):
-            outcome = await self._look_in_turn(namespace, name, uid, memory)
+            outcome = await self._reconcile_in_turn(namespace, name, uid, memory)
         if outcome.gone:
             self.forget(namespace, name, uid)
         return outcome
 
-    async def _look_in_turn(self, namespace: str, name: str, uid: str, memory: Memory) -> Outcome:
+    async def _reconcile_in_turn(
+        self, namespace: str, name: str, uid: str, memory: Memory
+    ) -> Outcome:
         started = time.monotonic()
         bound = log.bind(namespace=namespace, quorum=name)
         try:
-            outcome = await self._look(namespace, name, uid, memory, bound)
+            outcome = await self._reconcile(namespace, name, uid, memory, bound)
         except (KubeError, NodeError, LeaseLostError, ValueError) as error:
             self.metrics.reconciles.labels(namespace, name, "error").inc()
             bound.warning("reconcile_failed", error=str(error), kind=type(error).__name__)
-            events = await self._tell(namespace, name, uid, memory, error)
+            events = await self._report_failure(namespace, name, uid, memory, error)
             outcome = Outcome(None, self.settings.reconcile_busy_s, tuple(events), failed=True)
         if not outcome.gone:
             seconds = time.monotonic() - started
             self.metrics.reconcile_seconds.labels(namespace, name).observe(seconds)
         return outcome
 
-    async def _stand_by(self, namespace: str, name: str, uid: str, memory: Memory) -> Outcome:
+    async def _reconcile_on_standby(
+        self, namespace: str, name: str, uid: str, memory: Memory
+    ) -> Outcome:
         """Leave the quorum to the active operator; check now and then that the resource exists.
 
         A watch that was down while a resource was deleted never reports the deletion.
         """
-        self.board.released(namespace, name)
-        self._drop_contact(namespace, name)
-        known = self.board.quorums.get((namespace, name))
+        self.statuses.released(namespace, name)
+        self._stop_watching(namespace, name)
+        known = self.statuses.quorums.get((namespace, name))
         memory.observed_s = now_s = time.monotonic()
         if known is None or known.uid != uid or now_s - memory.checked_s > RECHECK_S:
             memory.checked_s = now_s
@@ -179,11 +183,11 @@ class Reconciler:
                 if resource is None or resource["metadata"]["uid"] != uid:
                     self.forget(namespace, name, uid)
                     return Outcome(None, 0.0, gone=True)
-                self.board.reported(resource, time.time())
-        self.metrics.stand_by(namespace, name)
+                self.statuses.reported(resource, time.time())
+        self.metrics.show_standby(namespace, name)
         return Outcome(None, min(1.0, self.settings.lease_duration_s / 4))
 
-    async def _tell(
+    async def _report_failure(
         self, namespace: str, name: str, uid: str, memory: Memory, error: Exception
     ) -> list[Event]:
         """Write into the status that the operator cannot observe the quorum, if it can write.
@@ -192,22 +196,25 @@ class Reconciler:
         until the last observation is too old.
         """
         lasting, now_s = isinstance(error, RefusedError | ValueError), time.monotonic()
-        if not lasting and now_s - memory.observed_s < UNSEEN_S:
+        if not lasting and now_s - memory.observed_s < UNOBSERVED_S:
             return []
-        self.metrics.unseen(namespace, name)
+        self.metrics.show_unobserved(namespace, name)
         failure = (word(error), f"the quorum cannot be observed: {error}")
         if lasting:
             memory.failures.failed(*failure)
-        elif memory.told_s is not None and now_s - memory.told_s < UNSEEN_S:
+        elif (
+            memory.failure_reported_s is not None
+            and now_s - memory.failure_reported_s < UNOBSERVED_S
+        ):
             return []
         now_ms, interval_ms = int(now_s * 1000), int(self.settings.event_interval_s * 1000)
-        memory.told_s = now_s
+        memory.failure_reported_s = now_s
         with suppress(KubeError, ValueError):
             resource = await self.kube.get(names.KIND, namespace, name)
             if resource is None or resource["metadata"]["uid"] != uid:
                 return []
             stamp = Stamp(_now(), int(resource["metadata"]["generation"]))
-            change = failing_status(resource, failure, stamp, memory.observed_at)
+            change = unobserved_status(resource, failure, stamp, memory.observed_at)
             if change is not None:
                 memory.written = None
                 await self.kube.patch(
@@ -219,26 +226,26 @@ class Reconciler:
         """Drop what is kept about a resource that is gone."""
         self.memories.pop(uid, None)
         self.turns.forget(uid)
-        self._drop_contact(namespace, name)
+        self._stop_watching(namespace, name)
         self.metrics.forget(namespace, name)
-        self.board.forget(namespace, name, uid)
+        self.statuses.forget(namespace, name, uid)
 
-    def _stay_in_contact(self, observed: Observed) -> None:
+    def _watch_replicas(self, observed: Observed) -> None:
         """Have the replicas that answered report their next change."""
-        if self.contacts is not None:
+        if self.replica_watches is not None:
             observation = observed.observation
-            heard = [
+            answering = [
                 p for p in observation.pods if p.address and observation.node(p.ordinal) is not None
             ]
-            self.contacts.keep(
-                observation.namespace, observation.name, [pod.api_address for pod in heard]
+            self.replica_watches.keep(
+                observation.namespace, observation.name, [pod.api_address for pod in answering]
             )
 
-    def _drop_contact(self, namespace: str, name: str) -> None:
-        if self.contacts is not None:
-            self.contacts.drop(namespace, name)
+    def _stop_watching(self, namespace: str, name: str) -> None:
+        if self.replica_watches is not None:
+            self.replica_watches.drop(namespace, name)
 
-    async def _look(
+    async def _reconcile(
         self,
         namespace: str,
         name: str,
@@ -258,18 +265,19 @@ class Reconciler:
         )
         if observed is None or observed.owner.uid != uid:
             return Outcome(None, 0.0, gone=True)
-        if isinstance(observed, ObservedGoing):
-            return await self._take_away(observed, memory, now_ms, bound)
-        self._stay_in_contact(observed)
-        memory.observed_at, memory.observed_s, memory.told_s = _now(), time.monotonic(), None
+        if isinstance(observed, ObservedDeletion):
+            return await self._continue_deletion(observed, memory, now_ms, bound)
+        self._watch_replicas(observed)
+        memory.observed_at, memory.observed_s = _now(), time.monotonic()
+        memory.failure_reported_s = None
         if observed.observation.nodes:
-            memory.heard = memory.observed_at
+            memory.last_answer_at = memory.observed_at
         desired = compare(observed.owner, observed.spec, observed.observation, observed.live)
         observation = memory.refusals.mark(desired.mark(observed.observation), now_ms)
         observation = judge(memory.lasting.mark(observation, now_ms))
         decision = decide(observed.spec, observation, now_ms)
         if isinstance(decision, Wait | Done):
-            memory.failures.ended()
+            memory.failures.clear()
         observed = replace(observed, observation=memory.failures.mark(observation))
         self.metrics.observe(observed.observation, observed.spec, decision, time.time())
         events = memory.events.of_spec(
@@ -296,8 +304,8 @@ class Reconciler:
         failure = await self._act(decision, tools, bound)
         why = "" if failure is None else failure.message
         if failure is None:
-            memory.failures.ended()
-            memory.refusals.ended(decision)
+            memory.failures.clear()
+            memory.refusals.deletion_accepted(decision)
         else:
             pause_s = self.settings.reconcile_busy_s
             said = f"{describe(decision)}: {failure.message}"
@@ -308,7 +316,9 @@ class Reconciler:
                 memory.refusals.failed(
                     decision.objects, why, observed.observation.generation, now_ms
                 )
-            memory.refusals.not_ended(decision, failure, observed.observation.generation, now_ms)
+            memory.refusals.deletion_failed(
+                decision, failure, observed.observation.generation, now_ms
+            )
         return Outcome(decision, pause_s, tuple(events), failed=failure is not None)
 
     def _log(self, decision: Decision, memory: Memory, bound: structlog.stdlib.BoundLogger) -> None:
@@ -325,25 +335,25 @@ class Reconciler:
             case _:
                 memory.last_logged = ""
 
-    async def _take_away(
+    async def _continue_deletion(
         self,
-        observed: ObservedGoing,
+        observed: ObservedDeletion,
         memory: Memory,
         now_ms: int,
         bound: structlog.stdlib.BoundLogger,
     ) -> Outcome:
         """Continue a deletion by one step, and report it in the status."""
-        owner, decision = observed.owner, delete(observed.going)
-        self._drop_contact(owner.namespace, owner.name)
+        owner, decision = observed.owner, delete(observed.deletion)
+        self._stop_watching(owner.namespace, owner.name)
         interval_ms = int(self.settings.event_interval_s * 1000)
         events = memory.events.of(decision, now_ms, interval_ms)
         self._log(decision, memory, bound)
         if isinstance(decision, Done):
-            await self._report_going(observed, decision, None)
+            await self._report_deletion(observed, decision, None)
             return Outcome(decision, self.settings.reconcile_idle_s, tuple(events))
         observation = Observation(owner.namespace, owner.name, owner.uid)
         failure = await self._act(decision, self._tools(owner, observation, {}), bound)
-        await self._report_going(observed, decision, failure.message if failure else None)
+        await self._report_deletion(observed, decision, failure.message if failure else None)
         if failure is None:
             return Outcome(decision, 0.0, tuple(events))
         if not failure.conflict:
@@ -351,10 +361,10 @@ class Reconciler:
         pause_s = self.settings.reconcile_busy_s
         return Outcome(decision, pause_s, tuple(events), failed=True)
 
-    async def _report_going(
-        self, observed: ObservedGoing, decision: Action | Done, failure: str | None
+    async def _report_deletion(
+        self, observed: ObservedDeletion, decision: Action | Done, failure: str | None
     ) -> None:
-        change = going_status(observed.resource, decision, failure)
+        change = deletion_status(observed.resource, decision, failure)
         if change is None:
             return
         owner = observed.owner
@@ -417,7 +427,7 @@ class Reconciler:
 
     async def _report(self, observed: Observed, decision: Decision, memory: Memory) -> None:
         """Write the status if it changed; write volatile fields less often."""
-        stamp = Stamp(_now(), observed.observation.generation, memory.heard)
+        stamp = Stamp(_now(), observed.observation.generation, memory.last_answer_at)
         built = build_status(
             observed.spec,
             observed.observation,
@@ -427,7 +437,7 @@ class Reconciler:
             stamp=stamp,
             last=observed.reported,
         )
-        self.board.observed(observed.owner, observed.spec.voters, built, time.time())
+        self.statuses.observed(observed.owner, observed.spec.voters, built, time.time())
         status = built.model_dump(by_alias=True, exclude_none=True, mode="json")
         last = memory.written
         if last is not None and is_same(last, status):
@@ -447,7 +457,7 @@ class Reconciler:
         }
         try:
             written = await self.kube.apply(body, "status")
-            if _has_over(written, status):
+            if _has_ended_condition(written, status):
                 await self.kube.patch(
                     names.KIND,
                     observed.owner.namespace,
@@ -462,8 +472,8 @@ class Reconciler:
         memory.written, memory.written_at_s = status, time.monotonic()
 
 
-def _has_over(written: Body, status: Body) -> bool:
-    """Whether a condition of ours is left that no longer holds.
+def _has_ended_condition(written: Body, status: Body) -> bool:
+    """Whether the resource still has a condition of ours that no longer holds.
 
     A failed reconciliation writes conditions by a merge patch, which no apply removes.
     """

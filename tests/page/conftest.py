@@ -19,7 +19,7 @@ import pytest
 
 from kraftquorum_operator.http.listener import listening
 from kraftquorum_operator.http.page.server import StatusPage
-from kraftquorum_operator.memory.status_board import Board
+from kraftquorum_operator.memory.status_cache import StatusCache
 
 ROOT = Path(__file__).resolve().parents[2]
 DESKTOP, PHONE = (1280, 900), (390, 844)
@@ -118,10 +118,10 @@ def tab(browser: Any) -> Iterator[Opener]:
 
 
 class Server:
-    """The page of one board, served from a thread of its own."""
+    """The page of one status cache, served from a thread of its own."""
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
+    def __init__(self, statuses: StatusCache) -> None:
+        self.statuses = statuses
         self._port: Future[int] = Future()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -131,7 +131,7 @@ class Server:
 
     async def _run(self) -> None:
         page = StatusPage(
-            self.board,
+            self.statuses,
             identity="kraftquorum-7d4b9c-x2x8p",
             is_active=lambda: True,
             # Nobody looks at these quorums again, and a slow browser takes its time.
@@ -150,12 +150,12 @@ class Server:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Board], Server]]:
-    """Serve a board."""
+def serve() -> Iterator[Callable[[StatusCache], Server]]:
+    """Serve the page of a status cache."""
     servers: list[Server] = []
 
-    def start(board: Board) -> Server:
-        servers.append(Server(board))
+    def start(statuses: StatusCache) -> Server:
+        servers.append(Server(statuses))
         return servers[-1]
 
     yield start

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kraftquorum_operator.memory.status_board import Board, BoardEntry
+from kraftquorum_operator.memory.status_cache import CachedStatus, StatusCache
 from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.model.observation import Observation, Trouble
 from kraftquorum_operator.model.status import QuorumStatus
@@ -64,20 +64,20 @@ def named(seen: Observation, name: str) -> Observation:
     return replace(seen, name=name)
 
 
-def put(board: Board, path: str, told: QuorumStatus | None, voters: int = 3) -> None:
+def put(statuses: StatusCache, path: str, told: QuorumStatus | None, voters: int = 3) -> None:
     namespace, name = path.split("/")
     if told is None:
-        board.quorums[namespace, name] = BoardEntry(
+        statuses.quorums[namespace, name] = CachedStatus(
             namespace, name, path, voters, None, time.time(), True
         )
     else:
-        board.observed(Owner(namespace, name, path), voters, told, time.time())
+        statuses.observed(Owner(namespace, name, path), voters, told, time.time())
 
 
-def scene() -> Board:
+def scene() -> StatusCache:
     """One quorum of each sort."""
-    board = Board()
-    put(board, "prod/orders", status(named(healthy(5), "orders"), 5), 5)
+    statuses = StatusCache()
+    put(statuses, "prod/orders", status(named(healthy(5), "orders"), 5), 5)
     well = named(healthy(), "metadata")
     away = replace(
         without_node(well, 1), quorum=quorum([voter(0), voter(1, silent_ms=900), voter(2)])
@@ -85,15 +85,15 @@ def scene() -> Board:
     new = with_node(away, node(1, "b"))
     first = status(well)
     second = status(away, last=first, second=10)
-    put(board, "prod/metadata", status(new, last=second, second=14))
+    put(statuses, "prod/metadata", status(new, last=second, second=14))
     lost = Wait("never_rebootstrap", "storage of 2 of 3 voters is gone (0-a0, 1-a1)")
-    put(board, "stage/ledger", status(replace(healthy(), quorum=None), decision=lost))
+    put(statuses, "stage/ledger", status(replace(healthy(), quorum=None), decision=lost))
     trouble = Trouble(2, "pod small-2", "ImagePullBackOff", "no such image")
-    put(board, "dev/small", status(replace(named(blank(), "small"), troubles=(trouble,))))
+    put(statuses, "dev/small", status(replace(named(blank(), "small"), troubles=(trouble,))))
     paused = Wait("not_paused", "spec.pause is set")
-    put(board, "dev/paused", status(named(healthy(), "paused"), decision=paused))
-    put(board, "dev/unseen", None)
-    return board
+    put(statuses, "dev/paused", status(named(healthy(), "paused"), decision=paused))
+    put(statuses, "dev/unseen", None)
+    return statuses
 
 
 def violations(page: Any) -> list[str]:
@@ -230,12 +230,12 @@ def fetched(opened: Any, server: Any, times: int) -> None:
 
 
 def refreshed(opened: Any, server: Any, change: Any) -> None:
-    """Change the board and wait until the tab shows it.
+    """Change the cached statuses and wait until the tab shows it.
 
     The first answer may be from before the change, also because a page is kept for a second; the
     second is not, and the third says that the second is shown.
     """
-    change(server.board)
+    change(server.statuses)
     fetched(opened, server, times=3)
 
 
@@ -257,8 +257,8 @@ def test_a_refresh_keeps_focus_scroll_selection_and_what_was_opened(serve, tab) 
     top = summary.evaluate("e => e.getBoundingClientRect().top")
     assert selected == "a0"
 
-    def recovered(board: Board) -> None:
-        put(board, "stage/ledger", status(named(healthy(), "ledger")))
+    def recovered(statuses: StatusCache) -> None:
+        put(statuses, "stage/ledger", status(named(healthy(), "ledger")))
 
     refreshed(opened, server, recovered)
     assert page.locator("#summary").inner_text().startswith("3 of 6 quorums")
@@ -278,9 +278,9 @@ def test_a_focused_link_keeps_its_focus_though_its_quorum_moves(serve, tab) -> N
     opened.page.goto(server.url)
     opened.page.locator("[id='link-prod.orders']").focus()
 
-    def stopped(board: Board) -> None:
+    def stopped(statuses: StatusCache) -> None:
         seen = replace(named(healthy(5), "orders"), quorum=None)
-        put(board, "prod/orders", status(seen, 5), 5)
+        put(statuses, "prod/orders", status(seen, 5), 5)
 
     refreshed(opened, server, stopped)
     assert opened.page.evaluate("document.activeElement.id") == "link-prod.orders"
@@ -295,7 +295,7 @@ def test_the_refresh_can_be_paused(serve, tab) -> None:
     button.focus()
     page.keyboard.press("Space")
     assert button.get_attribute("aria-pressed") == "true"
-    put(server.board, "stage/ledger", status(named(healthy(), "ledger")))
+    put(server.statuses, "stage/ledger", status(named(healthy(), "ledger")))
     page.wait_for_timeout(4500)
     assert page.locator("#summary").inner_text().startswith("4 of 6")
     button.click()
@@ -326,7 +326,7 @@ def test_a_quorum_that_is_deleted_while_its_page_is_open_is_not_the_operator_s_s
     server = serve(scene())
     page = tab().page
     page.goto(f"{server.url}q/prod/metadata")
-    server.board.forget("prod", "metadata", "prod/metadata")
+    server.statuses.forget("prod", "metadata", "prod/metadata")
     alert = page.get_by_role("alert")
     playwright.expect(alert).to_contain_text("no longer exists", timeout=20_000)
     assert "has not answered" not in alert.inner_text()
@@ -351,18 +351,18 @@ def test_without_scripts_it_is_whole_and_reloads_by_itself(serve, tab) -> None:
 
 
 def test_names_and_messages_stay_text_also_when_they_are_refreshed(serve, tab) -> None:
-    board = Board()
+    statuses = StatusCache()
     seen = healthy()
     said = status(seen, decision=Wait("survivors_caught_up", HOSTILE)).model_dump(mode="json")
     hostile = QuorumStatus.model_validate_json(
         json.dumps(said).replace("demo-", json.dumps(HOSTILE)[1:-1])
     )
-    server = serve(board)
+    server = serve(statuses)
     opened = tab()
     opened.page.goto(server.url)
 
-    def change(board: Board) -> None:
-        board.quorums[HOSTILE, HOSTILE] = BoardEntry(
+    def change(statuses: StatusCache) -> None:
+        statuses.quorums[HOSTILE, HOSTILE] = CachedStatus(
             HOSTILE, HOSTILE, "u", 3, hostile, time.time(), True
         )
 
@@ -379,7 +379,7 @@ def test_a_quorum_s_own_page_refreshes_too(serve, tab) -> None:
     opened.page.goto(f"{server.url}q/prod/metadata")
     assert opened.page.get_by_role("heading", level=1).inner_text() == "prod/metadata"
     assert opened.page.locator("section").count() == 1
-    put(server.board, "prod/metadata", status(named(healthy(), "metadata")))
+    put(server.statuses, "prod/metadata", status(named(healthy(), "metadata")))
     playwright.expect(opened.page.locator(".pill")).to_have_text("Safe", timeout=15_000)
     opened.page.get_by_role("link", name="All quorums").click()
     assert opened.page.url == server.url

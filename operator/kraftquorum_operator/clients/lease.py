@@ -41,7 +41,7 @@ class Lease:
         self._duration_s = duration_s
         self._clock = clock
         self._held_until = -math.inf
-        self._seen: tuple[str, float] = ("", -math.inf)
+        self._last_renewal: tuple[str, float] = ("", -math.inf)
         """The last renewal of another holder, and when it was first seen here."""
 
     @property
@@ -82,10 +82,10 @@ class Lease:
     def _is_expired(self, spec: Body, holder: str) -> bool:
         """Another's Lease expires once it has not changed for its duration, by our own clock."""
         mark = f"{holder} {spec.get('renewTime')} {spec.get('leaseTransitions')}"
-        if mark != self._seen[0]:
-            self._seen = (mark, self._clock())
+        if mark != self._last_renewal[0]:
+            self._last_renewal = (mark, self._clock())
         duration_s = float(spec.get("leaseDurationSeconds") or self._duration_s)
-        return self._clock() - self._seen[1] > duration_s
+        return self._clock() - self._last_renewal[1] > duration_s
 
     async def _take(self, started: float, lease: Body | None) -> None:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -2,7 +2,7 @@
 
 Replicas are reached at their pods' addresses, never by DNS, since the operator
 may run outside the cluster. Each address has a client of its own that knows no
-other, so that what is meant for one replica is never carried on to another.
+other, so that a request for one replica never reaches another.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from kraftquorum_operator.clients.attention import attended
+from kraftquorum_operator.clients.process_timeout import process_timeout
 from kraftquorum_operator.errors import NodeRefusedError, NodeUnreachableError
 from raftnode.api.model import (
     AddVoterRequest,
@@ -29,18 +29,18 @@ from raftnode.client import ClientError, OutcomeUnknownError, QuorumClient, Refu
 from raftnode.core.types import Endpoint
 
 IDLE_MAX = 512
-"""Clients that are kept open while no request uses them; those that are in use do not count."""
+"""How many clients stay open while no request uses them."""
 
 IDLE_S = 60.0
-"""A client that no request has used for so long is closed: its pod may be gone."""
+"""How long a client stays open without a request; its pod may be deleted."""
 
-PATIENCE = 8
-"""The clients' own time-outs for a read, in time-outs of ours: `attended` ends it before, unless
-this process is so late that it could not have heard an answer."""
+CLIENT_TIMEOUT_FACTOR = 8
+"""The clients' own time-outs are this many times the operator's, so that `process_timeout` ends a
+request first, except while this process is too slow to receive an answer."""
 
 
 class NodeApi(Protocol):
-    """What a replica can be asked. Every method raises `NodeError` (see `errors.py`)."""
+    """The requests to a replica. Every method raises `NodeError` (see `errors.py`)."""
 
     async def node(self, address: str) -> NodeInfo:
         """What the replica knows of itself."""
@@ -67,7 +67,7 @@ class NodeApi(Protocol):
         ...
 
     async def resign(self, address: str, request: ResignRequest) -> None:
-        """Have the leader hand over."""
+        """Have the leader transfer its leadership."""
         ...
 
     async def state(self, address: str, known: str, max_wait_s: float) -> str:
@@ -80,7 +80,7 @@ class NodeApi(Protocol):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _PooledClient:
     """An open client and how many requests use it now."""
 
     client: QuorumClient
@@ -95,29 +95,29 @@ class HttpNodes:
     """
 
     def __init__(self, timeout_s: float) -> None:
-        self.on_request: Callable[[str, str, float], None] = lambda _asked, _result, _seconds: None
-        """Told of each request: what was asked, what came of it, and how long it took."""
+        self.on_request: Callable[[str, str, float], None] = lambda _name, _result, _seconds: None
+        """Called after each request with its name, its result and its seconds."""
         self._timeout_s = timeout_s
         self._timeout_ms = int(timeout_s * 1000)
-        self._used: dict[str, _Kept] = {}
-        self._idle: OrderedDict[str, _Kept] = OrderedDict()
-        """The one that is idle longest comes first."""
+        self._used: dict[str, _PooledClient] = {}
+        self._idle: OrderedDict[str, _PooledClient] = OrderedDict()
+        """By how long they have been idle, longest first."""
 
     async def close(self) -> None:
         """Close all connections."""
-        for kept in (*self._used.values(), *self._idle.values()):
-            await kept.client.__aexit__(None, None, None)
+        for pooled in (*self._used.values(), *self._idle.values()):
+            await pooled.client.__aexit__(None, None, None)
         self._used.clear()
         self._idle.clear()
 
     async def node(self, address: str) -> NodeInfo:
         """What the replica knows of itself."""
-        async with self._at(address, "node") as client, attended(self._timeout_s):
+        async with self._at(address, "node") as client, process_timeout(self._timeout_s):
             return await client.describe_node(Endpoint.parse(address))
 
     async def quorum(self, address: str) -> QuorumInfo:
         """DescribeQuorum, confirmed by a majority; only the leader answers."""
-        async with self._at(address, "quorum") as client, attended(self._timeout_s):
+        async with self._at(address, "quorum") as client, process_timeout(self._timeout_s):
             return await client.describe_quorum(confirmed=True)
 
     async def form(self, address: str, request: FormRequest) -> None:
@@ -148,14 +148,14 @@ class HttpNodes:
             )
 
     async def resign(self, address: str, request: ResignRequest) -> None:
-        """Have the leader hand over."""
+        """Have the leader transfer its leadership."""
         async with self._at(address, "resign") as client:
             await client.resign(preferred=request.preferred, timeout_ms=self._timeout_ms)
 
     async def state(self, address: str, known: str, max_wait_s: float) -> str:
         """The replica's state, once it is no longer the known one or after so long.
 
-        Not among the requests that are counted: it takes as long as it is asked to.
+        Metrics do not count this request, because it lasts as long as the caller allows.
         """
         wait_ms = int(max_wait_s * 1000)
         async with self._at(address, None) as client:
@@ -163,17 +163,17 @@ class HttpNodes:
                 Endpoint.parse(address),
                 known=known,
                 max_wait_ms=wait_ms,
-                timeout_ms=wait_ms + PATIENCE * self._timeout_ms,
+                timeout_ms=wait_ms + CLIENT_TIMEOUT_FACTOR * self._timeout_ms,
             )
             return answer.state
 
     @asynccontextmanager
-    async def _at(self, address: str, asked: str | None) -> AsyncGenerator[QuorumClient]:
+    async def _at(self, address: str, request: str | None) -> AsyncGenerator[QuorumClient]:
         """The client of an address, with its errors as the operator's."""
         result, started = "cancelled", time.monotonic()
-        kept = await self._borrow(address)
+        pooled = await self._acquire(address)
         try:
-            yield kept.client
+            yield pooled.client
             result = "done"
         except RefusedError as error:
             result = "refused"
@@ -189,33 +189,33 @@ class HttpNodes:
             result = "unreachable"
             raise NodeUnreachableError(str(error)) from error
         finally:
-            if asked is not None:
-                self.on_request(asked, result, time.monotonic() - started)
-            await self._give_back(address, kept)
+            if request is not None:
+                self.on_request(request, result, time.monotonic() - started)
+            await self._release(address, pooled)
 
-    async def _borrow(self, address: str) -> _Kept:
-        """The client of an address; it stays open until it is given back."""
-        kept = self._used.get(address) or self._idle.pop(address, None)
-        if kept is None:
-            patience_ms = PATIENCE * self._timeout_ms
+    async def _acquire(self, address: str) -> _PooledClient:
+        """The client of an address; it stays open until it is released."""
+        pooled = self._used.get(address) or self._idle.pop(address, None)
+        if pooled is None:
+            client_timeout_ms = CLIENT_TIMEOUT_FACTOR * self._timeout_ms
             opened = await QuorumClient(
                 [Endpoint.parse(address)],
-                timeout_ms=patience_ms,
-                attempt_timeout_ms=patience_ms,
-                connect_timeout_ms=patience_ms,
+                timeout_ms=client_timeout_ms,
+                attempt_timeout_ms=client_timeout_ms,
+                connect_timeout_ms=client_timeout_ms,
                 keepalive=True,
             ).__aenter__()
-            kept = _Kept(opened)
-        self._used[address] = kept
-        kept.users += 1
-        return kept
+            pooled = _PooledClient(opened)
+        self._used[address] = pooled
+        pooled.users += 1
+        return pooled
 
-    async def _give_back(self, address: str, kept: _Kept) -> None:
-        """Let go of a client; close those that have been idle for long, or are too many."""
-        kept.users -= 1
-        if kept.users == 0 and self._used.pop(address, None) is kept:
-            kept.idle_since_s = time.monotonic()
-            self._idle[address] = kept
+    async def _release(self, address: str, pooled: _PooledClient) -> None:
+        """Release a client; close clients that are idle for too long or too many."""
+        pooled.users -= 1
+        if pooled.users == 0 and self._used.pop(address, None) is pooled:
+            pooled.idle_since_s = time.monotonic()
+            self._idle[address] = pooled
         while self._idle:
             oldest, first = next(iter(self._idle.items()))
             age_s = time.monotonic() - first.idle_since_s

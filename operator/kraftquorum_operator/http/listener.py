@@ -26,7 +26,7 @@ SEND_S = 20.0
 
 
 def guarded(headers: Mapping[str, str]) -> Middleware:
-    """A middleware: adds these headers, logs errors and cuts slow clients off."""
+    """A middleware: adds these headers, logs errors and disconnects slow clients."""
     lines = LineBudget()
 
     @web.middleware
@@ -37,8 +37,8 @@ def guarded(headers: Mapping[str, str]) -> Middleware:
         except web.HTTPException as error:
             allow = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
             response = web.Response(status=error.status, text=error.text, headers=allow)
-        except Exception:  # noqa: BLE001 - whatever it is, it is logged and answered
-            # The error stays in the log: an answer might show what it should not.
+        except Exception:  # noqa: BLE001 - every error is logged and answered
+            # Only the log has the error: its text may be confidential.
             lines.say(log.exception, "request_failed", path=request.path)
             response = web.Response(
                 status=500, text="The operator failed on this request; see its log.\n"
@@ -56,7 +56,7 @@ def guarded(headers: Mapping[str, str]) -> Middleware:
     return guard
 
 
-class _Refusal(asyncio.Protocol):
+class _ClosedConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 
@@ -77,8 +77,8 @@ async def listening(
     """
     runner = web.AppRunner(application, access_log=None, keepalive_timeout=IDLE_S)
     await runner.setup()
-    asked = [host.strip() for host in hosts.split(",") if host.strip()]
-    attempts = [await _listen(runner, host, port, what) for host in asked]
+    addresses = [host.strip() for host in hosts.split(",") if host.strip()]
+    attempts = [await _listen(runner, host, port, what) for host in addresses]
     servers = [server for server in attempts if server is not None]
     try:
         yield int(servers[0].sockets[0].getsockname()[1]) if servers else None
@@ -94,7 +94,7 @@ async def _listen(runner: web.AppRunner, host: str, port: int, what: str) -> asy
         raise RuntimeError("the runner is not set up")
 
     def accept() -> asyncio.Protocol:
-        return _Refusal() if len(handle.connections) >= CONNECTIONS_MAX else handle()
+        return _ClosedConnection() if len(handle.connections) >= CONNECTIONS_MAX else handle()
 
     try:
         return await asyncio.get_running_loop().create_server(accept, host, port, backlog=32)

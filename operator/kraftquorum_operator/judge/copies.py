@@ -26,7 +26,7 @@ from kraftquorum_operator.model.observation import (
 
 STALE = 17
 """Exit code of a node whose peer reported that its storage is an old copy (S3): content that was
-restored beneath the same claim, which no record here shows."""
+restored below the same claim, which no record here shows."""
 
 
 def voters_of(observation: Observation) -> frozenset[ReplicaId]:

@@ -1,8 +1,8 @@
-"""Volumes that the operator has given up, as noted on the StatefulSet: how often, and how lately.
+"""Volumes that the operator has given up, as noted on the StatefulSet: how many, and when.
 
-A storage class or a machine whose volumes all fail would cost one volume after the other without
-end. What was given up is noted before its claim is deleted, so that an operator that restarts
-knows it too. Pure.
+If all volumes of a storage class or a machine fail, the operator would give up one volume after the
+other without end. It notes each volume before it deletes the claim, so that an operator that
+restarts knows the number. Pure.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from kraftquorum_operator.model.observation import GivenUp, Observation
 
 HOUR_MS = 3_600_000
 PAUSES_MS = (0, 60_000, 240_000, 960_000, HOUR_MS)
-"""By how many new volumes in a row were given up that never became a voter's: the pause before
-the next one is."""
+"""The pause before the next volume is given up, by how many new volumes in a row never became a
+voter's."""
 HOURLY_MAX = 4
 """How many volumes of one replica are given up within an hour."""
 FAIL_IN_A_ROW = 2
-"""From so many on it is no accident."""
+"""This many failures in a row are reported."""
 
 
 def in_a_row(notes: tuple[GivenUp, ...]) -> int:

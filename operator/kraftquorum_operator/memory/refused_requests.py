@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from kraftquorum_operator.memory.request_failures import TOLD_AFTER, Failure
+from kraftquorum_operator.memory.request_failures import REPORTED_AFTER, Failure
 from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.plan.actions import Action, DeleteClaim, DeletePod, EvictPod, describe
@@ -37,7 +37,7 @@ class Refusal:
     """The same as a condition's reason and message."""
 
 
-def _again(
+def _next_refusal(
     last: Refusal | None,
     why: str,
     generation: int,
@@ -57,15 +57,17 @@ class Refusals:
 
     known: dict[ObjectRef, Refusal] = field(default_factory=dict[ObjectRef, Refusal])
     """Objects that could not be written."""
-    ends: dict[str, Refusal] = field(default_factory=dict[str, Refusal])
+    deletions: dict[str, Refusal] = field(default_factory=dict[str, Refusal])
     """Pods and claims that could not be evicted or deleted, by UID."""
 
     def failed(self, refs: Iterable[ObjectRef], why: str, generation: int, now_ms: int) -> None:
         """Remember that objects could not be written."""
         for ref in refs:
-            self.known[ref] = _again(self.known.get(ref), why, generation, now_ms)
+            self.known[ref] = _next_refusal(self.known.get(ref), why, generation, now_ms)
 
-    def not_ended(self, action: Action, failure: Failure, generation: int, now_ms: int) -> None:
+    def deletion_failed(
+        self, action: Action, failure: Failure, generation: int, now_ms: int
+    ) -> None:
         """Remember that a pod or a claim could not be evicted or deleted; ignore other actions.
 
         A conflict is no refusal: another client was faster, and the next reconciliation decides
@@ -74,13 +76,15 @@ class Refusals:
         if failure.conflict or not isinstance(action, EvictPod | DeletePod | DeleteClaim):
             return
         condition = (failure.reason, f"{describe(action)}: {failure.message}")
-        last = self.ends.get(action.uid)
-        self.ends[action.uid] = _again(last, failure.message, generation, now_ms, condition)
+        last = self.deletions.get(action.uid)
+        self.deletions[action.uid] = _next_refusal(
+            last, failure.message, generation, now_ms, condition
+        )
 
-    def ended(self, action: Action) -> None:
+    def deletion_accepted(self, action: Action) -> None:
         """Forget the refusal of a pod or a claim once the API server accepts the request."""
         if isinstance(action, EvictPod | DeletePod | DeleteClaim):
-            self.ends.pop(action.uid, None)
+            self.deletions.pop(action.uid, None)
 
     def mark(self, observation: Observation, now_ms: int) -> Observation:
         """Take out of the observation what was refused and is not due for a retry."""
@@ -90,16 +94,22 @@ class Refusals:
         refused = (*observation.refused, *sorted(held.items()))
         present = {item.uid for item in (*observation.pods, *observation.claims)}
         # A request that is not retried after its pause is no longer wanted.
-        self.ends = {
+        self.deletions = {
             uid: what
-            for uid, what in self.ends.items()
+            for uid, what in self.deletions.items()
             if uid in present and now_ms < what.until_ms + LONGEST_MS
         }
-        ends = tuple(sorted(_held(self.ends, observation.generation, now_ms).items()))
-        lasting = [what.failure for what in self.ends.values() if what.count >= TOLD_AFTER]
+        refused_deletions = tuple(
+            sorted(_held(self.deletions, observation.generation, now_ms).items())
+        )
+        lasting = [what.failure for what in self.deletions.values() if what.count >= REPORTED_AFTER]
         failure = lasting[0] if lasting else observation.failure
         return replace(
-            observation, outdated=outdated, refused=refused, refused_ends=ends, failure=failure
+            observation,
+            outdated=outdated,
+            refused=refused,
+            refused_deletions=refused_deletions,
+            failure=failure,
         )
 
 

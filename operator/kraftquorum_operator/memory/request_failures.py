@@ -14,8 +14,8 @@ from typing import NamedTuple
 from kraftquorum_operator.errors import ConflictError, KubeError, NodeRefusedError
 from kraftquorum_operator.model.observation import Observation
 
-TOLD_AFTER = 2
-CONFLICTS_TOLD_AFTER = 5
+REPORTED_AFTER = 2
+CONFLICTS_REPORTED_AFTER = 5
 """This many conflicts in a row are reported."""
 
 _WORD = re.compile(r"[A-Za-z]\w{0,99}")
@@ -54,24 +54,25 @@ class Failures:
 
     last: tuple[str, str] | None = None
     count: int = 0
-    told_after: int = TOLD_AFTER
+    reported_after: int = REPORTED_AFTER
 
     def failed(self, reason: str, message: str, *, conflict: bool = False) -> None:
         """Record a failure, as a condition's reason and message."""
         self.last, self.count = (reason, message), self.count + 1
-        self.told_after = CONFLICTS_TOLD_AFTER if conflict else TOLD_AFTER
+        self.reported_after = CONFLICTS_REPORTED_AFTER if conflict else REPORTED_AFTER
 
     @property
     def passing(self) -> bool:
         """Whether the last failure is a conflict that a retry may resolve."""
-        return self.told_after > self.count and self.told_after == CONFLICTS_TOLD_AFTER
+        return self.reported_after > self.count and self.reported_after == CONFLICTS_REPORTED_AFTER
 
-    def ended(self) -> None:
+    def clear(self) -> None:
         """Forget the failures: an action succeeded, or none is left to do."""
         self.last, self.count = None, 0
 
     def mark(self, observation: Observation) -> Observation:
         """Put the failure into the observation, if it lasts."""
         return replace(
-            observation, failure=self.last if self.count >= self.told_after else observation.failure
+            observation,
+            failure=self.last if self.count >= self.reported_after else observation.failure,
         )

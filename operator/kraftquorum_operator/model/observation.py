@@ -54,22 +54,22 @@ class Claim:
     """Another claim of the namespace names the same volume."""
     record: ClaimRecord | None = None
     """Off its annotations; on a copy of a claim it names the other claim's UID."""
-    stranger: str = ""
+    foreign_owner: str = ""
     """Its owner, if that is neither this quorum nor an earlier one of this name."""
 
     @property
     def doubtful(self) -> bool:
         """Whether nothing identifies its owner: it may be ours and have lost its labels."""
-        return self.stranger == UNKNOWN_OWNER
+        return self.foreign_owner == UNKNOWN_OWNER
 
     defaults: str | None = None
     """Which of the operator's defaults it was made under, off its label; None: none."""
 
 
 CRASH_LOOP = "CrashLoopBackOff"
-"""Kubernetes' word for a container that ends again and again."""
+"""Kubernetes' reason for a container that exits repeatedly."""
 CRASH_LOOP_RESTARTS = 2
-"""After how many restarts a container that has ended again counts as one that cannot start."""
+"""After this many restarts a container that has exited again counts as unable to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Pod:
     running: bool = True
     """Its container's process is there, whether or not it answers."""
     version: str | None = None
-    """Its resourceVersion: another one once it has started, ended or become ready."""
+    """Its resourceVersion, which changes when it starts, exits or becomes ready."""
 
     @property
     def api_address(self) -> str:
@@ -112,7 +112,7 @@ class Pod:
 
     @property
     def fails_to_start(self) -> bool:
-        """Whether it has not run yet, or ends again and again and is not running now."""
+        """Whether it has not run yet, or exits repeatedly and is not running now."""
         crashed = not self.running and self.restarts >= CRASH_LOOP_RESTARTS
         return self.never_started or (crashed and not self.ready and not self.terminating)
 
@@ -180,7 +180,7 @@ class Progress:
     lag: int = 0
     last_fetch_age_ms: int | None = None
     higher_epoch: int | None = None
-    """An observer's epoch, being above the leader's: it catches up once it is asked to be added."""
+    """An observer's epoch above the leader's: it catches up once AddVoter names it."""
     silent_since_ms: int | None = None
     """On the operator's clock; None: the leader hears from it."""
 
@@ -360,27 +360,27 @@ class Observation:
     remembered_cluster_id: str | None = None
     """Cluster id in the status: only ever a reason not to form a quorum."""
     outdated: tuple[ObjectRef, ...] = ()
-    """Objects that are missing or differ from what they should be."""
+    """Objects that are missing or differ from the wanted ones."""
     refused: tuple[tuple[ObjectRef, str], ...] = ()
     """Such objects that could not be written a moment ago, or belong to another owner, and why;
     not in `outdated`."""
 
-    refused_ends: tuple[tuple[str, str], ...] = ()
+    refused_deletions: tuple[tuple[str, str], ...] = ()
     """UIDs of pods and claims that the API server refused to evict or delete a moment ago, and why:
-    not asked for again yet."""
+    no retry is due yet."""
 
     troubles: tuple[Trouble, ...] = ()
     """Pods and claims that have not been able to start for a while; no decision depends on
     them."""
 
     failure: tuple[str, str] | None = None
-    """A reason in one word and a sentence: what was asked again and again and is not done."""
+    """A reason in one word and a sentence: the request that fails repeatedly."""
     config_faults: tuple[str, ...] = ()
-    """What a node would refuse of the settings that are wanted, a sentence each."""
+    """Why a node would refuse the wanted settings, a sentence for each fault."""
     kubernetes: tuple[int, int] | None = None
-    """Version of the API server, read only before anything is made."""
+    """Version of the API server, read only before the StatefulSet exists."""
     last: LastKnown | None = None
-    """What was last known; a report, nothing is decided on it."""
+    """What was last known; no decision depends on it."""
 
     @property
     def labelled(self) -> int:
@@ -396,12 +396,12 @@ class Observation:
         return next((claim for claim in self.claims if claim.ordinal == ordinal), None)
 
     def node(self, ordinal: int) -> Node | None:
-        """What the replica of an ordinal said, if it answered."""
+        """The answer of an ordinal's replica; None: it has not answered."""
         return next((node for node in self.nodes if node.replica.node_id == ordinal), None)
 
     def why_refused(self, uid: str) -> str | None:
         """Why the API server refused to end a pod or a claim a moment ago; None: it did not."""
-        return dict(self.refused_ends).get(uid)
+        return dict(self.refused_deletions).get(uid)
 
     def is_storage_gone(self, replica: ReplicaId) -> bool:
         """Whether this storage is known to be lost, not just silent."""
@@ -412,12 +412,12 @@ class Observation:
         return claim is None or claim.phase == "Lost"
 
     def may_hold_data(self) -> bool:
-        """Whether a replica holds data, or a claim may whose replica does not answer."""
+        """Whether a replica holds data, or the claim of a silent replica may hold data."""
         return any(not node.blank for node in self.nodes) or any(
             claim.phase != "Lost" and self.node(claim.ordinal) is None for claim in self.claims
         )
 
-    def told_voters(self) -> tuple[ReplicaId, ...]:
+    def reported_voters(self) -> tuple[ReplicaId, ...]:
         """The voter set of the longest log that answers; empty: no replica answers with one."""
         holders = [node for node in self.nodes if not node.blank and node.voters]
         if not holders:
@@ -427,7 +427,7 @@ class Observation:
     def known_voters(self) -> tuple[ReplicaId, ...]:
         """The best known voter set without a leader: of the longest log, else the latched one."""
         latched = tuple(voter.replica for voter in self.latch.voters) if self.latch else ()
-        return self.told_voters() or latched
+        return self.reported_voters() or latched
 
     def has_formed(self) -> bool:
         """Whether there has been a leader with a committed record, by any sign that is left."""
@@ -446,7 +446,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class PendingDeletion:
     """A resource that is being deleted, and what the operator may delete of it."""
 
     uid: str

@@ -91,7 +91,7 @@ def _cel(name: str) -> str:
     return f"({has_new} ? {new} : {has_old} ? {old} : {default_of(name)})"
 
 
-def _said_once(name: str) -> Rule:
+def _no_conflict(name: str) -> Rule:
     has_new, new, has_old, old = _set(name)
     default = str(default_of(name)).lower()
     return {
@@ -168,7 +168,7 @@ class QuorumSpec(SpecModel):
                 "message": "config.election_timeout_ms must be at least half of "
                 "config.request_timeout_ms: votes may otherwise arrive too late",
             },
-            *(_said_once(name) for name in NodeSettings.model_fields),
+            *(_no_conflict(name) for name in NodeSettings.model_fields),
         )
     )
 

@@ -1,7 +1,7 @@
 """A resource that is being deleted: the operator reads only what the deletion needs.
 
-It asks no node, and parses neither the whole spec nor the latch: a field of another version, a
-damaged latch or a node that does not answer must not delay the deletion.
+It sends no request to a node, and parses neither the whole spec nor the latch: a field of another
+version, a damaged latch or a node that does not answer must not delay the deletion.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import cast
 
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.model.objects import Body, Owner
-from kraftquorum_operator.model.observation import Going
+from kraftquorum_operator.model.observation import PendingDeletion
 from kraftquorum_operator.observe.foreign import belongs_to
 from kraftquorum_operator.observe.kube import read_claims, read_statefulset
 from kraftquorum_operator.observe.objects import get_objects
@@ -23,38 +23,38 @@ owner references off the dependents before it takes this off."""
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedGoing:
+class ObservedDeletion:
     """The objects that the deletion may delete, and the resource as it was read."""
 
     owner: Owner
     resource: Body
-    going: Going
+    deletion: PendingDeletion
 
 
-def is_going(resource: Body) -> bool:
+def is_being_deleted(resource: Body) -> bool:
     """Whether a resource is being deleted."""
     return "deletionTimestamp" in resource["metadata"]
 
 
-def takes_claims(resource: Body) -> bool:
+def deletes_claims(resource: Body) -> bool:
     """Whether `spec.deletion.claims` is `Delete`; a value that cannot be parsed deletes no data."""
     spec: object = resource.get("spec")
     deletion = cast("Body", spec).get("deletion") if isinstance(spec, dict) else None
     return isinstance(deletion, dict) and cast("Body", deletion).get("claims") == "Delete"
 
 
-async def read_going(kube: KubeClient, owner: Owner, resource: Body) -> ObservedGoing:
+async def read_deletion(kube: KubeClient, owner: Owner, resource: Body) -> ObservedDeletion:
     """Read what a deletion may delete; nothing if it keeps all objects.
 
     Raises:
         KubeError: the API server did not answer all of it.
     """
     if ORPHAN in cast("list[str]", resource["metadata"].get("finalizers") or []):
-        return ObservedGoing(owner, resource, Going(owner.uid, orphaned=True))
+        return ObservedDeletion(owner, resource, PendingDeletion(owner.uid, orphaned=True))
     statefulset, latch, others = await get_objects(kube, owner)
-    delete_claims = takes_claims(resource)
+    delete_claims = deletes_claims(resource)
     claims = await kube.list("PersistentVolumeClaim", owner.namespace) if delete_claims else []
-    going = Going(
+    deletion = PendingDeletion(
         uid=owner.uid,
         orphaned=_is_released(owner, [statefulset] if statefulset is not None else others),
         delete_claims=delete_claims,
@@ -62,7 +62,7 @@ async def read_going(kube: KubeClient, owner: Owner, resource: Body) -> Observed
         claims=read_claims(owner.name, claims),
         latched=latch is not None,
     )
-    return ObservedGoing(owner, resource, going)
+    return ObservedDeletion(owner, resource, deletion)
 
 
 def _is_released(owner: Owner, bodies: Iterable[Body | None]) -> bool:

@@ -23,10 +23,10 @@ def controller_of(body: Body) -> Body | None:
 
 def foreign_objects(owner: Owner, bodies: Iterable[Body]) -> tuple[tuple[ObjectRef, str], ...]:
     """The objects that do not belong to this resource, and why."""
-    whose = [(ObjectRef.of(body), _whose(owner, body)) for body in bodies]
+    owners = [(ObjectRef.of(body), _other_owner(owner, body)) for body in bodies]
     return tuple(
         (key, f"it exists already and belongs to {other}; delete it or rename the resource")
-        for key, other in whose
+        for key, other in owners
         if other
     )
 
@@ -45,7 +45,7 @@ def belongs_to(owner: Owner, body: Body) -> bool | None:
     return False if other or made != (names.MANAGER, owner.name) else None
 
 
-def _whose(owner: Owner, body: Body) -> str:
+def _other_owner(owner: Owner, body: Body) -> str:
     """The other owner of an object; empty: this resource, or an earlier one of its name."""
     controller = controller_of(body)
     if controller is not None:

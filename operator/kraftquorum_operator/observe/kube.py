@@ -24,7 +24,7 @@ from kraftquorum_operator.observe.foreign import controller_of
 from raftnode.settings import ENV_PREFIX
 
 NOTES_MAX = 8
-"""Claims of one ordinal that are noted; more are not given up within the time that counts."""
+"""How many claims of one ordinal are noted; the operator gives up fewer within `NOTED_MS`."""
 NOTED_MS = 24 * 3_600_000
 """How long a note counts: a day."""
 UNUSED = "unused"
@@ -55,7 +55,7 @@ def _terminating(body: Body) -> bool:
 
 
 def read_statefulset(body: Body | None, now: datetime | None = None) -> StatefulSet | None:
-    """Read the StatefulSet; the update revision only once the controller has seen this version.
+    """Read the StatefulSet; the update revision only once the controller has observed this version.
 
     Args:
         body: None: there is none.
@@ -102,7 +102,7 @@ def _controller_uid(body: Body) -> str | None:
 
 
 def _records(annotations: dict[str, str]) -> tuple[tuple[int, ClaimRecord], ...]:
-    """What was recorded last for each ordinal; anything that is not ours is left out."""
+    """The last record of each ordinal, without annotations of other clients."""
     records: dict[int, ClaimRecord] = {}
     for key, value in annotations.items():
         ordinal = key.removeprefix(names.ANNOTATION_RECORDED)
@@ -115,7 +115,7 @@ def _records(annotations: dict[str, str]) -> tuple[tuple[int, ClaimRecord], ...]
 def _given_up(
     annotations: dict[str, str], now: datetime
 ) -> tuple[tuple[int, tuple[GivenUp, ...]], ...]:
-    """The claims that were given up within a day; what is not ours is left out."""
+    """The claims that were given up within a day, without annotations of other clients."""
     given_up: dict[int, tuple[GivenUp, ...]] = {}
     for key, value in annotations.items():
         ordinal = key.removeprefix(names.ANNOTATION_GIVEN_UP)
@@ -134,16 +134,16 @@ def _note(entry: str, now: datetime) -> GivenUp | None:
     except (ValueError, TypeError):
         return None
     age_ms = int(age.total_seconds() * 1000)
-    # A note from further ahead was written while a clock was wrong, and says nothing of when. As
-    # one of now it would hold a replacement back until that time comes, and a quorum without its
-    # spare voter is worse than a volume that is given up too soon.
+    # If a note's time lies further ahead, a clock was wrong when it was written. If it counted as
+    # new, it would delay a replacement until that time. A quorum without a redundant
+    # voter is worse than a volume that is given up too early.
     if age_ms < -AHEAD_MAX_MS:
         return None
     return GivenUp(claim_uid, max(0, age_ms), kind == UNUSED)
 
 
 def with_note(value: str, claim_uid: str, *, unused: bool, now: datetime) -> str:
-    """An annotation's value with one more claim that is given up; the same one once only."""
+    """An annotation's value with one more claim that is given up; each claim once."""
     entries = [entry for entry in value.split() if not entry.endswith(f"/{claim_uid}")]
     at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     kept = entries if len(entries) < NOTES_MAX else entries[-NOTES_MAX + 1 :]
@@ -157,7 +157,7 @@ def _record(annotations: dict[str, str]) -> ClaimRecord | None:
 
 
 def read_budget(body: Body | None) -> Budget | None:
-    """Read the disruption budget; its count only once the controller has seen its spec."""
+    """Read the disruption budget; its count only once the controller has observed its spec."""
     if body is None:
         return None
     meta, status = _part(body, "metadata"), _part(body, "status")
@@ -181,7 +181,7 @@ def read_claims(
     Args:
         quorum: name of the resource.
         bodies: all claims of the namespace.
-        statefulset: this resource's own; its pods and records speak for their claims.
+        statefulset: this resource's own; its pods and records identify their claims.
     """
     volumes = Counter(body["spec"].get("volumeName") for body in bodies)
     claims: list[Claim] = []
@@ -191,12 +191,12 @@ def read_claims(
         if ordinal is None:
             continue
         volume, record = body["spec"].get("volumeName"), _record(_annotations(body))
-        stranger = (
+        foreign_owner = (
             ""
-            if record or _speaks_for(statefulset, ordinal, meta["uid"])
-            else (_stranger(quorum, body))
+            if record or _uses_claim(statefulset, ordinal, meta["uid"])
+            else (_owner_of(quorum, body))
         )
-        if stranger and ordinal >= names.NODES_MAX:
+        if foreign_owner and ordinal >= names.NODES_MAX:
             continue
         claims.append(
             Claim(
@@ -209,14 +209,14 @@ def read_claims(
                 volume=volume,
                 shared=bool(volume) and volumes[volume] > 1,
                 record=record,
-                stranger=stranger,
+                foreign_owner=foreign_owner,
                 defaults=_labels(body).get(names.LABEL_DEFAULTS),
             )
         )
     return tuple(sorted(claims, key=lambda claim: claim.ordinal))
 
 
-def _speaks_for(statefulset: StatefulSet | None, ordinal: int, claim_uid: str) -> bool:
+def _uses_claim(statefulset: StatefulSet | None, ordinal: int, claim_uid: str) -> bool:
     """Whether a StatefulSet of ours has a pod on a claim, or a record of it."""
     if statefulset is None:
         return False
@@ -224,8 +224,8 @@ def _speaks_for(statefulset: StatefulSet | None, ordinal: int, claim_uid: str) -
     return ordinal < statefulset.replicas or (last is not None and last.claim_uid == claim_uid)
 
 
-def _stranger(quorum: str, body: Body) -> str:
-    """Whose a claim is by its labels and its owner; empty: a quorum's of this name."""
+def _owner_of(quorum: str, body: Body) -> str:
+    """The owner of a claim by its labels and references; empty: a quorum of this name."""
     labels, controller = _labels(body), controller_of(body)
     app, instance = labels.get(names.LABEL_APP), labels.get(names.LABEL_INSTANCE)
     if instance not in {None, quorum} or app not in {None, names.APP}:
@@ -252,7 +252,7 @@ def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
     conditions = {str(c["type"]): c for c in _parts(status, "conditions")}
     containers = [c for c in _parts(status, "containerStatuses") if c["name"] == names.CONTAINER]
     container: Body = containers[0] if containers else {}
-    ended = None if _has_been_ready(conditions, container) else _last_end(container)
+    last_exit = None if _has_been_ready(conditions, container) else _last_exit(container)
     created = datetime.fromisoformat(meta["creationTimestamp"])
     ready = _part(conditions, "Ready")
     turned = datetime.fromisoformat(ready["lastTransitionTime"]) if ready else created
@@ -270,9 +270,9 @@ def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
         voter_label=_labels(body).get(names.LABEL_VOTER) == "true",
         revision=_labels(body).get("controller-revision-hash"),
         restarts=int(container.get("restartCount", 0)),
-        exit_code=ended.get("exitCode") if ended else None,
+        exit_code=last_exit.get("exitCode") if last_exit else None,
         age_ms=max(0, int((now - created).total_seconds() * 1000)),
-        detail=_detail(conditions, container, ended),
+        detail=_detail(conditions, container, last_exit),
         waiting=_waiting(conditions, container),
         running="running" in _part(container, "state"),
         version=meta.get("resourceVersion"),
@@ -280,23 +280,23 @@ def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
 
 
 def _waiting(conditions: dict[str, Body], container: Body) -> str:
-    """What it waits for, in one word; empty if nothing is said."""
+    """What the pod waits for, in one word; empty if Kubernetes reports nothing."""
     scheduled = _part(conditions, "PodScheduled")
     if scheduled.get("status") == "False":
         return str(scheduled.get("reason") or "Unschedulable")
     return str(_part(_part(container, "state"), "waiting").get("reason") or "")
 
 
-def _last_end(container: Body) -> Body | None:
-    """The container's last end: of this run, or of the one before."""
+def _last_exit(container: Body) -> Body | None:
+    """The container's last exit: of this run, or of the previous one."""
     now, before = _part(container, "state"), _part(container, "lastState")
     return _part(now, "terminated") or _part(before, "terminated") or None
 
 
 def _has_been_ready(conditions: dict[str, Body], container: Body) -> bool:
-    """Whether this run of the container was ready once: then the end before it is long over.
+    """Whether this run of the container was ready once: then the exit before it is out of date.
 
-    It turns unready before it is started again, so a later turn is one of this run.
+    A container becomes unready before it restarts, so a later transition belongs to this run.
     """
     started = _part(_part(container, "state"), "running").get("startedAt")
     turned = _part(conditions, "Ready").get("lastTransitionTime")
@@ -305,17 +305,17 @@ def _has_been_ready(conditions: dict[str, Body], container: Body) -> bool:
     return datetime.fromisoformat(turned) > datetime.fromisoformat(started)
 
 
-def _detail(conditions: dict[str, Body], container: Body, ended: Body | None) -> str:
-    """Why a pod does not run: the scheduler's, the kubelet's or the node's own words."""
+def _detail(conditions: dict[str, Body], container: Body, last_exit: Body | None) -> str:
+    """Why a pod does not run, as the scheduler, the kubelet or the node reports it."""
     scheduled = _part(conditions, "PodScheduled")
     if scheduled.get("status") == "False":
         return str(scheduled.get("message") or scheduled.get("reason") or "not scheduled")[:300]
     waiting = _part(_part(container, "state"), "waiting")
     words = [str(waiting[key]) for key in ("reason", "message") if waiting.get(key)]
-    if ended and not container.get("ready"):
+    if last_exit and not container.get("ready"):
         now = "" if "running" not in _part(container, "state") else "its last run had "
-        words.append(f"{now}exit code {ended.get('exitCode')}")
-        words.append(_termination(str(ended.get("message") or ended.get("reason") or "")))
+        words.append(f"{now}exit code {last_exit.get('exitCode')}")
+        words.append(_termination(str(last_exit.get("message") or last_exit.get("reason") or "")))
     return ": ".join(word for word in words if word)[:300]
 
 

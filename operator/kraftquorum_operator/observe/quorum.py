@@ -31,7 +31,7 @@ from raftnode.core.types import Endpoint
 
 @dataclass(slots=True)
 class Silence:
-    """Since when, on the operator's clock, a voter has not been heard by any leader."""
+    """Since when, on the operator's clock, no leader has heard from a voter."""
 
     since_ms: dict[ReplicaId, int] = field(default_factory=dict[ReplicaId, int])
 
@@ -52,7 +52,7 @@ def _replica(given: ApiReplica) -> ReplicaId:
 
 
 def read_node(info: NodeInfo) -> Node:
-    """Read a replica's own words."""
+    """Read a replica's answer about itself."""
     return Node(
         replica=ReplicaId(info.node_id, info.directory_id),
         incarnation=info.incarnation,
@@ -114,14 +114,14 @@ def read_quorum(info: QuorumInfo, silence: Silence, now_ms: int) -> Quorum:
 
 
 async def ask_nodes(api: NodeApi, pods: Sequence[Pod], domain: str) -> Mapping[int, NodeInfo]:
-    """Ask every running pod's replica for its state; replicas that do not answer are left out.
+    """Request the state of every running pod's replica; leave out replicas that do not answer.
 
-    A terminating pod is not asked, since its answer would be out of date. The answer of a replica
+    A terminating pod gets no request: its answer would be out of date. The answer of a replica
     that was started for another pod does not count: a pod whose machine is down keeps its address
     in the API, and a pod of another quorum may have that address now.
 
     Args:
-        api: where the replicas are asked.
+        api: sends the requests to the replicas.
         pods: of the quorum.
         domain: of their names, see `names.domain`.
     """

@@ -16,7 +16,7 @@ from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
-from kraftquorum_operator.observe.deletion import ObservedGoing, is_going, read_going
+from kraftquorum_operator.observe.deletion import ObservedDeletion, is_being_deleted, read_deletion
 from kraftquorum_operator.observe.foreign import foreign_objects
 from kraftquorum_operator.observe.kube import (
     now_utc,
@@ -66,12 +66,12 @@ async def observe(
     silence: Silence,
     now_ms: int,
     node_image: str = names.NODE_IMAGE,
-) -> Observed | ObservedGoing | None:
+) -> Observed | ObservedDeletion | None:
     """Read a quorum; None if the resource is gone, and less if it is being deleted.
 
     Args:
-        kube: where Kubernetes is asked.
-        nodes: where the replicas are asked.
+        kube: reads the objects.
+        nodes: sends the requests to the replicas.
         namespace: of the resource.
         name: of the resource.
         silence: since when each replica has not answered; it is kept up to date.
@@ -87,8 +87,8 @@ async def observe(
         return None
     meta = resource["metadata"]
     owner = Owner(namespace, name, meta["uid"])
-    if is_going(resource):
-        return await read_going(kube, owner, resource)
+    if is_being_deleted(resource):
+        return await read_deletion(kube, owner, resource)
     selector = f"{names.LABEL_APP}={names.APP},{names.LABEL_INSTANCE}={name}"
     pod_bodies, claim_bodies = await asyncio.gather(
         kube.list("Pod", namespace, selector), kube.list("PersistentVolumeClaim", namespace)

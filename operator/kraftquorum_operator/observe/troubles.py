@@ -28,7 +28,7 @@ MESSAGE_MAX = 500
 def wants_events(
     statefulset: StatefulSet | None, pods: Sequence[Pod], claims: Sequence[Claim]
 ) -> list[tuple[str, str]]:
-    """Kind and name of the objects whose events may say more."""
+    """Kind and name of the objects whose events may have the reason."""
     if statefulset is None:
         return []
     there = {pod.ordinal for pod in pods}

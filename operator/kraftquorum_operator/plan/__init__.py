@@ -1,13 +1,13 @@
 """What to do next: a pure function of what is wanted, what is observed and the time.
 
-Nothing here reads or writes anything. `decide` asks one file per concern, in
-the order of S24: repair, shrink, grow, roll. Each asks the guards of
+Nothing here reads or writes anything. `decide` calls one file per concern, in
+the order of S24: repair, shrink, grow, roll. Each checks the guards of
 `guards.py`, and the first that blocks is what the quorum waits for.
 
 - `decide`: the order of concerns; `actions`: its results;
 - `compare`: which Kubernetes objects differ from what is wanted;
-- `formation`, `replacement`, `scaling`, `rollout`, `restart`, `stuck`, `deletion`: a concern each;
-  `replacement` replaces a voter whose storage is lost;
+- `formation`, `replacement`, `scaling`, `rollout`, `restart`, `stuck_pods`, `deletion`: a concern
+  each; `replacement` replaces a voter whose storage is lost;
 - `quorum_loss`: whether a quorum without a leader can recover;
 - `guard`, `guards`, `formation_guards`, `object_guards`, `case`: what holds an action back.
 """

@@ -222,7 +222,7 @@ class Done:
 Decision = Action | Wait | Done
 
 
-def beneath(decision: Decision) -> Decision:
+def without_pause(decision: Decision) -> Decision:
     """The decision without a pause: the state of the quorum, also while the operator is paused."""
     if isinstance(decision, Wait) and decision.held_back is not None:
         return decision.held_back

@@ -1,4 +1,4 @@
-"""The desired objects of a quorum beside the live ones: which of them are to be written. Pure."""
+"""Compares the desired objects of a quorum with the live ones. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Desired:
     Attributes:
         bodies: every object that goes with the resource.
         outdated: the objects to write.
-        config_faults: what a node would refuse of the wanted settings, a sentence each.
+        config_faults: why a node would refuse the wanted settings, a sentence for each fault.
     """
 
     bodies: Mapping[ObjectRef, Body]
@@ -39,11 +39,11 @@ def compare(owner: Owner, spec: QuorumSpec, facts: Observation, live: Sequence[B
 
     Args:
         owner: the resource.
-        spec: what is wanted.
-        facts: what was observed.
-        live: the StatefulSet, the budget and the Services that are there, of any owner.
+        spec: the wanted state.
+        facts: the observation.
+        live: the live StatefulSet, budget and Services, of any owner.
     """
-    ours = [claim for claim in facts.claims if not claim.stranger or claim.doubtful]
+    ours = [claim for claim in facts.claims if not claim.foreign_owner or claim.doubtful]
     config = node_config(spec, defaults_of(facts.statefulset, ours))
     live_by_ref = {ObjectRef.of(body): body for body in live}
     statefulset = live_by_ref.get(ObjectRef("StatefulSet", owner.name))
@@ -63,7 +63,7 @@ def compare(owner: Owner, spec: QuorumSpec, facts: Observation, live: Sequence[B
 def outdated_objects(
     bodies: Mapping[ObjectRef, Body], live: Iterable[Body]
 ) -> tuple[ObjectRef, ...]:
-    """Objects to write: missing ones, those with another digest, those that were changed.
+    """Objects to write: missing ones, those with another digest, and those that a client changed.
 
     A StatefulSet is created apart, so a missing one is not outdated.
     """

@@ -31,11 +31,11 @@ from kraftquorum_operator.plan.scaling import (
     shrink,
     voter_labels,
 )
-from kraftquorum_operator.plan.stuck import exchange
+from kraftquorum_operator.plan.stuck_pods import recreate_stuck_pod
 
 Step = Callable[[Case], Action | Wait | None]
 
-PREPARATION: tuple[Step, ...] = (create, raise_replicas, send_latch, exchange, latch)
+PREPARATION: tuple[Step, ...] = (create, raise_replicas, send_latch, recreate_stuck_pod, latch)
 """Steps that need no leader."""
 
 REPAIR: tuple[Step, ...] = (voter_labels, budget_count, claim_owners, claim_records, repair, retire)

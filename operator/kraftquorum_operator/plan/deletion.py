@@ -6,7 +6,7 @@ deletion; Kubernetes deletes claims that are still mounted with their pods.
 
 from __future__ import annotations
 
-from kraftquorum_operator.model.observation import Going
+from kraftquorum_operator.model.observation import PendingDeletion
 from kraftquorum_operator.plan.actions import (
     Action,
     DeleteClaim,
@@ -16,20 +16,22 @@ from kraftquorum_operator.plan.actions import (
 )
 
 
-def delete(going: Going) -> Action | Done:
+def delete(deletion: PendingDeletion) -> Action | Done:
     """The next thing to delete; Done when the finalizer may go.
 
     With `Retain` the claims stay and so does the latch, which says what the data belongs to.
     """
-    if going.orphaned:
+    if deletion.orphaned:
         return Done("deleted; all of its objects stay as they are (--cascade=orphan)")
-    statefulset = going.statefulset
-    ours = statefulset is not None and statefulset.owner_uid == going.uid
+    statefulset = deletion.statefulset
+    ours = statefulset is not None and statefulset.owner_uid == deletion.uid
     if statefulset is not None and ours and not statefulset.terminating:
         return DeleteStatefulSet(statefulset.uid)
-    if not going.delete_claims:
+    if not deletion.delete_claims:
         return Done("deleted; its volume claims are kept")
-    for claim in going.claims:
-        if claim.owner_uid == going.uid and not claim.terminating:
+    for claim in deletion.claims:
+        if claim.owner_uid == deletion.uid and not claim.terminating:
             return DeleteClaim(claim.name, claim.uid, "deletion.claims is Delete")
-    return DeleteLatch(going.uid) if going.latched else Done("deleted, with its volume claims")
+    return (
+        DeleteLatch(deletion.uid) if deletion.latched else Done("deleted, with its volume claims")
+    )

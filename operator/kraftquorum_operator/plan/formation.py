@@ -27,7 +27,7 @@ def first_replicas(case: Case) -> int:
     An earlier quorum may need all of its members to elect a leader. A claim that only has a
     name like ours is none of them, and no replica ever had a larger ordinal than the largest.
     """
-    known = (claim.ordinal + 1 for claim in case.observation.claims if not claim.stranger)
+    known = (claim.ordinal + 1 for claim in case.observation.claims if not claim.foreign_owner)
     return min(names.NODES_MAX, max([case.spec.voters, *known]))
 
 

@@ -10,7 +10,7 @@ from kraftquorum_operator.plan.guard import guard, replica_names
 
 def named_voters(observation: Observation) -> tuple[tuple[ReplicaId, ...], str]:
     """The voters to name in a message, and the source of that list. No decision depends on it."""
-    if voters := observation.told_voters():
+    if voters := observation.reported_voters():
         return voters, ""
     if observation.last is not None and observation.last.voters:
         return (
@@ -35,22 +35,25 @@ def claims_are_ours(case: Case) -> str | None:
         case.observation,
         case.observation.latch is not None or case.quorum is not None,
     )
-    for claim in _strangers(observation):
+    for claim in _foreign_claims(observation):
         if claim.doubtful and (not begun or claim.ordinal < case.replicas):
             return _why_doubtful(observation, claim)
         if claim.ordinal < case.replicas:
-            return f"claim {claim.name} belongs to {claim.stranger}: give the resource another name"
+            return (
+                f"claim {claim.name} belongs to {claim.foreign_owner}: give the resource another "
+                "name"
+            )
     return None
 
 
 def doubtful_claim(observation: Observation) -> str | None:
     """What to do about a claim that may hold a missing voter; None if there is no such claim."""
     return next(
-        (_why_doubtful(observation, c) for c in _strangers(observation) if c.doubtful), None
+        (_why_doubtful(observation, c) for c in _foreign_claims(observation) if c.doubtful), None
     )
 
 
-def _strangers(observation: Observation) -> list[Claim]:
+def _foreign_claims(observation: Observation) -> list[Claim]:
     """The claims that are not known to be ours; a first voter's is ours even without labels."""
     replicas = observation.statefulset.replicas if observation.statefulset is not None else 0
     first = (
@@ -61,7 +64,7 @@ def _strangers(observation: Observation) -> list[Claim]:
     return [
         claim
         for claim in observation.claims
-        if claim.stranger
+        if claim.foreign_owner
         and claim.ordinal >= replicas
         and not (claim.doubtful and claim.ordinal in first)
     ]
@@ -89,7 +92,7 @@ def no_earlier_claims(case: Case) -> str | None:
     earlier = [
         claim.name
         for claim in case.observation.claims
-        if claim.owner_uid != case.observation.uid and not claim.stranger
+        if claim.owner_uid != case.observation.uid and not claim.foreign_owner
     ]
     if not earlier:
         return None
@@ -115,7 +118,7 @@ def all_blank_before_formation(case: Case) -> str | None:
     return None
 
 
-def _may_know_better(observation: Observation) -> bool:
+def _may_have_newer_voters(observation: Observation) -> bool:
     """Whether no replica has reported its voters yet, and a replica outside the latch may.
 
     The latch lists the first voters; the current voters may be on other claims.
@@ -152,7 +155,7 @@ def never_rebootstrap(case: Case) -> str | None:
             "are gone; a person must decide"
         )
     gone = tuple(replica for replica in known if observation.is_storage_gone(replica))
-    if len(known) - len(gone) >= majority(len(known)) or _may_know_better(observation):
+    if len(known) - len(gone) >= majority(len(known)) or _may_have_newer_voters(observation):
         return None
     named, source = named_voters(observation)
     lost = tuple(replica for replica in named if observation.is_storage_gone(replica))

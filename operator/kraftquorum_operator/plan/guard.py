@@ -1,4 +1,4 @@
-"""What a guard is, the table of all of them, and how they are asked.
+"""What a guard is, the table of all of them, and how a plan checks them.
 
 A guard is a function of a `Case` that returns None or why it blocks. Users see its
 name in the log, in the status (`waitingFor`, the condition's reason), in the event,
@@ -27,7 +27,7 @@ class Guard:
 
     Attributes:
         name: under which users see it.
-        doc: what it asks, for the reference and the status page.
+        doc: what it checks, for the reference and the status page.
         rule: says why it blocks; None: it does not.
         needs_person: it blocks until a person acts; reported at once, as a warning.
         alarms: reported at once, as a warning, whether or not a person has to act.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.guards import Case, first_block
-from kraftquorum_operator.plan.stuck import exchange_waits
+from kraftquorum_operator.plan.stuck_pods import why_not_recreated
 
 
 def without_leader(case: Case) -> Wait:
@@ -19,13 +19,13 @@ def without_leader(case: Case) -> Wait:
         return lost
     silent = first_block(case, guards.majority_reachable)
     if silent is not None:
-        return exchange_waits(case) or _with_doubt(case, silent)
+        return why_not_recreated(case) or _name_doubtful_claim(case, silent)
     return first_block(case, guards.leader_elected) or Wait(
         guards.leader_elected.name, "a leader has just answered; the operator observes it again"
     )
 
 
-def _with_doubt(case: Case, silent: Wait) -> Wait:
+def _name_doubtful_claim(case: Case, silent: Wait) -> Wait:
     """A missing voter may be on a claim that has lost its labels."""
     doubt = guards.doubtful_claim(case.observation)
     return silent if doubt is None else Wait(silent.guard, f"{silent.why}; {doubt}")

@@ -31,7 +31,7 @@ from kraftquorum_operator.plan.restart import restart
 
 REPLACE_ME_RESTARTS = {CORRUPT: 2, 13: 2, STALE: 2, 10: 3, 18: 3}
 """Exit codes that concern the disk, and after how many restarts they count: 12 corrupt, 13 identity
-(the node asks to be replaced), 17 stale (a peer reported that it is an old copy, S3), 10 failed
+(the node must be replaced), 17 stale (a peer reported that it is an old copy, S3), 10 failed
 write or fsync, 18 a disk that did not answer (S35). The kubelet waits 30 s before the third
 restart, so a fault that passes by then costs no disk."""
 
@@ -143,9 +143,9 @@ def _replace(case: Case, ordinal: int) -> Step:
             return blocked or JoinNode(node.replica, quorum.cluster_id)
         voters = quorum.voters_of(ordinal)
         if any(voter.copied for voter in voters):
-            return _spare(case, node.replica, guards.claim_is_the_recorded_one, COPIED)
+            return _replace_unreliable(case, node.replica, guards.claim_is_the_recorded_one, COPIED)
         if any(voter.damaged for voter in voters):
-            return _spare(case, node.replica, guards.storage_undamaged, DAMAGED)
+            return _replace_unreliable(case, node.replica, guards.storage_undamaged, DAMAGED)
         pod = case.observation.pod(ordinal)
         return (_outdated(case, pod) if pod is not None else None) or first_block(
             _case(case, ordinal, old=None), guards.node_catches_up
@@ -154,7 +154,9 @@ def _replace(case: Case, ordinal: int) -> Step:
     return wait or admit(case, ordinal, replaces=dead[0])
 
 
-def _spare(case: Case, old: ReplicaId, wrong: Guard, reason: str) -> Action | Wait | None:
+def _replace_unreliable(
+    case: Case, old: ReplicaId, wrong: Guard, reason: str
+) -> Action | Wait | None:
     """A voter that answers, but on storage that a guard reports as unreliable.
 
     Either a volume that was restored from a copy (S3), or one with corruption that its scrub found.
@@ -175,7 +177,7 @@ def _spare(case: Case, old: ReplicaId, wrong: Guard, reason: str) -> Action | Wa
         return Wait(reported.guard, f"{reported.why}; {held_back}")
     if case.observation.quorum is not None and case.observation.quorum.leader == old:
         return move_leadership(subject)
-    return _wipe(case, old.node_id, reason) or reported
+    return _replace_storage(case, old.node_id, reason) or reported
 
 
 def admit(case: Case, ordinal: int, *, replaces: ReplicaId | None) -> Action | Wait:
@@ -250,9 +252,9 @@ def _silent_voter(case: Case, ordinal: int) -> Step:
         return None
     old = quorum.voters_of(ordinal)[0].replica
     subject, waiting = _case(case, ordinal, old=old), _unanswered(case, ordinal)
-    kept = _kept(case, ordinal, waiting)
-    if kept is not None:
-        return kept
+    first = _before_giving_up(case, ordinal, waiting)
+    if first is not None:
+        return first
     blocked = first_block(
         subject,
         guards.confirmed_voters_required,
@@ -265,22 +267,22 @@ def _silent_voter(case: Case, ordinal: int) -> Step:
     pod = case.observation.pod(ordinal)
     code = None if pod is None else pod.exit_code
     reason = STORAGE_LOST if code is None else reasons.get(code, STORAGE_LOST)
-    return blocked or _wipe(case, ordinal, reason) or waiting
+    return blocked or _replace_storage(case, ordinal, reason) or waiting
 
 
 def _silent_observer(case: Case, ordinal: int) -> Action | Wait:
     """A replica that is to become a voter does not answer: its disk has no data that is needed."""
     subject, waiting = _case(case, ordinal, old=None), _unanswered(case, ordinal)
-    kept = _kept(case, ordinal, waiting)
-    if kept is not None:
-        return kept
+    first = _before_giving_up(case, ordinal, waiting)
+    if first is not None:
+        return first
     blocked = first_block(
         subject,
         guards.confirmed_voters_required,
         guards.fresh_claim_uid,
         guards.deletion_policy_allows,
     )
-    return blocked or _wipe(case, ordinal) or waiting
+    return blocked or _replace_storage(case, ordinal) or waiting
 
 
 def _unanswered(case: Case, ordinal: int) -> Wait:
@@ -290,7 +292,7 @@ def _unanswered(case: Case, ordinal: int) -> Wait:
     )
 
 
-def _kept(case: Case, ordinal: int, waiting: Wait) -> Action | Wait | None:
+def _before_giving_up(case: Case, ordinal: int, waiting: Wait) -> Action | Wait | None:
     """What to do about a silent replica before the operator gives up its disk; None if it may.
 
     Its pod may be of an older template. While the operator knows no fault of the disk, it waits
@@ -311,7 +313,7 @@ def _is_broken(pod: Pod | None, phase: str) -> bool:
     return pod.restarts >= REPLACE_ME_RESTARTS.get(pod.exit_code, 1_000_000)
 
 
-def _wipe(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Action | Wait | None:
+def _replace_storage(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Action | Wait | None:
     """Delete the claim first, then the pod; recreate a pod that waits for a missing claim."""
     pod, claim = case.observation.pod(ordinal), case.observation.claim(ordinal)
     if claim is not None and not claim.terminating:
@@ -325,16 +327,16 @@ def _wipe(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Action | Wait
         return None
     if claim is None and pod.age_ms < STUCK_POD_MS:
         return None  # the StatefulSet controller creates the claim of a pending pod itself
-    going = "its volume claim is gone or being deleted"
-    ended = restart(case, pod, going)
+    reason = "its volume claim is gone or being deleted"
+    step = restart(case, pod, reason)
     by_own_budget = guards.budget_allows_eviction.name
-    waits = isinstance(ended, Wait) and ended.guard == by_own_budget
+    waits = isinstance(step, Wait) and step.guard == by_own_budget
     if waits and _others_are_ready(case, ordinal):
         # The budget keeps its number for a larger quorum to come, not for a disruption, and that
         # growth waits for this repair. The guards checked the replica's loss before its claim was
         # deleted.
-        return DeletePod(pod.name, pod.uid, going)
-    return ended
+        return DeletePod(pod.name, pod.uid, reason)
+    return step
 
 
 def _others_are_ready(case: Case, ordinal: int) -> bool:
@@ -401,12 +403,12 @@ def _retire(case: Case) -> Step:
         if voter.node_id < case.spec.voters
     ]
     waits = [step for step in steps if isinstance(step, Wait)]
-    ended = [step for step in steps if isinstance(step, DeletePod | EvictPod)]
+    restarts = [step for step in steps if isinstance(step, DeletePod | EvictPod)]
     moves = [step for step in steps if isinstance(step, MoveLeadership)]
     if waits:
         # The same guard may block the next leader, and leadership would return.
         moves = [move for move in moves if _stays(case, move.preferred)]
-    return next(iter([*ended, *moves, *waits]), None)
+    return next(iter([*restarts, *moves, *waits]), None)
 
 
 def _retire_one(case: Case, ordinal: int) -> DeletePod | EvictPod | MoveLeadership | Wait | None:
@@ -430,19 +432,19 @@ def _retire_one(case: Case, ordinal: int) -> DeletePod | EvictPod | MoveLeadersh
     )
     if wait is not None:
         return wait
-    ended = restart(subject, pod, "its volume claim is being deleted")
-    if quorum.leader == node.replica and not isinstance(ended, Wait):
+    step = restart(subject, pod, "its volume claim is being deleted")
+    if quorum.leader == node.replica and not isinstance(step, Wait):
         return move_leadership(subject)
-    return ended
+    return step
 
 
 def _stays(case: Case, replica: ReplicaId) -> bool:
     """Whether a voter is wanted and no known reason is about to restart it."""
     claim, pod = case.observation.claim(replica.node_id), case.observation.pod(replica.node_id)
-    going = claim is not None and claim.terminating
+    terminating = claim is not None and claim.terminating
     return (
         replica.node_id < case.spec.voters
-        and not going
+        and not terminating
         and not (pod is not None and is_outdated(case, pod))
     )
 

@@ -201,7 +201,7 @@ def grow(case: Case) -> Action | Wait | None:
         return wait
     if statefulset.replicas <= missing[0]:
         raised = Case(case.spec, case.observation, case.now_ms, replicas=missing[0] + 1)
-        if (stranger := first_block(raised, guards.claims_are_ours)) is not None:
-            return stranger
+        if (blocked := first_block(raised, guards.claims_are_ours)) is not None:
+            return blocked
         return SetReplicas(statefulset.uid, statefulset.resource_version, missing[0] + 1)
     return admit(case, missing[0], replaces=None)

@@ -13,7 +13,7 @@ from kraftquorum_operator.judge.log_size import why_log_outgrows
 from kraftquorum_operator.model.observation import AS_LAST_KNOWN, Observation, majority
 from kraftquorum_operator.model.status import Condition
 from kraftquorum_operator.plan import guards
-from kraftquorum_operator.plan.actions import Decision, Done, Wait, beneath, describe
+from kraftquorum_operator.plan.actions import Decision, Done, Wait, describe, without_pause
 
 Answer = tuple[bool, str, str]
 """Whether the condition holds, its reason and its message."""
@@ -28,9 +28,9 @@ class Context:
     decision: Decision
 
     @property
-    def truth(self) -> Decision:
+    def unpaused(self) -> Decision:
         """The decision without a pause, which holds it back."""
-        return beneath(self.decision)
+        return without_pause(self.decision)
 
 
 def camel(name: str) -> str:
@@ -50,18 +50,18 @@ def _why(decision: Decision) -> tuple[str, str]:
 
 def _ready(context: Context) -> Answer:
     """The quorum has every wanted voter, all are caught up, and the operator has nothing to do."""
-    truth = context.truth
-    reason, why = _why(truth)
-    return isinstance(truth, Done), reason, why
+    unpaused = context.unpaused
+    reason, why = _why(unpaused)
+    return isinstance(unpaused, Done), reason, why
 
 
 def _available(context: Context) -> Answer:
     """A majority has confirmed the leader: clients can write."""
     quorum = context.observation.quorum
     if quorum is None:
-        truth = context.truth
-        reason, why = _why(truth)
-        return False, reason if isinstance(truth, Wait) else "NoLeader", why
+        unpaused = context.unpaused
+        reason, why = _why(unpaused)
+        return False, reason if isinstance(unpaused, Wait) else "NoLeader", why
     if not quorum.confirmed:
         return False, "NotConfirmed", "no majority has confirmed the leader"
     if not quorum.formation_completed:
@@ -101,9 +101,9 @@ def quorum_lost(observation: Observation, decision: Decision) -> tuple[str, str]
 
     A reported loss stays reported while too few replicas answer to refute it.
     """
-    truth = beneath(decision)
-    if isinstance(truth, Wait) and truth.guard == guards.never_rebootstrap.name:
-        return camel(truth.guard), truth.why
+    unpaused = without_pause(decision)
+    if isinstance(unpaused, Wait) and unpaused.guard == guards.never_rebootstrap.name:
+        return camel(unpaused.guard), unpaused.why
     if observation.last is None or not observation.last.lost:
         return None
     if observation.quorum is not None or observation.majority_answers():
@@ -125,11 +125,11 @@ def _quorum_lost(context: Context) -> Answer:
 
 def _formation_blocked(context: Context) -> Answer:
     """The operator cannot form the quorum until a person acts."""
-    truth = context.truth
-    if context.observation.latch is None and isinstance(truth, Wait):
-        guard = guards.GUARDS.get(truth.guard)
+    unpaused = context.unpaused
+    if context.observation.latch is None and isinstance(unpaused, Wait):
+        guard = guards.GUARDS.get(unpaused.guard)
         if guard is not None and guard.formation is not None:
-            return guard.formation == "blocked", camel(guard.name), truth.why
+            return guard.formation == "blocked", camel(guard.name), unpaused.why
     return False, "NotBlocked", "formed" if context.observation.latch else "forming"
 
 
@@ -250,7 +250,7 @@ class Stamp:
 
     now: str
     generation: int
-    heard: str | None = None
+    last_answer_at: str | None = None
     """When a replica last answered this operator; None: not since this operator started."""
 
 
@@ -261,7 +261,7 @@ BY_REPLICAS_OR_PODS = frozenset({"VolumeFromCopy", "StorageDamaged", "DiskLow"})
 """Conditions that a pod's exit code can set to True as well, but not to False."""
 
 
-def _unheard(observation: Observation) -> str | None:
+def _why_no_answers(observation: Observation) -> str | None:
     """Why the replicas' state is unknown: none answers, but Kubernetes reports some as ready.
 
     Replicas that Kubernetes does not report as ready either are down, and their state is known.
@@ -276,7 +276,7 @@ def _unheard(observation: Observation) -> str | None:
 def why_unknown(name: str, observation: Observation, *, holds: bool) -> str | None:
     """Why a condition is Unknown; None: it is True or False."""
     asked = name in BY_REPLICAS or (name in BY_REPLICAS_OR_PODS and not holds)
-    return _unheard(observation) if asked else None
+    return _why_no_answers(observation) if asked else None
 
 
 NOT_OBSERVED = "NotObserved"
@@ -306,7 +306,11 @@ def conditions(
         holds, reason, message = judge(context)
         status: Literal["True", "False", "Unknown"] = "True" if holds else "False"
         if (why := why_unknown(name, observation, holds=holds)) is not None:
-            last_answer = f"at {stamp.heard}" if stamp.heard else "before this operator started"
+            last_answer = (
+                f"at {stamp.last_answer_at}"
+                if stamp.last_answer_at
+                else "before this operator started"
+            )
             status, reason = "Unknown", NOT_OBSERVED
             message = f"{why}; the last answer came {last_answer}"
         if status == "False" and name not in STANDING:

@@ -8,7 +8,7 @@ from kraftquorum_operator.model.objects import Body
 from kraftquorum_operator.plan.actions import Action, Done, describe, summary
 
 
-def going_status(resource: Body, decision: Action | Done, failure: str | None) -> Body | None:
+def deletion_status(resource: Body, decision: Action | Done, failure: str | None) -> Body | None:
     """A merge patch for the status subresource; None if the status is up to date.
 
     A resource without a status gets none: it was deleted before the operator first reconciled it.

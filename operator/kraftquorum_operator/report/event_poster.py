@@ -29,7 +29,7 @@ KNOWN_MAX = 5_000
 
 
 @dataclass(slots=True)
-class Postman:
+class EventPoster:
     """Sends events of all quorums.
 
     Attributes:

@@ -36,10 +36,10 @@ class EventLog:
 
     guard: str | None = None
     blocked_since_ms: int = 0
-    told_at_ms: int | None = None
+    posted_at_ms: int | None = None
     even_generation: int = 0
     failure: tuple[str, str] | None = None
-    failure_told_at_ms: int = 0
+    failure_posted_at_ms: int = 0
     troubles: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """When each subject and reason last had an event."""
 
@@ -49,14 +49,14 @@ class EventLog:
             self.guard = None
             return [] if isinstance(decision, Done) else [_action(decision)]
         if decision.guard != self.guard:
-            self.guard, self.blocked_since_ms, self.told_at_ms = decision.guard, now_ms, None
+            self.guard, self.blocked_since_ms, self.posted_at_ms = decision.guard, now_ms, None
         guard = GUARDS.get(decision.guard)
         urgent = guard is not None and (guard.needs_person or guard.alarms)
         if not urgent and now_ms - self.blocked_since_ms < PATIENCE_MS:
             return []
-        if self.told_at_ms is not None and now_ms - self.told_at_ms < interval_ms:
+        if self.posted_at_ms is not None and now_ms - self.posted_at_ms < interval_ms:
             return []
-        self.told_at_ms = now_ms
+        self.posted_at_ms = now_ms
         kind: Literal["Normal", "Warning"] = "Warning" if urgent else "Normal"
         return [Event(kind, camel(decision.guard), f"{decision.guard}: {decision.why}"[:1000])]
 
@@ -88,9 +88,9 @@ class EventLog:
         """
         name = type(action).__name__ if action is not None else "Observe"
         failure = (describe(action) if action is not None else name, why)
-        if failure == self.failure and now_ms - self.failure_told_at_ms < interval_ms:
+        if failure == self.failure and now_ms - self.failure_posted_at_ms < interval_ms:
             return []
-        self.failure, self.failure_told_at_ms = failure, now_ms
+        self.failure, self.failure_posted_at_ms = failure, now_ms
         message = f"{failure[0]} failed: {why}"[:1000]
         return [Event("Warning", f"{name}Failed", message, failure[0])]
 

@@ -23,7 +23,7 @@ Difference = tuple[Kind, str]
 REPEATS = 6
 """An entry that equals one of this many last entries is counted and not repeated."""
 
-TURNS: dict[str, tuple[str, str]] = {
+CONDITION_ENTRIES: dict[str, tuple[str, str]] = {
     "QuorumLost": ("The quorum is lost", "The quorum is no longer lost"),
     "FormationBlocked": ("The quorum cannot be formed", "The quorum can be formed"),
     "VolumeFromCopy": ("A volume was restored from a copy", "No volume is a copy any more"),
@@ -97,7 +97,7 @@ def _replicas(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]:
         if earlier is None or node.node_id not in voters:
             continue
         if _silent(node) and not _silent(earlier):
-            kind: Kind = "Change" if _is_ended_by_us(node.pod, now) else "Fault"
+            kind: Kind = "Change" if _is_stopped_by_operator(node.pod, now) else "Fault"
             yield kind, f"{node.pod} does not answer{': ' if node.detail else ''}{node.detail}"
         elif _silent(earlier) and not _silent(node):
             yield "Repair", f"{node.pod} answers again"
@@ -128,9 +128,9 @@ def _silent(node: ReplicaStatus) -> bool:
     return node.role == "silent"
 
 
-def _is_ended_by_us(pod: str, now: QuorumStatus) -> bool:
-    ended = tuple(f"{action} {pod} " for action in ("DeletePod", "EvictPod"))
-    return (now.current_action or "").startswith(ended)
+def _is_stopped_by_operator(pod: str, now: QuorumStatus) -> bool:
+    stops = tuple(f"{action} {pod} " for action in ("DeletePod", "EvictPod"))
+    return (now.current_action or "").startswith(stops)
 
 
 def _leader(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]:
@@ -189,8 +189,8 @@ def _conditions(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]
         begins = condition.status == "True"
         if not turned or condition.status == "Unknown" or (earlier == "Unknown" and not begins):
             continue  # an Unknown condition has neither begun nor ended
-        if condition.type in TURNS:
-            on, off = TURNS[condition.type]
+        if condition.type in CONDITION_ENTRIES:
+            on, off = CONDITION_ENTRIES[condition.type]
             yield ("Fault", f"{on}: {condition.message}") if begins else ("Repair", off)
         elif condition.type == "Paused":
             yield "Change", "Paused by spec.pause" if begins else "No longer paused"

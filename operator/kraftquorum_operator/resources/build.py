@@ -1,4 +1,4 @@
-"""All objects of a quorum that are kept as they should be."""
+"""All objects of a quorum that the operator keeps up to date."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def build(
 ) -> dict[ObjectRef, Body]:
     """Every object that goes with the resource, by its reference.
 
-    While nodes would refuse the settings that are wanted, the StatefulSet keeps its template, and
-    is left out where there is none yet, so that nothing can create it.
+    If nodes would refuse the wanted settings, a live StatefulSet keeps its template. If there is no
+    StatefulSet yet, the result has none, so that the operator cannot create it.
 
     Args:
         owner: the resource.
-        spec: what is wanted.
-        voters: how many voters are in force now; the disruption budget needs it.
+        spec: the wanted state.
+        voters: how many voters are in force now, for the disruption budget.
         config: the settings of its nodes, from `node_config`.
-        live: the StatefulSet as it is; None: there is none.
+        live: the live StatefulSet; None: there is none.
     """
     bodies = [
         headless_service(owner),

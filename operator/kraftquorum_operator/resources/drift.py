@@ -15,7 +15,7 @@ from kraftquorum_operator.resources.template import template_change, template_ch
 
 BUDGET = ("minAvailable", "maxUnavailable", "selector")
 SERVICE = ("selector", "publishNotReadyAddresses")
-RETAIN = "persistentVolumeClaimRetentionPolicy"
+RETENTION_POLICY = "persistentVolumeClaimRetentionPolicy"
 DEFAULTS: Body = {"whenDeleted": "Retain", "whenScaled": "Retain"}
 """What the API server means when it does not show the policy."""
 
@@ -34,11 +34,11 @@ def has_drifted(wanted: Body, live: Body) -> bool:
             return changed or not _ports(want) <= _ports(have)
         case "StatefulSet":
             strategy = cast("Body", have.get("updateStrategy") or {})
-            retained = DEFAULTS | cast("Body", have.get(RETAIN) or {})
+            retained = DEFAULTS | cast("Body", have.get(RETENTION_POLICY) or {})
             first = cast("Body", have.get("ordinals") or {}).get("start", 0)
             return (
                 strategy.get("type") != want["updateStrategy"]["type"]
-                or retained != want[RETAIN]
+                or retained != want[RETENTION_POLICY]
                 or first != 0
                 or not _labels(wanted) <= _labels(live)
                 or template_changed(wanted, live)
@@ -73,7 +73,7 @@ def statefulset_change(wanted: Body, live: Body) -> Body:
             "template": template_change(spec["template"], have),
             # The settings of another strategy would be refused beside ours.
             "updateStrategy": spec["updateStrategy"] | {"rollingUpdate": None},
-            RETAIN: spec[RETAIN],
+            RETENTION_POLICY: spec[RETENTION_POLICY],
             # Ordinals are node ids: counted from another number, a voter would have no pod.
             "ordinals": None,
         },

@@ -1,8 +1,8 @@
-"""The settings that every node of a quorum is given, from the spec and the operator's defaults.
+"""The settings of all nodes of a quorum, from the spec and the operator's defaults.
 
 Strongest first: `spec.config`, its older name `spec.nodeSettings`, the operator's defaults for
-quorums that were made with them, the node's own. Nothing but the spec and that mark counts, so
-that every operator of this version gives the same.
+quorums that were created with them, the node's own. They depend only on the spec and on that mark,
+so that every operator of this version computes the same settings.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ ALWAYS = (
     "election_backoff_max_ms",
     "request_timeout_ms",
 )
-"""Written out even where they are the node's defaults, as they always were: leaving them out
-would restart every pod once."""
+"""Part of the template even if they are the node's defaults, as in earlier versions: without them,
+an upgrade would restart every pod once."""
 
 RETENTION_MAX = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """What the nodes are given.
+    """The settings of a quorum's nodes.
 
     Attributes:
         defaults: which of the operator's defaults hold for the quorum; None: none of them.
         environment: variables and values, in the order of the pod's template.
-        faults: what a node would refuse, a sentence each; then nothing of it is given to any.
+        faults: why a node would refuse them, a sentence each; then `environment` is empty.
     """
 
     defaults: str | None
@@ -83,7 +83,7 @@ def defaults_of(statefulset: StatefulSet | None, claims: Sequence[Claim]) -> str
 
 
 def node_config(spec: QuorumSpec, defaults: str | None) -> NodeConfig:
-    """Put the settings together, and check them as a whole.
+    """Combine the settings, and check them as a whole.
 
     Args:
         spec: what is wanted.
@@ -94,10 +94,10 @@ def node_config(spec: QuorumSpec, defaults: str | None) -> NodeConfig:
     values: dict[str, object] = dict(managed_defaults(claim_bytes)) if defaults else {}
     values |= older
     values |= {name: value for name, value in spec.config.items() if name in ALLOWED}
-    faults = [*find_name_faults(spec.config), *_said_twice(older, spec.config)]
+    faults = [*find_name_faults(spec.config), *_conflicting_names(older, spec.config)]
     faults += find_value_faults(values) if "fetch_max_wait_ms" in values else _derive(values)
     if not faults:
-        faults += _no_room(values, spec.storage.size)
+        faults += _reserve_faults(values, spec.storage.size)
     if faults:
         return NodeConfig(defaults, (), tuple(faults))
     written = [*ALWAYS, *(name for name in ALLOWED if name not in ALWAYS)]
@@ -113,7 +113,7 @@ def node_config(spec: QuorumSpec, defaults: str | None) -> NodeConfig:
 
 
 def _derive(values: dict[str, object]) -> list[str]:
-    """Add what follows from other settings; what is wrong with these, if anything."""
+    """Add the settings that follow from others; return the faults of these others."""
     times = ("fetch_timeout_ms", "election_timeout_ms")
     alone = {**values, "fetch_max_wait_ms": 0}
     faults = list(find_value_faults(alone))
@@ -123,8 +123,8 @@ def _derive(values: dict[str, object]) -> list[str]:
     return faults
 
 
-def _said_twice(older: Mapping[str, object], config: Mapping[str, object]) -> Iterator[str]:
-    """The API server refuses these, but not of a resource that was there before it did."""
+def _conflicting_names(older: Mapping[str, object], config: Mapping[str, object]) -> Iterator[str]:
+    """A setting with two values; the API server accepts it only in a resource from an older CRD."""
     for name, value in older.items():
         if name in config and value not in (default_of(name), config[name]):
             camel = to_camel(name)
@@ -134,8 +134,8 @@ def _said_twice(older: Mapping[str, object], config: Mapping[str, object]) -> It
             )
 
 
-def _no_room(values: Mapping[str, object], size: str) -> Iterator[str]:
-    """What a node would take, but no quorum could live with."""
+def _reserve_faults(values: Mapping[str, object], size: str) -> Iterator[str]:
+    """A reserve that a node accepts, but with which a leader would refuse every write."""
     name = "disk_reserve_bytes"
     reserve = int(_text(name, values.get(name, default_of(name))))
     if 2 * reserve >= size_bytes(size):

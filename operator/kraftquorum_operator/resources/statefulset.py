@@ -18,7 +18,7 @@ from kraftquorum_operator.resources.node_config import NodeConfig
 GRACE_SECONDS = 15
 """Time for a leadership transfer and for the log to be closed."""
 
-HAND_OVER_MS = 4000
+LEADERSHIP_TRANSFER_MS = 4000
 """How long the hook before the stop may try to transfer leadership: with the five seconds that the
 node needs to exit, it stays within the grace period."""
 
@@ -28,7 +28,7 @@ def statefulset(owner: Owner, spec: QuorumSpec, config: NodeConfig) -> Body:
 
     Args:
         owner: the resource.
-        spec: what is wanted.
+        spec: the wanted state.
         config: the settings of its nodes, and the mark of the operator's defaults in them.
     """
     meta = metadata(owner, owner.name)
@@ -53,9 +53,9 @@ def statefulset(owner: Owner, spec: QuorumSpec, config: NodeConfig) -> Body:
 
 
 def with_template_of(body: Body, live: Body) -> Body:
-    """The body with the template of a live StatefulSet, and stamped as that one was written.
+    """The body with the template and the digest of a live StatefulSet.
 
-    So it differs from the live one only where a protection was changed by hand.
+    So it differs from the live one only if a person changed a protection.
     """
     known = cast("dict[str, str]", live["metadata"].get("annotations") or {})
     spec = body["spec"] | {"template": live["spec"]["template"]}
@@ -130,15 +130,20 @@ def _container(owner: Owner, spec: QuorumSpec, settings: Sequence[tuple[str, str
             {"name": "peer", "containerPort": names.PEER_PORT},
             {"name": "api", "containerPort": names.API_PORT},
         ],
-        # A long log takes its time to recover, and only then does the node listen.
+        # The node listens only after it has recovered its log, which takes long for a long log.
         "startupProbe": _probe("/healthz/live", period=2, failures=900),
         "livenessProbe": _probe("/healthz/live", period=5, failures=6),
         "readinessProbe": _probe("/healthz/ready", period=1, failures=2),
-        # Leadership goes while the node still answers; the voters stay as they are.
+        # The node transfers its leadership before it stops; the voter set does not change.
         "lifecycle": {
             "preStop": {
                 "exec": {
-                    "command": ["raftnode", "node", "hand-over", f"--timeout-ms={HAND_OVER_MS}"]
+                    "command": [
+                        "raftnode",
+                        "node",
+                        "hand-over",
+                        f"--timeout-ms={LEADERSHIP_TRANSFER_MS}",
+                    ]
                 }
             }
         },
@@ -180,7 +185,7 @@ def _environment(owner: Owner, settings: Sequence[tuple[str, str]]) -> list[Body
         f"{names.pod(owner.name, ordinal)}.{domain}:{names.PEER_PORT}"
         for ordinal in range(names.NODES_MAX)
     )
-    # The node listens on every address of its pod, of both families, which is its default: so
+    # By default the node listens on every address of its pod, of both families, so that
     # `kubectl port-forward` and commands in the pod reach it on localhost.
     values = {
         "RAFTNODE_LOG_DIR": names.DATA_PATH,

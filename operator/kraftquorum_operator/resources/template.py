@@ -16,7 +16,7 @@ from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body
 
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
-"""Annotation of `kubectl rollout restart`: no change of what the pods are, and rolled as asked."""
+"""Annotation of `kubectl rollout restart`: the operator restarts the pods, and keeps it."""
 
 DEFAULTS: dict[str, object] = {
     "apiVersion": "v1",
@@ -29,10 +29,10 @@ DEFAULTS: dict[str, object] = {
     "terminationMessagePath": "/dev/termination-log",
     "terminationMessagePolicy": "File",
 }
-"""What the API server fills in: another manager that writes it as well changes nothing."""
+"""Values that the API server fills in; another manager that writes them changes nothing."""
 
 KEYS = ("name", "mountPath", "containerPort")
-"""By which the items of a list are told apart."""
+"""Fields that identify the items of a list."""
 
 _UNITS = {
     "m": Decimal("0.001"),
@@ -64,7 +64,7 @@ def template_changed(wanted: Body, live: Body) -> bool:
 
 
 def template_change(want: Body, have: Body) -> Body:
-    """A merge patch that makes a live template as it is wanted, also without what was added."""
+    """A merge patch from a live template to the wanted one; it removes additions."""
     change: Body = {}
     for key, value in have.items():
         if key not in want and key != RESTARTED:
@@ -148,7 +148,7 @@ def _field_differs(key: str, inner: Body, want: Any, have: Any) -> bool:
     if set(inner) - {"."}:
         return _differs(inner, wanted, there)
     if inner and isinstance(there, dict | list):
-        return False  # it owns that there is such a part, and nothing in it
+        return False  # it owns the existence of the part, and none of its fields
     if _is_empty(there) and _is_empty(wanted):
         return False
     return not _same(rest, wanted, there) and not (wanted is None and there == DEFAULTS.get(rest))

@@ -55,5 +55,5 @@ class Turns:
                 places.release()
 
     def forget(self, quorum: str) -> None:
-        """Drop a quorum that is gone."""
+        """Forget a deleted quorum."""
         self._were_slow.discard(quorum)

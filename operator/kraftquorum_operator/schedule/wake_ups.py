@@ -29,5 +29,5 @@ class Wakeups:
         return woken
 
     def forget(self, namespace: str, name: str) -> None:
-        """Drop a quorum that is gone."""
+        """Forget a deleted quorum."""
         self._events.pop((namespace, name), None)

@@ -109,8 +109,8 @@ async def test_a_namespace_that_is_gone_restarts_no_other_one_again_and_again(mo
         return tuple(name for name in ("a", "b", "c") if name not in gone)
 
     monkeypatch.setattr(kopf, "operator", operator)
-    monkeypatch.setattr(handlers, "AGAIN_S", 0.001)
-    monkeypatch.setattr(handlers, "CHOOSE_S", 0.001)
+    monkeypatch.setattr(handlers, "RESTART_PAUSE_S", 0.001)
+    monkeypatch.setattr(handlers, "NAMESPACES_CHECK_S", 0.001)
     settings = load_settings(namespace="a,b,c")
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(run_kopf(None, Wakeups(), settings, stop, watchable))
@@ -140,8 +140,8 @@ async def test_no_namespace_that_can_be_watched_is_waited_for_and_never_all_of_t
         return next(answers)
 
     monkeypatch.setattr(kopf, "operator", operator)
-    monkeypatch.setattr(handlers, "AGAIN_S", 0.001)
-    monkeypatch.setattr(handlers, "CHOOSE_S", 0.001)
+    monkeypatch.setattr(handlers, "RESTART_PAUSE_S", 0.001)
+    monkeypatch.setattr(handlers, "NAMESPACES_CHECK_S", 0.001)
     async with asyncio.timeout(60):
         await run_kopf(None, Wakeups(), load_settings(namespace="a"), stop, watchable)
     assert runs == [(False, ["a"])]
@@ -158,7 +158,7 @@ async def test_kopf_that_gives_up_is_begun_anew_until_it_is_told_to_stop(monkeyp
             raise kopf.PermanentError("410 Gone")
 
     monkeypatch.setattr(kopf, "operator", operator)
-    monkeypatch.setattr(handlers, "AGAIN_S", 0.01)
+    monkeypatch.setattr(handlers, "RESTART_PAUSE_S", 0.01)
     await run_kopf(None, Wakeups(), load_settings(), stop)
     assert runs == [stop] * 3
 
@@ -167,6 +167,6 @@ async def test_kopf_that_gives_up_is_begun_anew_until_it_is_told_to_stop(monkeyp
         raise kopf.PermanentError("410 Gone")
 
     monkeypatch.setattr(kopf, "operator", broken)
-    monkeypatch.setattr(handlers, "AGAIN_S", 60)
+    monkeypatch.setattr(handlers, "RESTART_PAUSE_S", 60)
     async with asyncio.timeout(60):
         await run_kopf(None, Wakeups(), load_settings(), stop)

@@ -52,7 +52,7 @@ async def test_a_quorum_that_went_without_its_finalizer_leaves_no_series_behind(
     sample = "kraftquorum_voters_wanted", {"namespace": "test", "quorum": "demo"}
     assert metrics.registry.get_sample_value(*sample) == 3
     async with asyncio.timeout(60):
-        await _Handlers(reconciler, Wakeups()).keep(
+        await _Handlers(reconciler, Wakeups()).reconcile_until_stopped(
             namespace="test", name="demo", uid=UID, body=cast("Any", {}), stopped=False
         )
     assert metrics.registry.get_sample_value(*sample) is None

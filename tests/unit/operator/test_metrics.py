@@ -140,7 +140,7 @@ def test_nothing_is_left_of_a_quorum_that_is_gone() -> None:
 def test_an_operator_on_standby_says_nothing_of_a_quorum() -> None:
     metrics = Metrics()
     metrics.observe(four(), THREE, Wait("node_answers", "x"), 0)
-    metrics.stand_by("test", "demo")
+    metrics.show_standby("test", "demo")
     value = metrics.registry.get_sample_value
     for name in ("fault_tolerance", "voters", "quorum_lost", "last_reconcile_timestamp_seconds"):
         assert value(f"kraftquorum_{name}", KEY) is None

@@ -11,7 +11,7 @@ import kraftquorum_operator.reconcile as module
 from kraftquorum_operator.errors import ConflictError, NodeRefusedError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.memory.refused_requests import FIRST_MS, LONGEST_MS, Refusals
-from kraftquorum_operator.memory.request_failures import CONFLICTS_TOLD_AFTER
+from kraftquorum_operator.memory.request_failures import CONFLICTS_REPORTED_AFTER
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.objects import ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
@@ -102,7 +102,7 @@ async def looks(
         metrics=Metrics(),
         failpoints=Failpoints(),
     )
-    found = [await reconciler.look("test", "demo", UID) for _ in range(count)]
+    found = [await reconciler.reconcile("test", "demo", UID) for _ in range(count)]
     return found, kube.statuses
 
 
@@ -192,10 +192,10 @@ async def test_a_conflict_is_no_failure_unless_it_lasts(
 ) -> None:
     """Somebody else was faster; the next look begins with what is there now."""
     joining = with_pod(with_node(healthy(), node(2, "b", blank=True)), pod(2, voter=False))
-    found, statuses = await looks(monkeypatch, joining, error, CONFLICTS_TOLD_AFTER - 1)
+    found, statuses = await looks(monkeypatch, joining, error, CONFLICTS_REPORTED_AFTER - 1)
     assert not [e for outcome in found for e in outcome.events if e.type == "Warning"]
     assert not [e for s in statuses for e in s.get("timeline", ()) if e["kind"] == "Fault"]
-    lasting, statuses = await looks(monkeypatch, joining, error, CONFLICTS_TOLD_AFTER + 1)
+    lasting, statuses = await looks(monkeypatch, joining, error, CONFLICTS_REPORTED_AFTER + 1)
     assert [e.reason for o in lasting for e in o.events if e.type == "Warning"] == [
         "JoinNodeFailed"
     ]

@@ -1,8 +1,8 @@
 """Serves the status page and its JSON: GET and HEAD only, no content of other sites, no cookies.
 
-The server judges the board and makes each page in a thread, and at most once a second, so that
-requests do not delay reconciliations. There is no authentication, as with `/metrics`: every client
-that reaches the port may read names, directory ids and offsets.
+The server judges the cached statuses and makes each page in a thread, and at most once a second, so
+that requests do not delay reconciliations. There is no authentication, as with `/metrics`: every
+client that reaches the port may read names, directory ids and offsets.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kraftquorum_operator.http.listener import guarded
 from kraftquorum_operator.http.page.render import html
 from kraftquorum_operator.http.page.verdict import STALE_S
 from kraftquorum_operator.http.page.view import OperatorView, PageView, QuorumView, page_view
-from kraftquorum_operator.memory.status_board import Board
+from kraftquorum_operator.memory.status_cache import StatusCache
 
-FRESH_S = 1.0
+PAGE_AGE_MAX_S = 1.0
 """How long the server answers with the same page."""
 
 CACHED_MAX = 64
@@ -49,18 +49,18 @@ STATIC = {
 
 
 class StatusPage:
-    """The pages, made from the board."""
+    """The pages, made from the cached statuses."""
 
     def __init__(
         self,
-        board: Board,
+        statuses: StatusCache,
         *,
         identity: str,
         is_active: Callable[[], bool],
         stale_s: float = STALE_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._board = board
+        self._statuses = statuses
         self._identity = identity
         self._is_active = is_active
         self._stale_s = stale_s
@@ -96,7 +96,7 @@ class StatusPage:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
 
         def make(view: PageView) -> str:
-            return html(view, root="../../", only=_asked(view, namespace, name))
+            return html(view, root="../../", only=_find_quorum(view, namespace, name))
 
         text = await self._cached(f"{namespace}/{name}", make)
         return web.Response(text=text, content_type="text/html")
@@ -106,34 +106,34 @@ class StatusPage:
         return web.Response(body=self._static[name], content_type=STATIC[name], charset="utf-8")
 
     async def _cached(self, key: str, make: Callable[[PageView], str]) -> str:
-        async with self._lock:  # clients that ask at the same time wait for one page
+        async with self._lock:  # concurrent requests wait for one page
             have = self._made.get(key)
-            if have is not None and time.monotonic() - have[0] < FRESH_S:
+            if have is not None and time.monotonic() - have[0] < PAGE_AGE_MAX_S:
                 return have[1]
-            view = await self._judged()
+            view = await self._current_view()
             text = await asyncio.to_thread(make, view)
             if len(self._made) >= CACHED_MAX:
                 self._made.clear()
             self._made[key] = (time.monotonic(), text)
             return text
 
-    async def _judged(self) -> PageView:
+    async def _current_view(self) -> PageView:
         """The view that all pages of one second are made from."""
-        if self._view is not None and time.monotonic() - self._view[0] < FRESH_S:
+        if self._view is not None and time.monotonic() - self._view[0] < PAGE_AGE_MAX_S:
             return self._view[1]
         operator = OperatorView(
             identity=self._identity,
             version=self._version,
             active=self._is_active(),
-            started=self._board.begun,
+            started=self._statuses.ready,
         )
-        entries, now_s = tuple(self._board.quorums.values()), self._clock()
+        entries, now_s = tuple(self._statuses.quorums.values()), self._clock()
         view = await asyncio.to_thread(page_view, entries, operator, now_s, self._stale_s)
         self._view = (time.monotonic(), view)
         return view
 
 
-def _asked(view: PageView, namespace: str, name: str) -> QuorumView:
+def _find_quorum(view: PageView, namespace: str, name: str) -> QuorumView:
     """The quorum of a request; it may be deleted at any time, also while its page waits."""
     for quorum in view.quorums:
         if (quorum.namespace, quorum.name) == (namespace, name):

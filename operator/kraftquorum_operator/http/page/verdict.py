@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kraftquorum_operator.memory.status_board import BoardEntry
+from kraftquorum_operator.memory.status_cache import CachedStatus
 from kraftquorum_operator.model.observation import majority
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.plan.guards import needs_person
@@ -81,11 +81,11 @@ class Verdict:
         return list(LEVELS).index(self.level)
 
 
-def judge(entry: BoardEntry, now_s: float, stale_s: float = STALE_S) -> Verdict:
+def judge(entry: CachedStatus, now_s: float, stale_s: float = STALE_S) -> Verdict:
     """Judge one quorum.
 
     Args:
-        entry: what the board holds.
+        entry: the cached status.
         now_s: wall clock.
         stale_s: how old an own observation may be.
     """

@@ -1,4 +1,4 @@
-"""What the page and its JSON show: a whitelist, made from the board and nothing else.
+"""What the page and its JSON show: a whitelist, made from the cached statuses alone.
 
 No label, annotation, environment or other object of Kubernetes enters here, so none can leak.
 """
@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from kraftquorum_operator.http.page.verdict import GOOD, STALE_S, Level, judge, tolerance_of
-from kraftquorum_operator.memory.status_board import BoardEntry
+from kraftquorum_operator.memory.status_cache import CachedStatus
 from kraftquorum_operator.model.observation import majority
 from kraftquorum_operator.model.status import QuorumStatus, StatusModel
 
@@ -90,13 +90,13 @@ class PageView(StatusModel):
 
 
 def page_view(
-    quorums: Iterable[BoardEntry], operator: OperatorView, now_s: float, stale_s: float = STALE_S
+    quorums: Iterable[CachedStatus], operator: OperatorView, now_s: float, stale_s: float = STALE_S
 ) -> PageView:
-    """Show the board.
+    """Show the cached statuses.
 
     Args:
-        quorums: what the board holds.
-        operator: who shows it.
+        quorums: the cached statuses.
+        operator: the operator that serves the page.
         now_s: wall clock.
         stale_s: how old an own observation may be.
     """

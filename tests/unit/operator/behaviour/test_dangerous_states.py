@@ -17,7 +17,7 @@ from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.guards import never_rebootstrap
 from kraftquorum_operator.report.conditions import Stamp
-from kraftquorum_operator.report.failing import failing_status
+from kraftquorum_operator.report.unobserved import unobserved_status
 from proofkit.operatorworld import hands
 from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.telling import Telling, condition, stamp
@@ -326,7 +326,7 @@ def test_a_known_loss_stays_reported_after_a_time_in_which_nothing_could_be_obse
     lose_majority(told)
     assert told.status is not None
     resource = {"metadata": {"name": "demo"}, "status": told.status.model_dump(by_alias=True)}
-    change = failing_status(resource, ("Forbidden", "403"), Stamp("1970-01-01T01:00:00Z", 1))
+    change = unobserved_status(resource, ("Forbidden", "403"), Stamp("1970-01-01T01:00:00Z", 1))
     assert change is not None
     told.status = QuorumStatus.model_validate(resource["status"] | change["status"])
     assert condition(told.status, "QuorumLost") == "Unknown"

@@ -112,11 +112,11 @@ async def look(cluster: Cluster, count: int = 12) -> Outcome:
         metrics=Metrics(),
         failpoints=Failpoints(),
     )
-    outcome = await reconciler.look("test", "demo", UID)
+    outcome = await reconciler.reconcile("test", "demo", UID)
     for _ in range(count):
         if outcome.deleted:
             break
-        outcome = await reconciler.look("test", "demo", UID)
+        outcome = await reconciler.reconcile("test", "demo", UID)
     return outcome
 
 

@@ -53,7 +53,7 @@ async def test_200_quorums_that_start_together_are_all_seen_as_they_are() -> Non
     """Connections were closed under their requests, and healthy quorums reported without leader."""
     fleet, nodes = Fleet(200), HttpNodes(Settings().node_timeout_s)
     async with started(fleet, nodes):
-        look = reconciler(fleet, nodes).look
+        look = reconciler(fleet, nodes).reconcile
         outcomes = await asyncio.gather(
             *(look(NAMESPACE, m.name, m.owner.uid) for m in fleet.members.values())
         )
@@ -77,7 +77,7 @@ async def test_quorums_whose_replicas_do_not_answer_keep_no_other_from_being_loo
     for member in slow:
         member.held = answers
     async with started(fleet, nodes) as group:
-        look = reconciler(fleet, nodes).look
+        look = reconciler(fleet, nodes).reconcile
 
         async def look_at(member: Member) -> None:
             await look(NAMESPACE, member.name, member.owner.uid)

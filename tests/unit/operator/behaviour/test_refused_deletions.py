@@ -117,7 +117,7 @@ class Looks:
         """So many looks, a second apart."""
         found: list[Decision] = []
         for _ in range(count):
-            outcome = await self.reconciler.look("test", "demo", UID)
+            outcome = await self.reconciler.reconcile("test", "demo", UID)
             assert outcome.decision is not None
             found.append(outcome.decision)
             self.now_ms += LOOK_MS
@@ -378,7 +378,7 @@ async def test_a_conflict_while_a_volume_is_given_up_is_no_refusal_of_its_deleti
 async def test_a_healthy_pod_whose_eviction_is_refused_is_never_deleted_instead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A budget of a person is kept; only our own one's number may be passed over, see `_wipe`."""
+    """A budget of a person is kept; only our own one's number may be passed over, see `_replace_storage`."""
     observation = replace(rotten(1, healthy(5)), budget=Budget("pdb", counted=5, allowed=1))
     looks = Looks(monkeypatch, FIVE, observation)
     looks.refused["pod-1"] = TWO_BUDGETS

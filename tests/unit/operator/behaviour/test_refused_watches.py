@@ -99,7 +99,7 @@ async def test_watches_start_again_after_each_refusal_of_one_of_them(
     others: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kopf waited for ever for its other watches: nothing was reconciled until a restart."""
-    monkeypatch.setattr(handlers, "AGAIN_S", 0.01)
+    monkeypatch.setattr(handlers, "RESTART_PAUSE_S", 0.01)
     refused = 0
     well = asyncio.Event()
 

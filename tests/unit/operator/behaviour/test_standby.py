@@ -79,13 +79,13 @@ def series(reconciler: Reconciler) -> set[str]:
 async def test_it_asks_only_now_and_then_whether_the_quorum_is_there(
     reconciler: Reconciler, kube: Kube
 ) -> None:
-    reconciler.board.reported(resource(), time.time())
+    reconciler.statuses.reported(resource(), time.time())
     for _ in range(5):
-        assert not (await reconciler.look(*KEY, UID)).gone
+        assert not (await reconciler.reconcile(*KEY, UID)).gone
     assert kube.asked == 0
     reconciler.memories[UID].checked_s -= RECHECK_S
     for _ in range(5):
-        assert not (await reconciler.look(*KEY, UID)).gone
+        assert not (await reconciler.reconcile(*KEY, UID)).gone
     assert kube.asked == 1
     assert "kraftquorum_reconciles_total" in series(reconciler)
 
@@ -94,14 +94,14 @@ async def test_it_asks_only_now_and_then_whether_the_quorum_is_there(
 async def test_a_quorum_whose_deletion_no_watch_has_told_is_forgotten(
     reconciler: Reconciler, kube: Kube, found: Any
 ) -> None:
-    reconciler.board.reported(resource(), time.time())
-    assert not (await reconciler.look(*KEY, UID)).gone
+    reconciler.statuses.reported(resource(), time.time())
+    assert not (await reconciler.reconcile(*KEY, UID)).gone
     kube.found = found
     reconciler.memories[UID].checked_s -= RECHECK_S
-    outcome = await reconciler.look(*KEY, UID)
+    outcome = await reconciler.reconcile(*KEY, UID)
     assert outcome.gone
     assert outcome.deleted
-    assert reconciler.board.quorums == {}
+    assert reconciler.statuses.quorums == {}
     assert reconciler.memories == {}
     assert series(reconciler) == set()
 
@@ -109,28 +109,28 @@ async def test_a_quorum_whose_deletion_no_watch_has_told_is_forgotten(
 async def test_an_api_server_that_is_away_makes_nothing_forgotten(
     reconciler: Reconciler, kube: Kube
 ) -> None:
-    reconciler.board.reported(resource(), time.time())
-    await reconciler.look(*KEY, UID)
+    reconciler.statuses.reported(resource(), time.time())
+    await reconciler.reconcile(*KEY, UID)
     kube.found = KubeError(0, "Away", "away")
     reconciler.memories[UID].checked_s -= RECHECK_S
     for _ in range(3):
-        assert not (await reconciler.look(*KEY, UID)).gone
+        assert not (await reconciler.reconcile(*KEY, UID)).gone
     assert kube.asked == 1
-    assert KEY in reconciler.board.quorums
+    assert KEY in reconciler.statuses.quorums
 
 
 async def test_what_it_saw_itself_gives_way_to_what_the_active_one_writes(
     reconciler: Reconciler, kube: Kube
 ) -> None:
     """It had the Lease once; no event may come for hours when the quorum is well."""
-    reconciler.board.observed(Owner(*KEY, UID), 3, STATUS, time.time() - 1000)
+    reconciler.statuses.observed(Owner(*KEY, UID), 3, STATUS, time.time() - 1000)
     kube.found = resource()
-    await reconciler.look(*KEY, UID)
-    assert not reconciler.board.quorums[KEY].own
+    await reconciler.reconcile(*KEY, UID)
+    assert not reconciler.statuses.quorums[KEY].own
     reconciler.memories[UID].checked_s -= RECHECK_S
-    await reconciler.look(*KEY, UID)
-    assert reconciler.board.quorums[KEY].voters == 5
-    assert time.time() - reconciler.board.quorums[KEY].at_s < 10
+    await reconciler.reconcile(*KEY, UID)
+    assert reconciler.statuses.quorums[KEY].voters == 5
+    assert time.time() - reconciler.statuses.quorums[KEY].at_s < 10
 
 
 async def test_a_quorum_that_is_gone_leaves_no_series_on_the_active_one_either(
@@ -141,8 +141,8 @@ async def test_a_quorum_that_is_gone_leaves_no_series_on_the_active_one_either(
 
     monkeypatch.setattr(module, "observe", observe)
     monkeypatch.setattr(Lease, "held", True)
-    reconciler.board.observed(Owner(*KEY, UID), 3, STATUS, time.time())
+    reconciler.statuses.observed(Owner(*KEY, UID), 3, STATUS, time.time())
     reconciler.metrics.reconciles.labels(*KEY, "done").inc()
-    assert (await reconciler.look(*KEY, UID)).gone
+    assert (await reconciler.reconcile(*KEY, UID)).gone
     assert series(reconciler) == set()
-    assert reconciler.board.quorums == {}
+    assert reconciler.statuses.quorums == {}

@@ -51,7 +51,7 @@ class Watched:
         )
 
     async def look(self) -> None:
-        await self.reconciler.look(NAMESPACE, self.member.name, self.member.owner.uid)
+        await self.reconciler.reconcile(NAMESPACE, self.member.name, self.member.owner.uid)
 
     @property
     def conditions(self) -> dict[str, Any]:
@@ -106,10 +106,10 @@ async def test_an_api_server_that_fails_for_a_while_leaves_nothing_as_it_was(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched.kube.fails = AWAY
-    monkeypatch.setattr(module, "UNSEEN_S", 3600.0)
+    monkeypatch.setattr(module, "UNOBSERVED_S", 3600.0)
     await watched.look()
     assert watched.statuses["Available"] == "True", "one lost answer is everyday"
-    monkeypatch.setattr(module, "UNSEEN_S", 0.0)
+    monkeypatch.setattr(module, "UNOBSERVED_S", 0.0)
     await watched.look()
     assert watched.statuses["Available"] == "Unknown"
     assert watched.conditions["Failing"]["reason"] == "InternalError"
@@ -125,9 +125,9 @@ async def test_replicas_that_only_the_operator_cannot_reach_are_not_called_unava
         found = watched.conditions[name]
         assert (found["status"], found["reason"]) == ("Unknown", "NotObserved"), name
         assert "reports as ready: q0-0, q0-1, q0-2" in found["message"]
-        assert str(memory.heard) in found["message"]
+        assert str(memory.last_answer_at) in found["message"]
         assert watched.metric(name) is None
-    entry = watched.reconciler.board.quorums[NAMESPACE, "q0"]
+    entry = watched.reconciler.statuses.quorums[NAMESPACE, "q0"]
     assert judge(entry, entry.at_s).level == "unknown"
     for ordinal in range(3):
         pod = watched.fleet.objects["Pod", names.pod("q0", ordinal)]

@@ -11,7 +11,7 @@ from kraftquorum_operator.errors import (
 from kraftquorum_operator.memory.request_failures import Failures, word
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.report.conditions import Stamp, conditions
-from kraftquorum_operator.report.failing import failing_status
+from kraftquorum_operator.report.unobserved import unobserved_status
 from proofkit.operatorworld.observations import healthy
 
 NOW = Stamp("2026-01-01T00:00:09Z", 3)
@@ -36,7 +36,7 @@ def test_one_failure_is_everyday_and_two_in_a_row_are_told() -> None:
     assert observation.failure == ("Forbidden", "twice")
     found = {c.type: c for c in conditions(observation, 3, Done("x"), (), NOW)}["Failing"]
     assert (found.status, found.reason, found.message) == ("True", "Forbidden", "twice")
-    failures.ended()
+    failures.clear()
     assert failures.mark(healthy()).failure is None
 
 
@@ -47,7 +47,7 @@ def test_the_status_stays_as_it_was_but_its_conditions_do_not() -> None:
         "metadata": {"name": "demo"},
         "status": {"phase": "Running", "conditions": [ready, was]},
     }
-    change = failing_status(resource, FAILURE, NOW)
+    change = unobserved_status(resource, FAILURE, NOW)
     assert change is not None
     kept, new = change["status"]["conditions"]
     assert (kept["status"], kept["reason"]) == ("Unknown", "NotObserved")
@@ -60,14 +60,14 @@ def test_the_status_stays_as_it_was_but_its_conditions_do_not() -> None:
         NOW.now,
     )
     resource["status"]["conditions"] = [kept, new]
-    assert failing_status(resource, FAILURE, Stamp("2026-01-01T00:01:00Z", 3)) is None
-    later = failing_status(resource, ("Forbidden", "other"), Stamp("2026-01-01T00:01:00Z", 3))
+    assert unobserved_status(resource, FAILURE, Stamp("2026-01-01T00:01:00Z", 3)) is None
+    later = unobserved_status(resource, ("Forbidden", "other"), Stamp("2026-01-01T00:01:00Z", 3))
     assert later is not None
     assert later["status"]["conditions"][1]["lastTransitionTime"] == NOW.now
 
 
 def test_a_quorum_that_was_never_observed_gets_a_status_that_the_crd_allows() -> None:
-    change = failing_status({"metadata": {"name": "demo"}}, FAILURE, NOW)
+    change = unobserved_status({"metadata": {"name": "demo"}}, FAILURE, NOW)
     assert change is not None
     assert change["status"]["phase"] == "Forming"
     assert change["status"]["observedGeneration"] == 3

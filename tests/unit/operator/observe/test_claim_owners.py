@@ -111,7 +111,7 @@ def test_a_claim_of_ours_that_lost_its_labels_is_known_by_what_is_left() -> None
     by_pod, by_record, by_nothing = read_claims(
         "demo", [body(2), body(4), body(5)], statefulset=statefulset()
     )
-    assert by_pod.stranger == by_record.stranger == ""
+    assert by_pod.foreign_owner == by_record.foreign_owner == ""
     assert by_nothing.doubtful
     lost = replace(
         healthy(),

@@ -101,14 +101,15 @@ CASES: dict[str, tuple[Observation, QuorumSpec]] = {
     "replacements_spaced": (FAILED_AGAIN, FOUR),
     "eviction_accepted": (
         replace(
-            with_pod(healthy(), replace(pod(1), revision="r0")), refused_ends=(("pod-1", "500"),)
+            with_pod(healthy(), replace(pod(1), revision="r0")),
+            refused_deletions=(("pod-1", "500"),),
         ),
         spec(),
     ),
     "claim_deletion_accepted": (
         replace(
             with_node(healthy(), replace(node(1), damage=("rot",))),
-            refused_ends=(("claim-1", "403"),),
+            refused_deletions=(("claim-1", "403"),),
         ),
         spec(),
     ),
@@ -127,7 +128,7 @@ CASES: dict[str, tuple[Observation, QuorumSpec]] = {
         spec(),
     ),
     "claims_are_ours": (
-        replace(blank(), claims=(*blank().claims, replace(claim(4), stranger=UNKNOWN_OWNER))),
+        replace(blank(), claims=(*blank().claims, replace(claim(4), foreign_owner=UNKNOWN_OWNER))),
         spec(),
     ),
     "no_earlier_claims": (with_claim(blank(), replace(claim(2), owner_uid="resource-0")), spec()),

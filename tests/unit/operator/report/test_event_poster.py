@@ -12,7 +12,7 @@ from kraftquorum_operator.errors import KubeUnavailableError
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.observation import Trouble
 from kraftquorum_operator.plan.actions import DeletePod, Wait
-from kraftquorum_operator.report.event_poster import PENDING_MAX, Postman
+from kraftquorum_operator.report.event_poster import PENDING_MAX, EventPoster
 from kraftquorum_operator.report.events import Event, EventLog
 
 OWNER = Owner("test", "demo", "uid-1")
@@ -35,8 +35,8 @@ class Kube:
         return body
 
 
-def postman(kube: Kube) -> Postman:
-    return Postman(cast("Any", kube), "operator-1")
+def postman(kube: Kube) -> EventPoster:
+    return EventPoster(cast("Any", kube), "operator-1")
 
 
 async def test_an_hour_of_the_same_warning_is_one_event_with_a_count() -> None:

@@ -15,9 +15,9 @@ from kraftquorum_operator.model.status import (
 )
 from kraftquorum_operator.plan.actions import DeleteClaim, DeletePod, Done, Wait, describe
 from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
-from kraftquorum_operator.report.failing import failing_status
 from kraftquorum_operator.report.status import build_status
-from kraftquorum_operator.report.timeline import TURNS, appended
+from kraftquorum_operator.report.timeline import CONDITION_ENTRIES, appended
+from kraftquorum_operator.report.unobserved import unobserved_status
 from proofkit.operatorworld.deciding import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,
@@ -175,7 +175,7 @@ def test_conditions_that_turn_are_told_once() -> None:
 
 def test_every_condition_is_told_or_is_known_not_to_be() -> None:
     elsewhere = {"Ready", "Paused", "Available", "Progressing", "Degraded", "LogOutgrowsDisk"}
-    assert set(CONDITIONS) == set(TURNS) | elsewhere
+    assert set(CONDITIONS) == set(CONDITION_ENTRIES) | elsewhere
 
 
 def test_it_goes_on_from_the_resource_whoever_wrote_it() -> None:
@@ -222,12 +222,12 @@ def test_a_quorum_that_cannot_be_observed_is_told_once() -> None:
         "metadata": {"name": "demo"},
         "status": WELL.model_dump(by_alias=True, exclude_none=True, mode="json"),
     }
-    change = failing_status(resource, ("Forbidden", "403 pods"), at(7))
+    change = unobserved_status(resource, ("Forbidden", "403 pods"), at(7))
     assert change is not None
     entry = change["status"]["timeline"][-1]
     assert (entry["kind"], entry["at"]) == ("Fault", at(7).now)
     assert entry["message"].endswith("403 pods")
     resource["status"] |= change["status"]
-    again = failing_status(resource, ("Forbidden", "403 claims"), at(8))
+    again = unobserved_status(resource, ("Forbidden", "403 claims"), at(8))
     assert again is not None
     assert "timeline" not in again["status"]

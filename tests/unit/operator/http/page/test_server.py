@@ -22,7 +22,7 @@ from kraftquorum_operator.http.listener import CONNECTIONS_MAX, listening
 from kraftquorum_operator.http.page import server as module
 from kraftquorum_operator.http.page.render import OPERATION_WORDS, SECTIONS_MAX, STEP_WORDS
 from kraftquorum_operator.http.page.server import StatusPage
-from kraftquorum_operator.memory.status_board import Board, BoardEntry
+from kraftquorum_operator.memory.status_cache import CachedStatus, StatusCache
 from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.model.observation import Observation, Trouble
 from kraftquorum_operator.model.status import QuorumStatus
@@ -60,10 +60,10 @@ def well(decision: Decision | None = None, observation: Observation | None = Non
 
 
 @pytest.fixture
-def board() -> Board:
-    board = Board()
-    board.observed(Owner("test", "demo", "uid"), 3, well(), NOW_S)
-    return board
+def statuses() -> StatusCache:
+    statuses = StatusCache()
+    statuses.observed(Owner("test", "demo", "uid"), 3, well(), NOW_S)
+    return statuses
 
 
 class Client:
@@ -77,9 +77,9 @@ class Client:
 
 
 @pytest.fixture
-async def client(board: Board, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Client]:
-    monkeypatch.setattr(module, "FRESH_S", 0.0)
-    page = StatusPage(board, identity="operator-0", is_active=lambda: True, clock=lambda: NOW_S)
+async def client(statuses: StatusCache, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Client]:
+    monkeypatch.setattr(module, "PAGE_AGE_MAX_S", 0.0)
+    page = StatusPage(statuses, identity="operator-0", is_active=lambda: True, clock=lambda: NOW_S)
     async with (
         listening(page.application(), "127.0.0.1", 0, "page") as port,
         aiohttp.ClientSession() as session,
@@ -171,17 +171,19 @@ async def test_it_needs_no_inline_script_style_or_handler(client: Client) -> Non
 
 @pytest.mark.parametrize("decision", [None, Wait("survivors_caught_up", "WORDS")])
 async def test_nothing_that_a_quorum_is_called_or_says_becomes_markup(
-    client: Client, board: Board, decision: Decision | None
+    client: Client, statuses: StatusCache, decision: Decision | None
 ) -> None:
     clean = well(decision, replace(healthy(), troubles=TROUBLES))
-    board.quorums["test", "demo"] = BoardEntry("test", "demo", "u", 3, clean, NOW_S, own=True)
+    statuses.quorums["test", "demo"] = CachedStatus("test", "demo", "u", 3, clean, NOW_S, own=True)
     before = read((await client.ask("/"))[2])
     said = json.dumps(clean.model_dump(by_alias=True, mode="json"))
     for words in ("demo-", "WORDS", "3 voters, all caught up", "The operator starts", "cluster-a"):
         said = said.replace(words, json.dumps(HOSTILE)[1:-1])
     hostile = QuorumStatus.model_validate_json(said)
-    board.quorums.clear()
-    board.quorums[HOSTILE, HOSTILE] = BoardEntry(HOSTILE, HOSTILE, "u", 3, hostile, NOW_S, own=True)
+    statuses.quorums.clear()
+    statuses.quorums[HOSTILE, HOSTILE] = CachedStatus(
+        HOSTILE, HOSTILE, "u", 3, hostile, NOW_S, own=True
+    )
     status, _, text = await client.ask("/")
     assert status == 200
     reader = read(text)
@@ -208,7 +210,7 @@ async def test_what_is_asked_for_is_never_said_back(client: Client) -> None:
 
 
 async def test_what_stands_in_the_resource_beside_the_status_is_not_shown(
-    client: Client, board: Board
+    client: Client, statuses: StatusCache
 ) -> None:
     resource = {
         "metadata": {
@@ -221,7 +223,7 @@ async def test_what_stands_in_the_resource_beside_the_status_is_not_shown(
         "spec": {"voters": 3, "image": "hunter2", "storage": {"className": "hunter2"}},
         "status": {**well().model_dump(by_alias=True, mode="json"), "password": "hunter2"},
     }
-    board.reported(resource, NOW_S)
+    statuses.reported(resource, NOW_S)
     for path in ("/", "/status.json", "/q/test/second"):
         status, _, text = await client.ask(path)
         assert status == 200
@@ -236,12 +238,12 @@ async def test_a_quorum_that_is_not_there_is_not_found(client: Client) -> None:
     assert (await client.ask("/../../etc/passwd"))[0] == 404
 
 
-async def test_the_guard_that_blocks_is_explained(client: Client, board: Board) -> None:
+async def test_the_guard_that_blocks_is_explained(client: Client, statuses: StatusCache) -> None:
     decision = Wait("majority_survives_removal", "without 1-a1 only 1 of 2")
     status = build_status(
         spec(), healthy(), decision, current_action=None, before=(), stamp=Stamp("x", 1)
     )
-    board.observed(Owner("test", "demo", "uid"), 3, status, NOW_S)
+    statuses.observed(Owner("test", "demo", "uid"), 3, status, NOW_S)
     words = " ".join(read((await client.ask("/"))[2]).text.split())
     assert "Waits: majority_survives_removal" in words
     assert "without 1-a1 only 1 of 2" in words
@@ -249,7 +251,7 @@ async def test_the_guard_that_blocks_is_explained(client: Client, board: Board) 
     assert rule in words
 
 
-async def test_an_operation_shows_its_steps(client: Client, board: Board) -> None:
+async def test_an_operation_shows_its_steps(client: Client, statuses: StatusCache) -> None:
     observation = with_node(healthy(), node(1, "b"))
     status = build_status(
         spec(),
@@ -259,7 +261,7 @@ async def test_an_operation_shows_its_steps(client: Client, board: Board) -> Non
         before=(),
         stamp=Stamp("2026-09-21T13:33:00Z", 1),
     )
-    board.observed(Owner("test", "demo", "uid"), 3, status, NOW_S)
+    statuses.observed(Owner("test", "demo", "uid"), 3, status, NOW_S)
     text = (await client.ask("/"))[2]
     words = " ".join(read(text).text.split())
     assert "Replacing the disk of demo-1" in words
@@ -276,10 +278,10 @@ def test_every_step_and_operation_has_words() -> None:
 
 
 async def test_many_quorums_are_listed_and_the_worst_shown_in_full(
-    client: Client, board: Board
+    client: Client, statuses: StatusCache
 ) -> None:
     for number in range(SECTIONS_MAX + 10):
-        board.observed(Owner("test", f"q{number:03}", f"u{number}"), 3, well(), NOW_S)
+        statuses.observed(Owner("test", f"q{number:03}", f"u{number}"), 3, well(), NOW_S)
     text = (await client.ask("/"))[2]
     assert text.count("<section") == SECTIONS_MAX
     assert text.count('<li id="row-') == SECTIONS_MAX + 11
@@ -289,12 +291,12 @@ async def test_many_quorums_are_listed_and_the_worst_shown_in_full(
 
 
 async def test_a_page_is_made_once_a_second_whoever_asks(
-    board: Board, monkeypatch: pytest.MonkeyPatch
+    statuses: StatusCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
-    monkeypatch.setattr(module, "FRESH_S", 60.0)
+    monkeypatch.setattr(module, "PAGE_AGE_MAX_S", 60.0)
     monkeypatch.setattr(module, "html", lambda *_, **__: made.append(1) or "page")
-    page = StatusPage(board, identity="o", is_active=lambda: True)
+    page = StatusPage(statuses, identity="o", is_active=lambda: True)
     async with (
         listening(page.application(), "127.0.0.1", 0, "page") as port,
         aiohttp.ClientSession() as session,
@@ -310,10 +312,10 @@ class Held:
 
     def __init__(self, make: Callable[..., str]) -> None:
         self._make = make
-        self.begun, self.go = threading.Event(), threading.Event()
+        self.ready, self.go = threading.Event(), threading.Event()
 
     def __call__(self, *given: object, **named: object) -> str:
-        self.begun.set()
+        self.ready.set()
         assert self.go.wait(60), "the loop stood still"
         return self._make(*given, **named)
 
@@ -332,7 +334,7 @@ async def test_a_page_that_takes_long_does_not_hold_the_operator_up(
     held = Held(lambda *_, **__: "page")
     monkeypatch.setattr(module, "html", held)
     asked = asyncio.ensure_future(client.ask("/"))  # noqa: TID251
-    await until(held.begun.is_set)
+    await until(held.ready.is_set)
     assert not asked.done()
     held.go.set()
     assert (await asked)[0] == 200
@@ -373,17 +375,19 @@ async def test_connections_are_bounded(client: Client) -> None:
     await answered(client, "/")
 
 
-async def test_a_port_that_is_taken_costs_only_the_page(board: Board, client: Client) -> None:
-    page = StatusPage(board, identity="o", is_active=lambda: True)
+async def test_a_port_that_is_taken_costs_only_the_page(
+    statuses: StatusCache, client: Client
+) -> None:
+    page = StatusPage(statuses, identity="o", is_active=lambda: True)
     async with listening(page.application(), "127.0.0.1", client.port, "page") as port:
         assert port is None
     assert (await client.ask("/"))[0] == 200
 
 
 async def test_it_listens_on_several_addresses_and_one_that_cannot_be_had_is_left_out(
-    board: Board,
+    statuses: StatusCache,
 ) -> None:
-    page = StatusPage(board, identity="o", is_active=lambda: True)
+    page = StatusPage(statuses, identity="o", is_active=lambda: True)
     async with (
         listening(page.application(), "192.0.2.1, 127.0.0.1", 0, "page") as port,
         aiohttp.ClientSession() as s,
@@ -392,9 +396,9 @@ async def test_it_listens_on_several_addresses_and_one_that_cannot_be_had_is_lef
         assert (await Client(s, port).ask("/"))[0] == 200
 
 
-async def test_one_on_standby_says_so(board: Board) -> None:
-    page = StatusPage(board, identity="operator-1", is_active=lambda: False, clock=lambda: NOW_S)
-    board.quorums["test", "demo"] = replace(board.quorums["test", "demo"], own=False)
+async def test_one_on_standby_says_so(statuses: StatusCache) -> None:
+    page = StatusPage(statuses, identity="operator-1", is_active=lambda: False, clock=lambda: NOW_S)
+    statuses.quorums["test", "demo"] = replace(statuses.quorums["test", "demo"], own=False)
     async with (
         listening(page.application(), "127.0.0.1", 0, "page") as port,
         aiohttp.ClientSession() as session,
@@ -406,12 +410,12 @@ async def test_one_on_standby_says_so(board: Board) -> None:
 
 
 async def test_a_quorum_that_is_deleted_while_its_page_waits_leaves_the_page_alive(
-    board: Board, monkeypatch: pytest.MonkeyPatch
+    statuses: StatusCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held(module.html)
     monkeypatch.setattr(module, "html", held)
-    monkeypatch.setattr(module, "FRESH_S", 0.0)
-    page = StatusPage(board, identity="o", is_active=lambda: True)
+    monkeypatch.setattr(module, "PAGE_AGE_MAX_S", 0.0)
+    page = StatusPage(statuses, identity="o", is_active=lambda: True)
     async with (
         listening(page.application(), "127.0.0.1", 0, "page") as port,
         aiohttp.ClientSession() as session,
@@ -419,23 +423,23 @@ async def test_a_quorum_that_is_deleted_while_its_page_waits_leaves_the_page_ali
         assert port is not None
         client = Client(session, port)
         first = asyncio.ensure_future(client.ask("/"))  # noqa: TID251
-        await until(held.begun.is_set)
+        await until(held.ready.is_set)
         second = asyncio.ensure_future(client.ask("/q/test/demo"))  # noqa: TID251
         await until(lambda: page._lock._waiters)
-        board.forget("test", "demo", "uid")
+        statuses.forget("test", "demo", "uid")
         held.go.set()
         assert [(await one)[0] for one in (first, second)] == [200, 404]
         assert (await client.ask("/"))[0] == 200
 
 
 async def test_who_asks_and_reads_nothing_is_sent_away(
-    board: Board, monkeypatch: pytest.MonkeyPatch
+    statuses: StatusCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(served, "CONNECTIONS_MAX", 1)
     monkeypatch.setattr(served, "SEND_S", 0.3)
     for number in range(600):
-        board.observed(Owner("test", f"q{number:03}", f"u{number}"), 3, well(), NOW_S)
-    page = StatusPage(board, identity="o", is_active=lambda: True)
+        statuses.observed(Owner("test", f"q{number:03}", f"u{number}"), 3, well(), NOW_S)
+    page = StatusPage(statuses, identity="o", is_active=lambda: True)
     async with listening(page.application(), "127.0.0.1", 0, "page") as port:
         assert port is not None
         raw = socket.create_connection(("127.0.0.1", port))
@@ -447,10 +451,10 @@ async def test_who_asks_and_reads_nothing_is_sent_away(
 
 
 async def test_who_connects_and_asks_nothing_is_sent_away(
-    board: Board, monkeypatch: pytest.MonkeyPatch
+    statuses: StatusCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(served, "IDLE_S", 0.3)
-    page = StatusPage(board, identity="o", is_active=lambda: True)
+    page = StatusPage(statuses, identity="o", is_active=lambda: True)
     async with listening(page.application(), "127.0.0.1", 0, "page") as port, asyncio.timeout(60):
         for said in (b"", b"GET / HTTP/1.1\r\nHost: a\r\nX-Slow: "):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -460,13 +464,13 @@ async def test_who_connects_and_asks_nothing_is_sent_away(
 
 
 async def test_all_pages_of_a_second_are_judged_once(
-    board: Board, monkeypatch: pytest.MonkeyPatch
+    statuses: StatusCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged: list[int] = []
     make = module.page_view
-    monkeypatch.setattr(module, "FRESH_S", 60.0)
+    monkeypatch.setattr(module, "PAGE_AGE_MAX_S", 60.0)
     monkeypatch.setattr(module, "page_view", lambda *given: judged.append(1) or make(*given))
-    page = StatusPage(board, identity="o", is_active=lambda: True)
+    page = StatusPage(statuses, identity="o", is_active=lambda: True)
     async with (
         listening(page.application(), "127.0.0.1", 0, "page") as port,
         aiohttp.ClientSession() as session,
@@ -489,14 +493,16 @@ async def test_all_pages_of_a_second_are_judged_once(
         "\u202e2026",
     ],
 )
-async def test_a_time_that_is_none_costs_no_page(client: Client, board: Board, when: str) -> None:
+async def test_a_time_that_is_none_costs_no_page(
+    client: Client, statuses: StatusCache, when: str
+) -> None:
     """A status can be written by hand, and the timeline in it goes on."""
     said = well().model_dump(mode="json")
     entry = {"at": when, "kind": "Fault", "message": "said by hand", "count": 2, "first": when}
     operation = {"kind": "Restart", "pod": "p", "step": "none", "number": 9, "steps": 1}
     said |= {"timeline": [entry], "operations": [operation | {"since": when, "step_since": when}]}
     status = QuorumStatus.model_validate(said)
-    board.quorums["test", "demo"] = BoardEntry("test", "demo", "u", 3, status, NOW_S, own=True)
+    statuses.quorums["test", "demo"] = CachedStatus("test", "demo", "u", 3, status, NOW_S, own=True)
     for path in ("/", "/q/test/demo"):
         code, _, text = await client.ask(path)
         assert code == 200
@@ -505,24 +511,24 @@ async def test_a_time_that_is_none_costs_no_page(client: Client, board: Board, w
 
 
 async def test_an_operator_that_waits_for_the_api_server_calls_no_quorum_absent(
-    client: Client, board: Board
+    client: Client, statuses: StatusCache
 ) -> None:
-    board.quorums.clear()
-    board.begun = False
+    statuses.quorums.clear()
+    statuses.ready = False
     words = " ".join(read((await client.ask("/"))[2]).text.split())
     assert "has not reached the API server" in words
     assert "The operator manages no quorum" not in words
     assert "on standby" not in words
     told = json.loads((await client.ask("/status.json"))[2])
     assert told["operator"]["started"] is False
-    board.begun = True
+    statuses.ready = True
     assert "The operator manages no quorum." in (await client.ask("/"))[2]
 
 
 async def test_no_two_elements_share_an_id_whatever_quorums_are_called(
-    client: Client, board: Board
+    client: Client, statuses: StatusCache
 ) -> None:
     for namespace in ("a", "name-a", "row-a", "link-a", "time-a", "quorum-a"):
-        board.observed(Owner(namespace, "x.y", namespace), 3, well(), NOW_S)
+        statuses.observed(Owner(namespace, "x.y", namespace), 3, well(), NOW_S)
     ids = [dict(a)["id"] for _, a in read((await client.ask("/"))[2]).tags if "id" in a]
     assert len(ids) == len(set(ids))

@@ -8,7 +8,7 @@ import pytest
 
 from kraftquorum_operator.http.page.verdict import LEVELS, STALE_S, TROUBLES, ago, judge
 from kraftquorum_operator.http.page.view import OperatorView, page_view
-from kraftquorum_operator.memory.status_board import BoardEntry
+from kraftquorum_operator.memory.status_cache import CachedStatus
 from kraftquorum_operator.model.observation import Observation, Trouble
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.plan.actions import Decision, Wait
@@ -48,8 +48,8 @@ def status(
 
 def shown(
     told: QuorumStatus | None, voters: int = 3, name: str = "demo", *, at_s: float = 0, own: bool = True
-) -> BoardEntry:  # fmt: skip
-    return BoardEntry("test", name, name, voters, told, at_s, own)
+) -> CachedStatus:  # fmt: skip
+    return CachedStatus("test", name, name, voters, told, at_s, own)
 
 
 def level(told: QuorumStatus | None, voters: int = 3) -> str:
@@ -135,17 +135,17 @@ def test_an_old_look_is_not_believed_but_a_report_is() -> None:
 
 def test_the_worst_comes_first_and_the_summary_names_it() -> None:
     dead = status(replace(healthy(), quorum=None))
-    board = [
+    statuses = [
         shown(status(healthy()), name="a"),
         shown(dead, name="z"),
         shown(status(healthy(), decision=Wait("not_paused", "paused")), name="b"),
     ]
-    view = page_view(board, OPERATOR, 1.0)
+    view = page_view(statuses, OPERATOR, 1.0)
     assert [quorum.name for quorum in view.quorums] == ["z", "b", "a"]
     assert view.summary == "2 of 3 quorums need attention, first test/z: writes stopped."
-    assert page_view(board[:1], OPERATOR, 1.0).summary == "The quorum is safe."
-    assert page_view([board[0], board[0]], OPERATOR, 1.0).summary == "All 2 quorums are safe."
-    assert page_view([board[1]], OPERATOR, 1.0).summary == "test/z: writes stopped."
+    assert page_view(statuses[:1], OPERATOR, 1.0).summary == "The quorum is safe."
+    assert page_view([statuses[0], statuses[0]], OPERATOR, 1.0).summary == "All 2 quorums are safe."
+    assert page_view([statuses[1]], OPERATOR, 1.0).summary == "test/z: writes stopped."
     assert page_view([], OPERATOR, 1.0).summary == "The operator manages no quorum."
 
 

@@ -37,7 +37,7 @@ Quorum = tuple[str, str]
 """Namespace and name."""
 
 
-class Contacts:
+class ReplicaWatches:
     """One waiting request for each replica; an async context manager.
 
     Args:
@@ -67,7 +67,7 @@ class Contacts:
         await self._group.__aexit__(kind, error, trace)
 
     def keep(self, namespace: str, name: str, addresses: Iterable[str]) -> None:
-        """Stay in contact with these replicas of a quorum, and with no others of it."""
+        """Keep one request at each of these replicas of a quorum, and at no other replica of it."""
         wanted, quorum = set(addresses), (namespace, name)
         tasks = self._tasks.setdefault(quorum, {})
         for gone in set(tasks) - wanted:
@@ -76,17 +76,17 @@ class Contacts:
         self._unable = {at: until_s for at, until_s in self._unable.items() if until_s > now_s}
         for address in sorted(wanted - set(tasks)):
             if address not in self._unable:
-                made = self._group.create_task(self._stay(quorum, address), name=f"at {address}")
+                made = self._group.create_task(self._watch(quorum, address), name=f"at {address}")
                 tasks[address] = made
         if not tasks:
             del self._tasks[quorum]
 
     def drop(self, namespace: str, name: str) -> None:
-        """Drop the requests of a quorum that is gone, or that another operator reconciles now."""
+        """Cancel the requests of a quorum, deleted or reconciled by another operator now."""
         for task in self._tasks.pop((namespace, name), {}).values():
             task.cancel()
 
-    async def _stay(self, quorum: Quorum, address: str) -> None:
+    async def _watch(self, quorum: Quorum, address: str) -> None:
         """Wait at one replica until it is dropped; wake its quorum at a change or a failure."""
         known, failures = "", 0
         while failures < FAILURES_MAX:

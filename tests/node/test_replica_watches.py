@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from kraftquorum_operator.clients.nodes import HttpNodes
-from kraftquorum_operator.schedule.contacts import Contacts
+from kraftquorum_operator.schedule.replica_watches import ReplicaWatches
 from proofkit.localquorum import LocalNode, LocalQuorum
 from raftnode.client import QuorumClient
 
@@ -18,8 +18,8 @@ async def in_contact(nodes: list[LocalNode]) -> AsyncGenerator[asyncio.Event]:
     """Contact with these nodes; the event is set when their quorum is to be looked at."""
     client, woken = HttpNodes(60.0), asyncio.Event()
     try:
-        async with asyncio.timeout(240), Contacts(client, lambda *_: woken.set()) as contacts:
-            contacts.keep("test", "demo", [str(node.api) for node in nodes])
+        async with asyncio.timeout(240), ReplicaWatches(client, lambda *_: woken.set()) as watches:
+            watches.keep("test", "demo", [str(node.api) for node in nodes])
             yield woken
     finally:
         await client.close()

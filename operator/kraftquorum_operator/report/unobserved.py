@@ -12,19 +12,19 @@ from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body
 from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
 from kraftquorum_operator.report.conditions import NOT_OBSERVED, Stamp
-from kraftquorum_operator.report.timeline import TURNS, appended
+from kraftquorum_operator.report.timeline import CONDITION_ENTRIES, appended
 
 TYPE = "Failing"
 
 KNOWN = frozenset({TYPE, "Paused"})
 """Conditions that depend on no observation."""
 
-UNSEEN_S = 10.0
+UNOBSERVED_S = 10.0
 """The last observation counts for this long. After an error that a retry cannot fix, it no longer
 counts at once."""
 
 
-def failing_status(
+def unobserved_status(
     resource: Body, failure: tuple[str, str], stamp: Stamp, observed_at: str | None = None
 ) -> Body | None:
     """A merge patch for the status subresource; None if the status is up to date.
@@ -40,7 +40,7 @@ def failing_status(
     before = next((c for c in present if c["type"] == TYPE), None)
     reason, message = failure[0], failure[1][:4000]
     turned = before is None or before["status"] != "True"
-    others = [_unseen(c, stamp, observed_at) for c in present if c["type"] != TYPE]
+    others = [_unobserved(c, stamp, observed_at) for c in present if c["type"] != TYPE]
     if (
         before is not None
         and not turned
@@ -62,7 +62,9 @@ def failing_status(
         change: Body = {"message": message[:1000], "conditions": [*others, condition]}
         last = last_status(resource)
         if turned and last is not None:
-            entries = appended(last.timeline, "Fault", f"{TURNS[TYPE][0]}: {message}", stamp.now)
+            entries = appended(
+                last.timeline, "Fault", f"{CONDITION_ENTRIES[TYPE][0]}: {message}", stamp.now
+            )
             change["timeline"] = [e.model_dump(by_alias=True, mode="json") for e in entries]
         return {"status": change}
     return {
@@ -70,7 +72,7 @@ def failing_status(
     }
 
 
-def _unseen(condition: Body, stamp: Stamp, observed_at: str | None) -> Body:
+def _unobserved(condition: Body, stamp: Stamp, observed_at: str | None) -> Body:
     """A condition that was True or False, as Unknown."""
     if condition["type"] in KNOWN or condition["status"] == "Unknown":
         return condition

@@ -14,8 +14,8 @@ from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.handlers import _Handlers
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.reconcile import Reconciler
-from kraftquorum_operator.schedule import contacts as module
-from kraftquorum_operator.schedule.contacts import Contacts
+from kraftquorum_operator.schedule import replica_watches as module
+from kraftquorum_operator.schedule.replica_watches import ReplicaWatches
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
 from proofkit.operatorworld.fleet import NAMESPACE, Fleet, Member
@@ -38,7 +38,7 @@ class Watch:
             def __bool__(inner) -> bool:  # noqa: N805
                 return self.stopped
 
-        await _Handlers(self.reconciler, self.wakeups).keep(
+        await _Handlers(self.reconciler, self.wakeups).reconcile_until_stopped(
             namespace=NAMESPACE,
             name="q0",
             uid=self.member.owner.uid,
@@ -66,8 +66,8 @@ async def watch(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Watch]:
         failpoints=Failpoints(),
     )
     async with asyncio.timeout(120), fleet.serving():
-        async with Contacts(nodes, wakeups.wake) as contacts, asyncio.TaskGroup() as group:
-            reconciler.contacts = contacts
+        async with ReplicaWatches(nodes, wakeups.wake) as watches, asyncio.TaskGroup() as group:
+            reconciler.replica_watches = watches
             found = Watch(fleet, reconciler, wakeups)
             group.create_task(found.run())
             assert (await found.reported(1))["epoch"] == 7
@@ -92,13 +92,13 @@ async def test_a_change_that_a_replica_tells_of_is_a_look_at_once(watch: Watch) 
 
 
 async def test_no_contact_is_kept_with_a_quorum_on_standby_or_gone(watch: Watch) -> None:
-    contacts = watch.reconciler.contacts
-    assert contacts is not None
+    watches = watch.reconciler.replica_watches
+    assert watches is not None
     watch.reconciler.lease = cast("Any", type("Lost", (), {"held": False})())
     watch.wakeups.wake(NAMESPACE, "q0")
     while watch.member.contacts:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    assert not contacts._tasks
+    assert not watches._tasks
 
 
 async def test_a_replica_that_does_not_know_the_request_is_left_alone_for_a_while(
@@ -117,16 +117,16 @@ async def test_a_replica_that_does_not_know_the_request_is_left_alone_for_a_whil
     monkeypatch.setattr(nodes, "state", state)
     async with (
         asyncio.timeout(60),
-        Contacts(nodes, lambda *quorum: woken.append(quorum)) as contacts,
+        ReplicaWatches(nodes, lambda *quorum: woken.append(quorum)) as watches,
     ):
         address = f"{fleet.members['q0'].address(0)}:{names.API_PORT}"
-        contacts.keep(NAMESPACE, "q0", [address])
+        watches.keep(NAMESPACE, "q0", [address])
         await asked.wait()
-        while address not in contacts._unable:  # noqa: ASYNC110
+        while address not in watches._unable:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         asked.clear()
-        contacts.keep(NAMESPACE, "q0", [address])
+        watches.keep(NAMESPACE, "q0", [address])
         await asyncio.sleep(0.05)
         assert not asked.is_set()
-        assert not contacts._tasks
+        assert not watches._tasks
     assert not woken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kraftquorum_operator.memory.status_board import Board
+from kraftquorum_operator.memory.status_cache import StatusCache
 from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.report.conditions import Stamp
@@ -27,34 +27,34 @@ def resource(uid: str = UID, **status: Any) -> dict[str, Any]:
 
 
 def test_one_on_standby_shows_what_the_active_one_wrote() -> None:
-    board = Board()
+    statuses = StatusCache()
     written = STATUS.model_dump(by_alias=True, exclude_none=True, mode="json")
-    board.reported(resource(**written), 1.0)
-    seen = board.quorums[KEY]
+    statuses.reported(resource(**written), 1.0)
+    seen = statuses.quorums[KEY]
     assert (seen.voters, seen.status, seen.at_s, seen.own) == (5, STATUS, 1.0, False)
-    board.reported(resource(), 2.0)
-    assert board.quorums[KEY].status is None
+    statuses.reported(resource(), 2.0)
+    assert statuses.quorums[KEY].status is None
 
 
 def test_an_own_look_goes_before_a_watch_until_another_operator_looks() -> None:
     """A label that somebody edits must not make a look of an hour ago a fresh report."""
-    board = Board()
-    board.observed(OWNER, 3, STATUS, 100.0)
-    board.reported(resource(), 4000.0)
-    assert (board.quorums[KEY].own, board.quorums[KEY].at_s) == (True, 100.0)
-    board.released("test", "demo")
-    assert (board.quorums[KEY].own, board.quorums[KEY].at_s) == (False, 100.0)
-    board.reported(resource(), 4001.0)
-    assert board.quorums[KEY].at_s == 4001.0
-    board.released("test", "other")
+    statuses = StatusCache()
+    statuses.observed(OWNER, 3, STATUS, 100.0)
+    statuses.reported(resource(), 4000.0)
+    assert (statuses.quorums[KEY].own, statuses.quorums[KEY].at_s) == (True, 100.0)
+    statuses.released("test", "demo")
+    assert (statuses.quorums[KEY].own, statuses.quorums[KEY].at_s) == (False, 100.0)
+    statuses.reported(resource(), 4001.0)
+    assert statuses.quorums[KEY].at_s == 4001.0
+    statuses.released("test", "other")
 
 
 def test_another_resource_of_the_same_name_is_another_quorum() -> None:
-    board = Board()
-    board.observed(OWNER, 3, STATUS, 100.0)
-    board.reported(resource(uid="resource-2"), 101.0)
-    assert board.quorums[KEY].uid == "resource-2"
-    board.forget("test", "demo", UID)
-    assert KEY in board.quorums
-    board.forget("test", "demo", "resource-2")
-    assert board.quorums == {}
+    statuses = StatusCache()
+    statuses.observed(OWNER, 3, STATUS, 100.0)
+    statuses.reported(resource(uid="resource-2"), 101.0)
+    assert statuses.quorums[KEY].uid == "resource-2"
+    statuses.forget("test", "demo", UID)
+    assert KEY in statuses.quorums
+    statuses.forget("test", "demo", "resource-2")
+    assert statuses.quorums == {}

@@ -15,11 +15,11 @@ from kraftquorum_operator.plan.guards import Case, first_block
 from kraftquorum_operator.plan.replacement import is_outdated
 
 
-def exchange(case: Case) -> DeletePod | None:
+def recreate_stuck_pod(case: Case) -> DeletePod | None:
     """Recreate the next outdated pod that cannot start, if there is no leader.
 
     The operator does nothing while the storage of a majority is lost. A guard that blocks here
-    holds nothing else back: see `exchange_waits`.
+    holds nothing else back: see `why_not_recreated`.
     """
     observation = case.observation
     if observation.quorum is not None:
@@ -35,7 +35,7 @@ def exchange(case: Case) -> DeletePod | None:
     return None
 
 
-def exchange_waits(case: Case) -> Wait | None:
+def why_not_recreated(case: Case) -> Wait | None:
     """What an outdated pod that cannot start waits for, if too few voters answer."""
     return first_block(case, guards.current_template_starts) if _stuck(case) else None
 

@@ -16,8 +16,8 @@ from kraftquorum_operator.model.status import QuorumStatus, last_status
 
 
 @dataclass(frozen=True, slots=True)
-class BoardEntry:
-    """One quorum on the board."""
+class CachedStatus:
+    """The last known status of one quorum."""
 
     namespace: str
     name: str
@@ -33,24 +33,24 @@ class BoardEntry:
 
 
 @dataclass(slots=True)
-class Board:
+class StatusCache:
     """All quorums by namespace and name. Losing it costs one reconciliation.
 
     Attributes:
         quorums: what is known of each.
-        begun: False until the operator has reached the API server; an empty board means nothing
+        ready: False until the operator has reached the API server; an empty cache means nothing
             before that.
     """
 
-    quorums: dict[tuple[str, str], BoardEntry] = field(
-        default_factory=dict[tuple[str, str], BoardEntry]
+    quorums: dict[tuple[str, str], CachedStatus] = field(
+        default_factory=dict[tuple[str, str], CachedStatus]
     )
-    begun: bool = True
+    ready: bool = True
 
     def observed(self, owner: Owner, voters: int, status: QuorumStatus, now_s: float) -> None:
         """This operator has observed a quorum."""
         key = (owner.namespace, owner.name)
-        self.quorums[key] = BoardEntry(*key, owner.uid, voters, status, now_s, own=True)
+        self.quorums[key] = CachedStatus(*key, owner.uid, voters, status, now_s, own=True)
 
     def reported(self, resource: Mapping[str, Any], now_s: float) -> None:
         """A watch has brought a resource, with the status that some operator wrote."""
@@ -61,7 +61,7 @@ class Board:
             return
         spec = cast("Mapping[str, Any]", resource.get("spec") or {})
         voters, status = int(spec.get("voters") or 0), last_status(resource)
-        self.quorums[namespace, name] = BoardEntry(
+        self.quorums[namespace, name] = CachedStatus(
             namespace, name, uid, voters, status, now_s, own=False
         )
 

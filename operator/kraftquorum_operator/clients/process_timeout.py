@@ -11,12 +11,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 SLICE_S = 0.1
-"""Between two readings of the clock; any longer slice is a delay of this process."""
+"""Time between two checks; the process itself causes the delay of a longer slice."""
 
 
 @asynccontextmanager
-async def attended(seconds: float) -> AsyncGenerator[None]:
-    """Limit what is awaited inside to so much of this process's own time.
+async def process_timeout(seconds: float) -> AsyncGenerator[None]:
+    """Limit the body to this much of the process's own time.
 
     Raises:
         TimeoutError: it took longer and was cancelled.
@@ -25,9 +25,9 @@ async def attended(seconds: float) -> AsyncGenerator[None]:
     left_s = seconds
 
     def next_slice() -> asyncio.TimerHandle:
-        return loop.call_later(min(left_s, SLICE_S), look)
+        return loop.call_later(min(left_s, SLICE_S), check)
 
-    def look() -> None:
+    def check() -> None:
         nonlocal left_s, timer
         left_s -= min(left_s, SLICE_S)
         if left_s > 0:

@@ -46,6 +46,13 @@ def test_certificates_are_private_and_name_the_addresses(tmp_path):
     assert [str(name.value) for name in names] == ["127.77.0.1", "localhost"]
     ca = x509.load_pem_x509_certificate(pki.ca.certificate.read_bytes())
     server.verify_directly_issued_by(ca)
+    client = x509.load_pem_x509_certificate(pki.kubelet_client.certificate.read_bytes())
+    client.verify_directly_issued_by(ca)
+    names = client.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(name.value) for name in names] == ["apiserver"], (
+        "a kubelet refuses it without names"
+    )
+    assert "O=system:masters" in client.subject.rfc4514_string()
 
 
 def test_two_clusters_get_two_subnets():

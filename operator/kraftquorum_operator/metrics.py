@@ -216,7 +216,7 @@ class Metrics:
         self.reconciles.labels(*key, result).inc()
 
     def request(self, server: str, request: str, result: str, seconds: float) -> None:
-        """Note one request to the API server or to a node."""
+        """Count one request to the API server or to a node."""
         self.api_requests.labels(server, request, result).inc()
         self.api_request_seconds.labels(server, request).observe(seconds)
 

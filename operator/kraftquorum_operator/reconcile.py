@@ -168,7 +168,7 @@ class Reconciler:
     async def _reconcile_on_standby(
         self, namespace: str, name: str, uid: str, memory: Memory
     ) -> Outcome:
-        """Leave the quorum to the active operator; check now and then that the resource exists.
+        """Leave the quorum to the active operator; check every minute that the resource exists.
 
         A watch that was down while a resource was deleted never reports the deletion.
         """
@@ -223,7 +223,7 @@ class Reconciler:
         return memory.events.of_failure(None, str(error), now_ms, interval_ms) if lasting else []
 
     def forget(self, namespace: str, name: str, uid: str) -> None:
-        """Drop what is kept about a resource that is gone."""
+        """Forget a deleted resource."""
         self.memories.pop(uid, None)
         self.turns.forget(uid)
         self._stop_watching(namespace, name)

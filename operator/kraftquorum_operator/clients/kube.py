@@ -52,7 +52,7 @@ _RESOURCES = {
 
 
 def _require_file(name: str) -> None:
-    """The client would take a file that is not there for an empty one."""
+    """Refuse a missing file, which the client would treat as empty."""
     if not Path(name).is_file():
         msg = "there is no such file"
         raise ConfigException(msg)
@@ -74,7 +74,7 @@ class KubeClient:
         self._api = cast("Any", ApiClient(configuration))
         self._timeout_s = timeout_s
         self.on_request: Callable[[str, str, float], None] = lambda _method, _result, _seconds: None
-        """Told of each request: its verb, the class of its status, and how long it took."""
+        """Called after each request with its verb, the class of its status and its seconds."""
 
     @classmethod
     async def connect(cls, kubeconfig: str | None, timeout_s: float) -> KubeClient:
@@ -106,10 +106,10 @@ class KubeClient:
         await self._api.close()
 
     async def probe(self) -> None:
-        """Ask whether the API server serves our resource.
+        """Check that the API server serves our resource.
 
         Raises:
-            NotFoundError: it answers, and the CRD is not there.
+            NotFoundError: the API server answers, and does not have the CRD.
         """
         answer = await self._request("GET", f"/apis/{names.API_VERSION}")
         served = cast("list[Body]", answer.get("resources") or [])
@@ -117,7 +117,7 @@ class KubeClient:
             raise NotFoundError(404, "NotFound", f"{names.API_VERSION} has no {names.PLURAL}")
 
     async def version(self) -> tuple[int, int] | None:
-        """Major and minor version of the API server; None if it does not say."""
+        """Major and minor version of the API server; None: its answer has none."""
         try:
             answer = await self._request("GET", "/version")
             minor = re.match(r"\d+", str(answer["minor"]))

@@ -1,4 +1,4 @@
-"""What a formation latch holds, and how it is read back (S18)."""
+"""The content of a formation latch, and how the operator reads it (S18)."""
 
 from __future__ import annotations
 

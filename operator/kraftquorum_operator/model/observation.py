@@ -48,12 +48,12 @@ class Claim:
     """`Pending`, `Bound` or `Lost`."""
     terminating: bool = False
     owner_uid: str | None = None
-    """UID of the KRaftQuorum that it was made for, off its label."""
+    """UID of the KRaftQuorum that it was created for, from its label."""
     volume: str | None = None
     shared: bool = False
     """Another claim of the namespace names the same volume."""
     record: ClaimRecord | None = None
-    """Off its annotations; on a copy of a claim it names the other claim's UID."""
+    """From its annotations; on a copy of a claim it has the original claim's UID."""
     foreign_owner: str = ""
     """Its owner, if that is neither this quorum nor an earlier one of this name."""
 
@@ -63,7 +63,7 @@ class Claim:
         return self.foreign_owner == UNKNOWN_OWNER
 
     defaults: str | None = None
-    """Which of the operator's defaults it was made under, off its label; None: none."""
+    """The operator's defaults that it was created under, from its label; None: none."""
 
 
 CRASH_LOOP = "CrashLoopBackOff"
@@ -92,7 +92,7 @@ class Pod:
     unready_ms: int | None = None
     """For how long it has not been ready, 0 if it is; None: not known."""
     detail: str = ""
-    """Why it does not run, in Kubernetes' or the node's words."""
+    """Why it does not run, as Kubernetes or the node reports it."""
     waiting: str = ""
     """The reason in one word, if it is not scheduled or its container waits."""
     running: bool = True
@@ -107,7 +107,7 @@ class Pod:
 
     @property
     def never_started(self) -> bool:
-        """Whether its container has not run yet: no image, no volume, no node, or just made."""
+        """Whether its container has not run yet: no image, no volume, no node, or a new pod."""
         return self.phase != "Running" and not self.ready and not self.terminating
 
     @property
@@ -119,7 +119,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A pod or a claim that cannot start, in Kubernetes' own words."""
+    """A pod or a claim that cannot start, as Kubernetes reports it."""
 
     ordinal: int
     subject: str
@@ -136,7 +136,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a replica says of itself."""
+    """What a replica reports about itself."""
 
     replica: ReplicaId
     incarnation: int
@@ -298,7 +298,7 @@ class StatefulSet:
         return dict(self.given_up).get(ordinal, ())
 
     defaults: str | None = None
-    """Which of the operator's defaults hold, off its claim template; None: none."""
+    """The operator's defaults that hold, from its claim template; None: none."""
     settings: tuple[tuple[str, str], ...] = ()
     """What its template gives to each node, by the settings' names, in their order."""
     claim_size: str = ""
@@ -315,7 +315,7 @@ class Budget:
 
     uid: str
     counted: int | None = None
-    """How many pods with the voter label were there when it counted; None: not since the
+    """How many pods had the voter label when it counted; None: not since the
     budget's spec changed, and until then no eviction is allowed."""
     mark: str | None = None
     """What the operator last touched it for."""
@@ -329,7 +329,7 @@ AS_LAST_KNOWN = "AsLastKnown"
 
 @dataclass(frozen=True, slots=True)
 class LastKnown:
-    """What the last status said, to be shown where no replica answers (`observe/last_known.py`)."""
+    """From the last status, for reports while no replica answers (`observe/last_known.py`)."""
 
     voters: tuple[ReplicaId, ...]
     """As the last leader that answered had them."""
@@ -362,7 +362,7 @@ class Observation:
     outdated: tuple[ObjectRef, ...] = ()
     """Objects that are missing or differ from the wanted ones."""
     refused: tuple[tuple[ObjectRef, str], ...] = ()
-    """Such objects that could not be written a moment ago, or belong to another owner, and why;
+    """Objects that the operator could not write a moment ago, or of another owner, and why;
     not in `outdated`."""
 
     refused_deletions: tuple[tuple[str, str], ...] = ()
@@ -400,7 +400,7 @@ class Observation:
         return next((node for node in self.nodes if node.replica.node_id == ordinal), None)
 
     def why_refused(self, uid: str) -> str | None:
-        """Why the API server refused to end a pod or a claim a moment ago; None: it did not."""
+        """Why the API server refused to delete a pod or a claim a moment ago; None: it did not."""
         return dict(self.refused_deletions).get(uid)
 
     def is_storage_gone(self, replica: ReplicaId) -> bool:
@@ -430,7 +430,7 @@ class Observation:
         return self.reported_voters() or latched
 
     def has_formed(self) -> bool:
-        """Whether there has been a leader with a committed record, by any sign that is left."""
+        """Whether there has been a leader with a committed record, by any remaining sign."""
         return (
             self.quorum is not None
             or (self.latch is not None and self.latch.adopted)

@@ -1,4 +1,4 @@
-"""Telling people: status, conditions and events, made from an observation and a decision.
+"""Reports to people: status, conditions and events, made from an observation and a decision.
 
 Pure. Nothing here is ever read back to decide something.
 """

@@ -1,4 +1,4 @@
-"""The events of a reconciliation: each action once, a guard that keeps blocking now and then.
+"""The events of a reconciliation: each action once, a guard that keeps blocking repeatedly.
 
 `report/event_poster.py` sends and counts them.
 """

@@ -10,7 +10,7 @@ from kraftquorum_operator.resources.metadata import metadata
 
 
 def latch(owner: Owner, cluster_id: str, voters: tuple[LatchVoter, ...], *, adopted: bool) -> Body:
-    """The latch's body; named by the resource's UID, so that it is never another's."""
+    """The latch's body; the resource's UID in its name keeps it from other resources."""
     meta = metadata(owner, names.latch(owner.uid))
     del meta["ownerReferences"]
     meta["labels"] = meta["labels"] | {names.LABEL_OWNER_UID: owner.uid}

@@ -34,7 +34,7 @@ def metadata(owner: Owner, name: str) -> Body:
 
 
 def digest(body: Body) -> str:
-    """A short digest of a body, to see whether it has to be written again."""
+    """A short digest of a body, to detect that the operator must write it again."""
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

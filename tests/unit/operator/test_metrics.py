@@ -1,4 +1,4 @@
-"""What the operator's metrics say of a quorum, and that they end with it."""
+"""The operator's metrics of a quorum, which are removed with it."""
 
 from __future__ import annotations
 

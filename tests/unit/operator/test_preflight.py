@@ -1,4 +1,4 @@
-"""The operator waits for an API server that knows its resource, and says so."""
+"""The operator waits for an API server that serves its resource, and logs that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions that fail: told with the server's words, and not repeated at every look."""
+"""Actions that fail: reported with the server's message, and not repeated in every reconciliation."""
 
 from __future__ import annotations
 

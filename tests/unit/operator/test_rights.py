@@ -1,4 +1,4 @@
-"""The table of rights covers whatever the operator can ask Kubernetes for."""
+"""The table of rights covers every request of the operator to Kubernetes."""
 
 from __future__ import annotations
 

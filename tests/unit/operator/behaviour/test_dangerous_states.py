@@ -1,4 +1,4 @@
-"""What people are shown while data is in danger, or looks as if it were: true, and no bad advice."""
+"""Reports while data is, or may seem to be, in danger: they are true and advise no deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A resource that is being deleted: what is taken away, what is left, and what never holds it up."""
+"""A resource that is being deleted: which objects are deleted or kept, and what never delays it."""
 
 from __future__ import annotations
 

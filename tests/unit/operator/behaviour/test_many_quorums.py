@@ -1,4 +1,4 @@
-"""Looks at many quorums at once, over real HTTP connections: no quorum is harmed by the others."""
+"""Many quorums are reconciled at once over real HTTP, and no quorum affects another."""
 
 from __future__ import annotations
 

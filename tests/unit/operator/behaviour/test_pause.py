@@ -1,4 +1,4 @@
-"""`spec.pause`: nothing is done, and the status goes on telling the truth."""
+"""`spec.pause`: the operator changes nothing, and continues to report the true state."""
 
 from __future__ import annotations
 

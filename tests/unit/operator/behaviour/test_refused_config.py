@@ -1,4 +1,4 @@
-"""What is put back of a StatefulSet while nodes would refuse the settings that are wanted."""
+"""What the operator restores in a StatefulSet while nodes would refuse the wanted settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kopf on an API server that refuses watches: its watches end, and are started again."""
+"""kopf on an API server that refuses watches: the operator restarts its watches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator on standby: what it shows of quorums, and that it keeps nothing of those gone."""
+"""An operator on standby: its view of quorums, and that it forgets deleted quorums."""
 
 from __future__ import annotations
 

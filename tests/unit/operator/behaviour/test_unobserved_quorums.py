@@ -1,4 +1,4 @@
-"""What the operator cannot see is Unknown, with the time of the last look, and not as it was."""
+"""Conditions that the operator cannot observe are Unknown, with the time of the last observation."""
 
 from __future__ import annotations
 

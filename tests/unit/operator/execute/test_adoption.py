@@ -1,4 +1,4 @@
-"""A quorum that is adopted takes its latch over: that of the deleted resource goes."""
+"""Adoption of a quorum creates its latch and deletes the latch of the deleted resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random cluster ids are such that a node takes them."""
+"""A node accepts the random cluster ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S3 on the operator's side: volumes that were put back from a copy, and what only looks so."""
+"""S3 in the operator: volumes that were restored from a copy, and similar cases."""
 
 from __future__ import annotations
 

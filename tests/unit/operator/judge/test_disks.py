@@ -1,4 +1,4 @@
-"""Damaged storage and full disks: what is said of them, and who is replaced for it."""
+"""Damaged storage and full disks: how they are reported, and which replica is replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volumes that fail one after the other are given up ever more slowly."""
+"""Pauses grow before the operator gives up volumes that fail one after the other."""
 
 from __future__ import annotations
 

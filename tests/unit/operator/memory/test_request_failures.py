@@ -1,4 +1,4 @@
-"""What fails again and again is told in a condition, also when nothing can be observed."""
+"""Requests that fail repeatedly are reported in a condition, even if nothing can be observed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims under our names: whose they are is said by labels, records and owners, never by a name."""
+"""The owner of a claim follows from labels, records and references, never from its name."""
 
 from __future__ import annotations
 

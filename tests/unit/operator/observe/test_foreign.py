@@ -1,4 +1,4 @@
-"""Services and budgets that somebody else made under our names are never written over."""
+"""The operator never overwrites Services and budgets of another owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps pods and claims from starting, from the objects to condition and event."""
+"""Why pods and claims cannot start, from the objects to condition and event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every flow, step by step: an observation and what is decided on it."""
+"""Every flow, step by step: an observation and the decision on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All pods of a quorum are away for a while, with claims kept that are no voter's any more."""
+"""All pods of a quorum restart, and claims of former voters remain."""
 
 from __future__ import annotations
 

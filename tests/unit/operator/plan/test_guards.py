@@ -1,4 +1,4 @@
-"""Each guard holds something back at least once, seen through `decide`."""
+"""Each guard blocks an action of `decide` at least once."""
 
 from __future__ import annotations
 

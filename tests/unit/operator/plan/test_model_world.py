@@ -1,4 +1,4 @@
-"""`decide` drives a model of cluster and quorum through random faults: safe always, done at last.
+"""`decide` drives a model of cluster and quorum through random faults: always safe, done at last.
 
 The rules themselves are asserted in `proofkit.operatorworld.world`, against the truth.
 """

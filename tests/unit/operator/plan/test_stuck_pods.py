@@ -1,4 +1,4 @@
-"""Pods that cannot start on an outdated template, while nobody leads."""
+"""Pods that cannot start on an outdated template, without a leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is under way, and at which step."""
+"""The operations in progress, and their steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline: what differs between two statuses, bounded, and going on after a restart."""
+"""The timeline: the differences between two statuses, bounded, and continued after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of the objects: what they must have, whatever the spec."""
+"""Bodies of the objects: the fields that they must have for every spec."""
 
 from __future__ import annotations
 

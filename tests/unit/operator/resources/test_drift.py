@@ -1,4 +1,4 @@
-"""Objects that somebody else changed, or that cannot be written: found, put back, told."""
+"""Objects that another client changed, or that cannot be written: detected, restored, reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spec.config`: what may be set, what is refused and how that is said, what nodes are given."""
+"""`spec.config`: allowed settings, refusals and their messages, and the settings of the nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod template that somebody changed by hand is put back; what others may fill in is not."""
+"""The operator restores a pod template that a person changed, except for allowed additions."""
 
 from __future__ import annotations
 

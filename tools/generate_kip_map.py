@@ -1,13 +1,13 @@
-"""Write docs/evidence/kip-map.md: every row of the documents, every rule of ours, their tests.
+"""Write docs/evidence/kip-map.md: every row of the documents, every own rule, and their tests.
 
-What a row asks, how far it is built and where stands in docs/evidence/kip-map.toml. Which
-tests check it is said by the tests themselves:
+docs/evidence/kip-map.toml says what a row asks, how far it is built and in which files. The tests
+name the rows that they check:
 
 - `@pytest.mark.rule("P28", "S13")` on a test, or `pytestmark` for all tests of a file;
 - the first line of a golden script, up to its colon: `# S7, P9: removed, but ...`;
 - the name of a mutant, a string of a test's file: `"P8-votes-for-a-shorter-log"`.
 
-Tests are read, not imported: it takes no time and needs nothing that they need.
+The tool parses the tests and does not import them, so it needs none of their dependencies.
 """
 
 from __future__ import annotations
@@ -34,41 +34,42 @@ HEAD = """\
 
 # From the documents to the code
 
-Five documents say what the protocol is to be. This page says, for each thing that they ask,
-whether it is there, where, what is different and why, and which tests check it: the tests
-themselves say so. A test fails when a row that is built has no test, or a test names no row.
+Five documents describe the protocol. For each of their requirements, this page says whether it is
+built, in which files, what differs and why, and which tests check it. The tests name the rows
+themselves. A test fails if a built row has no test, or if a test names a row that does not exist.
 
 The documents: **A** KIP-595 (the protocol), **B** KIP-856 (disk failure and recovery), **C**
 KIP-642 (dynamic reassignment), **D** a diff of KIP-595, **E** a blog post on the protocol.
-Where they disagree, the sentence says which one we follow. They leave ways to lose data open:
-against those are [our own rules](#our-own-rules-identity), which come on top and win.
+Where they disagree, the row says which document we follow. Where they leave a way to lose data,
+[our own rules](#our-own-rules-identity) close it. Our rules win over the documents.
+KIP-856 calls a *directory id* storage UUID.
 
-*Built* means that the rule is kept, in whatever form; *partly* says what is missing; *not yet*
-is planned; *not built* is left out on purpose, and says why.
+*Built* means that the implementation keeps the rule, in whatever form. *Partly* says what is
+missing. *Not yet* is planned. *Not built* is left out on purpose, and says why.
 
-A test with a star is run once more with what it is about taken out of the code, and must fail
-then, by what it asserts itself; so are mutants, whose names begin with the row's.
+A test with a star also runs with its rule taken out of the code, and must then fail by its own
+assertions. The same holds for mutants, whose names begin with the number of the row.
 """
 
 LEFT_OUT = """\
 ## Left out on purpose
 
-**Degrading voters that shut down** (C). KIP-642 wants a voter that stops to be made an observer
+**Degrading voters that shut down** (C). KIP-642 wants a voter that stops to become an observer
 first. Then every restart is two voter changes, with a smaller set in between: a rolling restart
-of three voters would run on two, of which none may fail, three times. An administrator who
-stops all nodes would shrink the set down to the last one, and that one's disk would then be the
-only one to have what is acknowledged meanwhile. A voter that restarts keeps its disk and its
-place here; the others are a majority without it. How many voters there are is what the resource
-says, and only a voter that leaves for good is removed.
+of three voters would run three times on two voters, neither of which may fail. An administrator
+who stops all nodes would shrink the set to the last voter, and only that voter's disk would hold
+the writes acknowledged meanwhile. Here a voter that restarts keeps its disk and its place, and the
+others are a majority without it. The resource says how many voters there are, and only a voter
+that leaves for good is removed.
 
 **DiscoverBrokers** (C). The gossip would spread addresses, and the KIP gives no format for its
-messages. Addresses are solved otherwise: each node has a DNS name that outlives its pod, the
-voter records carry endpoints, every answer names the leader's, and bootstrap servers help
-where all of these are old. Identity never comes from an address (S6), so gossip would be
-one more source of wrong advice and of nothing that is needed.
+messages. Nodes get addresses in another way: each node has a DNS name that outlives its pod, the
+voter records carry endpoints, every answer names the leader's endpoint, and bootstrap servers help
+when all of these are old. Identity never comes from an address (S6). So gossip would only add
+another source of wrong addresses.
 
-**Kafka's TCP protocol.** The bodies between peers are Kafka's messages, in an envelope of ours,
-each in one version. Clients and tools use HTTP. Kafka's tools and controllers cannot connect.
+**Kafka's TCP protocol.** The bodies of messages between nodes are Kafka's, each in one version, in
+an envelope of our own. Clients and tools use HTTP. Kafka's tools and controllers cannot connect.
 """
 
 
@@ -78,17 +79,17 @@ def rows() -> dict[str, dict[str, Any]]:
 
 
 def claims() -> dict[str, list[str]]:
-    """What the tests say: by row the tests that check it, `path` or `path::name`."""
-    found: dict[str, set[str]] = defaultdict(set)
+    """The tests that check each row, by row: `path` or `path::name`."""
+    tests_by_row: dict[str, set[str]] = defaultdict(set)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         name = path.relative_to(ROOT).as_posix()
         for test, row in _claims_of(ast.parse(path.read_text(encoding="utf-8"))):
-            found[row].add(f"{name}::{test}" if test else name)
+            tests_by_row[row].add(f"{name}::{test}" if test else name)
     for path in sorted((ROOT / "tests").rglob("testdata/*.txt")):
         first = path.read_text(encoding="utf-8").partition("\n")[0].partition(":")[0]
         for row in re.findall(r"\b[PS]\d+\b", first):
-            found[row].add(path.relative_to(ROOT).as_posix())
-    return {row: sorted(tests) for row, tests in found.items()}
+            tests_by_row[row].add(path.relative_to(ROOT).as_posix())
+    return {row: sorted(tests) for row, tests in tests_by_row.items()}
 
 
 def _claims_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -136,10 +137,10 @@ def _page() -> Iterator[str]:
         for name, row in table.items()
         if row["state"] in {"partly", "not yet", "not built"}
     ]
-    yield f"\nNot or not wholly there: {', '.join(missing)}.\n"
+    yield f"\nNot built, or only partly: {', '.join(missing)}.\n"
     starred = needing()
     shown = Counter(name[0] for name in table if starred & set(tests.get(name, [])))
-    yield f"With a star: {shown['P']} rows of the documents, {shown['S']} rules of our own.\n"
+    yield f"Rows with a starred test: {shown['P']} of the documents, {shown['S']} of our own.\n"
     group = ""
     for name, row in table.items():
         title = row["group"] if name[0] == "P" else f"Our own rules: {row['group'].lower()}"
@@ -151,15 +152,15 @@ def _page() -> Iterator[str]:
 
 
 def needing() -> set[str]:
-    """Tests that are run without what they are about, as `claims` names them."""
-    found = {f"{case.path}::{case.test}" for case in generate_scenarios.cases() if case.cuts}
+    """Tests that also run with their rule taken out of the code, as `claims` names them."""
+    cut_cases = {f"{case.path}::{case.test}" for case in generate_scenarios.cases() if case.cuts}
     mutants = {
         test
         for tests in claims().values()
         for test in tests
         if MUTANT.fullmatch(test.partition("::")[2])
     }
-    return found | mutants
+    return cut_cases | mutants
 
 
 def _row(name: str, row: dict[str, Any], tests: list[str], starred: set[str]) -> Iterator[str]:

@@ -127,7 +127,7 @@ dashboards-test: $(READY) ## Prove rules and dashboards on a real Prometheus and
 	@$(BIN)/devcluster build
 	$(BIN)/pytest tests/monitoring -m prometheus -q
 
-page: $(BROWSER_READY) ## Test the status page in headless Chromium (root: apt-get install chromium; SHOTS=docs/images keeps pictures)
+page: $(BROWSER_READY) site ## Test the status page and the site in headless Chromium (root: apt-get install chromium; SHOTS=docs/images keeps pictures)
 	@$(BIN)/devcluster build
 	$(BIN)/pytest tests/page -m page -q
 
@@ -218,7 +218,7 @@ dashboards-preview: $(READY) ## Draw the dashboards' pictures for the docs from 
 	@$(BIN)/devcluster build
 	$(BIN)/python -m monitoringlib.preview docs/images
 
-site: $(SITE_READY) ## Build the documentation as a site into build/site; a broken link is an error
+site: $(SITE_READY) ## Build the documentation as a site into build/site; a broken link, or a file that another site serves, is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "site: build/site/index.html"
 
 e2e-docs: $(READY) ## Take the report of the last `make e2e` into docs/evidence and docs/concepts/promises.md

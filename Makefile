@@ -221,6 +221,9 @@ dashboards-preview: $(READY) ## Draw the dashboards' pictures for the docs from 
 site: $(SITE_READY) ## Build the documentation as a site into build/site; a broken link, or a file that another site serves, is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "site: build/site/index.html"
 
+demo-docs: $(READY) ## Write README's block of figures from the report of the last `make demo`
+	@$(BIN)/python -m kraftquorum_demo.excerpt build/demo/report.json
+
 e2e-docs: $(READY) ## Take the report of the last `make e2e` into docs/evidence and docs/concepts/promises.md
 	@$(BIN)/python -m e2elib.tables build/e2e/report.json
 
@@ -271,4 +274,4 @@ image: $(READY) ## Build the images and write them as archives: TAG=… names th
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: bench bench-amplification bench-install bench-quorum bench-slow-disk bench-snapshot bench-spark chart check clean crash crds dashboards dashboards-preview dashboards-test demo e2e e2e-docs explore extended faults fix fuzz help image kafka lint lock manifests mutants nightly page reference sim site spark spark-kubernetes t test unit venv workflows
+.PHONY: bench bench-amplification bench-install bench-quorum bench-slow-disk bench-snapshot bench-spark chart check clean crash crds dashboards dashboards-preview dashboards-test demo demo-docs e2e e2e-docs explore extended faults fix fuzz help image kafka lint lock manifests mutants nightly page reference sim site spark spark-kubernetes t test unit venv workflows

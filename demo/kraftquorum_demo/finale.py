@@ -201,7 +201,7 @@ class Finale:
 
     def _tell_end(self, *, ok: bool) -> None:
         tell, places = self.view.tell, self.stage.places
-        tell("\nEvery promise was kept." if ok else "\nA PROMISE WAS BROKEN: see above.")
+        tell(f"\n{report.KEPT}" if ok else "\nA PROMISE WAS BROKEN: see above.")
         out, page = places.shown(places.out), places.out / "report.html"
         tell("\nLook next at\n")
         for path, what in (

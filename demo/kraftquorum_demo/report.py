@@ -18,6 +18,7 @@ from .record import Stall
 from .verify import Verdict
 
 CONTROL_SHOWN = ("AddVoter", "RemoveVoter")
+KEPT = "Every promise was kept."
 _NAMES = {
     "first_leader": "apply → first leader",
     "load": "zone files loaded",
@@ -29,7 +30,7 @@ _NAMES = {
     "longest_write_stall": "longest write stall of the other steps",
     "whole_demo": "whole demo, without the build",
 }
-_LIMITS_S = {
+LIMITS_S = {
     "follower_disk": 30.0,
     "leader_disk": 30.0,
     "hung_disk_stall": 10.0,
@@ -123,7 +124,7 @@ def targets(seconds: Mapping[str, float]) -> list[dict[str, object]]:
             "limit_s": limit_s,
             "met": seconds[name] < limit_s,
         }
-        for name, limit_s in _LIMITS_S.items()
+        for name, limit_s in LIMITS_S.items()
         if name in seconds
     ]
 
@@ -133,7 +134,7 @@ def timing_lines(seconds: Mapping[str, float]) -> list[str]:
     lines: list[str] = []
     for name, words in _NAMES.items():
         if name in seconds:
-            limit_s = _LIMITS_S.get(name)
+            limit_s = LIMITS_S.get(name)
             judged = "" if limit_s is None else f"   (limit {limit_s:.0f} s)"
             missed = limit_s is not None and seconds[name] >= limit_s
             lines.append(f"{words:>42}  {seconds[name]:6.1f} s{judged}{' MISSED' * missed}")

@@ -104,7 +104,7 @@ def outcome(disk: FaultDisk, wanted: Content | None) -> str:
         return "trimmed up to a snapshot" if _trimmed_further(found, wanted) else "lost"
     if found.aside:
         return "snapshot set aside"
-    return "made again" if found.again != wanted.again else "nothing to tell"
+    return "made again" if found.again != wanted.again else "unchanged"
 
 
 def _trimmed_further(found: Content, wanted: Content) -> bool:

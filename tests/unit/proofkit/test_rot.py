@@ -56,7 +56,7 @@ def test_whatever_differs_untold_counts_as_lost(other: dict[str, object], trimme
     image = disk.snapshot()
     wanted = rotten.read_all(disk)
     disk.restore(image)
-    assert rot.outcome(disk, wanted) == "nothing to tell"
+    assert rot.outcome(disk, wanted) == "unchanged"
     disk.restore(image)
     assert rot.outcome(disk, replace(wanted, **other)) == "lost"
 

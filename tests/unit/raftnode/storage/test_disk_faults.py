@@ -59,7 +59,7 @@ def test_a_missing_file_is_refused_or_made_again(clean: bool) -> None:
     for name, outcome in found.items():
         if name in forgotten:
             continue
-        allowed = NOT_LOST | ({"nothing to tell"} if name.endswith(derived) else set())
+        allowed = NOT_LOST | ({"unchanged"} if name.endswith(derived) else set())
         assert outcome in allowed, (name, outcome)
     assert {found[path.name] for path in segments(rotten.make_directory(clean=clean))} == {
         "`STORAGE_CORRUPT`"

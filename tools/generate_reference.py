@@ -169,27 +169,28 @@ def exit_codes() -> Iterator[str]:
 
 
 def bad_requests() -> Iterator[str]:
-    """Describe what a peer may get wrong, and what it is told."""
+    """Describe what a request between nodes may get wrong, and the answers."""
     yield "# Wrong requests between nodes\n"
     yield (
-        "What a node answers to a peer whose request has one thing wrong in it. The request comes "
-        "from whom the node listens to otherwise: from its leader to a follower, from an observer "
-        "to a leader. Nothing changes on the node, in memory or on disk, with one exception: "
-        "EndQuorumEpoch with INCONSISTENT_VOTER_SET ends the following of a leader that is gone "
-        "all the same (KIP-595). `tests/node/test_bad_requests.py` sends every row to the port of "
-        "a real node. Which rows there must be follows from the messages: for each field of "
-        "Kafka's message, of our envelope and of our own extensions one for each kind of wrong "
-        "value that its type allows (missing, negative, huge, another); "
-        "`tests/unit/proofkit/test_badrequests.py` fails where one is not there.\n"
+        "A node's answers to a request of another node in which one value is wrong. The request "
+        "comes from a replica whose requests the node accepts otherwise: from its leader to a "
+        "follower, from an observer to a leader. Nothing changes on the node, in memory or on "
+        "disk, with one exception: after EndQuorumEpoch with INCONSISTENT_VOTER_SET the node no "
+        "longer follows the leader, which is gone in any case (KIP-595). "
+        "`tests/node/test_bad_requests.py` sends every row to the port of a real node. The rows "
+        "follow from the messages: each field of Kafka's message, of our envelope and of our own "
+        "extensions has a row for each kind of wrong value that its type allows (missing, "
+        "negative, huge, another). `tests/unit/proofkit/test_badrequests.py` fails if a row is "
+        "missing.\n"
     )
     yield (
-        "Codes are Kafka's; those from 1000 on are our own. "
-        f"*{CUT_OFF.capitalize()}*: the connection is closed, since what follows such bytes cannot "
-        f"be told apart any more. *{SILENCE.capitalize()}*: dropped as a network would; an epoch "
-        "far ahead of all others is damage, and taking it over would leave none to go on to. "
-        f"`{TAKEN}`: allowed, or a field of Kafka's that our replicas do not read. Where a row "
-        "says *of itself*, its sender has said what only rises, and is not heard below that any "
-        "more.\n"
+        "Codes below 1000 are Kafka's; those from 1000 on are our own. "
+        f"*{CUT_OFF.capitalize()}*: the node closes the connection, because it cannot separate "
+        f"the bytes that follow. *{SILENCE.capitalize()}*: the node drops the request as a "
+        "network would. An epoch far above all others is damage, and taking it over would leave "
+        f"no higher epoch. `{TAKEN}`: allowed, or a field of Kafka's that our replicas do not "
+        "read. Rows with *of itself*: the sender states a number that only rises, and the node "
+        "ignores lower numbers from it afterwards.\n"
     )
     for request in REQUESTS:
         receiver = "leader" if request in TO_LEADER else "follower"
@@ -209,15 +210,14 @@ def bad_changes() -> Iterator[str]:
     """Describe what can be wrong with a request to form or change a quorum, and the answers."""
     yield "# Wrong requests to form or change a quorum\n"
     yield (
-        "What a leader answers over HTTP to a request with one thing wrong in it: each field of "
+        "A leader's answers over HTTP to a request in which one value is wrong: each field of "
         "each operation that forms a quorum or changes its voters, left out, null, negative, "
-        "huge, of another type, or another replica's. Rows follow from the models of the "
-        "[API](../reference/http-api.md). The message of INVALID_REQUEST names the field; nothing "
-        "changes. "
-        "`tests/node/test_bad_changes.py` sends every row to the leader of a real quorum; "
-        "CancelReassignment's while a target is under way. AddVoter's `replaces` may name a "
-        "replica that is no voter: it adds then, and removes no voter. Requests between nodes have "
-        "[their own page](bad-requests.md).\n"
+        "huge, of another type, or another replica's. The rows follow from the models of the "
+        "[API](../reference/http-api.md). The message of INVALID_REQUEST names the field, and "
+        "nothing changes. `tests/node/test_bad_changes.py` sends every row to the leader of a "
+        "real quorum, and those of CancelReassignment while a target is under way. AddVoter's "
+        "`replaces` may name a replica that is no voter: the leader then adds the new voter and "
+        "removes none. Requests between nodes have [their own page](bad-requests.md).\n"
     )
     rows = list(wrong_changes())
     for operation, (path, _) in OPERATIONS.items():
@@ -235,14 +235,14 @@ def bad_changes() -> Iterator[str]:
 
 
 def surviving_mutants() -> Iterator[str]:
-    """Say of each fault that `make mutants` may leave unnoticed why no test is wanted."""
+    """Say for each mutant that may survive `make mutants` why no test needs to notice it."""
     reasons = survivors.read()
     count = sum(len(reason.mutants) for reason in reasons)
     yield "# Mutants that may survive\n"
     yield (
         f"`make mutants` breaks the core in thousands of small ways; see [how and with what "
-        f"result](proof.md#mutants). These {count} faults no test notices, nor need "
-        "one. A fault that survives and is not here fails the run.\n"
+        f"result](proof.md#mutants). No test notices these {count} faults, and none needs to. A "
+        "fault that survives and is not on this page fails the run.\n"
     )
     for reason in reasons:
         yield f"## {reason.title}\n"
@@ -255,13 +255,13 @@ def surviving_mutants() -> Iterator[str]:
 
 
 def semantic_mutants() -> Iterator[str]:
-    """List the rules that `make mutants SEMANTIC=1` breaks, and where such bugs were met."""
+    """List the rules that `make mutants SEMANTIC=1` breaks, with the sources of such bugs."""
     found = patches.read()
     yield "# Semantic mutants\n"
     yield (
         f"`make mutants SEMANTIC=1` breaks the core in these {len(found)} ways, one at a time, and "
-        "a fast test must notice each; see [how](proof.md#whole-rules). The source says "
-        "where such a bug was met or was warned of. The patches are in "
+        "a fast test must notice each; see [how](proof.md#whole-rules). The source is where "
+        "such a bug, or a warning of it, was published. The patches are in "
         "[semantic.toml](../../tools/mutants/semantic.toml).\n"
     )
     yield "| mutant | rule | what is broken | where | source |"

@@ -1,14 +1,14 @@
-"""Write docs/evidence/scenarios.md: accidents by name, their tests, and what those need to pass.
+"""Write docs/evidence/scenarios.md: accidents by name, their tests, and the code that they need.
 
-What happened stands in docs/evidence/scenarios.toml. Tests say by themselves what they are:
+docs/evidence/scenarios.toml describes what happened. The tests name their scenarios:
 
 - `@pytest.mark.scenario("two-adds")` on a test, or in `pytestmark` for all of a file;
 - `@pytest.mark.without("core.membership.voter_changes:obstacle", "if ...:", "if False:")` on the
-  same test: what is taken out of the code when it runs once more, and must fail
+  same test: the text that is taken out of the code for a second run, which must fail
   (tools/without.py);
 - a golden script has the scenario's name.
 
-Tests are read, not imported. A mark may stand in a name of its file.
+The tool parses the tests and does not import them. A mark may be in a variable of the file.
 """
 
 from __future__ import annotations
@@ -31,26 +31,25 @@ HEAD = """\
 
 # Accidents by name
 
-Others have built quorums before, and have written down what went wrong. What of that concerns
-the core has a name, which the tests of it bear, and so have three ways to lose data that the
-documents leave open; each is told here in a sentence, as it would be here. What keeps it from
-happening is taken out of the code when such a test runs once more, and then the test must fail,
-else `make test` does. So it is no claim that the tests would miss what stands here as taken out:
-they do, each time, by what they themselves assert: what is asserted behind it, in the code or by
-the table at which replicas play, is taken out with it. `tools/without.py` does that.
+Developers of other quorums have written down what went wrong. Each of these accidents that concerns
+the core has a name here, which its tests carry. So have three ways to lose data that the documents
+leave open. Each section describes the accident as it would happen in this implementation. Its tests
+also run without the code that prevents the accident. They must then fail by their own assertions,
+or `make test` fails. If the code, or the table at which replicas play in a test, has an assertion
+behind the rule, that is taken out too (`tools/without.py`).
 """
 
 
 @dataclass(frozen=True)
 class Case:
-    """A test of scenarios, or one that is run without something."""
+    """A test of scenarios, or a test that also runs with code taken out."""
 
     path: str
     test: str
     names: tuple[str, ...]
-    """Of the scenarios that it is; none: it is of a rule."""
+    """Its scenarios; empty: it is the test of a rule."""
     cuts: tuple[tuple[str, ...], ...]
-    """What is taken out, each by itself: triples of place, old and new."""
+    """The cuts, each made by itself: triples of place, old and new."""
 
 
 def rows() -> dict[str, dict[str, str]]:
@@ -59,12 +58,12 @@ def rows() -> dict[str, dict[str, str]]:
 
 
 def cases() -> list[Case]:
-    """What the tests say."""
-    found: list[Case] = []
+    """Every case, read from the tests."""
+    cases: list[Case] = []
     for path in sorted(TESTS.rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        found += _cases_of(path.relative_to(ROOT).as_posix(), tree)
-    return found
+        cases += _cases_of(path.relative_to(ROOT).as_posix(), tree)
+    return cases
 
 
 def _cases_of(path: str, tree: ast.Module) -> Iterator[Case]:
@@ -88,11 +87,11 @@ def _cases_of(path: str, tree: ast.Module) -> Iterator[Case]:
             yield Case(path, node.name, names, cuts)
 
 
-def _calls(mark: ast.expr, assigned: dict[str, ast.expr]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    match mark:
+def _calls(value: ast.expr, assigned: dict[str, ast.expr]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    match value:
         case ast.List(elts=marks):
-            for one in marks:
-                yield from _calls(one, assigned)
+            for mark in marks:
+                yield from _calls(mark, assigned)
         case ast.Name(id=name) if name in assigned:
             yield from _calls(assigned[name], assigned)
         case ast.Call(func=ast.Attribute(attr="scenario" | "without" as kind), args=values):
@@ -113,10 +112,10 @@ def render() -> str:
 
 
 def _page() -> Iterator[str]:
-    told, tested = rows(), cases()
+    scenarios, tested = rows(), cases()
     yield HEAD
     yield "| scenario | happened in | taken out of |\n|---|---|---|"
-    for name, row in told.items():
+    for name, row in scenarios.items():
         places = dict.fromkeys(
             place
             for case in tested
@@ -127,7 +126,7 @@ def _page() -> Iterator[str]:
         said = ", ".join(f"`{place.partition(':')[2]}`" for place in places)
         yield f"| [{_shown(name)}](#{name.replace('<', '')}) | {row['source']} | {said} |"
     yield ""
-    for name, row in told.items():
+    for name, row in scenarios.items():
         yield f"## {_shown(name)}\n"
         here = f" {row['here']}" if "here" in row else ""
         yield f"{row['went']}{here}\n"

@@ -54,7 +54,7 @@ def test_quota(case):
 
 
 def test_storage_class_that_is_nowhere(case):
-    """A storage class that does not exist; then the resource is made anew"""
+    """A storage class that does not exist; then the resource is created again"""
     quorum = case.quorum()
     quorum.apply(voters=3, storage={"className": "nowhere"})
     quorum.until("told", lambda: blocked(quorum, "data-demo-0", "nowhere"))

@@ -8,7 +8,7 @@ from kraftquorum_operator import names
 
 
 def test_formation(case):
-    """Formation, from `kubectl apply`, with clients that already write"""
+    """Formation, from `kubectl apply`, with clients that write already"""
     quorum = case.quorum()
     quorum.apply(voters=3)
     began = time.monotonic()
@@ -22,7 +22,7 @@ def test_formation(case):
 
 
 def test_port_forward(case):
-    """`kubectl port-forward` to a node, which a person at a laptop uses"""
+    """`kubectl port-forward` to each node, as a person at a laptop uses it"""
     quorum = case.formed(3)
     with case.timed(quorum) as seconds:
         for pod in sorted(quorum.uids("pods")):
@@ -56,7 +56,7 @@ def test_scale(case):
 
 
 def test_two_quorums(case):
-    """Two quorums of one name in two namespaces, each loses a disk at the same moment"""
+    """Two quorums of one name in two namespaces; each loses a disk at the same moment"""
     quorums = [case.quorum(), case.quorum()]
     for quorum in quorums:
         quorum.apply(voters=3)

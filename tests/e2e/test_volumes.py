@@ -59,7 +59,7 @@ def test_volume_read_only(case):
 
 
 def test_volume_full(case):
-    """A volume that is full, of the leader; then room is made"""
+    """A volume that is full, of the leader; then space is freed"""
     quorum = formed(case)
     voters, node_id = quorum.voters(), quorum.leader()
     pod = quorum.pod(node_id)

@@ -1,4 +1,4 @@
-"""The report as pages of the documentation: texts from figures, nothing else.
+"""The report of a run as pages of the documentation.
 
 `python -m e2elib.tables REPORT` takes a run's report into the repository
 and writes both pages from it; without an argument it writes them from the report that is there.
@@ -21,24 +21,24 @@ Json = dict[str, Any]
 
 _TITLE = """<!-- Made by `make e2e-docs` from e2e.json, the report of a run. Do not edit. -->
 
-# What the end-to-end suite came to
+# Results of the end-to-end suite
 
-Every case on real kubelets, installed by Helm from the images, with six clients that write all
-along ([how to run it](../contributing/e2e.md)) and default settings, unless its row says otherwise.
-*Seconds* are from what happens until all is well again; *stall* is the longest time in which no
-client got an acknowledgement; *unknown* are writes that were sent and never answered, which the
-client tells and never repeats.
+Every case runs on real kubelets, installed by Helm from the images, with six clients that write all
+the time ([how to run it](../contributing/e2e.md)) and default settings, unless its row says otherwise.
+*Seconds* are from the fault until everything works again. *Stall* is the longest time in which no
+client got an acknowledgement. *Unknown* are writes that were sent and never answered. The client
+reports these and never repeats them.
 """
 
 PROMISED: Sequence[tuple[str, float, str, Sequence[str]]] = (
     (
-        "The leader's process dies: writes are taken again",
+        "The leader's process dies: a write is acknowledged again",
         10.0,
         "failover, endpoint switched",
         ("failover_s",),
     ),
     (
-        "The leader's pod is deleted: writes are taken again",
+        "The leader's pod is deleted: a write is acknowledged again",
         20.0,
         "switchover, endpoint switched",
         ("switchover_s",),
@@ -62,21 +62,21 @@ PROMISED: Sequence[tuple[str, float, str, Sequence[str]]] = (
         ("disk_recovery_leader_s", "claim_recovery_leader_s"),
     ),
 )
-"""What, CloudNativePG's limit in seconds, of what it is, and our measures: the worst counts."""
+"""The promise, CloudNativePG's limit in seconds, its name there, and our measures: the worst counts."""
 
 
 def page(report: Json) -> str:
     """The table of all cases."""
     lines = [_TITLE, *_facts(report), ""]
     lines += [
-        "|Case|Seconds|until|Longest write stall|Acknowledged|Unknown|Lost|Doubled|",
+        "|Case|Seconds|until|Longest write stall|Acknowledged|Unknown|Lost|Duplicated|",
         "|---|---:|---|---:|---:|---:|---:|---:|",
     ]
     cases: list[Json] = report["cases"]
     lines += [_row(case) for case in cases if case["outcome"] == "passed"]
     left = [case for case in cases if case["outcome"] != "passed"]
     if left:
-        lines += ["", "Not done in this run:", ""]
+        lines += ["", "Not part of this run:", ""]
         lines += [f"- {case['title']}: {case['outcome']}, {case['why']}" for case in left]
     return "\n".join(lines) + "\n"
 
@@ -127,17 +127,17 @@ def promises(report: Json) -> str:
             measured |= case["measures"]
     lines = ["|What|Here, s|CloudNativePG, s|which is|", "|---|---:|---:|---|"]
     for what, limit, kind, keys in PROMISED:
-        found = [measured[key] for key in keys if key in measured]
-        here = f"{max(found):.1f}" if len(found) == len(keys) else "not measured"
+        seconds = [measured[key] for key in keys if key in measured]
+        here = f"{max(seconds):.1f}" if len(seconds) == len(keys) else "not measured"
         lines.append(f"|{what}|{here}|< {limit:.0f}|{kind}|")
     return "\n".join(lines)
 
 
 def with_promises(text: str, report: Json) -> str:
-    """The page of promises with its table made again.
+    """The page of promises with its table written again.
 
     Raises:
-        ValueError: The marks of the table are missing.
+        ValueError: the marks of the table are missing.
     """
     head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)

@@ -233,7 +233,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Plan a micro-batch, also one that an earlier driver planned and did not finish.
 
         Trimmed records are an error only for a task that reads them: a batch that was written
-        wholly before its driver was killed is not read again.
+        completely before its driver was killed is not read again.
         """
         state = self._state or self._look(int(start["offset"]))
         try:

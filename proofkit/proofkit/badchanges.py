@@ -1,4 +1,4 @@
-"""What anybody may get wrong in a request to form a quorum or to change its voters, over HTTP.
+"""Wrong requests over HTTP to form a quorum or to change its voters, and their answers.
 
 Rows follow from the models of `raftnode.api.model`: each field of each operation is left out, and
 is put in negative, huge, of another type, and as another replica's or record's. A row's answer is

@@ -140,7 +140,7 @@ class Trial:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """End a mutant's fork with the first failure, before anybody words a report of it."""
+        """End a mutant's fork with the first failure, before pytest writes a report of it."""
         if self._in_mutant and call.excinfo is not None:
             expected = isinstance(call.excinfo.value, pytest.skip.Exception)
             if not expected and item.get_closest_marker("xfail") is None:

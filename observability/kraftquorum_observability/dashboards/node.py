@@ -67,7 +67,7 @@ LOOP = (
     Panel(
         "lines",
         "Event loop's lag, 99th percentile",
-        "How late timers are. Normal: below 10 ms. Above an election time-out's share the node "
+        "How late timers are. Normal: below 10 ms. Above an election timeout's share the node "
         "is taken for dead: look for a busy CPU.",
         (
             Query(

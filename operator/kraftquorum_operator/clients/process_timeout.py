@@ -1,4 +1,4 @@
-"""Time-outs that count only time in which this process could have received an answer.
+"""Timeouts that count only time in which this process could have received an answer.
 
 An operator that was stopped, or whose machine or event loop is overloaded, receives every answer
 late because of itself. By the wall clock it would consider healthy replicas silent.

@@ -148,8 +148,8 @@ def _reserve_faults(values: Mapping[str, object], size: str) -> Iterator[str]:
 def fetch_max_wait_ms(fetch_timeout_ms: int, election_timeout_ms: int) -> int:
     """How long an idle leader may hold a Fetch: derived, so that every allowed pair of times works.
 
-    A node refuses to start unless it is at most half the fetch time-out and less than the
-    election time-out; 500 ms with the defaults.
+    A node refuses to start unless it is at most half the fetch timeout and less than the
+    election timeout; 500 ms with the defaults.
     """
     return min(500, fetch_timeout_ms // 4, election_timeout_ms // 2)
 

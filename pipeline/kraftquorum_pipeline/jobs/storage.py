@@ -27,7 +27,7 @@ takes it for data. Spark leaves a file of this name beside what it has written: 
 before the move."""
 
 _ONE_STEP = frozenset({"file", "hdfs"})
-"""File systems that rename a directory wholly or not at all. Object stores copy file by file."""
+"""File systems that rename a whole directory or nothing. Object stores copy file by file."""
 
 _T = TypeVar("_T")
 

@@ -42,8 +42,8 @@ A process that stands still (its loop stalls) takes nothing, with its connection
 any later point. A read that hangs is no event of the core: its Fetch was counted, and its answer is
 late or lost, which every world has.
 A message that is sent while an equal one is still on its way is not a second one. A snapshot
-is written, and the log trimmed behind it, in one step; an install is one, too. None rots,
-so no `SnapshotLost` is ever said. Clocks that jump, full disks, volumes put back, the gate of
-S3, linearizable reads, hand-over on request and the waits that end by themselves (an idle
-Fetch, a voter change's deadline) are the simulator's alone.
+is written, and the log trimmed behind it, in one step; an install is one, too. No snapshot is
+corrupted, so there is no `SnapshotLost`. Only the simulator has clocks that jump, full disks,
+restored volumes, the gate of S3, linearizable reads, leadership transfer on request and waits
+that end by themselves (an idle Fetch, a voter change's deadline).
 """

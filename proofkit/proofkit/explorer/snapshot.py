@@ -198,6 +198,6 @@ def disk_stalled(replica: Replica) -> None:
 
 
 def leader_not_fresh(replica: Replica) -> None:
-    """This follower has not heard from its leader for a fetch time-out (S9)."""
+    """This follower has not heard from its leader for a fetch timeout (S9)."""
     if isinstance(replica.role, Follower) and replica.role.heard_at_ms is not None:
         replica.role.heard_at_ms = NOW_MS - CONFIG.fetch_timeout_ms

@@ -1,6 +1,6 @@
 """What people do to the model of a cluster by hand: legal, and none of the operator's business.
 
-Each is something that `kubectl` lets anybody with the rights do. What must not live here:
+Each is something that `kubectl` lets a person with the rights do. What must not live here:
 faults of machines and disks, which are in `world.py`.
 """
 

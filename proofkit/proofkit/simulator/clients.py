@@ -136,7 +136,7 @@ def _has_others(node: SimNode) -> bool:
 
 MEETING_MS = 6000
 """So long after a volume went back its leader may still take it for what it was: a fetch
-time-out and the latest of its messages."""
+timeout and the latest of its messages."""
 
 
 @dataclass(slots=True)

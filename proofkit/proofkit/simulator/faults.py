@@ -342,7 +342,7 @@ class FaultPlan:
         return bool(up)
 
     def _rot_snapshot(self) -> bool:
-        """A snapshot rots; on each disk a sound one stays that reaches the log's start."""
+        """Corrupt a snapshot; on each disk a sound one stays that reaches the log's start."""
         found = [
             (node, one)
             for node in self.world.nodes

@@ -413,7 +413,7 @@ class SimNode:
         there, there_life, there_key, own_key = node, node.life, node.disk.key, self.disk.key
 
         def too_late() -> None:
-            # The transport's own time-out: whatever was lost on the way is reported some day.
+            # The transport's own timeout: whatever was lost on the way is reported some day.
             self.world.after(self.rng.randint(1, self.world.config.request_timeout_ms), failed)
 
         def respond(response: Response | None) -> None:

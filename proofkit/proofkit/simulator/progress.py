@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from raftnode.core.raft import RaftCore
 
 ELECTION_TIMEOUTS_MAX = 20
-"""How many election time-outs progress may take. A few are enough, unless an old message
+"""How many election timeouts progress may take. A few are enough, unless an old message
 comes late, a disk is found stale and replaced, or votes are split several times."""
 RESUMES_MS_MAX = 10_000
 """How long clients may wait where some nodes are slow but alive: what is promised of real ones."""

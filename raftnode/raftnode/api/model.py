@@ -168,7 +168,7 @@ class NodeInfo(ApiModel):
     voters: tuple[Replica, ...]
     """The voter set in force in this replica's own log. The leader's is in `/v1/quorum`."""
     caught_up: bool
-    """Attached to a leader and at most a fetch time-out behind, which is what readiness means."""
+    """Attached to a leader and at most a fetch timeout behind, which is what readiness means."""
     version: str
     storage: StorageInfo = StorageInfo()
 
@@ -191,7 +191,7 @@ class ReplicaProgress(Replica):
     last_fetch_age_ms: int | None
     last_caught_up_age_ms: int | None
     caught_up: bool
-    """It fetched lately, and its last catch-up round was shorter than an election time-out."""
+    """It fetched lately, and its last catch-up round was shorter than an election timeout."""
     fenced: bool
     """It fetched below what it had acknowledged, so it does not count for a majority."""
     incarnation: int

@@ -58,7 +58,7 @@ _ANSWER_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The client's time-outs, in milliseconds."""
+    """The client's timeouts, in milliseconds."""
 
     total_ms: int
     """The default limit of a whole call, retries included."""
@@ -144,7 +144,7 @@ class Asker:
         timeout_ms: int | None,
         leader: bool = True,
     ) -> Answer:
-        """Ask nodes until one node serves the call, with the node's own time-out in the query.
+        """Ask nodes until one node serves the call, with the node's own timeout in the query.
 
         Raises: as `ask`.
         """
@@ -329,5 +329,5 @@ def _probed_socket(address: Any) -> socket.socket:
 
 
 def answer_within_ms(left_ms: int) -> int:
-    """The time-out to give to the node, when that much is left for the whole call."""
+    """The timeout to give to the node, when that much is left for the whole call."""
     return min(600_000, max(1, int(left_ms * _ANSWER_SHARE)))

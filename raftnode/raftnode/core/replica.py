@@ -188,7 +188,7 @@ class Replica:
     # -- times ---------------------------------------------------------------------
 
     def election_deadline(self) -> int:
-        """When to start an election if no leader is heard: after 1 to 1.5 fetch time-outs.
+        """When to start an election if no leader is heard: after 1 to 1.5 fetch timeouts.
 
         A replica without disk space waits longer, so that another is elected first (S30).
         """

@@ -1,7 +1,7 @@
 """The roles of a replica, each with the state that lasts only as long as the role (P39).
 
     blank ──latch, join──▶ unattached ──Begin, Fetch──▶ follower
-    unattached, follower, resigned ──time-out──▶ prospective ──majority would──▶ candidate
+    unattached, follower, resigned ──timeout──▶ prospective ──majority would──▶ candidate
     unattached ──leader's own wish (End)──▶ candidate ──majority──▶ leader ──▶ resigned
     any ──higher epoch──▶ unattached
 

@@ -45,7 +45,7 @@ def role_of(replica: CoreReplica) -> Role:
 
 
 def is_caught_up(replica: CoreReplica, config: CoreConfig) -> bool:
-    """Readiness: attached to a leader, at most a fetch time-out behind it, on a disk that works."""
+    """Readiness: attached to a leader, at most a fetch timeout behind it, on a disk that works."""
     if replica.has_stalled_disk:
         return False
     match replica.role:

@@ -17,7 +17,7 @@ STALL_TIMEOUT_MIN_MS = 5_000
 machine holds an event loop for as long: a shorter limit would end healthy nodes."""
 
 STALL_TIMEOUT_ENOUGH_MS = 30_000
-"""No disk that works keeps one call for so long, however long the quorum's time-outs are."""
+"""No disk that works keeps one call for so long, however long the quorum's timeouts are."""
 
 
 def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
@@ -61,7 +61,7 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
             f"fetch_max_wait_ms ({settings.fetch_max_wait_ms}) must be less than "
             f"election_timeout_ms ({settings.election_timeout_ms}): an idle Fetch takes "
             "that long, and a replica is caught up only if a round takes less than an "
-            "election time-out"
+            "election timeout"
         ),
     )
     leader_timeout_ms = settings.fetch_timeout_ms * 3 // 2

@@ -192,7 +192,7 @@ class NodeSettings(BaseSettings):
         ge=1024,
         le=4 << 30,
         description="Bytes that may wait to be written. The leader refuses more with "
-        "QUEUE_FULL, so that clients learn of it sooner than by a time-out.",
+        "QUEUE_FULL, so that clients learn of it sooner than by a timeout.",
     )
     max_uncommitted_bytes: int = Field(
         default=64 << 20,
@@ -393,7 +393,7 @@ class NodeSettings(BaseSettings):
 
     @property
     def first_addresses(self) -> tuple[Endpoint, ...]:
-        """Where to look for the quorum before anybody has said where it is."""
+        """Where to look for the quorum before another replica has reported its address."""
         return (*self.bootstrap_servers, *(voter.endpoint for voter in self.quorum_voters))
 
     @property

@@ -147,7 +147,7 @@ class Link:
             self._start()
 
     async def tried(self) -> None:
-        """Wait until an attempt to connect has succeeded or failed; each has its time-out."""
+        """Wait until an attempt to connect has succeeded or failed; each has its timeout."""
         await self._tried.wait()
 
     def _start(self) -> None:

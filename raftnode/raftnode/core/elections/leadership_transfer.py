@@ -3,7 +3,7 @@
 EndQuorumEpoch alone leaves the outcome to chance under load: a successor that lacks the last
 records gets no vote from a voter that has them, and the clients that wrote these records never get
 an answer. So a leader that is asked to resign takes no more writes. It resigns once its successor
-holds its whole log durably and all of that is committed. It waits for an election time-out at
+holds its whole log durably and all of that is committed. It waits for an election timeout at
 most, and for no more than a second. Then it resigns all the same: the other voters rank behind by
 what they hold, as ever (S17).
 

@@ -1,7 +1,7 @@
 """Lease reads: a leader answers alone while a majority has promised not to vote (S11, S33).
 
 Leases are off unless the configuration says how far clocks may run apart. Then each voter
-promises, with every answer of its leader, not to vote for a fetch time-out, not for itself either,
+promises, with every answer of its leader, not to vote for a fetch timeout, not for itself either,
 and says so in its next Fetch. The Fetch echoes the newest round token that came with such an
 answer. The leader knows when it gave that token out, so it knows that the promise was made no
 earlier. It counts the promise from then on, shortened by what the clocks may differ.

@@ -203,7 +203,7 @@ def _sound(replica: Replica, role: Leader, change: PendingChange) -> str | None:
     """Begin a round, and wait until a majority of the set after the change has answered (S34).
 
     A replica that fetched a moment ago may be down now, and the smaller set would wait for it for
-    ever. An answer takes up to two rounds of Fetches, each of up to an election time-out (S13).
+    ever. An answer takes up to two rounds of Fetches, each of up to an election timeout (S13).
     """
     name, lasts_ms = (change.kind, change.key), 2 * replica.config.election_timeout_ms
     sounding = role.soundings.get(name)

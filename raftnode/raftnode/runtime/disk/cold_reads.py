@@ -1,10 +1,10 @@
 """Reads of old records for Fetches: at most one under way for each replica, voters apart.
 
-A replica whose reads hang asks again after each time-out. Without a limit its Fetches would take
+A replica whose reads hang asks again after each timeout. Without a limit its Fetches would take
 the threads of all others, and so would strangers, each of which may fetch as an observer.
 
 What was read answers the newest Fetch for the same records too. A replica whose reads take longer
-than its time-out would else never get any: the read for each of its Fetches would end when it had
+than its timeout would else never get any: the read for each of its Fetches would end when it had
 given that Fetch up.
 """
 

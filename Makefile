@@ -72,7 +72,7 @@ test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator
 	@$(BIN)/devcluster build
 	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "$(UNIT)" -q
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(CLUSTER_TIER)" -q
-	@$(MAKE) --no-print-directory demo SHORT=1 SPARK=0
+	@$(if $(filter 0,$(SHORT_DEMO)),true,$(MAKE) --no-print-directory demo SHORT=1 SPARK=0)
 
 ##@ While you work
 

@@ -1,4 +1,9 @@
-"""The held demo: what a cluster would restart is restarted, and the demo reports it."""
+"""The held demo: what a cluster would restart is restarted, and the demo reports it.
+
+For the night, because the gate has each part elsewhere: `tests/unit/demo/test_processes.py` restarts
+killed operators, also before they are active, `tests/unit/demo/test_restarts.py` reports restarted
+nodes, and `make demo` runs the demo on a real cluster.
+"""
 
 import os
 import re
@@ -15,7 +20,12 @@ import pytest
 from kraftquorum_devcluster import DevCluster
 from kraftquorum_devcluster.processes import owned_pids
 
-pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.extended,
+    pytest.mark.nightly,
+    pytest.mark.timeout(1800),
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120.0

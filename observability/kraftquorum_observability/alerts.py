@@ -74,7 +74,7 @@ unless on (namespace, quorum)
         "1m",
         f"{WHICH} has no leader that a majority confirms",
         "Writes have stopped for a minute. An election takes seconds: a majority of the voters "
-        "is away or cannot reach each other.",
+        "is down or cannot reach each other.",
     ),
     Alert(
         "KraftquorumLeaderFlapping",
@@ -99,7 +99,7 @@ unless on (namespace, quorum)
 """,
         "5m",
         f"{WHICH} stops at the next fault",
-        "No voter may fail any more: so many are away that the rest is just a majority, or less.",
+        "No further voter may fail: so many are down that the rest is just a majority, or less.",
     ),
     Alert(
         "KraftquorumFaultToleranceReduced",
@@ -111,7 +111,7 @@ clamp_min(
 """,
         "10m",
         f"{WHICH} tolerates fewer faults than its spec allows",
-        "{{ $value }} more voters may fail. A voter is away or has not caught up for ten minutes.",
+        "{{ $value }} more voters may fail. A voter is down or has not caught up for ten minutes.",
     ),
     Alert(
         "KraftquorumVotersUnlikeSpec",

@@ -190,7 +190,7 @@ REQUESTS = (
     Panel(
         "lines",
         "Requests to nodes",
-        "By what was asked and what came of it. Normal: done; unreachable while a node is away.",
+        "By request and result. Normal: done; unreachable while a node is down.",
         (
             Query(
                 "sum by (request, result) (rate(kraftquorum_api_requests_total"

@@ -204,7 +204,7 @@ REPLICATION = (
         "lines",
         "Lag in time",
         "Seconds since a replica last had everything. Normal: below a second. A straight rise is "
-        "a replica that is away.",
+        "a replica that is down.",
         (
             Query(
                 f"max by (peer_id, peer_role) (raftnode_peer_lag_seconds{{{Q}}})",

@@ -82,12 +82,13 @@ def node_settings() -> Iterator[str]:
     """Describe every setting."""
     yield "# Settings of the node\n"
     yield (
-        "Each is a flag of `raftnode run`, a variable of the environment and a line of the "
-        "properties file (`--config`), in this order of strength. The file takes the names here, "
-        "those of the environment, and those of the documents and of Kafka. Any other name ends "
-        "the start and is told, in the environment too if it begins with `RAFTNODE_`; only "
-        "`RAFTNODE_BOOTSTRAP_SERVER`, which is the commands', and what Kubernetes sets for a "
-        "Service of that name are left alone.\n"
+        "Each setting is a flag of `raftnode run`, an environment variable and a line of the "
+        "properties file (`--config`). The flag wins over the variable, and the variable over the "
+        "file. The file accepts the names on this page, those of the environment, and those of "
+        "the KIPs and of Kafka. The node does not start with an unknown name in the file, or with "
+        "an unknown variable that begins with `RAFTNODE_`. It ignores "
+        "`RAFTNODE_BOOTSTRAP_SERVER`, which belongs to the commands, and the variables that "
+        "Kubernetes sets for a Service of that name.\n"
     )
     for name, field in NodeSettings.model_fields.items():
         yield f"## `{name}`\n"

@@ -38,7 +38,12 @@ from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.process import interpreter
 from raftnode.runtime.snapshots.restore import restore_state
-from raftnode.runtime.snapshots.snapshotter import SnapshotLimits, Snapshotter
+from raftnode.runtime.snapshots.snapshotter import (
+    AppliedState,
+    SnapshotLimits,
+    SnapshotStorage,
+    Snapshotter,
+)
 from raftnode.runtime.writes.applier import Applier
 from raftnode.statemachine.kv import Entry, KeyValueStore
 from raftnode.storage.directory.directory import DataDirectory
@@ -174,13 +179,10 @@ async def _measure(root: Path, mib: int, size: int, seconds: float, rounds: int)
     index = LogIndex(epochs=[(_EPOCH, Offset(0))])
     snapshots = directory.open_snapshots(2)
     taker = Snapshotter(
-        snapshots,
-        applier,
-        index,
+        SnapshotStorage(snapshots, log, None),
+        AppliedState(applier, index),
         SnapshotLimits(1 << 40, 0, 0),
         NodeMetrics(CollectorRegistry()),
-        log=log,
-        last=None,
         free_bytes=lambda _: 1 << 40,
         disk=DiskState(),
     )

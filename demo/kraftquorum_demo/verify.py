@@ -122,7 +122,7 @@ def _check_writes(
             verdict.say(f"offset {strays[0]}: key {content[0]!r}, which no writer sent")
 
 
-def _check_acknowledged(  # noqa: PLR0917 - its only caller's tables
+def _check_acknowledged(
     write: Write,
     found: Sequence[int],
     contents: Mapping[int, _Content],

@@ -150,7 +150,7 @@ def test_pause_ends_by_the_signal(docker, containers):
 
 
 @pytest.mark.cluster
-def test_operator_is_ready_with_a_service_account_and_nothing_to_write_to(  # noqa: PLR0917
+def test_operator_is_ready_with_a_service_account_and_nothing_to_write_to(
     docker, containers, devcluster, namespace, tmp_path, figures, host
 ):
     """As in a pod: the account's files, the API server's address in the environment."""

@@ -12,6 +12,7 @@ from raftnode.core.events import RequestReceived
 from raftnode.core.messages import EndQuorumEpochRequest, ErrorCode, FetchResponse
 from raftnode.core.raft import RaftCore
 from raftnode.core.roles import Follower, Leader
+from raftnode.core.start_state import StartState
 
 pytestmark = pytest.mark.rule("S33")
 
@@ -166,7 +167,9 @@ def test_nobody_votes_for_itself_either_while_the_promise_holds():
     assert book["2"].role == "prospective"
 
 
-@pytest.mark.without("core.raft:RaftCore.__init__", "now_ms + quiet_ms if quiet_ms else 0", "0")
+@pytest.mark.without(
+    "core.raft:RaftCore.__init__", "now_ms + start.quiet_ms if start.quiet_ms else 0", "0"
+)
 def test_a_promise_outlives_the_process():
     """A voter that forgot its leader in a crash would elect another one at once."""
     book = leased()
@@ -450,10 +453,7 @@ def test_a_token_that_was_corrected_comes_with_a_promise_too():
 def test_a_start_of_a_storage_that_promised_nothing_may_vote_at_once():
     disk = leased()["2"].disk
     core = RaftCore(
-        disk.key,
-        log=disk.index(),
-        state=disk.state,
-        cluster_id=disk.cluster_id,
+        StartState(disk.key, log=disk.index(), state=disk.state, cluster_id=disk.cluster_id),
         rng=random.Random(1),
         now_ms=5,
     )

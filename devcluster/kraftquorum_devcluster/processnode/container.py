@@ -88,6 +88,19 @@ def base_path(programs: Path) -> str:
     return os.pathsep.join([str(programs), beside, os.environ.get("PATH", os.defpath)])
 
 
+@dataclass(frozen=True, slots=True)
+class ContainerPolicy:
+    """What the pod says of all its containers.
+
+    Attributes:
+        restart: `Always`, `OnFailure` or `Never`.
+        grace_s: how long a container may take to end.
+    """
+
+    restart: str
+    grace_s: float
+
+
 class Container:
     """Runs the command by the pod's restart policy until `stop`."""
 
@@ -95,8 +108,7 @@ class Container:
         self,
         spec: Json,
         *,
-        restart_policy: str,
-        grace_s: float,
+        policy: ContainerPolicy,
         address: str,
         owner: str,
         logs_dir: Path,
@@ -108,8 +120,8 @@ class Container:
         self.logs_dir = logs_dir
         self.child: Child | None = None
         self.state = ContainerState(spec["name"], spec.get("image") or "")
-        self._restart_policy = restart_policy
-        self._grace_s = grace_s
+        self._restart_policy = policy.restart
+        self._grace_s = policy.grace_s
         self._address = address
         self._owner = owner
         self._mark = str(logs_dir)  # names pod, uid and container

@@ -97,7 +97,7 @@ def own_address(container: Json, pod_ip: str) -> dict[str, str]:
     return variables
 
 
-def _value(  # noqa: PLR0917 - the same six as its only caller
+def _value(
     entry: Json,
     pod: Json,
     sources: Sources,

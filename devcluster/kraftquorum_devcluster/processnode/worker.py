@@ -16,7 +16,7 @@ from kraftquorum_devcluster.paths import private_dir
 from kraftquorum_devcluster.state import programs_dir
 from kraftquorum_devcluster.tasks import TaskSet
 
-from .container import Container, ContainerHooks, Launch, base_path
+from .container import Container, ContainerHooks, ContainerPolicy, Launch, base_path
 from .context import NodeContext
 from .environment import container_environment, expand, own_address
 from .hosts import HostEntry
@@ -180,8 +180,10 @@ class PodWorker:
         grace_s = self.pod["spec"].get("terminationGracePeriodSeconds")
         container = Container(
             spec,
-            restart_policy=self.pod["spec"].get("restartPolicy") or "Always",
-            grace_s=30.0 if grace_s is None else float(grace_s),
+            policy=ContainerPolicy(
+                restart=self.pod["spec"].get("restartPolicy") or "Always",
+                grace_s=30.0 if grace_s is None else float(grace_s),
+            ),
             address=self.address,
             owner=self._context.owner,
             logs_dir=self._context.pod_logs_dir(self.namespace, self.name, self.uid) / spec["name"],

@@ -25,7 +25,13 @@ from raftnode.api.model import (
     RemoveVoterRequest,
     ResignRequest,
 )
-from raftnode.client import ClientError, OutcomeUnknownError, QuorumClient, RefusedError
+from raftnode.client import (
+    ClientError,
+    ClientTuning,
+    OutcomeUnknownError,
+    QuorumClient,
+    RefusedError,
+)
 from raftnode.core.types import Endpoint
 
 IDLE_MAX = 512
@@ -201,9 +207,11 @@ class HttpNodes:
             opened = await QuorumClient(
                 [Endpoint.parse(address)],
                 timeout_ms=client_timeout_ms,
-                attempt_timeout_ms=client_timeout_ms,
-                connect_timeout_ms=client_timeout_ms,
-                keepalive=True,
+                tuning=ClientTuning(
+                    attempt_timeout_ms=client_timeout_ms,
+                    connect_timeout_ms=client_timeout_ms,
+                    keepalive=True,
+                ),
             ).__aenter__()
             pooled = _PooledClient(opened)
         self._used[address] = pooled

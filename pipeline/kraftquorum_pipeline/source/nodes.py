@@ -41,7 +41,14 @@ from kraftquorum_pipeline.source.rows import (
     voters_row,
 )
 from raftnode.api.model import NodeInfo, QuorumInfo
-from raftnode.client import ClientError, LogPage, LogRecord, QuorumClient, RefusedError
+from raftnode.client import (
+    ClientError,
+    ClientTuning,
+    LogPage,
+    LogRecord,
+    QuorumClient,
+    RefusedError,
+)
 from raftnode.core.types import Endpoint
 
 _WAIT_MS = 1_000
@@ -59,11 +66,13 @@ def client_of(options: ClientOptions, endpoints: Sequence[Endpoint]) -> QuorumCl
     return QuorumClient(
         endpoints,
         timeout_ms=options.timeout_ms,
-        attempt_timeout_ms=options.attempt_timeout_ms,
-        connect_timeout_ms=options.connect_timeout_ms,
-        retry_backoff_ms=options.retry_backoff_ms,
-        retry_backoff_max_ms=options.retry_backoff_max_ms,
         hosts_file=options.hosts_file,
+        tuning=ClientTuning(
+            attempt_timeout_ms=options.attempt_timeout_ms,
+            connect_timeout_ms=options.connect_timeout_ms,
+            retry_backoff_ms=options.retry_backoff_ms,
+            retry_backoff_max_ms=options.retry_backoff_max_ms,
+        ),
     )
 
 

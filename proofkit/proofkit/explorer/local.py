@@ -50,6 +50,7 @@ from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
 from raftnode.core.replication.fetcher import fetching_of
 from raftnode.core.roles import Leader
+from raftnode.core.start_state import StartState
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import (
     FIRST_OFFSET,
@@ -302,15 +303,17 @@ class Locals:
         """A process starts on the disk; its first event comes with `step`."""
         volume = replace(local.volume, incarnation=local.volume.incarnation + 1, sequence=0)
         core = RaftCore(
-            local.key,
-            log=volume.disk(local.key).index(),
-            state=volume.state,
-            cluster_id=volume.cluster_id,
+            StartState(
+                local.key,
+                log=volume.disk(local.key).index(),
+                state=volume.state,
+                cluster_id=volume.cluster_id,
+                incarnation=volume.incarnation,
+                fetch_sequence=local.volume.sequence,
+            ),
             rng=RNG,
             now_ms=NOW_MS,
             config=self.config,
-            incarnation=volume.incarnation,
-            fetch_sequence=local.volume.sequence,
         )
         abstract_time(core.replica)
         return self.intern(local.index, volume, core)

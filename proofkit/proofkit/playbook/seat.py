@@ -30,6 +30,7 @@ from raftnode.core.messages import FetchResponse, FetchSnapshotResponse
 from raftnode.core.raft import RaftCore
 from raftnode.core.replica import Replica
 from raftnode.core.roles import role_name
+from raftnode.core.start_state import StartState
 from raftnode.core.types import Offset, ReplicaKey
 
 T = TypeVar("T")
@@ -112,16 +113,18 @@ class Seat:
         start = self.disk.begin(random.Random(self.lives))
         self.effects, self.halted = [], None
         self.core = RaftCore(
-            self.key,
-            log=self.disk.index(),
-            state=self.disk.state,
-            cluster_id=self.disk.cluster_id,
+            StartState(
+                self.key,
+                log=self.disk.index(),
+                state=self.disk.state,
+                cluster_id=self.disk.cluster_id,
+                incarnation=self.disk.incarnation,
+                fetch_sequence=now_ms * 1000 + self.disk.incarnation,
+                quiet_ms=self.disk.promise(self.config.promise_ms),
+            ),
             rng=MiddleRandom(),
             now_ms=now_ms,
             config=self.config,
-            incarnation=self.disk.incarnation,
-            fetch_sequence=now_ms * 1000 + self.disk.incarnation,
-            quiet_ms=self.disk.promise(self.config.promise_ms),
         )
         self.gate = SimGate(self.disk, self.core.replica, start)
 

@@ -53,6 +53,7 @@ from raftnode.core.events import (
 from raftnode.core.messages import FetchRequest, FetchResponse, Request, Response
 from raftnode.core.raft import RaftCore
 from raftnode.core.roles import Follower
+from raftnode.core.start_state import StartState
 from raftnode.core.types import Offset, ReplicaKey
 
 if TYPE_CHECKING:
@@ -133,16 +134,18 @@ class SimNode:
         plan = self.world.snapshot_plan
         config = self._config()
         self.core = RaftCore(
-            self.disk.key,
-            log=self.disk.index(),
-            state=self.disk.state,
-            cluster_id=self.disk.cluster_id,
+            StartState(
+                self.disk.key,
+                log=self.disk.index(),
+                state=self.disk.state,
+                cluster_id=self.disk.cluster_id,
+                incarnation=self.disk.incarnation,
+                fetch_sequence=self.world.now_ms * 1000,
+                quiet_ms=self.disk.promise(config.promise_ms),
+            ),
             rng=random.Random(self.rng.getrandbits(64)),
             now_ms=self.own_ms,
             config=config,
-            incarnation=self.disk.incarnation,
-            fetch_sequence=self.world.now_ms * 1000,
-            quiet_ms=self.disk.promise(config.promise_ms),
         )
         self.gate = SimGate(self.disk, self.core.replica, start)
         self.snapshots = SimSnapshots(self, plan, self.life) if plan else None

@@ -15,10 +15,12 @@ from raftnode.client.errors import (
     UnexpectedAnswerError,
 )
 from raftnode.client.quorum_client import QuorumClient
+from raftnode.client.tuning import ClientTuning
 from raftnode.client.values import Listing, ListingEntry, LogPage, LogRecord, Value
 
 __all__ = [
     "ClientError",
+    "ClientTuning",
     "Listing",
     "ListingEntry",
     "LogPage",

@@ -51,6 +51,7 @@ from raftnode.client.bodies import (
 from raftnode.client.errors import RefusedError
 from raftnode.client.exchange import Answer, Call, OperationCall
 from raftnode.client.requests_to_nodes import Asker, Patience, answer_within_ms
+from raftnode.client.tuning import ClientTuning
 from raftnode.client.values import Listing, LogPage, LogRecord, Value
 from raftnode.core.types import Endpoint
 from raftnode.session.operations import Kind, append_body, get_body, put_body, read_body
@@ -63,19 +64,12 @@ class QuorumClient:
         endpoints: API endpoints to begin with; any of them leads to the leader.
         timeout_ms: how long a call may take in all, retries included, unless it says
             otherwise.
-        attempt_timeout_ms: how long one node may take to answer a read, its asked-for
-            wait not counted, before another is asked; a write has the whole deadline,
-            since it must not be sent to another.
-        connect_timeout_ms: how long a connection may take to come about.
-        retry_backoff_ms: the first wait after no node could serve a call; it doubles.
-        retry_backoff_max_ms: the longest such wait.
         hosts_file: names in the form of /etc/hosts, asked before DNS.
         resolver: asked instead of DNS; with `hosts_file`, after it.
         rng: for the order of asking and the jitter; None: a random one.
-        keepalive: whether the system probes idle connections each second, so that a request
-            that waits ends some 3 s after the node's machine or the network is cut off.
         sessions: whether writes and reads go through sessions, many in a message; False: each is
             an HTTP request. A node without sessions is asked over HTTP in any case.
+        tuning: time-outs of single attempts, pauses between them, the probing of connections.
     """
 
     def __init__(
@@ -83,22 +77,19 @@ class QuorumClient:
         endpoints: Sequence[Endpoint],
         *,
         timeout_ms: int = 10_000,
-        attempt_timeout_ms: int = 2_000,
-        connect_timeout_ms: int = 1_000,
-        retry_backoff_ms: int = 20,
-        retry_backoff_max_ms: int = 1_000,
         hosts_file: Path | None = None,
         resolver: AbstractResolver | None = None,
         rng: random.Random | None = None,
-        keepalive: bool = False,
         sessions: bool = True,
+        tuning: ClientTuning | None = None,
     ) -> None:
+        tuning = tuning or ClientTuning()
         patience = Patience(
             total_ms=timeout_ms,
-            attempt_ms=attempt_timeout_ms,
-            connect_ms=connect_timeout_ms,
-            backoff_ms=retry_backoff_ms,
-            backoff_max_ms=retry_backoff_max_ms,
+            attempt_ms=tuning.attempt_timeout_ms,
+            connect_ms=tuning.connect_timeout_ms,
+            backoff_ms=tuning.retry_backoff_ms,
+            backoff_max_ms=tuning.retry_backoff_max_ms,
         )
         self._asker = Asker(
             endpoints,
@@ -106,7 +97,7 @@ class QuorumClient:
             hosts_file=hosts_file,
             resolver=resolver,
             rng=rng or random.Random(),  # noqa: S311 - jitter, not a secret
-            keepalive=keepalive,
+            keepalive=tuning.keepalive,
             sessions=sessions,
         )
 

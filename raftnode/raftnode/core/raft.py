@@ -48,7 +48,6 @@ from raftnode.core.events import (
     TimePassed,
     UpgradeRequested,
 )
-from raftnode.core.log_index import LogIndex
 from raftnode.core.membership import raft_version, reassignment, voter_changes
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
@@ -66,8 +65,8 @@ from raftnode.core.replica import Replica
 from raftnode.core.replication import fetcher, leadership
 from raftnode.core.roles import Blank, Follower, Leader, Resigned, Unattached
 from raftnode.core.snapshots import snapshot_fetch, snapshot_serving
-from raftnode.core.state import QuorumState
-from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
+from raftnode.core.start_state import StartState
+from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, ReplicaKey
 
 EPOCH_JUMP_MAX = 1 << 24
 """An epoch further ahead than this is damage: at one election a second it would have taken half a
@@ -79,53 +78,41 @@ class RaftCore:
     """One replica's Raft.
 
     Args:
-        key: of this replica; a new UUID is a new replica (S1).
-        log: index of what storage recovered; all of it durable.
-        state: what storage recovered; the default for an empty disk.
-        cluster_id: None for a blank replica.
-        incarnation: how many times this storage was started (S3).
-        fetch_sequence: above that of any earlier start, e.g. the wall clock in µs (S3).
-        quiet_ms: the longest that earlier starts of this storage may have promised not to vote;
-            for so long this start does not vote (S33).
-        committed_end: below it all of the log was committed before this start, as a snapshot of
-            its own proves, though that snapshot is not the one that `log` goes on from.
+        start: what its storage holds.
         rng: source of every random choice.
+        now_ms: a clock that never goes back.
+        config: None: the defaults.
+        endpoint: where its listener is bound, if it is.
     """
 
     def __init__(
         self,
-        key: ReplicaKey,
+        start: StartState,
         *,
-        log: LogIndex,
-        state: QuorumState,
-        cluster_id: str | None,
         rng: random.Random,
         now_ms: int,
         config: CoreConfig | None = None,
-        incarnation: int = 1,
-        fetch_sequence: int = 0,
-        quiet_ms: int = 0,
-        committed_end: Offset = FIRST_OFFSET,
         endpoint: Endpoint | None = None,
     ) -> None:
         # What a snapshot covers was committed when the snapshot was made.
+        log, committed_end = start.log, start.committed_end
         covered = max(log.snapshot.end_offset if log.snapshot else FIRST_OFFSET, committed_end)
         self.replica = Replica(
-            key,
+            start.key,
             config or CoreConfig(),
             rng,
             log,
-            state,
-            cluster_id,
-            incarnation=incarnation,
-            fetch_sequence=fetch_sequence,
+            start.state,
+            start.cluster_id,
+            incarnation=start.incarnation,
+            fetch_sequence=start.fetch_sequence,
             endpoint=endpoint,
             high_watermark=covered,
             applicable=covered,
-            promised_until_ms=now_ms + quiet_ms if quiet_ms else 0,
+            promised_until_ms=now_ms + start.quiet_ms if start.quiet_ms else 0,
             now_ms=now_ms,
         )
-        if cluster_id is not None:
+        if start.cluster_id is not None:
             self._attach()
 
     def _attach(self) -> None:

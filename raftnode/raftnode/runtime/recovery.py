@@ -11,6 +11,7 @@ from raftnode.core.config import CoreConfig
 from raftnode.core.log_index import LogIndex
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import RAFT_VERSION
+from raftnode.core.start_state import StartState
 from raftnode.core.types import Offset, VoterSet
 from raftnode.errors import ProtocolHaltError, StorageCorruptError, StorageIdentityError
 from raftnode.runtime.process import clock
@@ -86,10 +87,16 @@ def recover(
     if log.torn_tail is not None:
         _log.warning("torn_tail_truncated", damage=str(log.torn_tail), log_end=log.end_offset)
     return RaftCore(
-        directory.key,
-        log=index,
-        state=state,
-        cluster_id=directory.cluster_id,
+        StartState(
+            directory.key,
+            log=index,
+            state=state,
+            cluster_id=directory.cluster_id,
+            incarnation=directory.incarnation,
+            fetch_sequence=clock.fetch_sequence_base(),
+            quiet_ms=directory.promised_ms,
+            committed_end=covered,
+        ),
         rng=random.Random(),  # noqa: S311
         now_ms=clock.now_ms(),
         config=CoreConfig(
@@ -105,8 +112,4 @@ def recover(
             max_uncommitted_bytes=settings.max_uncommitted_bytes,
             keeps_every_record=settings.log_retention_bytes < 0,
         ),
-        incarnation=directory.incarnation,
-        fetch_sequence=clock.fetch_sequence_base(),
-        quiet_ms=directory.promised_ms,
-        committed_end=covered,
     )

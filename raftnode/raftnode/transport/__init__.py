@@ -3,6 +3,7 @@
 - hello: the first frame of both ends; it decides whether they accept each other (S6).
 - server: answers requests of other replicas; connection_limits: which connections it keeps.
 - peers: sends this replica's requests; link: one peer's connection.
+- context: what both sides share.
 - addresses, hosts: where a replica might listen; never its identity.
 
 A callback gets a request's answer, or the reason why there is none. The transport never blocks
@@ -12,6 +13,7 @@ its caller and does not know what a message means.
 from __future__ import annotations
 
 from raftnode.transport.addresses import AddressBook
+from raftnode.transport.context import PeerContext
 from raftnode.transport.failure import Failure, FailureReason
 from raftnode.transport.hello import Identity, RefusalReason
 from raftnode.transport.hosts import HostsFileResolver
@@ -26,6 +28,7 @@ __all__ = [
     "FailureReason",
     "HostsFileResolver",
     "Identity",
+    "PeerContext",
     "PeerPool",
     "PeerServer",
     "RefusalReason",

@@ -34,14 +34,12 @@ from raftnode.core.types import Endpoint, ReplicaKey
 from raftnode.errors import DecodeError
 from raftnode.transport.addresses import AddressBook
 from raftnode.transport.backoff import Backoff
+from raftnode.transport.context import PeerContext
 from raftnode.transport.dial import DialError, Dialled, dial
 from raftnode.transport.failure import Failure, FailureReason
-from raftnode.transport.gate import Gate
 from raftnode.transport.hello import Identity
 from raftnode.transport.outbox import Outbox
-from raftnode.transport.settings import TransportSettings
-from raftnode.transport.spawner import TaskSpawner
-from raftnode.wire import Codec, ErrorFrame, Frame, MessageError, ResponseFrame
+from raftnode.wire import ErrorFrame, Frame, MessageError, ResponseFrame
 
 _log = structlog.get_logger(__name__)
 
@@ -72,14 +70,10 @@ class Call:
 class Surroundings:
     """What all links of a pool share."""
 
+    context: PeerContext
     session: ClientSession
-    codec: Codec
-    identity: Callable[[], Identity]
     addresses: AddressBook
     on_hello: Callable[[Identity], None]
-    gate: Gate
-    spawn: TaskSpawner
-    settings: TransportSettings
     rng: random.Random
     ssl: SSLContext | None
 
@@ -107,7 +101,7 @@ class Link:
         self._wants = wants
         self._candidates = candidates
         self._loop = asyncio.get_running_loop()
-        self._backoff = Backoff(around.settings, around.rng)
+        self._backoff = Backoff(around.context.settings, around.rng)
         self._waiting: list[Call] = []
         self._sent: dict[int, Call] = {}
         self._next_correlation_id = 0
@@ -129,7 +123,7 @@ class Link:
 
     def send(self, call: Call) -> None:
         """Accept a call; never block, and run no callback before returning."""
-        if len(self._waiting) + len(self._sent) >= self._around.settings.outstanding_max:
+        if len(self._waiting) + len(self._sent) >= self._around.context.settings.outstanding_max:
             detail = f"{len(self._sent)} requests are unanswered, {len(self._waiting)} wait"
             self._loop.call_soon(call.failed, Failure(FailureReason.OVERLOADED, detail))
             return
@@ -153,7 +147,7 @@ class Link:
     def _start(self) -> None:
         if self._task is None:
             name = f"link to {self._wants or 'a bootstrap address'}"
-            self._task = self._around.spawn(self._run(), name=name)
+            self._task = self._around.context.spawn(self._run(), name=name)
 
     def hurry(self) -> None:
         """End the pause before the next attempt, as the peer was heard of."""
@@ -204,15 +198,15 @@ class Link:
                 return await dial(
                     around.session,
                     endpoint,
-                    own=around.identity(),
+                    own=around.context.identity(),
                     wants=self._wants,
-                    gate=around.gate,
-                    settings=around.settings,
-                    frame_bytes_max=around.codec.frame_bytes_max + 1,
+                    gate=around.context.gate,
+                    settings=around.context.settings,
+                    frame_bytes_max=around.context.codec.frame_bytes_max + 1,
                     ssl=around.ssl,
                 )
             except DialError as error:
-                if error.replica is not None and error.replica != around.identity().key:
+                if error.replica is not None and error.replica != around.context.identity().key:
                     around.addresses.learn_hello(error.replica, endpoint)
                 failures.append(error.failure)
         # The first address is the best advice, so its failure says the most.
@@ -224,9 +218,11 @@ class Link:
         around, key = self._around, dialled.peer.key
         started = self._loop.time()
         around.on_hello(dialled.peer)
-        outbox = Outbox(dialled.socket.send_bytes, bytes_max=around.settings.outbox_bytes_max)
+        outbox = Outbox(
+            dialled.socket.send_bytes, bytes_max=around.context.settings.outbox_bytes_max
+        )
         connection = _Connection(dialled, outbox)
-        writer = around.spawn(outbox.run(), name=f"write to {key}")
+        writer = around.context.spawn(outbox.run(), name=f"write to {key}")
         self._connection = connection
         _log.info("peer_connected", peer=str(key), endpoint=str(dialled.endpoint))
         reason = "the peer closed the connection"
@@ -265,12 +261,12 @@ class Link:
         report: Callable[[Callable[[Failure], None], Failure], None],
     ) -> None:
         """Send a call, or `report` the reason why not."""
-        own = self._around.identity()
+        own = self._around.context.identity()
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0xFFFFFFFF
         failure = None
         try:
-            frame = self._around.codec.encode_request(
+            frame = self._around.context.codec.encode_request(
                 call.request,
                 source=own.key,
                 target=connection.dialled.peer.key,
@@ -293,15 +289,15 @@ class Link:
     def _receive(self, data: bytes, connection: _Connection) -> str | None:
         """Accept a frame; return why the connection must end, if it must."""
         try:
-            frame: Frame | MessageError = self._around.codec.decode(data)
+            frame: Frame | MessageError = self._around.context.codec.decode(data)
         except MessageError as error:
             frame = error
         except DecodeError as error:
             return f"{error}"
-        envelope, own = frame.envelope, self._around.identity()
+        envelope, own = frame.envelope, self._around.context.identity()
         if not envelope.is_response:
             return "a request on a connection for responses"
-        if not self._around.gate.is_current(connection.dialled.peer):
+        if not self._around.context.gate.is_current(connection.dialled.peer):
             return f"a later start of {envelope.source} was seen"
         if envelope.source != connection.dialled.peer.key or envelope.target != own.key:
             return f"a frame from {envelope.source} to {envelope.target}"

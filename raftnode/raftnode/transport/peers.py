@@ -14,14 +14,11 @@ from aiohttp.abc import AbstractResolver
 from raftnode.core.messages import Request, Response
 from raftnode.core.types import Endpoint, ReplicaKey
 from raftnode.transport.addresses import AddressBook
+from raftnode.transport.context import PeerContext
 from raftnode.transport.dial import make_socket
 from raftnode.transport.failure import Failure, FailureReason
-from raftnode.transport.gate import Gate, OpenGate
 from raftnode.transport.hello import Identity, RefusalReason
 from raftnode.transport.link import Call, Link, Surroundings
-from raftnode.transport.settings import TransportSettings
-from raftnode.transport.spawner import TaskSpawner
-from raftnode.wire import Codec
 
 OnResponse = Callable[[ReplicaKey, Request, Response], None]
 """(the replica that answered, the request, the answer); must not block and must not raise."""
@@ -39,22 +36,18 @@ class PeerPool:
 
     def __init__(
         self,
+        context: PeerContext,
         *,
-        codec: Codec,
-        identity: Callable[[], Identity],
         addresses: AddressBook,
         on_response: OnResponse,
         on_failure: OnFailure,
-        spawn: TaskSpawner,
         rng: random.Random,
         on_hello: Callable[[Identity], None] | None = None,
-        gate: Gate | None = None,
         resolver: AbstractResolver | None = None,
         ssl: SSLContext | None = None,
-        settings: TransportSettings | None = None,
     ) -> None:
-        self._settings = settings or TransportSettings()
-        self._identity = identity
+        self._settings = context.settings
+        self._identity = context.identity
         self._addresses = addresses
         self._on_response = on_response
         self._on_failure = on_failure
@@ -72,14 +65,10 @@ class PeerPool:
             timeout=ClientTimeout(total=None),
         )
         self._around = Surroundings(
+            context=context,
             session=self._session,
-            codec=codec,
-            identity=identity,
             addresses=addresses,
             on_hello=self._hello,
-            gate=gate or OpenGate(),
-            spawn=spawn,
-            settings=self._settings,
             rng=rng,
             ssl=ssl,
         )

@@ -20,7 +20,7 @@ from raftnode.core.types import ReplicaKey
 from raftnode.errors import DecodeError
 from raftnode.log_limit import LineBudget
 from raftnode.transport.connection_limits import Lobby, Rank, Seats
-from raftnode.transport.gate import Gate, OpenGate
+from raftnode.transport.context import PeerContext
 from raftnode.transport.hello import (
     Hello,
     Identity,
@@ -32,9 +32,7 @@ from raftnode.transport.hello import (
     refusal_of,
 )
 from raftnode.transport.outbox import Outbox
-from raftnode.transport.settings import TransportSettings
-from raftnode.transport.spawner import TaskSpawner
-from raftnode.wire import Codec, Envelope, MessageError, RequestFrame
+from raftnode.wire import Envelope, MessageError, RequestFrame
 
 _log = structlog.get_logger(__name__)
 
@@ -59,23 +57,19 @@ class PeerServer:
 
     def __init__(
         self,
+        context: PeerContext,
         *,
-        codec: Codec,
-        identity: Callable[[], Identity],
         on_request: OnRequest,
-        spawn: TaskSpawner,
         on_hello: OnHello | None = None,
-        gate: Gate | None = None,
         rank: Callable[[ReplicaKey], Rank] | None = None,
-        settings: TransportSettings | None = None,
     ) -> None:
-        self._codec = codec
-        self._identity = identity
+        self._context = context
+        self._identity = context.identity
         self._on_request = on_request
         self._on_hello = on_hello
-        self._gate = gate or OpenGate()
-        self._spawn = spawn
-        self._settings = settings or TransportSettings()
+        self._gate = context.gate
+        self._spawn = context.spawn
+        self._settings = context.settings
         self._lines = LineBudget()
         self.lobby = Lobby(self._settings.greetings_max, self._settings.hello_timeout_ms / 1000)
         self._seats = Seats[web.WebSocketResponse](
@@ -172,11 +166,8 @@ class PeerServer:
         if self._on_hello is not None:
             self._on_hello(peer)
         connection = _Connection(
-            codec=self._codec,
-            identity=self._identity,
+            self._context,
             on_request=self._on_request,
-            gate=self._gate,
-            settings=self._settings,
             peer=peer,
             outbox=Outbox(socket.send_bytes, bytes_max=self._settings.outbox_bytes_max),
             cut=partial(_abort, request),
@@ -217,12 +208,9 @@ class _Connection:
 
     def __init__(
         self,
+        context: PeerContext,
         *,
-        codec: Codec,
-        identity: Callable[[], Identity],
         on_request: OnRequest,
-        gate: Gate,
-        settings: TransportSettings,
         peer: Identity,
         outbox: Outbox,
         cut: Callable[[], None],
@@ -230,11 +218,11 @@ class _Connection:
     ) -> None:
         self._lines = lines
         self.outbox = outbox
-        self._codec = codec
-        self._identity = identity
+        self._codec = context.codec
+        self._identity = context.identity
         self._on_request = on_request
-        self._gate = gate
-        self._settings = settings
+        self._gate = context.gate
+        self._settings = context.settings
         self._peer = peer
         self._cut = cut
         self._open: OrderedDict[int, Envelope] = OrderedDict()

@@ -11,9 +11,14 @@ from raftnode.runtime.builders.writes import Writes
 from raftnode.runtime.disk.disk_room import make_room
 from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.disk.disk_watch import watch_storage
-from raftnode.runtime.disk.scrubber import Scrubber
+from raftnode.runtime.disk.scrubber import Scrubber, ScrubPace
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
-from raftnode.runtime.snapshots.snapshotter import SnapshotLimits, Snapshotter
+from raftnode.runtime.snapshots.snapshotter import (
+    AppliedState,
+    SnapshotLimits,
+    SnapshotStorage,
+    Snapshotter,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +76,8 @@ def build_disk(base: Base, writes: Writes) -> Disk:
         return free_bytes(wanted_bytes) >= wanted_bytes
 
     snapshotter = Snapshotter(
-        base.snapshots,
-        writes.applier,
-        base.core.replica.log,
+        SnapshotStorage(base.snapshots, log, base.loaded),
+        AppliedState(writes.applier, base.core.replica.log),
         SnapshotLimits(
             settings.max_record_bytes_between_snapshots,
             settings.max_snapshot_interval_ms,
@@ -81,8 +85,6 @@ def build_disk(base: Base, writes: Writes) -> Disk:
             settings.log_retention_bytes,
         ),
         base.metrics,
-        log=log,
-        last=base.loaded,
         free_bytes=free_bytes,
         disk=state,
         on_taken=base.driver.post,
@@ -91,8 +93,7 @@ def build_disk(base: Base, writes: Writes) -> Disk:
         base.directory.log_directory,
         state,
         base.metrics,
-        bytes_per_second=settings.scrub_bytes_per_second,
-        interval_ms=settings.scrub_interval_ms,
+        ScrubPace(settings.scrub_bytes_per_second, settings.scrub_interval_ms),
         in_use=lambda: log.active_path,
         on_damaged_snapshot=snapshotter.damaged,
         now_s=base.snapshots.now_s,

@@ -17,8 +17,15 @@ from raftnode.runtime.builders.writes import Writes
 from raftnode.runtime.peers.gatekeeper import Gatekeeper
 from raftnode.runtime.peers.peer_messages import Peering, rank_of
 from raftnode.runtime.service import Service
-from raftnode.runtime.snapshots.transfer import SnapshotTransfer
-from raftnode.transport import AddressBook, HostsFileResolver, Identity, PeerPool, PeerServer
+from raftnode.runtime.snapshots.transfer import SnapshotTransfer, TransferOutcomes
+from raftnode.transport import (
+    AddressBook,
+    HostsFileResolver,
+    Identity,
+    PeerContext,
+    PeerPool,
+    PeerServer,
+)
 from raftnode.wire import Codec
 
 
@@ -80,13 +87,15 @@ def build_peers(base: Base, writes: Writes, disk: Disk) -> Peers:
         base.snapshots,
         base.log,
         writes.applier,
-        post=driver.post,
-        respond=peering.respond,
-        on_error=base.fail,
-        on_installed=disk.snapshotter.installed,
-        on_piece=base.metrics.snapshot_piece,
+        TransferOutcomes(
+            post=driver.post,
+            respond=peering.respond,
+            on_error=base.fail,
+            on_installed=disk.snapshotter.installed,
+            on_piece=base.metrics.snapshot_piece,
+            on_damaged=disk.snapshotter.damaged,
+        ),
         room_for=disk.has_room,
-        on_damaged=disk.snapshotter.damaged,
     )
     return Peers(gatekeeper, addresses, peering, transfer)
 
@@ -115,29 +124,25 @@ def connect(
     base: Base, peers: Peers, identity: Callable[[], Identity]
 ) -> tuple[PeerPool, PeerServer]:
     """Give the peering its connections; return the dialling side and the dialled side."""
-    codec = Codec(decode_batches=decode_batches)
+    context = PeerContext(
+        Codec(decode_batches=decode_batches), identity, base.tasks, peers.gatekeeper
+    )
     hosts_file = base.settings.hosts_file
     resolver = HostsFileResolver(HostsFile(hosts_file), spawn=base.tasks) if hosts_file else None
     peering = peers.peering
     pool = PeerPool(
-        codec=codec,
-        identity=identity,
+        context,
         addresses=peers.addresses,
         on_response=peering.on_response,
         on_failure=peering.on_failure,
         on_hello=peering.on_hello,
-        gate=peers.gatekeeper,
-        spawn=base.tasks,
         rng=random.Random(),  # noqa: S311
         resolver=resolver,
     )
     peering.pool = pool
     return pool, PeerServer(
-        codec=codec,
-        identity=identity,
+        context,
         on_request=peering.on_request,
         on_hello=peering.on_called,
-        gate=peers.gatekeeper,
         rank=lambda key: rank_of(base.core.replica, key),
-        spawn=base.tasks,
     )

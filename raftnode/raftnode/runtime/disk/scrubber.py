@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -26,6 +27,19 @@ FIRST_PASS_MS = 60_000
 """How long after the start the first pass begins; after an interval if that is shorter."""
 
 
+@dataclass(frozen=True, slots=True)
+class ScrubPace:
+    """How fast and how often the scrub reads.
+
+    Attributes:
+        bytes_per_second: how much is read at most, on average; 0: no pass is made.
+        interval_ms: from the beginning of a pass to the beginning of the next.
+    """
+
+    bytes_per_second: int
+    interval_ms: int
+
+
 class Scrubber:
     """Makes a pass each interval.
 
@@ -33,8 +47,7 @@ class Scrubber:
         directory: the log's.
         disk: gets the damage.
         metrics: get the progress of a pass.
-        bytes_per_second: how much is read at most, on average; 0: no pass is made.
-        interval_ms: from the beginning of a pass to the beginning of the next.
+        pace: how fast and how often it reads.
         in_use: the segment that is written.
         on_damaged_snapshot: called with a damaged snapshot.
         calls: the system calls; None: the operating system's.
@@ -47,9 +60,8 @@ class Scrubber:
         directory: Path,
         disk: DiskState,
         metrics: NodeMetrics,
+        pace: ScrubPace,
         *,
-        bytes_per_second: int,
-        interval_ms: int,
         in_use: Callable[[], Path | None],
         on_damaged_snapshot: Callable[[SnapshotDamage], None] = lambda _: None,
         calls: SystemCalls | None = None,
@@ -58,8 +70,8 @@ class Scrubber:
         self._directory = directory
         self._disk = disk
         self._metrics = metrics
-        self._rate = bytes_per_second
-        self._interval_s = interval_ms / 1000
+        self._rate = pace.bytes_per_second
+        self._interval_s = pace.interval_ms / 1000
         self._on_damaged_snapshot = on_damaged_snapshot
         self._thread = ThreadPoolExecutor(
             1, thread_name_prefix="scrub", initializer=make_thread_idle

@@ -59,17 +59,42 @@ class SnapshotLimits:
     retention_bytes: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class AppliedState:
+    """What a snapshot is taken of.
+
+    Attributes:
+        applier: has the state.
+        index: the core's, for the log's state of the quorum.
+    """
+
+    applier: Applier
+    index: LogIndex
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStorage:
+    """What lies on the disk.
+
+    Attributes:
+        snapshots: the snapshots beside the log.
+        log: the log that is trimmed behind snapshots.
+        last: the snapshot that the start began with.
+    """
+
+    snapshots: Snapshots
+    log: Log
+    last: SnapshotFile | None
+
+
 class Snapshotter:
     """Takes snapshots when they are due.
 
     Args:
-        snapshots: the snapshots beside the log.
-        applier: has the state.
-        index: the core's, for the log's state of the quorum.
+        storage: the snapshots, and the log behind them.
+        state: what a snapshot is taken of.
         limits: when a snapshot is due.
         metrics: count each snapshot.
-        log: the log that is trimmed behind snapshots.
-        last: the snapshot that the start began with.
         free_bytes: returns the free bytes of the disk, given the wanted bytes; it may block.
         disk: gets damage and missing room.
         on_taken: called with each snapshot, and up to where the log may be trimmed behind it; or
@@ -79,23 +104,20 @@ class Snapshotter:
 
     def __init__(
         self,
-        snapshots: Snapshots,
-        applier: Applier,
-        index: LogIndex,
+        storage: SnapshotStorage,
+        state: AppliedState,
         limits: SnapshotLimits,
         metrics: NodeMetrics,
         *,
-        log: Log,
-        last: SnapshotFile | None,
         free_bytes: Callable[[int], int],
         disk: DiskState,
         on_taken: Callable[[SnapshotTaken | SnapshotLost], None] = lambda _: None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self._snapshots = snapshots
-        self._applier = applier
-        self._index = index
-        self._log = log
+        self._snapshots = storage.snapshots
+        self._applier = state.applier
+        self._index = state.index
+        self._log = storage.log
         self._limits = limits
         self._metrics = metrics
         self._disk = disk
@@ -110,7 +132,7 @@ class Snapshotter:
         self._now_ms = now_ms
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self._pause = Pause()
-        self._bytes_at = applier.applied_bytes
+        self._bytes_at = self._applier.applied_bytes
         self._taken_at = time.monotonic()
         self._damaged: dict[SnapshotId, SnapshotDamage] = {}
         """The damaged snapshots that are not set aside yet."""
@@ -118,10 +140,10 @@ class Snapshotter:
         """Whether the newest snapshot was damaged, so that the next is due at once."""
         self._lost: SnapshotId | None = None
         """The damaged newest snapshot, until another can be offered in its place."""
-        self.last = last
+        self.last = storage.last
         """The newest snapshot."""
-        self._made_ms = last.made_ms if last else -1
-        metrics.snapshots_damaged.inc(len(snapshots.damaged))  # which the start has found
+        self._made_ms = storage.last.made_ms if storage.last else -1
+        metrics.snapshots_damaged.inc(len(self._snapshots.damaged))  # which the start has found
         self._show()
 
     def is_due(self) -> bool:

@@ -50,6 +50,27 @@ class _Loaded:
     snapshot: SnapshotFile
 
 
+@dataclass(frozen=True, slots=True)
+class TransferOutcomes:
+    """Where the outcomes of a transfer go; each call comes from the loop's thread.
+
+    Attributes:
+        post: gives the core an event.
+        respond: answers a peer's request.
+        on_error: called with the first failure of the disk.
+        on_installed: called with each snapshot that was installed.
+        on_piece: called with the bytes of a piece that was sent ("sent") or fetched ("fetched").
+        on_damaged: called with a snapshot that a follower fetches and that is damaged here.
+    """
+
+    post: Callable[[Event], None]
+    respond: Callable[[int, FetchSnapshotResponse], None]
+    on_error: Callable[[BaseException], None]
+    on_installed: Callable[[SnapshotFile], None]
+    on_piece: Callable[[str, int], None]
+    on_damaged: Callable[[SnapshotDamage], None] = lambda _: None
+
+
 class SnapshotTransfer:
     """Carries out the core's effects for snapshots.
 
@@ -57,13 +78,8 @@ class SnapshotTransfer:
         snapshots: the snapshots beside the log.
         log: the log that a snapshot may replace.
         applier: gets the state of an installed snapshot.
-        post: gives the core an event.
-        respond: answers a peer's request.
-        on_error: called with the first failure of the disk.
-        on_installed: called with each snapshot that was installed.
-        on_piece: called with the bytes of a piece that was sent ("sent") or fetched ("fetched").
+        outcomes: where the outcomes go.
         room_for: whether the disk has room for so many bytes; it may block.
-        on_damaged: called with a snapshot that a follower fetches and that is damaged here.
     """
 
     def __init__(
@@ -71,25 +87,15 @@ class SnapshotTransfer:
         snapshots: Snapshots,
         log: Log,
         applier: Applier,
+        outcomes: TransferOutcomes,
         *,
-        post: Callable[[Event], None],
-        respond: Callable[[int, FetchSnapshotResponse], None],
-        on_error: Callable[[BaseException], None],
-        on_installed: Callable[[SnapshotFile], None],
-        on_piece: Callable[[str, int], None],
         room_for: Callable[[int], bool],
-        on_damaged: Callable[[SnapshotDamage], None] = lambda _: None,
     ) -> None:
         self._snapshots = snapshots
         self._log = log
         self._applier = applier
-        self._post = post
-        self._respond = respond
-        self._on_error = on_error
-        self._on_installed = on_installed
-        self._on_piece = on_piece
+        self._outcomes = outcomes
         self._room_for = room_for
-        self._on_damaged = on_damaged
         self._checking = ThreadPoolExecutor(1, thread_name_prefix="snapshot-check")
         self._checked: tuple[SnapshotId, float] | None = None
         """The snapshot that was checked last, and when that check began."""
@@ -120,9 +126,9 @@ class SnapshotTransfer:
         def answer(piece_and_damage: tuple[FetchSnapshotResponse, SnapshotDamage | None]) -> None:
             piece, damage = piece_and_damage
             if damage is not None:
-                self._on_damaged(damage)
-            self._on_piece("sent", len(piece.data))
-            self._respond(effect.request_id, piece)
+                self._outcomes.on_damaged(damage)
+            self._outcomes.on_piece("sent", len(piece.data))
+            self._outcomes.respond(effect.request_id, piece)
 
         self._beside(self._reading, read, answer)
         if response.position == 0:
@@ -147,7 +153,7 @@ class SnapshotTransfer:
 
         def tell(damage: SnapshotDamage | None) -> None:
             if damage is not None:
-                self._on_damaged(damage)
+                self._outcomes.on_damaged(damage)
 
         self._beside(self._checking, check, tell)
 
@@ -183,15 +189,15 @@ class SnapshotTransfer:
 
         def tell(event: Event) -> None:
             if isinstance(event, SnapshotPieceStored):
-                self._on_piece("fetched", len(effect.data))
-            self._post(event)
+                self._outcomes.on_piece("fetched", len(effect.data))
+            self._outcomes.post(event)
 
         self._beside(self._writing, write, tell)
 
     def verify(self, snapshot: LogPosition) -> None:
         """Read the whole file, make the state from it, and report the result to the core."""
         self._wanted = snapshot
-        self._beside(self._writing, lambda: self._load(snapshot), self._post)
+        self._beside(self._writing, lambda: self._load(snapshot), self._outcomes.post)
 
     def _load(self, snapshot: LogPosition) -> Event:
         self._forget()
@@ -239,7 +245,7 @@ class SnapshotTransfer:
             before = self._applier.kv
             self._applier.replace(loaded.store)
         self._beside(self._writing, lambda: self._let_go(before), lambda _: None)
-        self._on_installed(loaded.snapshot)
+        self._outcomes.on_installed(loaded.snapshot)
         _log.info(
             "snapshot_file_installed",
             snapshot=str(loaded.snapshot.snapshot_id),
@@ -283,7 +289,7 @@ class SnapshotTransfer:
                 return
             error = finished.exception()
             if error is not None:
-                self._on_error(error)
+                self._outcomes.on_error(error)
             else:
                 done(finished.result())
 

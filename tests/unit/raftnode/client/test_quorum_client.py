@@ -21,6 +21,7 @@ from raftnode.api.errors import refusal
 from raftnode.api.model import FormRequest, JoinRequest, Replica, VoterSpec
 from raftnode.api.server import ApiServer, make_app
 from raftnode.client import (
+    ClientTuning,
     NotDoneError,
     OutcomeUnknownError,
     QuorumClient,
@@ -85,10 +86,17 @@ def absent(network: LoopbackNetwork) -> Callable[[], Endpoint]:
     return lambda: Endpoint(network.host(next(hosts)), 9080)
 
 
-def quick(*endpoints: Endpoint, **options: Any) -> QuorumClient:
-    options.setdefault("timeout_ms", 60_000)
+def quick(
+    *endpoints: Endpoint, attempt_timeout_ms: int = 2000, timeout_ms: int = 60_000, **options: Any
+) -> QuorumClient:
     return QuorumClient(
-        endpoints, retry_backoff_ms=1, retry_backoff_max_ms=5, rng=random.Random(1), **options
+        endpoints,
+        timeout_ms=timeout_ms,
+        rng=random.Random(1),
+        tuning=ClientTuning(
+            attempt_timeout_ms=attempt_timeout_ms, retry_backoff_ms=1, retry_backoff_max_ms=5
+        ),
+        **options,
     )
 
 
@@ -236,7 +244,10 @@ async def test_nodes_that_point_at_each_other_end_in_unavailable_not_in_a_tight_
         one.follow(two.key, second)
         two.follow(one.key, first)
         async with QuorumClient(
-            [first], timeout_ms=1000, retry_backoff_ms=50, rng=random.Random(1)
+            [first],
+            timeout_ms=1000,
+            rng=random.Random(1),
+            tuning=ClientTuning(retry_backoff_ms=50),
         ) as client:
             # A read: the outcome of a write that is cut off by the deadline would be unknown.
             with pytest.raises(UnavailableError) as caught:

@@ -19,6 +19,7 @@ from raftnode.core.messages import (
 )
 from raftnode.core.raft import EPOCH_JUMP_MAX, RaftCore
 from raftnode.core.roles import Follower
+from raftnode.core.start_state import StartState
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, LogPosition, NodeId, Offset, ReplicaKey, Voter, VoterSet
 
@@ -29,10 +30,7 @@ LAST = LogPosition(Epoch(2**31 - 1), Offset(10**9))
 def make() -> RaftCore:
     voters = VoterSet.of([Voter(OWN, None), Voter(PEER, None)])
     return RaftCore(
-        OWN,
-        log=LogIndex(voters),
-        state=QuorumState(Epoch(5)),
-        cluster_id="c",
+        StartState(OWN, log=LogIndex(voters), state=QuorumState(Epoch(5)), cluster_id="c"),
         rng=random.Random(0),
         now_ms=0,
     )

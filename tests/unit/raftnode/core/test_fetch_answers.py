@@ -110,7 +110,7 @@ def test_a_good_answer_shows_that_the_leader_leads(fetcher: Fetcher):
         ("2", ErrorCode.INVALID_REQUEST, 9, 5, 9),
     ],
 )
-def test_only_a_refusal_of_its_leader_lowers_a_token(  # noqa: PLR0917 - a row
+def test_only_a_refusal_of_its_leader_lowers_a_token(
     fetcher: Fetcher, source: str, error: ErrorCode, own: int, answered: int, kept: int
 ):
     role = fetcher.role

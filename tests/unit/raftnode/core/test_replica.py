@@ -19,6 +19,7 @@ from raftnode.core.records import AddVoter, Batch, RaftVersion
 from raftnode.core.replica import Replica
 from raftnode.core.replication import fetcher
 from raftnode.core.roles import Blank, Follower, Prospective, Resigned, Unattached
+from raftnode.core.start_state import StartState
 from raftnode.core.state import QuorumState
 from raftnode.core.types import (
     NO_EPOCH,
@@ -63,15 +64,17 @@ def test_what_a_core_is_told_at_its_start_its_replica_knows():
     log.snapshot = LogPosition(Epoch(1), Offset(7))
     here = Endpoint("one.example", 9093)
     made = RaftCore(
-        ONE,
-        log=log,
-        state=QuorumState(Epoch(3)),
-        cluster_id="c",
+        StartState(
+            ONE,
+            log=log,
+            state=QuorumState(Epoch(3)),
+            cluster_id="c",
+            incarnation=4,
+            fetch_sequence=900,
+        ),
         rng=random.Random(0),
         now_ms=50,
         config=CoreConfig(fetch_timeout_ms=1001),
-        incarnation=4,
-        fetch_sequence=900,
         endpoint=here,
     ).replica
     assert (made.key, made.epoch, made.cluster_id, made.now_ms) == (ONE, 3, "c", 50)
@@ -80,7 +83,9 @@ def test_what_a_core_is_told_at_its_start_its_replica_knows():
     assert (made.high_watermark, made.applicable) == (7, 7)
     log.snapshot = None
     plain = RaftCore(
-        ONE, log=log, state=made.state, cluster_id=None, rng=random.Random(0), now_ms=0
+        StartState(ONE, log=log, state=made.state, cluster_id=None),
+        rng=random.Random(0),
+        now_ms=0,
     ).replica
     assert (plain.config, plain.incarnation, plain.fetch_sequence) == (CoreConfig(), 1, 0)
     assert (plain.high_watermark, plain.applicable, plain.endpoint) == (0, 0, None)
@@ -97,13 +102,15 @@ def test_what_any_snapshot_covers_is_never_cut_off(snapshot_end: int | None, com
     log.durable_end = log.end
     log.snapshot = None if snapshot_end is None else LogPosition(Epoch(1), Offset(snapshot_end))
     made = RaftCore(
-        ONE,
-        log=log,
-        state=QuorumState(Epoch(1)),
-        cluster_id="c",
+        StartState(
+            ONE,
+            log=log,
+            state=QuorumState(Epoch(1)),
+            cluster_id="c",
+            committed_end=Offset(committed_end),
+        ),
         rng=random.Random(0),
         now_ms=0,
-        committed_end=Offset(committed_end),
     ).replica
     assert (made.high_watermark, made.applicable) == (2, 2)
     assert made.truncate(Offset(2))
@@ -114,10 +121,12 @@ def test_what_any_snapshot_covers_is_never_cut_off(snapshot_end: int | None, com
 
 def test_the_address_that_the_listener_got_is_named_in_what_the_replica_sends():
     made = RaftCore(
-        ONE,
-        log=LogIndex(VoterSet.of([Voter(ONE), Voter(TWO)])),
-        state=QuorumState(Epoch(1)),
-        cluster_id="c",
+        StartState(
+            ONE,
+            log=LogIndex(VoterSet.of([Voter(ONE), Voter(TWO)])),
+            state=QuorumState(Epoch(1)),
+            cluster_id="c",
+        ),
         rng=random.Random(0),
         now_ms=0,
     )

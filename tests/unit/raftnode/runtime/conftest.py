@@ -24,7 +24,12 @@ from raftnode.logformat.batch import Record, encode_data_batch, iter_records, st
 from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.snapshots.restore import restore_state
-from raftnode.runtime.snapshots.snapshotter import SnapshotLimits, Snapshotter
+from raftnode.runtime.snapshots.snapshotter import (
+    AppliedState,
+    SnapshotLimits,
+    SnapshotStorage,
+    Snapshotter,
+)
 from raftnode.runtime.writes.applier import Applier
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.files import File, Files
@@ -149,13 +154,10 @@ class Rig:
         self.metrics = NodeMetrics(CollectorRegistry())
         self.taken: list[SnapshotTaken | SnapshotLost] = []
         self.taker = Snapshotter(
-            self.snapshots,
-            self.applier,
-            self.index,
+            SnapshotStorage(self.snapshots, storage.log, last),
+            AppliedState(self.applier, self.index),
             limits,
             self.metrics,
-            log=storage.log,
-            last=last,
             free_bytes=lambda _: self.free,
             disk=self.disk,
             on_taken=self.taken.append,

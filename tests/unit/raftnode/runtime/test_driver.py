@@ -52,7 +52,7 @@ from raftnode.runtime.disk.cold_reads import OBSERVER_READS, ColdReads
 from raftnode.runtime.disk.log_reads import LogReader
 from raftnode.runtime.driver import Driver, Parts
 from raftnode.runtime.inquiries import Inquiries
-from raftnode.runtime.snapshots.transfer import SnapshotTransfer
+from raftnode.runtime.snapshots.transfer import SnapshotTransfer, TransferOutcomes
 from raftnode.runtime.writes.appends import Appends
 from raftnode.runtime.writes.applier import Applier
 from raftnode.runtime.writes.flusher import Flusher
@@ -142,11 +142,13 @@ class Bench:
             self.directory.open_snapshots(2),
             self.log,
             self.applier,
-            post=self.driver.post,
-            respond=self.post.respond,
-            on_error=self.errors.append,
-            on_installed=lambda _: None,
-            on_piece=lambda _direction, _size: None,
+            TransferOutcomes(
+                post=self.driver.post,
+                respond=self.post.respond,
+                on_error=self.errors.append,
+                on_installed=lambda _: None,
+                on_piece=lambda _direction, _size: None,
+            ),
             room_for=lambda _: True,
         )
         self.parts = Parts(

@@ -19,12 +19,13 @@ from raftnode.transport import (
     AddressBook,
     HostsFileResolver,
     Identity,
+    PeerContext,
     PeerPool,
     PeerServer,
     TransportSettings,
 )
 from raftnode.transport.connection_limits import Rank
-from raftnode.transport.gate import Gate
+from raftnode.transport.gate import Gate, OpenGate
 from raftnode.wire import Codec
 
 CLUSTER = "jzIrVDQ0QXu0bBSbPcyDpA"
@@ -115,21 +116,26 @@ class Replica:
         self.settings = settings
         self.addresses = AddressBook(bootstrap)
         self.pool = PeerPool(
-            codec=self.codec,
-            identity=lambda: self.identity,
+            self.context(),
             addresses=self.addresses,
             on_response=lambda *args: self.responses.put_nowait(args),
             on_failure=lambda *args: self.failures.put_nowait(args),
-            spawn=self.tasks,
             rng=random.Random(1),
             resolver=resolver(self.tasks) if resolver else None,
-            gate=gate,
-            settings=settings,
         )
         self.server: PeerServer | None = None
         self.listener: ApiServer | None = None
         self.host, self.port = host, 0
         self.echoes = False
+
+    def context(self) -> PeerContext:
+        return PeerContext(
+            self.codec,
+            lambda: self.identity,
+            self.tasks,
+            self.gate or OpenGate(),
+            self.settings,
+        )
 
     @property
     def endpoint(self) -> Endpoint:
@@ -137,14 +143,10 @@ class Replica:
 
     async def listen(self, port: int = 0) -> Endpoint:
         self.server = PeerServer(
-            codec=self.codec,
-            identity=lambda: self.identity,
+            self.context(),
             on_request=self._on_request,
             on_hello=self.hellos.append,
-            gate=self.gate,
             rank=self.rank,
-            spawn=self.tasks,
-            settings=self.settings,
         )
         app = web.Application()
         app.router.add_get("/v1/peer", self.server.handle)

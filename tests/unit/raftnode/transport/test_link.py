@@ -12,9 +12,9 @@ from raftnode.core.messages import VoteRequest
 from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
 from raftnode.logformat.batch import decode_batches
 from raftnode.runtime.process.tasks import Tasks
-from raftnode.transport import AddressBook, FailureReason, Identity, TransportSettings, link
+from raftnode.transport import AddressBook, FailureReason, Identity, link
+from raftnode.transport.context import PeerContext
 from raftnode.transport.dial import Dialled
-from raftnode.transport.gate import OpenGate
 from raftnode.wire import Codec
 
 OWN, PEER = (ReplicaKey(NodeId(n), uuid.UUID(int=n)) for n in (1, 2))
@@ -58,14 +58,12 @@ async def test_a_ping_that_cannot_be_answered_ends_the_connection_only(monkeypat
     faults, failed = [], asyncio.get_running_loop().create_future()
     tasks = Tasks(faults.append)
     around = link.Surroundings(
+        context=PeerContext(
+            Codec(decode_batches=decode_batches), lambda: Identity(OWN, "c", 1), tasks
+        ),
         session=SimpleNamespace(),
-        codec=Codec(decode_batches=decode_batches),
-        identity=lambda: Identity(OWN, "c", 1),
         addresses=AddressBook(),
         on_hello=lambda _: None,
-        gate=OpenGate(),
-        spawn=tasks,
-        settings=TransportSettings(),
         rng=random.Random(0),
         ssl=None,
     )

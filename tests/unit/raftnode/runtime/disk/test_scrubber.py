@@ -16,7 +16,7 @@ from raftnode.core.types import Epoch, NodeId, Offset
 from raftnode.logformat.batch import Record, encode_data_batch, stamp
 from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.disk.disk_state import DiskState
-from raftnode.runtime.disk.scrubber import Scrubber
+from raftnode.runtime.disk.scrubber import Scrubber, ScrubPace
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.process.idle import make_thread_idle
 from raftnode.storage.directory.directory import DataDirectory
@@ -61,8 +61,7 @@ class Rig:
             self.log,
             self.disk,
             NodeMetrics(self.registry),
-            bytes_per_second=rate,
-            interval_ms=interval_ms,
+            ScrubPace(rate, interval_ms),
             in_use=lambda: None,
             now_s=lambda: time.monotonic() + AHEAD_S,
         )

@@ -19,7 +19,14 @@ from raftnode.core.types import Endpoint, Epoch, NodeId, ReplicaKey, Voter, Vote
 from raftnode.runtime.peers import peer_hello
 from raftnode.runtime.peers.peer_hello import greet_before_leading, greet_voters
 from raftnode.runtime.process.tasks import Tasks
-from raftnode.transport import AddressBook, Identity, PeerPool, PeerServer, TransportSettings
+from raftnode.transport import (
+    AddressBook,
+    Identity,
+    PeerContext,
+    PeerPool,
+    PeerServer,
+    TransportSettings,
+)
 from raftnode.wire import Codec
 
 pytestmark = pytest.mark.rule("S3")
@@ -40,15 +47,13 @@ class Peer:
         self.tasks = Tasks(self.failed.append)
         self.addresses = AddressBook()
         self.codec = Codec(lambda *_, **__: ())
+        self.context = PeerContext(self.codec, self.identity, self.tasks, settings=PATIENT)
         self.pool = PeerPool(
-            codec=self.codec,
-            identity=self.identity,
+            self.context,
             addresses=self.addresses,
             on_response=lambda *_: None,
             on_failure=lambda *_: None,
-            spawn=self.tasks,
             rng=random.Random(1),
-            settings=PATIENT,
         )
         self.core = self.knows()
 
@@ -71,12 +76,9 @@ class Peer:
 
     async def listen(self, port: int = 0) -> None:
         self.server = PeerServer(
-            codec=self.codec,
-            identity=self.identity,
+            self.context,
             on_request=lambda *_: None,
             on_hello=lambda who: self.heard.append(who.key),
-            spawn=self.tasks,
-            settings=PATIENT,
         )
         app = web.Application()
         app.router.add_get("/v1/peer", self.server.handle)

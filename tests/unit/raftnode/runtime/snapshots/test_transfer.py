@@ -8,6 +8,7 @@ import errno
 import random
 import threading
 import uuid
+from dataclasses import replace
 
 import pytest
 from tests.unit.raftnode.runtime.conftest import DIRECTORY, LONG_MS, Storage, until
@@ -21,7 +22,7 @@ from raftnode.errors import RequestError, StorageFailedError
 from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.committed_reads import CommittedReads
 from raftnode.runtime.snapshots import transfer as transfer_module
-from raftnode.runtime.snapshots.transfer import SnapshotTransfer
+from raftnode.runtime.snapshots.transfer import SnapshotTransfer, TransferOutcomes
 from raftnode.runtime.writes.applier import Applier
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.files import Files
@@ -56,11 +57,13 @@ class End:
             self.snapshots,
             storage.log,
             self.applier,
-            post=self.events.append,
-            respond=lambda _, response: self.answers.append(response),
-            on_error=self.errors.append,
-            on_installed=lambda found: self.installed.append(found.snapshot_id),
-            on_piece=lambda direction, size: self.pieces.append((direction, size)),
+            TransferOutcomes(
+                post=self.events.append,
+                respond=lambda _, response: self.answers.append(response),
+                on_error=self.errors.append,
+                on_installed=lambda snapshot: self.installed.append(snapshot.snapshot_id),
+                on_piece=lambda direction, size: self.pieces.append((direction, size)),
+            ),
             room_for=lambda _: room,
         )
         self.applying = asyncio.get_running_loop().create_task(self.applier.run())
@@ -306,7 +309,7 @@ async def test_trimming_beside_the_loop_and_again_is_fine(ends):
 async def test_a_leader_checks_what_it_gives_out_and_says_that_it_is_damaged(ends):
     leader, _ = ends
     damaged: list[SnapshotDamage] = []
-    leader.transfer._on_damaged = damaged.append
+    leader.transfer._outcomes = replace(leader.transfer._outcomes, on_damaged=damaged.append)
     await leader.ask(0, 5000)
     await asyncio.to_thread(leader.transfer._checking.submit(lambda: None).result)
     await leader.ask(5000, 5000)
@@ -330,7 +333,7 @@ async def test_a_leader_checks_what_it_gives_out_and_says_that_it_is_damaged(end
 async def test_a_piece_that_cannot_be_read_costs_the_snapshot_and_not_the_node(ends, call):
     leader, _ = ends
     damaged: list[SnapshotDamage] = []
-    leader.transfer._on_damaged = damaged.append
+    leader.transfer._outcomes = replace(leader.transfer._outcomes, on_damaged=damaged.append)
     assert (await leader.ask(5000, 5000)).error is ErrorCode.NONE
     leader.storage.disk.faults.append(Fault(call, errno.EIO, path_part=".checkpoint"))
     assert (await leader.ask(10_000, 5000)).error is ErrorCode.SNAPSHOT_NOT_FOUND
@@ -348,7 +351,7 @@ async def test_a_piece_of_one_that_is_set_aside_meanwhile_is_no_damage(ends, mon
     """It has another name by the time it is opened, which says nothing of its bytes."""
     leader, _ = ends
     damaged: list[SnapshotDamage] = []
-    leader.transfer._on_damaged = damaged.append
+    leader.transfer._outcomes = replace(leader.transfer._outcomes, on_damaged=damaged.append)
     disk = leader.storage.disk
     opened = disk.open
 
@@ -366,7 +369,7 @@ async def test_a_piece_of_one_that_is_set_aside_meanwhile_is_no_damage(ends, mon
 async def test_a_file_that_has_become_shorter_is_damaged_too(ends):
     leader, _ = ends
     damaged: list[SnapshotDamage] = []
-    leader.transfer._on_damaged = damaged.append
+    leader.transfer._outcomes = replace(leader.transfer._outcomes, on_damaged=damaged.append)
     size = (await leader.ask(5000, 5000)).size
     file = Files(leader.storage.disk).open(DIRECTORY / ID.file_name)
     file.truncate(size - 1)
@@ -382,7 +385,7 @@ async def test_a_file_that_has_become_shorter_is_damaged_too(ends):
 async def test_want_of_descriptors_is_no_damage_and_ends_the_node(ends):
     leader, _ = ends
     damaged: list[SnapshotDamage] = []
-    leader.transfer._on_damaged = damaged.append
+    leader.transfer._outcomes = replace(leader.transfer._outcomes, on_damaged=damaged.append)
     leader.storage.disk.faults.append(Fault("open", errno.EMFILE, path_part=".checkpoint"))
     assert leader.snapshots.damage_of(ID, lambda: None) is None
     leader.storage.disk.faults.append(Fault("open", errno.EMFILE, path_part=".checkpoint"))

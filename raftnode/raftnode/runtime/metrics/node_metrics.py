@@ -41,7 +41,7 @@ _ELECTION_BUCKETS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
 @dataclass(frozen=True)
 class NodeView:
-    """The state that a refresh shows; created again for each."""
+    """The state that a refresh shows; made again for each."""
 
     replica: Replica
     appends: Appends

@@ -25,7 +25,7 @@ class HttpMetrics(MetricTable[Any]):
 class SessionMetrics(MetricTable[Any]):
     """Metrics of the sessions."""
 
-    sessions = GaugeRow("Number of open sessions of clients.")
+    sessions = GaugeRow[Any]("Number of open sessions of clients.")
     session_operations = CounterRow(
         "Operations of sessions that were answered: ok, not_done or unknown.",
         labels=("operation", "outcome"),

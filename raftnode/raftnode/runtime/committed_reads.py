@@ -12,6 +12,7 @@ from raftnode.core.types import Offset
 from raftnode.errors import RequestError
 from raftnode.logformat.batch import iter_records
 from raftnode.runtime.disk.log_reads import LogReader
+from raftnode.runtime.read_barrier import ReadBarrier
 from raftnode.runtime.writes.applier import Applier
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.log.log import Log, OffsetOutsideError
@@ -33,9 +34,11 @@ class CommittedReads:
     Args:
         log: has the records.
         applier: knows how far they are committed, and has the store.
+        barrier: makes reads of the store linearizable.
     """
 
-    def __init__(self, log: Log, applier: Applier) -> None:
+    def __init__(self, log: Log, applier: Applier, barrier: ReadBarrier) -> None:
+        self.barrier = barrier
         self._log = log
         self._applier = applier
         self._reader = LogReader(log, "read", COLD_READS_MAX)
@@ -46,14 +49,6 @@ class CommittedReads:
     def kv(self) -> KeyValueStore:
         """The key-value store as far as it is applied."""
         return self._applier.kv
-
-    def is_applied(self, offset: Offset) -> bool:
-        """Whether the store has everything below `offset`."""
-        return self._applier.is_applied(offset)
-
-    async def wait_applied(self, offset: Offset, *, timeout_ms: float) -> bool:
-        """Wait until the store has everything below `offset`; False: not in time."""
-        return await self._applier.wait_applied(offset, timeout_ms=timeout_ms)
 
     async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
         """Read committed records; at the end of the log, wait for new ones.

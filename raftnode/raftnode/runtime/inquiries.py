@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from raftnode.api.errors import not_leader, refusal
 from raftnode.core.effects import Confirmed, Done, Refusal, Refused, VoterChangeCompleted
-from raftnode.core.events import Event, RequestAbandoned
-from raftnode.core.types import Endpoint, ReplicaKey
+from raftnode.core.events import ConfirmRequested, Event, RequestAbandoned
+from raftnode.core.types import Endpoint, Offset, ReplicaKey
 from raftnode.errors import RequestError
 
 Answer = Done | Confirmed | VoterChangeCompleted
@@ -65,6 +65,23 @@ class Inquiries:
         finally:
             if self._waiting.pop(request_id, None) is not None:
                 self._post(RequestAbandoned(request_id))
+
+    async def confirm(self, timeout_ms: int, *, for_read: bool) -> Offset:
+        """Ask the core to confirm, after this call, that this replica leads (S11).
+
+        Returns:
+            The high watermark of the confirmation.
+
+        Raises:
+            RequestError: NOT_LEADER, NOT_CONFIRMED.
+        """
+        answer = await self.ask(
+            lambda request_id: ConfirmRequested(request_id, for_read),
+            timeout_ms=timeout_ms,
+            late_error="NOT_CONFIRMED",
+        )
+        assert isinstance(answer, Confirmed)  # noqa: S101
+        return answer.high_watermark
 
     def answered(self, answer: Answer) -> None:
         """Hand an answer to the request that waits for it."""

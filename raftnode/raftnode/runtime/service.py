@@ -34,11 +34,10 @@ from raftnode.api.service import (
 )
 from raftnode.api.turns import Turns
 from raftnode.core.describe import describe
-from raftnode.core.effects import Confirmed, VoterChangeCompleted
+from raftnode.core.effects import VoterChangeCompleted
 from raftnode.core.events import (
     AddVoterRequested,
     ClusterJoined,
-    ConfirmRequested,
     LatchReceived,
     ReassignmentRequested,
     RemoveVoterRequested,
@@ -56,7 +55,6 @@ from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.inquiries import Answer, Inquiries
 from raftnode.runtime.process import clock
 from raftnode.runtime.process.watchdog import Stall
-from raftnode.runtime.read_barrier import ReadBarrier, Spawn
 from raftnode.runtime.writes.appends import Appends
 from raftnode.statemachine.kv import KeyValueReader
 
@@ -77,7 +75,6 @@ class Service:
         version: of the program.
         disk: the known state of the disk.
         stall: the stall that the watchdog has seen.
-        spawn: starts tasks.
     """
 
     def __init__(
@@ -91,7 +88,6 @@ class Service:
         version: str,
         disk: DiskState,
         stall: Callable[[], Stall | None],
-        spawn: Spawn,
     ) -> None:
         self._core = core
         self._disk = disk
@@ -99,7 +95,6 @@ class Service:
         self._appends = appends
         self._inquiries = inquiries
         self._reads = reads
-        self._read_barrier = ReadBarrier(self._confirm_read, reads, spawn)
         self.peer_endpoint: Endpoint | None = None
         self.api_endpoint: Endpoint | None = None
         self._api_of = api_of
@@ -190,22 +185,13 @@ class Service:
         """Describe the quorum, `confirmed` by a majority that answers after this call (S11)."""
         self._refuse_blank()
         if confirmed:
-            await self._confirm(timeout_ms, for_read=False)
+            self._refuse_unless_leading()
+            await self._inquiries.confirm(timeout_ms, for_read=False)
         replica = description.present(self._core.replica)
         described, cluster_id = describe(replica), replica.cluster_id
         if described is None or cluster_id is None:
             raise not_leader(*self.leader())
         return description.describe_quorum(described, cluster_id=cluster_id, confirmed=confirmed)
-
-    async def _confirm(self, timeout_ms: int, *, for_read: bool) -> Offset:
-        if not isinstance(self._core.replica.role, Leader):
-            # The core would say the same, but may wait for a disk that hangs.
-            raise not_leader(*self.leader())
-        answer = await self._ask(
-            lambda request_id: ConfirmRequested(request_id, for_read), timeout_ms, "NOT_CONFIRMED"
-        )
-        assert isinstance(answer, Confirmed)  # noqa: S101
-        return answer.high_watermark
 
     async def add_voter(self, request: AddVoterRequest) -> VoterChanged:
         """AddVoter, until committed (P28)."""
@@ -318,15 +304,12 @@ class Service:
     async def read_barrier(self, *, timeout_ms: int) -> Offset:
         """Wait until the key-value store holds all that was acknowledged before this call."""
         self._refuse_unless_leading()
-        return await self._read_barrier.wait(timeout_ms)
+        return await self._reads.barrier.wait(timeout_ms)
 
     def submit_read(self, done: ReadDone) -> Waiting:
         """Wait as `read_barrier` does, without a task for each read."""
         self._refuse_unless_leading()
-        return self._read_barrier.submit(done)
-
-    async def _confirm_read(self, timeout_ms: int) -> Offset:
-        return await self._confirm(timeout_ms, for_read=True)
+        return self._reads.barrier.submit(done)
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -334,8 +317,7 @@ class Service:
         self,
         make: Callable[
             [int],
-            ConfirmRequested
-            | AddVoterRequested
+            AddVoterRequested
             | RemoveVoterRequested
             | ResignRequested
             | UpgradeRequested

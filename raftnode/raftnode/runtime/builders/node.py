@@ -113,7 +113,6 @@ async def running_node(
         version=version,
         disk=disk.state,
         stall=lambda: watchdog.stall,
-        spawn=tasks,
     )
     pool, peer_server = connect(base, peers, own_identity(base, service))
     listeners = build_listeners(base, service, peer_server, version)

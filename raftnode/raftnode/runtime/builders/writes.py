@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from raftnode.api.errors import not_leader
+from raftnode.core.roles import Leader
+from raftnode.core.types import Offset
 from raftnode.runtime.builders.base import Base
 from raftnode.runtime.committed_reads import CommittedReads
 from raftnode.runtime.disk.cold_reads import ColdReads
 from raftnode.runtime.inquiries import Inquiries, KnownLeader
+from raftnode.runtime.read_barrier import ReadBarrier
 from raftnode.runtime.writes.appends import Appends
 from raftnode.runtime.writes.applier import Applier
 from raftnode.runtime.writes.flusher import Flusher
@@ -58,6 +62,14 @@ def build_writes(base: Base, leader: KnownLeader) -> Writes:
     )
     applier = Applier(base.log, base.state)
     applier.committed(replica.high_watermark, replica.applicable)
-    committed_reads = CommittedReads(base.log, applier)
+
+    async def confirm_read(timeout_ms: int) -> Offset:
+        if not isinstance(replica.role, Leader):
+            # The core would say the same, but may wait for a disk that hangs.
+            raise not_leader(*leader())
+        return await inquiries.confirm(timeout_ms, for_read=True)
+
+    barrier = ReadBarrier(confirm_read, applier, base.tasks)
+    committed_reads = CommittedReads(base.log, applier, barrier)
     cold_reads = ColdReads(base.log, replica.may_be_voter, base.fail)
     return Writes(flusher, inquiries, appends, applier, committed_reads, cold_reads)

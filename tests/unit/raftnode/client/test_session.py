@@ -16,7 +16,13 @@ from proofkit.memoryservice import MemoryService
 from raftnode.api.errors import refusal
 from raftnode.api.http import error_model
 from raftnode.api.server import ApiServer, make_app
-from raftnode.client import OutcomeUnknownError, QuorumClient, RefusedError, UnavailableError
+from raftnode.client import (
+    ClientTuning,
+    OutcomeUnknownError,
+    QuorumClient,
+    RefusedError,
+    UnavailableError,
+)
 from raftnode.client.exchange import CutError, NotSentError
 from raftnode.client.session import NodeSession, NoSessionsError
 from raftnode.core.types import Endpoint
@@ -100,8 +106,7 @@ def client_of(*endpoints: Endpoint, timeout_ms: int = 60_000) -> QuorumClient:
     return QuorumClient(
         endpoints,
         timeout_ms=timeout_ms,
-        retry_backoff_ms=1,
-        retry_backoff_max_ms=5,
+        tuning=ClientTuning(retry_backoff_ms=1, retry_backoff_max_ms=5),
         rng=random.Random(1),
     )
 
@@ -393,13 +398,17 @@ async def test_a_node_that_does_not_answer_the_handshake_is_passed_over(
     service = MemoryService()
     async with real(service) as other:
         async with QuorumClient(
-            [Endpoint(host, port), other], connect_timeout_ms=200, rng=random.Random(1)
+            [Endpoint(host, port), other],
+            tuning=ClientTuning(connect_timeout_ms=200),
+            rng=random.Random(1),
         ) as client:
             client._asker.leader = Endpoint(host, port)
             assert (await client.put("a", b"1")).epoch == 1
         with pytest.raises(UnavailableError, match="no connection within"):
             async with QuorumClient(
-                [Endpoint(host, port)], connect_timeout_ms=100, timeout_ms=400
+                [Endpoint(host, port)],
+                tuning=ClientTuning(connect_timeout_ms=100),
+                timeout_ms=400,
             ) as client:
                 await client.put("a", b"1")
     for writer in silent:

@@ -27,7 +27,7 @@ async def applier(storage):
 
 @pytest.fixture
 def reads(applier, storage):
-    return CommittedReads(storage.log, applier)
+    return CommittedReads(storage.log, applier, barrier=None)
 
 
 async def test_a_read_waits_for_news_and_returns_it(reads, applier, storage):

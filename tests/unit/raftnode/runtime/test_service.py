@@ -41,7 +41,6 @@ async def test_a_read_at_a_follower_names_the_leader_though_the_core_waits_for_i
         version="1",
         disk=DiskState(),
         stall=lambda: None,
-        spawn=None,
     )
     for asked in (
         service.read_barrier(timeout_ms=1),

@@ -47,7 +47,7 @@ class End:
         self.storage = storage
         self.snapshots = Snapshots(Files(storage.disk), DIRECTORY, 2, lambda: None)
         self.applier = Applier(storage.log, KeyValueStore())
-        self.reads = CommittedReads(storage.log, self.applier)
+        self.reads = CommittedReads(storage.log, self.applier, barrier=None)
         self.events: list[object] = []
         self.answers: list[FetchSnapshotResponse] = []
         self.errors: list[BaseException] = []

@@ -103,8 +103,8 @@ def parse_launcher(output: bytes) -> list[str]:
     Raises:
         LaunchError: there is none.
     """
-    _, begin, told = output.partition(_BEGIN)
-    words = [os.fsdecode(word) for word in told.split(b"\0")][:-1]
+    _, begin, command = output.partition(_BEGIN)
+    words = [os.fsdecode(word) for word in command.split(b"\0")][:-1]
     if not begin or not words:
         raise LaunchError(f"Spark's launcher printed no command: {output[:200]!r}")
     return words
@@ -158,8 +158,8 @@ def java_modules(environment: Mapping[str, str]) -> frozenset[str] | None:
         text = (Path(environment["JAVA_HOME"]) / "release").read_text(encoding="utf-8")
     except (KeyError, OSError):
         return None
-    found = re.search(r'^MODULES="([^"]*)"', text, re.MULTILINE)
-    return None if found is None else frozenset(found[1].split())
+    modules = re.search(r'^MODULES="([^"]*)"', text, re.MULTILINE)
+    return None if modules is None else frozenset(modules[1].split())
 
 
 def without_missing_modules(command: Sequence[str], modules: frozenset[str] | None) -> list[str]:
@@ -173,7 +173,9 @@ def without_missing_modules(command: Sequence[str], modules: frozenset[str] | No
         flag, equals, named = word.partition("=")
         if modules is None or flag != "--add-modules" or not equals:
             kept.append(word)
-        elif there := [one for one in named.split(",") if one in modules or one.isupper()]:
+        elif there := [
+            module for module in named.split(",") if module in modules or module.isupper()
+        ]:
             kept.append(f"{flag}={','.join(there)}")
     return kept
 

@@ -140,8 +140,8 @@ class _Calls(OsCalls):
         from pyarrow.fs import FileSelector  # noqa: PLC0415 - needed for URIs only
 
         system, inner = _resolve(path)
-        found = _asked(path, lambda: system.get_file_info(FileSelector(inner)))
-        return [one.base_name for one in found]
+        infos = _asked(path, lambda: system.get_file_info(FileSelector(inner)))
+        return [info.base_name for info in infos]
 
 
 def _asked(path: str, ask: Callable[[], _T]) -> _T:

@@ -48,19 +48,19 @@ def java_program(environment: Mapping[str, str] = os.environ) -> Path:
         NoJavaError: there is none, or it is older than Spark needs.
     """
     home = environment.get("JAVA_HOME")
-    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if found is None or not os.access(found, os.X_OK):
+    program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if program is None or not os.access(program, os.X_OK):
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no `java` in PATH"
         raise NoJavaError(
             f"Spark needs Java {JAVA_LEAST} or later, and none was found ({where}); on "
             "Debian: apt-get install openjdk-17-jre-headless"
         )
-    done = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
     version = _VERSION.search(done.stderr + done.stdout)
     if done.returncode or version is None or int(version[1]) < JAVA_LEAST:
         said = (done.stderr + done.stdout).strip().partition("\n")[0]
-        raise NoJavaError(f"Spark needs Java {JAVA_LEAST} or later; {found} reports: {said}")
-    return Path(found)
+        raise NoJavaError(f"Spark needs Java {JAVA_LEAST} or later; {program} reports: {said}")
+    return Path(program)
 
 
 def spark_session(

@@ -36,7 +36,7 @@ class Holding:
 
 
 def committed_end(
-    holdings: Mapping[str, Holding], voters: frozenset[str], told: int | None
+    holdings: Mapping[str, Holding], voters: frozenset[str], reported_end: int | None
 ) -> tuple[int, str]:
     """Return one past the last offset that is certainly committed, and the proof in words.
 
@@ -51,20 +51,22 @@ def committed_end(
     Args:
         holdings: what each replica holds, by name.
         voters: the set in force at the log's end; its size counts.
-        told: the high watermark that a living quorum reported; None: not known.
+        reported_end: the high watermark that a running quorum reported; None: not known.
     """
-    known = [(told or 0, "as reported")]
-    known += [(one.snapshot_end, f"a snapshot of {name}") for name, one in holdings.items()]
-    ends = sorted((one.agreed_end for one in holdings.values() if one.voter), reverse=True)
+    known = [(reported_end or 0, "as reported")]
+    known += [(holding.snapshot_end, f"a snapshot of {name}") for name, holding in holdings.items()]
+    ends = sorted(
+        (holding.agreed_end for holding in holdings.values() if holding.voter), reverse=True
+    )
     majority = len(voters) // 2 + 1
     if voters and len(ends) >= majority:
         end = ends[majority - 1]
-        newest = max(one.extent.last_epoch for one in holdings.values() if one.voter)
+        newest = max(holding.extent.last_epoch for holding in holdings.values() if holding.voter)
         holders = [h for h in holdings.values() if h.voter and h.agreed_end >= end]
-        if end and all(one.extent.epoch_at(end - 1) == newest for one in holders):
+        if end and all(holding.extent.epoch_at(end - 1) == newest for holding in holders):
             known.append((end, f"{len(holders)} of {len(voters)} voters have it"))
         if len(ends) == len(voters):
-            having = [one for one in holdings.values() if one.voter]
+            having = [holding for holding in holdings.values() if holding.voter]
             end = _of_every_winner(having, end)
             known.append((end, "every voter that could win an election has it"))
     return max(known, key=lambda entry: entry[0])
@@ -78,7 +80,7 @@ def _of_every_winner(voters: Sequence[Holding], end: int) -> int:
         end: the end of what a majority has.
     """
     while end > 0:
-        longest = max(voters, key=lambda one: one.agreed_end)
+        longest = max(voters, key=lambda holding: holding.agreed_end)
         epoch = longest.extent.epoch_at(end - 1)
         bound = min([end, *(o.agreed_end for o in voters if o.extent.last_epoch > epoch)])
         if bound == end:
@@ -92,22 +94,24 @@ def check_committed(
 ) -> tuple[list[Finding], list[str]]:
     """Check that a majority of the voters holds the committed log; a voter that lags is a note."""
     notes: list[str] = []
-    having = [one for one in holdings.values() if one.voter]
+    having = [holding for holding in holdings.values() if holding.voter]
     missing = len(voters) - len(having)
-    full = [one for one in having if one.end >= end]
-    behind = [(name, one) for name, one in holdings.items() if one.voter and one.end < end]
+    full = [holding for holding in having if holding.end >= end]
+    behind = [
+        (name, holding) for name, holding in holdings.items() if holding.voter and holding.end < end
+    ]
     notes += [
-        f"{name} is a voter and has the log up to offset {one.end}, {end - one.end} records "
-        "behind the committed end"
-        for name, one in behind
+        f"{name} is a voter and has the log up to offset {holding.end}, "
+        f"{end - holding.end} records behind the committed end"
+        for name, holding in behind
     ]
     if missing > 0:
         notes.append(f"the directories of {missing} of {len(voters)} voters were not given")
     if not voters or len(full) + max(0, missing) > len(voters) // 2:
         return [], notes
     first, *others = (
-        Place(one.end, name, one.extent.name, -1, f"ends at offset {one.end}")
-        for name, one in sorted(behind, key=lambda entry: entry[1].end)
+        Place(holding.end, name, holding.extent.name, -1, f"ends at offset {holding.end}")
+        for name, holding in sorted(behind, key=lambda entry: entry[1].end)
     )
     reason = (
         f"only {len(full)} of {len(voters)} voters have the log up to the committed offset "

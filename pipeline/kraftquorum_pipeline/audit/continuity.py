@@ -66,34 +66,34 @@ def measure(replica: ReplicaFiles, rows: Iterable[Row]) -> tuple[Extent, list[Fi
     by_path: dict[str, list[Row]] = {}
     for row in rows:
         by_path.setdefault(row.path, []).append(row)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     ends: list[Row] = []
     last_epoch = -1
     for piece in replica.pieces:
         here = by_path.get(piece.path, [])
-        found += [row.finding() for row in here if row.kind == "damage"]
+        findings += [row.finding() for row in here if row.kind == "damage"]
         extent.tail_bytes += sum(row.size for row in here if row.kind == "tail")
         for row in here:
             if row.kind == "epoch" and (not extent.epochs or extent.epochs[-1][1] != row.epoch):
                 if row.position == 0 and row.epoch < last_epoch:
                     reason = f"epoch {row.epoch} after {last_epoch} in the segment before"
-                    found.append(Finding(Check.EPOCHS, row.place, reason))
+                    findings.append(Finding(Check.EPOCHS, row.place, reason))
                 extent.epochs.append((row.offset, row.epoch))
         ends += (row for row in here if row.kind == "end")
         last_epoch = ends[-1].epoch if ends and ends[-1].path == piece.path else last_epoch
     damaged: dict[str, int] = {}
-    for one in found:
-        damaged.setdefault(one.place.file, one.place.offset)
+    for finding in findings:
+        damaged.setdefault(finding.place.file, finding.place.offset)
     _measure(extent, ends, damaged)
-    breaks = [one.place.offset for one in found if one.check is not Check.EPOCHS]
+    breaks = [finding.place.offset for finding in findings if finding.check is not Check.EPOCHS]
     joints = _joints(replica, ends, frozenset(breaks))
-    found += joints
-    breaks += [one.place.offset for one in joints]
+    findings += joints
+    breaks += [finding.place.offset for finding in joints]
     extent.sound_end = min([extent.end, *(offset for offset in breaks if offset >= 0)])
-    found += _borders(replica, extent, frozenset(breaks))
-    if not any(one.check is Check.EPOCHS for one in found):
-        found += _checkpoint(replica, extent)
-    return extent, found
+    findings += _borders(replica, extent, frozenset(breaks))
+    if not any(finding.check is Check.EPOCHS for finding in findings):
+        findings += _checkpoint(replica, extent)
+    return extent, findings
 
 
 def _measure(extent: Extent, ends: Sequence[Row], damaged: Mapping[str, int]) -> None:
@@ -114,26 +114,26 @@ def _measure(extent: Extent, ends: Sequence[Row], damaged: Mapping[str, int]) ->
 
 def _joints(replica: ReplicaFiles, ends: Sequence[Row], broken: frozenset[int]) -> list[Finding]:
     """Check that each segment begins where the segment before it ends."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     bases = {piece.path: piece.base_offset for piece in replica.pieces}
     for before, after in pairwise(ends):
         end, base = before.end_offset, bases[after.path]
         if end < base and end not in broken:
             place = Place(end, replica.name, after.path, 0, f"the next segment begins at {base}")
             reason = f"offsets {end} to {base - 1} are missing: a segment is missing, or cut short"
-            found.append(Finding(Check.OFFSETS, place, reason))
+            findings.append(Finding(Check.OFFSETS, place, reason))
         elif end > base:
             place = Place(base, replica.name, after.path, 0)
             reason = f"offsets {base} to {end - 1} are in the segment before too"
-            found.append(Finding(Check.OFFSETS, place, reason))
-    return found
+            findings.append(Finding(Check.OFFSETS, place, reason))
+    return findings
 
 
 def _borders(replica: ReplicaFiles, extent: Extent, broken: frozenset[int]) -> list[Finding]:
     """Check the start of the log, and whether the log reaches its durable end."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if not replica.pieces:
-        return found
+        return findings
     covered = max((end for end, _, _ in replica.snapshots), default=0)
     if extent.start > max(0, covered):
         first = replica.pieces[0].path
@@ -141,7 +141,7 @@ def _borders(replica: ReplicaFiles, extent: Extent, broken: frozenset[int]) -> l
             f"the log begins at offset {extent.start}, and no snapshot covers the records before it"
         )
         place = Place(covered, replica.name, first, 0)
-        found.append(Finding(Check.OFFSETS, place, reason))
+        findings.append(Finding(Check.OFFSETS, place, reason))
     if extent.end < replica.durable and extent.end not in broken:
         last = replica.pieces[-1].path
         reason = (
@@ -149,8 +149,8 @@ def _borders(replica: ReplicaFiles, extent: Extent, broken: frozenset[int]) -> l
             "records that this replica acknowledged are lost"
         )
         place = Place(extent.end, replica.name, last, -1, "the end of the log")
-        found.append(Finding(Check.OFFSETS, place, reason))
-    return found
+        findings.append(Finding(Check.OFFSETS, place, reason))
+    return findings
 
 
 def _checkpoint(replica: ReplicaFiles, extent: Extent) -> list[Finding]:

@@ -26,16 +26,16 @@ def read_batches(rows: Iterable[Row], pieces: Mapping[str, Piece]) -> list[Batch
         rows: chunks.
         pieces: segments by path.
     """
-    found: list[Batch] = []
+    batches: list[Batch] = []
     for row in rows:
         piece = pieces[row.path]
 
         def visit(header: BatchHeader, position: int, data: memoryview, row: Row = row) -> None:
             if header.base_offset // CHUNK == row.chunk:
-                found.append(_batch(row, header, position, data))
+                batches.append(_batch(row, header, position, data))
 
         visit_batches(piece, visit, (row.position, row.offset), (row.chunk + 1) * CHUNK)
-    return found
+    return batches
 
 
 def _batch(row: Row, header: BatchHeader, position: int, data: memoryview) -> Batch:
@@ -67,8 +67,8 @@ def describe(header: BatchHeader, data: memoryview) -> str:
 def _record(record: LogRecord) -> str:
     if record.is_control:
         name, fields = describe_control(record.key, record.value)
-        told = fields.get("voter") or fields.get("leader") or ""
-        return f"{name} {told}".rstrip()
+        replica = fields.get("voter") or fields.get("leader") or ""
+        return f"{name} {replica}".rstrip()
     return f"{_shown(record.key)} = {_shown(record.value)}"
 
 

@@ -28,7 +28,7 @@ def check_elections(
         How many epochs have a leader, and what is wrong.
     """
     leaders: dict[int, dict[str, Place]] = {}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     first: dict[tuple[str, int], Row] = {}
     begun: dict[tuple[str, int], Row] = {}
     for row in rows:
@@ -43,8 +43,8 @@ def check_elections(
             if before is not row:
                 reason = f"a second leader's record in epoch {row.epoch}"
                 other = before.place_holding("the first one")
-                found.append(Finding(Check.ONE_LEADER, place, reason, (other,)))
-    found += _beginnings(begun, first)
+                findings.append(Finding(Check.ONE_LEADER, place, reason, (other,)))
+    findings += _beginnings(begun, first)
     for replica in replicas:
         state = replica.state
         if state is not None and state.leader is not None:
@@ -55,15 +55,15 @@ def check_elections(
         if len(named) > 1:
             place, *others = sorted(named.values())
             reason = f"epoch {epoch} has {len(named)} leaders: {', '.join(sorted(named))}"
-            found.append(Finding(Check.ONE_LEADER, place, reason, tuple(others)))
-    return len(leaders), found
+            findings.append(Finding(Check.ONE_LEADER, place, reason, tuple(others)))
+    return len(leaders), findings
 
 
 def _beginnings(
     begun: Mapping[tuple[str, int], Row], first: Mapping[tuple[str, int], Row]
 ) -> list[Finding]:
     """Check that an epoch begins with the record of its leader."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     starts: dict[str, int] = {}
     for (replica, _), row in begun.items():
         starts[replica] = min(row.offset, starts.get(replica, row.offset))
@@ -74,5 +74,5 @@ def _beginnings(
         if record is None and row.offset == starts[replica] > 0:
             continue  # the log was trimmed in the middle of the epoch
         reason = f"epoch {epoch} does not begin with its leader's record"
-        found.append(Finding(Check.ONE_LEADER, row.place, reason))
-    return found
+        findings.append(Finding(Check.ONE_LEADER, row.place, reason))
+    return findings

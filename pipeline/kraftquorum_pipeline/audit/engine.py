@@ -96,8 +96,10 @@ class LocalEngine:
         self, stretches: Sequence[Stretch], base: str | None, end: int, snapshot: str
     ) -> list[KeyDifference]:
         """The first keys in which a snapshot differs from the log."""
-        _, state = replay([one for one in stretches if one.from_offset < end], base, [end])
-        there = {one[0]: make_entry(*one) for one in read_state(snapshot)}
+        _, state = replay(
+            [stretch for stretch in stretches if stretch.from_offset < end], base, [end]
+        )
+        there = {entry[0]: make_entry(*entry) for entry in read_state(snapshot)}
         return sort_differences(
             (key, present(state.get(key)), there.get(key)) for key in {*state, *there}
         )
@@ -108,7 +110,7 @@ def present(entry: Entry | None) -> Entry | None:
     return entry if entry is not None and entry.present else None
 
 
-def sort_differences(found: Iterable[KeyDifference]) -> list[KeyDifference]:
+def sort_differences(differences: Iterable[KeyDifference]) -> list[KeyDifference]:
     """Return the first few real differences in the order of their keys."""
-    real = [one for one in found if one[1] != one[2]]
-    return sorted(real, key=lambda one: one[0])[:DIFFERENCES_MAX]
+    real = [difference for difference in differences if difference[1] != difference[2]]
+    return sorted(real, key=lambda difference: difference[0])[:DIFFERENCES_MAX]

@@ -124,15 +124,15 @@ class Verdict:
             return "damaged"
         return "incomplete" if self.unchecked else "ok"
 
-    def add(self, found: Iterable[Finding]) -> None:
+    def add(self, findings: Iterable[Finding]) -> None:
         """Add findings, each once: the same finding about the same place counts once."""
-        for one in found:
-            count = self.counts.get(one.check, 0)
-            if count and any(known == one for known in self.findings):
+        for finding in findings:
+            count = self.counts.get(finding.check, 0)
+            if count and any(known == finding for known in self.findings):
                 continue
-            self.counts[one.check] = count + 1
+            self.counts[finding.check] = count + 1
             if count < SHOWN_MAX:
-                self.findings.append(one)
+                self.findings.append(finding)
         self.findings.sort(key=lambda finding: finding.order)
 
     def as_json(self) -> dict[str, Any]:

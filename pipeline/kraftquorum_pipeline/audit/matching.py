@@ -99,7 +99,7 @@ def compare(batches: Iterable[Batch], extents: Mapping[str, Extent]) -> Matching
                 result.stale[batch.replica] = base, text
                 continue
             check, words = reason
-            others = tuple(one.place for one in here if one.digest != batch.digest)
+            others = tuple(other.place for other in here if other.digest != batch.digest)
             result.findings.append(Finding(check, batch.place, words, others))
     return result
 
@@ -120,7 +120,9 @@ def _reference(
     newest = max(extents[batch.replica].last_epoch for batch in here)
     epochs = {extents[batch.replica].last_epoch for batch in here}
     if len(epochs) > 1 and len({batch.epoch for batch in here}) > 1:
-        return max((one for one in here if extents[one.replica].last_epoch == newest), key=weight)
+        return max(
+            (batch for batch in here if extents[batch.replica].last_epoch == newest), key=weight
+        )
     return max(here, key=weight)
 
 
@@ -147,11 +149,13 @@ def _unlawful(
     )
 
 
-def _meet_again(one: Extent, other: Extent, offset: int) -> int | None:
+def _meet_again(extent: Extent, other: Extent, offset: int) -> int | None:
     """Return the first offset after `offset` at which both logs have the same epoch."""
-    end = min(one.end, other.end)
-    borders = sorted({start for start, _ in (*one.epochs, *other.epochs) if offset < start < end})
+    end = min(extent.end, other.end)
+    borders = sorted(
+        {start for start, _ in (*extent.epochs, *other.epochs) if offset < start < end}
+    )
     for candidate in (offset + 1, *borders):
-        if candidate < end and one.epoch_at(candidate) == other.epoch_at(candidate) >= 0:
+        if candidate < end and extent.epoch_at(candidate) == other.epoch_at(candidate) >= 0:
             return candidate
     return None

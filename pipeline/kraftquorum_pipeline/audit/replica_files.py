@@ -100,7 +100,9 @@ def find_replicas(paths: list[Path]) -> list[ReplicaFiles]:
             roots.append(path)
             continue
         inside = [path / name for name in files.listdir(path)]
-        inner = [one for one in inside if _is_directory(files, one) and _is_replica(files, one)]
+        inner = [
+            entry for entry in inside if _is_directory(files, entry) and _is_replica(files, entry)
+        ]
         if not inner:
             raise OptionError(
                 f"{path} is not the data directory of a replica ({LOG_DIRECTORY} is missing), "
@@ -133,7 +135,7 @@ def _read(files: Files, name: str, root: Path) -> ReplicaFiles:
     try:
         index = read_epochs(files, replica.log_directory / EPOCHS_FILE)
         entries = () if index is None else index.entries
-        replica.epochs = tuple((int(one.epoch), int(one.start_offset)) for one in entries)
+        replica.epochs = tuple((int(entry.epoch), int(entry.start_offset)) for entry in entries)
     except RaftnodeError as error:
         path = str(replica.log_directory / EPOCHS_FILE)
         replica.findings.append(Finding(Check.EPOCHS, replica.place(file=path), str(error)))
@@ -144,7 +146,7 @@ def _read(files: Files, name: str, root: Path) -> ReplicaFiles:
         return replica
     replica.durable = int(log.durable)
     for piece, following in zip_longest(log.pieces, log.pieces[1:]):
-        one = Piece(
+        stored = Piece(
             name,
             str(piece.path),
             int(piece.base_offset),
@@ -154,10 +156,14 @@ def _read(files: Files, name: str, root: Path) -> ReplicaFiles:
             replica.durable,
             replica.epochs,
         )
-        replica.pieces.append(one)
+        replica.pieces.append(stored)
     replica.snapshots = [
-        (int(one.end_offset), int(one.epoch), str(replica.log_directory / one.file_name))
-        for one in list_snapshots(files, replica.log_directory)
+        (
+            int(snapshot.end_offset),
+            int(snapshot.epoch),
+            str(replica.log_directory / snapshot.file_name),
+        )
+        for snapshot in list_snapshots(files, replica.log_directory)
     ]
     return replica
 
@@ -177,19 +183,26 @@ def _read_identity(files: Files, replica: ReplicaFiles) -> None:
 
 def check_identities(replicas: list[ReplicaFiles]) -> list[Finding]:
     """Check the cluster id, and that no directory id is there twice: a copy votes twice (S3)."""
-    found: list[Finding] = []
-    clusters = {one.cluster_id: one for one in reversed(replicas) if one.cluster_id is not None}
+    findings: list[Finding] = []
+    clusters = {
+        replica.cluster_id: replica
+        for replica in reversed(replicas)
+        if replica.cluster_id is not None
+    }
     if len(clusters) > 1:
         first, *rest = (
-            one.place(holds=f"cluster {one.cluster_id}") for one in reversed(clusters.values())
+            replica.place(holds=f"cluster {replica.cluster_id}")
+            for replica in reversed(clusters.values())
         )
-        found.append(Finding(Check.IDENTITY, first, "replicas of different clusters", tuple(rest)))
-    seen: dict[ReplicaKey, ReplicaFiles] = {}
-    for one in replicas:
-        if one.key is None:
+        findings.append(
+            Finding(Check.IDENTITY, first, "replicas of different clusters", tuple(rest))
+        )
+    first_of_key: dict[ReplicaKey, ReplicaFiles] = {}
+    for replica in replicas:
+        if replica.key is None:
             continue
-        before = seen.setdefault(one.key, one)
-        if before is not one:
-            reason = f"two directories are of replica {one.key}: one of them is a copy"
-            found.append(Finding(Check.IDENTITY, one.place(), reason, (before.place(),)))
-    return found
+        before = first_of_key.setdefault(replica.key, replica)
+        if before is not replica:
+            reason = f"two directories are of replica {replica.key}: one of them is a copy"
+            findings.append(Finding(Check.IDENTITY, replica.place(), reason, (before.place(),)))
+    return findings

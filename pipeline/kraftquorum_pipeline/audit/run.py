@@ -92,20 +92,20 @@ class Audit:
 
     def _compare(self, scanned: Scanned, pieces: dict[str, Piece]) -> None:
         verdict = self.verdict
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for replica in self.replicas:
             rows = [row for row in scanned.rows if row.replica == replica.name]
             self.extents[replica.name], wrong = measure(replica, rows)
-            found += wrong
+            findings += wrong
         looked_at = dict(list(scanned.unequal.items())[:CHUNKS_MAX])
         batches = read_batches((row for rows in looked_at.values() for row in rows), pieces)
         matching = compare(batches, self.extents)
         self._note_stale(matching)
         self.ends = matching.agreed_ends
-        for one in found[:SHOWN_MAX]:
-            detailed = one.check not in _NOT_DETAILED
-            verdict.add([with_others(one, scanned.unequal, pieces) if detailed else one])
-        verdict.add(found[SHOWN_MAX:])
+        for finding in findings[:SHOWN_MAX]:
+            detailed = finding.check not in _NOT_DETAILED
+            verdict.add([with_others(finding, scanned.unequal, pieces) if detailed else finding])
+        verdict.add(findings[SHOWN_MAX:])
         verdict.add(matching.findings)
         left = len(scanned.unequal) - len(looked_at)
         if left > 0:
@@ -150,29 +150,32 @@ class Audit:
         self.say(f"reading {len(files)} snapshots")
         sums = self.engine.snapshots(files)
         self.verdict.checked["snapshots"] = len(sums)
-        for one in sums:
-            if not one.error:
+        for snapshot in sums:
+            if not snapshot.error:
                 continue
-            path = path_of(one.path)
+            path = path_of(snapshot.path)
             aside = path.with_name(path.name + DAMAGED_SUFFIX)
-            was_set_aside = one.error == GONE and open_files().stat(aside) is not None
-            if not was_set_aside and self._was_replaced(one):
+            was_set_aside = snapshot.error == GONE and open_files().stat(aside) is not None
+            if not was_set_aside and self._was_replaced(snapshot):
                 self.verdict.notes.append(
-                    f"{one.replica} has replaced its snapshot at {one.end_offset} meanwhile"
+                    f"{snapshot.replica} has replaced its snapshot at {snapshot.end_offset} "
+                    "meanwhile"
                 )
                 continue
-            place = Place(one.end_offset, one.replica, one.path)
+            place = Place(snapshot.end_offset, snapshot.replica, snapshot.path)
             why = f"its node found it damaged and set it aside as {aside.name}"
-            self.verdict.add([Finding(Check.SNAPSHOTS, place, why if was_set_aside else one.error)])
-        return [one for one in sums if not one.error]
+            self.verdict.add(
+                [Finding(Check.SNAPSHOTS, place, why if was_set_aside else snapshot.error)]
+            )
+        return [snapshot for snapshot in sums if not snapshot.error]
 
-    def _was_replaced(self, one: SnapshotSum) -> bool:
+    def _was_replaced(self, snapshot: SnapshotSum) -> bool:
         """Whether a running node has removed a snapshot since, because it has a newer one."""
-        files, path = open_files(), path_of(one.path)
-        if one.error != GONE or files.stat(path) is not None:
+        files, path = open_files(), path_of(snapshot.path)
+        if snapshot.error != GONE or files.stat(path) is not None:
             return False
         there = list_snapshots(files, path.parent)
-        return any(newer.end_offset > one.end_offset for newer in there)
+        return any(newer.end_offset > snapshot.end_offset for newer in there)
 
     def _check_voters(self, scanned: Scanned, snapshots: Sequence[SnapshotSum]) -> None:
         changes = 0
@@ -186,43 +189,49 @@ class Audit:
                 )
             base = (0, frozenset[str]())
             if extent.start > 0:
-                at = [one for one in snapshots if one.end_offset >= extent.start]
+                at = [snapshot for snapshot in snapshots if snapshot.end_offset >= extent.start]
                 if not at:
                     self.verdict.unchecked.append(
                         f"voter_sets: {name} begins at offset {extent.start}, without a snapshot"
                     )
                     continue
-                first = min(at, key=lambda one: one.end_offset)
+                first = min(at, key=lambda snapshot: snapshot.end_offset)
                 base = first.end_offset, frozenset(first.voters)
             history = self.histories[name] = voter_history(rows, base)
             changes = max(changes, len(history.sets))
             self.verdict.add(history.findings)
         self.verdict.checked["voter_sets"] = changes
-        for one in snapshots:
-            self._check_snapshots_head(one)
+        for snapshot in snapshots:
+            self._check_snapshots_head(snapshot)
 
-    def _check_snapshots_head(self, one: SnapshotSum) -> None:
-        place = Place(one.end_offset, one.replica, one.path, -1, f"voters {', '.join(one.voters)}")
+    def _check_snapshots_head(self, snapshot: SnapshotSum) -> None:
+        place = Place(
+            snapshot.end_offset,
+            snapshot.replica,
+            snapshot.path,
+            -1,
+            f"voters {', '.join(snapshot.voters)}",
+        )
         sound = {
             name: history
             for name, history in self.histories.items()
-            if self.extents[name].sound_end >= one.end_offset
+            if self.extents[name].sound_end >= snapshot.end_offset
         }
-        other = check_snapshot_voters(sound, one.end_offset, frozenset(one.voters))
+        other = check_snapshot_voters(sound, snapshot.end_offset, frozenset(snapshot.voters))
         if other is not None:
             name, members = other
-            log = Place(one.end_offset, name, name, -1, f"voters {', '.join(sorted(members))}")
+            log = Place(snapshot.end_offset, name, name, -1, f"voters {', '.join(sorted(members))}")
             reason = "the snapshot has other voters than the log up to that offset"
             self.verdict.add([Finding(Check.SNAPSHOTS, place, reason, (log,))])
         for name, extent in self.extents.items():
-            epoch = extent.epoch_at(one.end_offset - 1)
-            sound = one.end_offset <= min(self.ends[name], extent.sound_end)
+            epoch = extent.epoch_at(snapshot.end_offset - 1)
+            sound = snapshot.end_offset <= min(self.ends[name], extent.sound_end)
             if sound and epoch not in {
                 -1,
-                one.epoch,
+                snapshot.epoch,
             }:
-                reason = f"its epoch is {one.epoch}, that of the log there is {epoch}"
-                log = Place(one.end_offset - 1, name, name, -1, f"epoch {epoch}")
+                reason = f"its epoch is {snapshot.epoch}, that of the log there is {epoch}"
+                log = Place(snapshot.end_offset - 1, name, name, -1, f"epoch {epoch}")
                 self.verdict.add([Finding(Check.SNAPSHOTS, place, reason, (log,))])
 
     def _check_committed(self, snapshots: Sequence[SnapshotSum]) -> frozenset[str]:
@@ -242,7 +251,7 @@ class Audit:
             for replica in self.replicas
         }
         end, why = committed_end(holdings, voters, self.committed)
-        found, notes = check_committed(holdings, voters, end, why)
+        findings, notes = check_committed(holdings, voters, end, why)
         self.verdict.committed_end = end
         if not end and any(self.ends.values()):
             self.verdict.unchecked.append(
@@ -250,7 +259,7 @@ class Audit:
                 "of the newest epoch is on a majority; give the quorum's high watermark "
                 "(--committed-end)"
             )
-        self.verdict.add(found)
+        self.verdict.add(findings)
         self.verdict.notes += notes
         return voters
 
@@ -259,8 +268,8 @@ class Audit:
     def _check_states(self, snapshots: Sequence[SnapshotSum]) -> None:
         if not snapshots:
             return
-        oldest = min(snapshots, key=lambda one: one.end_offset)
-        newest = max(one.end_offset for one in snapshots)
+        oldest = min(snapshots, key=lambda snapshot: snapshot.end_offset)
+        newest = max(snapshot.end_offset for snapshot in snapshots)
         base: SnapshotSum | None = None
         stretches = cover(self.extents, self.ends, 0, newest)
         if stretches is None:  # trimmed: start at the oldest snapshot
@@ -277,39 +286,45 @@ class Audit:
             )
         first: dict[int, SnapshotSum] = {oldest.end_offset: oldest}
         if stretches:
-            ends = sorted({one.end_offset for one in snapshots})
+            ends = sorted({snapshot.end_offset for snapshot in snapshots})
             self.say(f"replaying the log up to offset {newest} against {len(ends)} states")
             states = self.engine.replay(stretches, None if base is None else base.path, ends)
         else:
             states: dict[int, StateSum] = {}
-        for one in snapshots:
-            if one.end_offset in states and (base is None or one.end_offset > base.end_offset):
-                self._hold_against_log(one, states[one.end_offset], stretches, base)
+        for snapshot in snapshots:
+            if snapshot.end_offset in states and (
+                base is None or snapshot.end_offset > base.end_offset
+            ):
+                self._hold_against_log(snapshot, states[snapshot.end_offset], stretches, base)
             else:
-                self._hold_against(one, first.setdefault(one.end_offset, one))
+                self._hold_against(snapshot, first.setdefault(snapshot.end_offset, snapshot))
 
     def _hold_against_log(
         self,
-        one: SnapshotSum,
+        snapshot: SnapshotSum,
         state: StateSum,
         stretches: Sequence[Stretch],
         base: SnapshotSum | None,
     ) -> None:
-        if state == one.state:
+        if state == snapshot.state:
             return
         path = None if base is None else base.path
-        for key, log, there in self.engine.differences(stretches, path, one.end_offset, one.path):
-            reason = f"is not the state that the log up to offset {one.end_offset} leads to"
+        for key, log, there in self.engine.differences(
+            stretches, path, snapshot.end_offset, snapshot.path
+        ):
+            reason = f"is not the state that the log up to offset {snapshot.end_offset} leads to"
             other = Place(-1 if log is None else log.offset, "the log", "", -1)
-            self.verdict.add([_key_finding(one, key, there, (other, log), reason)])
+            self.verdict.add([_key_finding(snapshot, key, there, (other, log), reason)])
 
-    def _hold_against(self, one: SnapshotSum, other: SnapshotSum) -> None:
-        if one.state == other.state:
+    def _hold_against(self, snapshot: SnapshotSum, other: SnapshotSum) -> None:
+        if snapshot.state == other.state:
             return
-        for key, first, there in self.engine.differences([], other.path, one.end_offset, one.path):
+        for key, first, there in self.engine.differences(
+            [], other.path, snapshot.end_offset, snapshot.path
+        ):
             place = Place(other.end_offset, other.replica, other.path)
             reason = "differs from another replica's snapshot at the same offset"
-            self.verdict.add([_key_finding(one, key, there, (place, first), reason)])
+            self.verdict.add([_key_finding(snapshot, key, there, (place, first), reason)])
 
     # -- outcome --------------------------------------------------------------------
 
@@ -335,7 +350,7 @@ class Audit:
 
 
 def _key_finding(
-    one: SnapshotSum,
+    snapshot: SnapshotSum,
     key: bytes,
     there: Entry | None,
     other: tuple[Place, Entry | None],
@@ -343,7 +358,9 @@ def _key_finding(
 ) -> Finding:
     """A finding about a key of a snapshot that differs from the log, with both values."""
     shown = repr(key.decode("utf-8", "backslashreplace"))
-    place = Place(one.end_offset, one.replica, one.path, -1, f"{shown} {there or 'missing'}")
+    place = Place(
+        snapshot.end_offset, snapshot.replica, snapshot.path, -1, f"{shown} {there or 'missing'}"
+    )
     side, entry = other
     sides = (replace(side, holds=f"{shown} {entry or 'missing'}"),)
     return Finding(Check.SNAPSHOTS, place, f"key {shown} {reason}", sides)

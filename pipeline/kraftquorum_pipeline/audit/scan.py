@@ -365,17 +365,17 @@ class _Scan:
 
     def _behind_nonsense(self, reason: str, check: Check = Check.READABLE) -> Iterator[Row]:
         """Report what cannot be read; return whether there is something after it."""
-        found = self._search()
-        if found is None and self.piece.last and self.expected >= self.piece.durable:
+        position = self._search()
+        if position is None and self.piece.last and self.expected >= self.piece.durable:
             row = self._row("tail", self.position, self.expected)
             yield row._replace(text=reason, size=self.piece.size - self.position)
             return False
-        size = (self.piece.size if found is None else found) - self.position
+        size = (self.piece.size if position is None else position) - self.position
         yield from self._damage(check, self.expected, reason, size=size)
-        if found is None:
+        if position is None:
             return False
-        self.position = found
-        header = self._header_at(found)
+        self.position = position
+        header = self._header_at(position)
         if header is not None:
             self.expected = max(self.expected, int(header.base_offset))
         return True

@@ -64,18 +64,25 @@ def sound_log(
             f"{source}: offset {wanted} is above {verdict.committed_end}, up to which the "
             "files prove the log committed"
         )
-    if end is None and not wanted and any(one["end_offset"] for one in verdict.replicas.values()):
+    if (
+        end is None
+        and not wanted
+        and any(replica["end_offset"] for replica in verdict.replicas.values())
+    ):
         raise OptionError(
             f"{source}: the files prove no record committed; give the directories of all voters"
         )
     forked = [
-        one
-        for one in verdict.findings
-        if one.check in {Check.LOG_MATCHING, Check.COMMITTED_PREFIX} and one.place.offset < wanted
+        finding
+        for finding in verdict.findings
+        if finding.check in {Check.LOG_MATCHING, Check.COMMITTED_PREFIX}
+        and finding.place.offset < wanted
     ]
     if forked:
         raise CorruptError(source, forked[0].reason, forked[0].place.offset)
-    broken = {one.place.file for one in verdict.findings if one.check is Check.SNAPSHOTS}
+    broken = {
+        finding.place.file for finding in verdict.findings if finding.check is Check.SNAPSHOTS
+    }
     snapshots = sorted(
         (
             (stop, path)

@@ -90,24 +90,24 @@ class SparkEngine:
         """Read all segments."""
         read = self._spread("segment", pieces).persist()
         try:
-            rows = [_row(found) for found in read.where("kind != 'chunk'").collect()]
+            rows = [_row(row) for row in read.where("kind != 'chunk'").collect()]
             chunks = read.where("kind = 'chunk'").withColumn(
                 "chunk", F.floor(F.col("offset") / F.lit(CHUNK)).cast("bigint")
             )
             sums = _sums(chunks)
             different = [
-                int(found["chunk"])
-                for found in sums.where("versions > 1").orderBy("chunk").select("chunk").collect()
+                int(row["chunk"])
+                for row in sums.where("versions > 1").orderBy("chunk").select("chunk").collect()
             ]
             wanted = {row.offset // CHUNK for row in rows if row.kind == "damage"}
             looked_at = sorted({*different[:CHUNKS_MAX], *(wanted & set(different))})
             unequal: dict[int, list[Row]] = {chunk: [] for chunk in different}
             shown = chunks.where(F.col("chunk").isin(looked_at)).drop("chunk")
-            for found in shown.collect() if looked_at else ():
-                row = _row(found)
+            for collected in shown.collect() if looked_at else ():
+                row = _row(collected)
                 unequal[row.chunk].append(row)
-            for found in unequal.values():
-                found.sort(key=lambda row: (row.replica, row.offset))
+            for chunk_rows in unequal.values():
+                chunk_rows.sort(key=lambda row: (row.replica, row.offset))
             return Scanned(rows, unequal, sums.count())
         finally:
             read.unpersist()
@@ -131,10 +131,10 @@ class SparkEngine:
                 _xor(there, f"at_{end}.digest_hi").alias(f"hi_{end}"),
                 _xor(there, f"at_{end}.digest_lo").alias(f"lo_{end}"),
             ]
-        [found] = newest.agg(*sums).collect()
+        [totals] = newest.agg(*sums).collect()
         return {
             end: StateSum(
-                int(found[f"count_{end}"]), int(found[f"hi_{end}"]), int(found[f"lo_{end}"])
+                int(totals[f"count_{end}"]), int(totals[f"hi_{end}"]), int(totals[f"lo_{end}"])
             )
             for end in ends
         }
@@ -143,11 +143,11 @@ class SparkEngine:
         self, stretches: Sequence[Stretch], base: str | None, end: int, snapshot: str
     ) -> list[KeyDifference]:
         """The first keys in which a snapshot differs from the log."""
-        state = self._entries([one for one in stretches if one.from_offset < end], base)
+        state = self._entries([stretch for stretch in stretches if stretch.from_offset < end], base)
         log = state.groupBy("key").agg(_newest(end)).select("key", F.col(f"at_{end}").alias("log"))
         log = log.where("log.present")
         there = self._entries([], snapshot).select("key", _value().alias("there"))
-        found = (
+        rows = (
             log.join(there, on="key", how="full_outer")
             .where(~F.col("log").eqNullSafe(F.col("there")))
             .orderBy("key")
@@ -155,8 +155,8 @@ class SparkEngine:
             .collect()
         )
         return [
-            (bytes(one["key"]), _entry(one["key"], one["log"]), _entry(one["key"], one["there"]))
-            for one in found
+            (bytes(row["key"]), _entry(row["key"], row["log"]), _entry(row["key"], row["there"]))
+            for row in rows
         ]
 
     def state(self, stretches: Sequence[Stretch], base: str | None) -> DataFrame:
@@ -218,7 +218,7 @@ class _AuditReader(DataSourceReader):
         self._inputs = inputs
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Part(one) for one in self._inputs]
+        return [_Part(item) for item in self._inputs]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, _Part)  # noqa: S101 - Spark hands back what it was given
@@ -248,8 +248,8 @@ _READERS: dict[str, tuple[Callable[[Any], Iterable[tuple[Any, ...]]], pa.Schema]
     "segment": (_scan, _ROWS),
     "stretch": (_stretch_entries, _ENTRIES),
     "snapshot": (_state_entries, _ENTRIES),
-    "values of stretch": (lambda one: read_stretch(Stretch(*one)), _VALUES),
-    "values of snapshot": (lambda one: read_state(str(one)), _VALUES),
+    "values of stretch": (lambda item: read_stretch(Stretch(*item)), _VALUES),
+    "values of snapshot": (lambda item: read_state(str(item)), _VALUES),
 }
 
 
@@ -278,18 +278,18 @@ def _xor(there: Column, name: str) -> Column:
     return F.coalesce(F.bit_xor(F.when(there, F.col(name))), F.lit(0))
 
 
-def _row(found: Any) -> Row:
-    return Row(*(found[name] for name in Row._fields))
+def _row(collected: Any) -> Row:
+    return Row(*(collected[name] for name in Row._fields))
 
 
-def _entry(key: Any, found: Any) -> Entry | None:
-    if found is None:
+def _entry(key: Any, value: Any) -> Entry | None:
+    if value is None:
         return None
     return Entry(
         bytes(key),
-        int(found["offset"]),
-        int(found["epoch"]),
-        bool(found["present"]),
-        int(found["digest_hi"]),
-        int(found["digest_lo"]),
+        int(value["offset"]),
+        int(value["epoch"]),
+        bool(value["present"]),
+        int(value["digest_hi"]),
+        int(value["digest_lo"]),
     )

@@ -34,13 +34,13 @@ def check_startable(replica: ReplicaFiles) -> list[Finding]:
     """
     if replica.log_directory == replica.path or not replica.pieces:
         return []
-    files, found = open_files(), list[Finding]()
+    files, findings = open_files(), list[Finding]()
 
     def look(check: Check, path: Path, read: Callable[[], None]) -> None:
         try:
             read()
         except RaftnodeError as error:
-            found.append(Finding(check, replica.place(file=str(path)), str(error)))
+            findings.append(Finding(check, replica.place(file=str(path)), str(error)))
 
     def log_start() -> None:
         first, start = replica.pieces[0], int(read_log_start(files, start_path))
@@ -51,7 +51,7 @@ def check_startable(replica: ReplicaFiles) -> list[Finding]:
                 f"offsets {start} to {first.base_offset - 1} are missing: the log begins at "
                 f"{start}, and a segment is missing"
             )
-            found.append(Finding(Check.OFFSETS, place, reason))
+            findings.append(Finding(Check.OFFSETS, place, reason))
 
     def formed() -> None:
         # In the reverse order of the node's writes.
@@ -80,4 +80,4 @@ def check_startable(replica: ReplicaFiles) -> list[Finding]:
     look(Check.IDENTITY, root / PEER_STARTS_FILE, marks)
     look(Check.READABLE, inner / RECOVERY_POINT_FILE, recovery_point)
     look(Check.EPOCHS, inner / EPOCHS_FILE, epochs)
-    return found
+    return findings

@@ -75,9 +75,9 @@ class StateSum:
     def exchanged(self, old: Entry | None, new: Entry | None) -> StateSum:
         """Return the sum after an entry has replaced another."""
         count, hi, lo = self.entries, self.digest_hi, self.digest_lo
-        for one, step in ((old, -1), (new, 1)):
-            if one is not None and one.present:
-                count, hi, lo = count + step, hi ^ one.digest_hi, lo ^ one.digest_lo
+        for entry, step in ((old, -1), (new, 1)):
+            if entry is not None and entry.present:
+                count, hi, lo = count + step, hi ^ entry.digest_hi, lo ^ entry.digest_lo
         return StateSum(count, hi, lo)
 
 
@@ -133,12 +133,12 @@ def read_stretch(stretch: Stretch) -> Iterator[tuple[bytes, bytes | None, int, i
     size = 0 if there is None else there.size
     piece = StoredPiece(path, Offset(stretch.base_offset), size)
     reader = PieceReader(piece, end_offset=Offset(stretch.base_offset))
-    for found in reader.batches(files):
-        if found.header.base_offset >= stretch.until:
+    for batch in reader.batches(files):
+        if batch.header.base_offset >= stretch.until:
             break
-        if found.header.is_control or found.header.end_offset <= stretch.from_offset:
+        if batch.header.is_control or batch.header.end_offset <= stretch.from_offset:
             continue
-        for record in iter_records(found.data):
+        for record in iter_records(batch.data):
             if stretch.from_offset <= record.offset < stretch.until and record.key is not None:
                 yield record.key, record.value, int(record.offset), int(record.epoch)
     if reader.end_offset < stretch.until and reader.damage is not None:
@@ -169,11 +169,11 @@ def sum_snapshot(replica: str, path: str, end_offset: int, epoch: int) -> Snapsh
     except RaftnodeError as error:
         reason = str(error).removeprefix(f"snapshot {path}: ")
         return SnapshotSum(replica, path, end_offset, epoch, error=reason)
-    found = reader.snapshot
-    if found is None:
+    snapshot = reader.snapshot
+    if snapshot is None:
         return SnapshotSum(replica, path, end_offset, epoch, error="it has no end")
-    voters = tuple(sorted(str(voter.key) for voter in found.head.voters.voters))
-    return SnapshotSum(replica, path, end_offset, epoch, state, voters, found.size)
+    voters = tuple(sorted(str(voter.key) for voter in snapshot.head.voters.voters))
+    return SnapshotSum(replica, path, end_offset, epoch, state, voters, snapshot.size)
 
 
 def cover(

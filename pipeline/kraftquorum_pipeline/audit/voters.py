@@ -62,7 +62,7 @@ def _step(history: VoterHistory, members: frozenset[str], batch: Sequence[Row]) 
     forming = not members
     if len(changes) > 1 and not forming:
         row = changes[1]
-        names = ", ".join(f"{one.name} {_voter(one)}" for one in changes)
+        names = ", ".join(f"{change.name} {_voter(change)}" for change in changes)
         reason = f"the voters change by {len(changes)} at once: {names}"
         _say(history, row, reason, members)
     for row in batch:
@@ -86,21 +86,21 @@ def _step(history: VoterHistory, members: frozenset[str], batch: Sequence[Row]) 
 
 def _check_leaders_word(history: VoterHistory, row: Row, members: frozenset[str]) -> None:
     """Check the voters in a LeaderChange: the set of the leader's log at its election."""
-    told = frozenset(str(name) for name in json.loads(row.text).get("voters", ()))
-    if told and told != members:
-        gone, new = sorted(members - told), sorted(told - members)
+    named = frozenset(str(name) for name in json.loads(row.text).get("voters", ()))
+    if named and named != members:
+        gone, new = sorted(members - named), sorted(named - members)
         parts = [f"without {', '.join(gone)}"] * bool(gone) + [f"with {', '.join(new)}"] * bool(new)
         reason = f"the leader of epoch {row.epoch} names other voters: {' and '.join(parts)}"
         _say(history, row, reason, members)
 
 
 def check_snapshot_voters(
-    histories: Mapping[str, VoterHistory], end_offset: int, told: frozenset[str]
+    histories: Mapping[str, VoterHistory], end_offset: int, snapshot_voters: frozenset[str]
 ) -> tuple[str, frozenset[str]] | None:
     """Find a replica whose log has other voters than a snapshot; None: there is no such replica."""
     for name, history in histories.items():
         members = history.before(end_offset)
-        if members and members != told:
+        if members and members != snapshot_voters:
             return name, members
     return None
 

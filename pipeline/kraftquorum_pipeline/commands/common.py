@@ -102,13 +102,13 @@ def pairs(flag: str, given: Sequence[str] | None) -> dict[str, str]:
     Raises:
         OptionError: an argument is not NAME=VALUE.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in given or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise OptionError(f"{flag} {text!r}: expected NAME=VALUE")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 @contextmanager
@@ -119,10 +119,10 @@ def reporting() -> Generator[None]:
     except PipelineError as error:
         raise fail(str(error), error.exit_code) from None
     except Exception as error:
-        found = raised(error)
-        if found is None:
+        message_and_code = raised(error)
+        if message_and_code is None:
             raise
-        raise fail(*found) from None
+        raise fail(*message_and_code) from None
 
 
 def raised(error: BaseException) -> tuple[str, PipelineExitCode] | None:

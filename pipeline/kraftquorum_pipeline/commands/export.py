@@ -84,7 +84,7 @@ def run(
                 sink=sink,
                 interval_s=interval_s if continuous else None,
                 stop=stopping,
-                on_start=lambda _query, told: _begun(told, stopping),
+                on_start=lambda _query, state: _begun(state, stopping),
                 on_batch=_progress,
             )
         finally:

@@ -84,11 +84,11 @@ def run(
                 rows = session.read.format(NAME).options(**options).load()
             else:
                 rows = read_export(session, tables)
-            told = session.createDataFrame(known, FAULTS) if known else no_faults(session)
-            found = write_history(session, rows, told, output, say)
+            fault_table = session.createDataFrame(known, FAULTS) if known else no_faults(session)
+            history_tables = write_history(session, rows, fault_table, output, say)
         finally:
             session.stop()
-        _print(found, output, as_json=as_json)
+        _print(history_tables, output, as_json=as_json)
 
 
 def _faults(path: Path | None) -> list[tuple[int, datetime]]:
@@ -99,7 +99,7 @@ def _faults(path: Path | None) -> list[tuple[int, datetime]]:
     """
     if path is None:
         return []
-    found: list[tuple[int, datetime]] = []
+    faults: list[tuple[int, datetime]] = []
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -108,11 +108,11 @@ def _faults(path: Path | None) -> list[tuple[int, datetime]]:
         if not line.strip():
             continue
         try:
-            told = msgspec.json.decode(line, type=_Fault)
+            fault = msgspec.json.decode(line, type=_Fault)
         except msgspec.DecodeError as error:
             raise OptionError(f"--faults {path}, line {number}: {error}") from None
-        found.append((told.node_id, told.at))
-    return found
+        faults.append((fault.node_id, fault.at))
+    return faults
 
 
 class _Fault(msgspec.Struct):
@@ -120,18 +120,18 @@ class _Fault(msgspec.Struct):
     at: Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-def _print(found: dict[str, Any], output: str, *, as_json: bool) -> None:
+def _print(tables: dict[str, Any], output: str, *, as_json: bool) -> None:
     if as_json:
-        print_json({**found, "output": output})
+        print_json({**tables, "output": output})
         return
-    windows = found["unavailability"]
+    windows = tables["unavailability"]
     longest = max((row["at_most_s"] or 0 for row in windows), default=0)
     typer.echo(
-        f"{output}: {len(found['elections'])} elections, {len(found['voter_changes'])} voter "
-        f"changes, {len(found['repairs'])} repairs, at most {longest:.1f} s without a leader, "
-        f"{found['key_changes']} writes of keys"
+        f"{output}: {len(tables['elections'])} elections, {len(tables['voter_changes'])} voter "
+        f"changes, {len(tables['repairs'])} repairs, at most {longest:.1f} s without a leader, "
+        f"{tables['key_changes']} writes of keys"
     )
-    for row in found["repairs"]:
+    for row in tables["repairs"]:
         took = row["repair_s"] if row["repair_s"] is not None else row["add_to_remove_s"]
         since = "detection" if row["repair_s"] is not None else "AddVoter"
         typer.echo(

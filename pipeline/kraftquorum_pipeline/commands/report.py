@@ -107,11 +107,11 @@ def write_report(
         OptionError: a file has the wrong content, or is of a cluster that is not there.
     """
     tables = [read_export(session, export) for export in exports]
-    found = [(table, cluster) for table in tables for cluster in clusters(table)]
-    there = [cluster for _, cluster in found]
+    quorum_tables = [(table, cluster) for table in tables for cluster in clusters(table)]
+    there = [cluster for _, cluster in quorum_tables]
     values = {kind: _by_cluster(kind, texts, there) for kind, texts in given.items()}
     quorums = []
-    for table, cluster in found:
+    for table, cluster in quorum_tables:
         say(f"gathering the figures of {values['name'].get(cluster, cluster)}")
         sources = Sources(
             values["name"].get(cluster),
@@ -128,19 +128,19 @@ def write_report(
 
 
 def _by_cluster(kind: str, texts: Sequence[str], there: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         cluster, equals, value = text.partition("=")
         if equals and cluster in there:
-            found[cluster] = value
+            values[cluster] = value
         elif len(there) == 1 and not (equals and kind == "name"):
-            found[there[0]] = text
+            values[there[0]] = text
         else:
             raise OptionError(
                 f"--{kind} {text!r}: expected a cluster id and `=` in front; there are "
                 f"{', '.join(there) or 'none'}"
             )
-    return found
+    return values
 
 
 def _path(text: str | None) -> Path | None:
@@ -151,9 +151,9 @@ def _read_json(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        found = json.loads(local_path(text).read_text(encoding="utf-8"))
+        verdict = json.loads(local_path(text).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise OptionError(f"{text} is not a verdict of an audit: {error}") from None
-    if not isinstance(found, dict) or "verdict" not in found:
+    if not isinstance(verdict, dict) or "verdict" not in verdict:
         raise OptionError(f"{text} is not a verdict of an audit")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", verdict)

@@ -81,7 +81,9 @@ def _ask(servers: str, hosts_file: Path | None, log: SoundLog) -> Living:
     except ValueError as error:
         raise OptionError(f"--bootstrap-server: {error}") from None
 
-    ids = {one["cluster_id"] for one in log.verdict.replicas.values() if one["cluster_id"]}
+    ids = {
+        replica["cluster_id"] for replica in log.verdict.replicas.values() if replica["cluster_id"]
+    }
     try:
         return asyncio.run(look(endpoints, hosts_file, log.end, ids))
     except ClientError as error:

@@ -149,14 +149,20 @@ class Study:
         """Write the tables of elections, leadership, voter changes, repairs and the rest."""
         events = [] if self.events is None else read_events(self.events)
         faults = [
-            (int(one.lost_replica.partition("-")[0]), datetime.fromtimestamp(one.at_ms / 1000, UTC))
-            for one in events
-            if one.lost_replica
+            (
+                int(event.lost_replica.partition("-")[0]),
+                datetime.fromtimestamp(event.at_ms / 1000, UTC),
+            )
+            for event in events
+            if event.lost_replica
         ]
-        told = session.createDataFrame(faults, FAULTS) if faults else no_faults(session)
+        fault_table = session.createDataFrame(faults, FAULTS) if faults else no_faults(session)
         with self._timed("history"):
-            found = write_history(session, table, told, str(self.output / "history"), say)
-        rows = {name: one if isinstance(one, int) else len(one) for name, one in found.items()}
+            tables = write_history(session, table, fault_table, str(self.output / "history"), say)
+        rows = {
+            name: content if isinstance(content, int) else len(content)
+            for name, content in tables.items()
+        }
         self.tables = rows
         typer.echo("history: " + ", ".join(f"{count} {name}" for name, count in rows.items()))
 

@@ -241,7 +241,7 @@ def repairs(changes: DataFrame, faults: DataFrame) -> DataFrame:
         F.col("new_directory_id").alias("old_directory_id"),
         F.col("added_offset").alias("came_offset"),
     )
-    found = (
+    replacements = (
         pairs.withColumn("place", F.row_number().over(latest))
         .where(F.col("place") == 1)
         .join(came, ["cluster_id", "old_directory_id"], "left")
@@ -252,7 +252,7 @@ def repairs(changes: DataFrame, faults: DataFrame) -> DataFrame:
     key = ["cluster_id", "node_id", "old_directory_id", "new_directory_id"]
     times = ["added_offset", "added_at", "removed_offset", "removed_at"]
     return (
-        found.join(fault_times, of_it, "left")
+        replacements.join(fault_times, of_it, "left")
         .groupBy(*key, *times)
         .agg(F.max("fault_at").alias("detected_at"))
         .select(

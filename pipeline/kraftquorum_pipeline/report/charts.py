@@ -87,8 +87,8 @@ def roles(quorum: QuorumFigures, name: str) -> str:
                 _bar(row, span, 12.0, "voter", f"{replica} votes")
         for span in quorum.leaders:
             if span.replica == replica:
-                told = f"{replica} leads in epoch {span.epoch}"
-                width = _bar(row, span, 22.0, "leader", told)
+                tip = f"{replica} leads in epoch {span.epoch}"
+                width = _bar(row, span, 22.0, "leader", tip)
                 if width > _LABEL_WIDTH:
                     centre = x(span.from_ms) + width / 2
                     label = f"leads · epoch {span.epoch}"
@@ -281,21 +281,22 @@ def repairs(quorum: QuorumFigures, name: str) -> str:
         "From the recorded loss to the new replica's AddVoter and the old one's RemoveVoter.",
         name,
     )
-    starts = [one.added_ms if one.lost_ms is None else one.lost_ms for one in rows]
+    starts = [repair.added_ms if repair.lost_ms is None else repair.lost_ms for repair in rows]
     high = max(
-        ((one.removed_ms or 0) - start for one, start in zip(rows, starts, strict=True)), default=1
+        ((repair.removed_ms or 0) - start for repair, start in zip(rows, starts, strict=True)),
+        default=1,
     )
     marks = ticks(max(high, 1) / 1000)
     x = Scale(0, marks[-1], _LEFT, _WIDTH - _RIGHT - 90)
     for mark in marks:
         drawing.line((x(mark), 8), (x(mark), height - _BOTTOM), "grid")
         drawing.text(x(mark), height - _BOTTOM + 18, f"{mark:g} s", "tick", "middle")
-    for number, (one, start) in enumerate(zip(rows, starts, strict=True)):
+    for number, (repair, start) in enumerate(zip(rows, starts, strict=True)):
         middle = 10 + _ROW * (number + 0.5)
-        removed = (one.removed_ms or 0) - start
-        added = one.added_ms - start
-        drawing.text(8, middle + 4, f"node {one.node_id}", "row")
-        drawing.text(_LEFT - 12, middle + 4, _short(one.new.partition("-")[2]), "disk", "end")
+        removed = (repair.removed_ms or 0) - start
+        added = repair.added_ms - start
+        drawing.text(8, middle + 4, f"node {repair.node_id}", "row")
+        drawing.text(_LEFT - 12, middle + 4, _short(repair.new.partition("-")[2]), "disk", "end")
         for cls, from_, until, label in (
             ("repairing", 0, added, "until the new replica was a voter"),
             ("removing", added, removed, "until the old one was removed"),

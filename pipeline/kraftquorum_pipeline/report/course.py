@@ -116,7 +116,7 @@ def find_repairs(changes: Sequence[Change], events: Sequence[Event] = ()) -> lis
             repairs.append(
                 Repair(node_id, change.replica, here[-1], lost_ms, came_ms, change.at_ms)
             )
-    return sorted([*repairs, *open_.values()], key=lambda one: one.added_ms)
+    return sorted([*repairs, *open_.values()], key=lambda repair: repair.added_ms)
 
 
 def _lost(events: Sequence[Event], replica: str, added_ms: int) -> int | None:

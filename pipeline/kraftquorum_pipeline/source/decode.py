@@ -100,8 +100,8 @@ class Collector:
         low, high = max(self.start - first, 0), min(self.end, end) - first
         if low or high < end - first:
             cut = [
-                one.slice(low, max(high - low, 0)) if isinstance(one, pa.Array) else one
-                for one in columns
+                column.slice(low, max(high - low, 0)) if isinstance(column, pa.Array) else column
+                for column in columns
             ]
             columns = Columns(*cut)
         return finish(columns, self.shape, self.source) if len(columns.offset) else []

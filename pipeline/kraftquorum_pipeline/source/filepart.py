@@ -126,9 +126,9 @@ class _Reading:
                 epochs=known if part.epochs else None,
                 durable=Offset(part.end),
             )
-            for found in reader.batches(self._files):
-                yield from self._batch(found)
-                if found.header.end_offset >= part.end:
+            for batch in reader.batches(self._files):
+                yield from self._batch(batch)
+                if batch.header.end_offset >= part.end:
                     yield from self._collector.take()
                     return
             expected = int(reader.end_offset)
@@ -143,10 +143,10 @@ class _Reading:
             yield from self._leave_out(expected, end, reader.damage.position, reason)
             expected = following
 
-    def _batch(self, found: FoundBatch) -> Iterator[pa.RecordBatch]:
-        header = found.header
+    def _batch(self, batch: FoundBatch) -> Iterator[pa.RecordBatch]:
+        header = batch.header
         if not header.is_control:
-            self._collector.add(header, found.data)
+            self._collector.add(header, batch.data)
             if self._collector.full:
                 yield from self._collector.take()
             return
@@ -154,12 +154,12 @@ class _Reading:
         try:
             rows = [
                 _control(record)
-                for record in iter_records(found.data)
+                for record in iter_records(batch.data)
                 if self._part.start <= record.offset < self._part.end
             ]
         except DecodeError as error:
             base, end = int(header.base_offset), int(header.end_offset)
-            yield from self._leave_out(base, end, found.position, f"control batch: {error}")
+            yield from self._leave_out(base, end, batch.position, f"control batch: {error}")
         else:
             yield from table_of(rows, self._part.shape, self._part.path)
 
@@ -227,5 +227,5 @@ def _control(record: LogRecord) -> Row:
     if record.control is not None:
         fields = control_fields(record.control)
         return control_row(place, type(record.control).__name__, fields, record.key, record.value)
-    name, told = describe_control(record.key, record.value)
-    return control_row(place, name, told, record.key, record.value)
+    name, fields = describe_control(record.key, record.value)
+    return control_row(place, name, fields, record.key, record.value)

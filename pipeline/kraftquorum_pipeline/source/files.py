@@ -37,7 +37,7 @@ _LOOKS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Scan:
     """The result of the last look at the files."""
 
     state: LogState
@@ -52,7 +52,7 @@ class FileLog:
         assert options.path is not None  # noqa: S101 - the caller has checked
         self._options = options
         self._path = options.path
-        self._found: _Found | None = None
+        self._scan: _Scan | None = None
         self._proved = 0
 
     def look(self, offset: int = 0, *, surely: bool = False) -> LogState:  # noqa: ARG002
@@ -83,33 +83,33 @@ class FileLog:
         covered = (snapshot for snapshot, _, _ in replica.snapshots if snapshot >= first)
         state_end = next(covered, first) if first else 0
         state = LogState(str(replica.path), cluster_id, first, end, state_end)
-        self._found = _Found(state, replica, epochs)
+        self._scan = _Scan(state, replica, epochs)
         return state
 
     def parts(self, start: int, end: int) -> Sequence[Part]:
         """Cut [start, end) into parts, at segments and at batches within them."""
-        found = self._seen()
-        found.state.check_start(start)
+        scan = self._scanned()
+        scan.state.check_start(start)
         parts: list[Part] = []
-        if start < found.state.start:
-            snapshot = self._snapshot(found, end)
+        if start < scan.state.start:
+            snapshot = self._snapshot(scan, end)
             start = snapshot.end_offset
             parts.append(snapshot)
-        parts += self._log_parts(found, start, end)
+        parts += self._log_parts(scan, start, end)
         return parts
 
     def epoch_of(self, offset: int) -> int | None:
         """Return the epoch of a record from `leader-epoch-checkpoint`."""
-        epoch = int(self._seen().epochs.epoch_at(Offset(offset)))
+        epoch = int(self._scanned().epochs.epoch_at(Offset(offset)))
         return None if epoch == NO_EPOCH else epoch
 
     # -- inside ------------------------------------------------------------------------
 
-    def _seen(self) -> _Found:
-        if self._found is None:
+    def _scanned(self) -> _Scan:
+        if self._scan is None:
             self.look()
-        assert self._found is not None  # noqa: S101 - look() sets it or raises
-        return self._found
+        assert self._scan is not None  # noqa: S101 - look() sets it or raises
+        return self._scan
 
     def _replicas(self) -> list[ReplicaFiles]:
         try:
@@ -163,13 +163,13 @@ class FileLog:
             "nodes (bootstrapServers), or set upTo=end"
         )
 
-    def _snapshot(self, found: _Found, end: int) -> SnapshotPart:
-        replica, first = found.replica, found.state.start
+    def _snapshot(self, scan: _Scan, end: int) -> SnapshotPart:
+        replica, first = scan.replica, scan.state.start
         for snapshot_end, _, path in replica.snapshots:
             if snapshot_end >= first:
                 if snapshot_end > end:
                     break
-                shape = self._options.shape(found.state.cluster_id)
+                shape = self._options.shape(scan.state.cluster_id)
                 return SnapshotPart(path, snapshot_end, shape)
         raise TrimmedError(
             str(replica.path),
@@ -178,8 +178,8 @@ class FileLog:
             0,
         )
 
-    def _log_parts(self, found: _Found, start: int, end: int) -> Iterator[FilePart]:
-        pieces = found.replica.pieces
+    def _log_parts(self, scan: _Scan, start: int, end: int) -> Iterator[FilePart]:
+        pieces = scan.replica.pieces
         expected = start
         for number, piece in enumerate(pieces):
             following = pieces[number + 1].base_offset if number + 1 < len(pieces) else end
@@ -189,18 +189,18 @@ class FileLog:
             if low != expected:
                 break
             expected = high
-            yield from self._piece_parts(found, piece, low, high)
+            yield from self._piece_parts(scan, piece, low, high)
         if expected < end:
-            raise CorruptError(str(found.replica.path), "no segment holds it", expected)
+            raise CorruptError(str(scan.replica.path), "no segment holds it", expected)
 
     def _piece_parts(
-        self, found: _Found, piece: ReplicaPiece, low: int, high: int
+        self, scan: _Scan, piece: ReplicaPiece, low: int, high: int
     ) -> Iterator[FilePart]:
-        shape = self._options.shape(found.state.cluster_id)
+        shape = self._options.shape(scan.state.cluster_id)
         cuts = list(self._cuts(piece, low, high))
         for number, (base, position) in enumerate(cuts):
             end = cuts[number + 1][0] if number + 1 < len(cuts) else high
-            known = found.epochs.truncated(Offset(end)).entries
+            known = scan.epochs.truncated(Offset(end)).entries
             keep = max(bisect_left(known, base, key=lambda entry: entry.start_offset) - 1, 0)
             epochs = tuple((int(e.epoch), int(e.start_offset)) for e in known[keep:])
             yield FilePart(piece.path, base, position, max(base, low), end, epochs, shape)

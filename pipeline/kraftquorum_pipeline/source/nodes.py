@@ -129,17 +129,17 @@ def _batches(
     runner: asyncio.Runner, rows: AsyncIterator[Row], shape: Shape, source: str
 ) -> Iterator[pa.RecordBatch]:
     async def some() -> list[Row]:
-        found: list[Row] = []
+        chunk: list[Row] = []
         size = 0
         async for row in rows:
-            found.append(row)
+            chunk.append(row)
             size += len(row.key or b"") + len(row.value or b"")
-            if len(found) >= ROWS_MAX or size >= _ROWS_BYTES:
+            if len(chunk) >= ROWS_MAX or size >= _ROWS_BYTES:
                 break
-        return found
+        return chunk
 
-    while found := runner.run(some()):
-        yield from table_of(found, shape, source)
+    while chunk := runner.run(some()):
+        yield from table_of(chunk, shape, source)
 
 
 class NodeLog:
@@ -160,11 +160,11 @@ class NodeLog:
         if quorum is not None:
             clusters.add(quorum.cluster_id)
         if len(clusters) > 1:
-            told = ", ".join(f"{endpoint} is of {info.cluster_id}" for endpoint, info in infos)
+            answers = ", ".join(f"{endpoint} is of {info.cluster_id}" for endpoint, info in infos)
             if quorum is not None:
-                told += f", the leader is of {quorum.cluster_id}"
+                answers += f", the leader is of {quorum.cluster_id}"
             raise ClusterIdError(
-                self._client.source, f"the nodes are of different clusters: {told}"
+                self._client.source, f"the nodes are of different clusters: {answers}"
             )
         start = min(info.log_start_offset for _, info in infos)
         ends = [info.high_watermark for _, info in infos]
@@ -258,7 +258,7 @@ async def _look(
             if surely and quorum is None:
                 left_ms = int(1000 * (deadline - time.monotonic()))
                 quorum = await _led(client, max(1, min(left_ms, options.attempt_timeout_ms)))
-            found: list[tuple[Endpoint, NodeInfo]] = []
+            described: list[tuple[Endpoint, NodeInfo]] = []
             for endpoint, info in zip(options.endpoints, answers, strict=True):
                 if info is None:
                     continue
@@ -268,19 +268,23 @@ async def _look(
                     reason = f"it is of cluster {info.cluster_id}, not of {cluster_id}"
                     raise ClusterIdError(str(endpoint), reason)
                 else:
-                    found.append((endpoint, info))
-            there = any(info.log_start_offset <= offset for _, info in found)
+                    described.append((endpoint, info))
+            there = any(info.log_start_offset <= offset for _, info in described)
             knows = not surely or quorum is not None
-            if found and knows and (not offset or there or len(found) == len(options.endpoints)):
-                return found, quorum
+            if (
+                described
+                and knows
+                and (not offset or there or len(described) == len(options.endpoints))
+            ):
+                return described, quorum
             if time.monotonic() + pause_s > deadline:
                 break
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, options.retry_backoff_max_ms / 1000)
-    if found and knows:
-        return found, quorum
-    if found:
-        known = max(info.high_watermark for _, info in found)
+    if described and knows:
+        return described, quorum
+    if described:
+        known = max(info.high_watermark for _, info in described)
         raise UnreachableError(
             options.source,
             "no leader with a majority of the voters answers, so it is unknown how far the "

@@ -59,10 +59,10 @@ def _snapshot_voters(files: Files, replica: ReplicaFiles, first: int) -> set[Rep
         path = path_of(name)
         there = files.stat(path)
         piece = Piece(path, FIRST_OFFSET, 0 if there is None else there.size)
-        for found in PieceReader(piece).batches(files):
-            if not found.header.is_control:
+        for batch in PieceReader(piece).batches(files):
+            if not batch.header.is_control:
                 break
-            for record in to_batch(found.header, bytes(found.data)).control:
+            for record in to_batch(batch.header, bytes(batch.data)).control:
                 _fold(voters, record)
         return voters
     raise StorageCorruptError(
@@ -76,9 +76,11 @@ def _control_records(files: Files, replica: ReplicaFiles) -> Iterator[ControlRec
     point = read_recovery_point(files, directory / RECOVERY_POINT_FILE) or FIRST_OFFSET
     places = read_control_places(files, directory / CONTROL_PLACES_FILE, point)
     pieces = [Piece(path_of(p.path), Offset(p.base_offset), p.size) for p in replica.pieces]
-    known = [] if places is None else [one for one in places.places if one.offset < point]
+    known = [] if places is None else [entry for entry in places.places if entry.offset < point]
     for place in known:
-        piece = next((one for one in reversed(pieces) if one.base_offset <= place.offset), None)
+        piece = next(
+            (piece for piece in reversed(pieces) if piece.base_offset <= place.offset), None
+        )
         if piece is not None:
             reader = PieceReader(piece, end_offset=place.offset, position=place.position)
             yield from _read(files, reader, Offset(place.offset + 1))
@@ -93,12 +95,12 @@ def _control_records(files: Files, replica: ReplicaFiles) -> Iterator[ControlRec
 def _read(
     files: Files, reader: PieceReader, end: Offset, start: Offset = FIRST_OFFSET
 ) -> Iterator[ControlRecord]:
-    for found in reader.batches(files):
-        header = found.header
+    for batch in reader.batches(files):
+        header = batch.header
         if header.base_offset >= end:
             return
         if header.is_control and header.base_offset >= start:
-            yield from to_batch(header, bytes(found.data)).control
+            yield from to_batch(header, bytes(batch.data)).control
         if header.end_offset >= end:
             return
     if reader.damage is not None and reader.damage.offset < end:

@@ -94,13 +94,13 @@ class WrongChange:
         """A good body with that one thing wrong."""
         body: Any = copy.deepcopy(good)
         *way, last = self.field.split(".")
-        found = body
+        node = body
         for name in way:
-            found = found[int(name)] if name.isdecimal() else found[name]
+            node = node[int(name)] if name.isdecimal() else node[name]
         if self.put is LEFT_OUT:
-            del found[last]
+            del node[last]
         else:
-            found[last] = self.put
+            node[last] = self.put
         return cast("Json", body)
 
 
@@ -124,8 +124,8 @@ def _of_object(schema: Json, whole: Json, before: str) -> Iterator[Spoilt]:
         field = f"{before}{name}"
         if name in required:
             yield field, "missing", LEFT_OUT
-        options = [_resolved(one, whole) for one in described.get("anyOf", [described])]
-        if all(one.get("type") != "null" for one in options):
+        options = [_resolved(option, whole) for option in described.get("anyOf", [described])]
+        if all(option.get("type") != "null" for option in options):
             yield field, "null", None
         for option in options:
             yield from _of_value(option, whole, field)

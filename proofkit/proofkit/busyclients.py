@@ -77,17 +77,17 @@ class BusyClients:
     def answered(self, *, writes: bool, called_after: float) -> list[Operation[bytes]]:
         """Writes or reads that were begun after a time, and answered."""
         return [
-            one
-            for one in self.history.operations
-            if one.is_write == writes and one.called_at >= called_after
+            operation
+            for operation in self.history.operations
+            if operation.is_write == writes and operation.called_at >= called_after
         ]
 
     def longest_wait(self, *, writes: bool, since: float) -> float:
         """Seconds between two answers, at the most, from a time until the last answer."""
         times = sorted(
-            one.returned_at
-            for one in self.history.operations
-            if one.is_write == writes and one.returned_at >= since
+            operation.returned_at
+            for operation in self.history.operations
+            if operation.is_write == writes and operation.returned_at >= since
         )
         return max((after - before for before, after in pairwise([since, *times])), default=0.0)
 

@@ -26,7 +26,7 @@ class ClientRecord:
         """Put numbered keys, some at a time; each ends acknowledged, unknown or not written."""
         gate = asyncio.Semaphore(many)
 
-        async def one(number: int) -> None:
+        async def put(number: int) -> None:
             # Lengths on both sides of what one varint byte and an Arrow view hold.
             key, value = f"key-{number}", f"{number}:".encode() + b"v" * (number % 300)
             async with gate:
@@ -41,7 +41,7 @@ class ClientRecord:
                         self.acknowledged[key] = (done.base_offset, value)
                     return
 
-        await asyncio.gather(*(one(number) for number in range(first, first + count)))
+        await asyncio.gather(*(put(number) for number in range(first, first + count)))
 
     def check(self, rows: Iterable[tuple[int, bytes | None, bytes | None]]) -> None:
         """Check rows of data: all that was acknowledged once, at its offset; the rest once at most.
@@ -53,15 +53,15 @@ class ClientRecord:
         Raises:
             AssertionError: with what is missing or there twice.
         """
-        found: dict[str, list[tuple[int, bytes]]] = {}
+        places: dict[str, list[tuple[int, bytes]]] = {}
         for offset, key, value in rows:
             if key is not None:
-                found.setdefault(bytes(key).decode(), []).append((offset, bytes(value or b"")))
-        missing = {key for key in self.acknowledged if key not in found}
+                places.setdefault(bytes(key).decode(), []).append((offset, bytes(value or b"")))
+        missing = {key for key in self.acknowledged if key not in places}
         assert missing == set()
-        assert {key: found[key] for key in self.acknowledged} == {
+        assert {key: places[key] for key in self.acknowledged} == {
             key: [place] for key, place in self.acknowledged.items()
         }
         for key, value in self.unknown.items():
-            assert [one for _, one in found.get(key, [])] in ([], [value])
-        assert set(found) <= {*self.acknowledged, *self.unknown}
+            assert [value for _, value in places.get(key, [])] in ([], [value])
+        assert set(places) <= {*self.acknowledged, *self.unknown}

@@ -65,16 +65,16 @@ _Operation = _Write | _Cut | _Reserve
 @dataclass(eq=False)
 class _File:
     inode: int
-    seen: bytearray = field(default_factory=bytearray)
+    cached: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     pending: list[_Operation] = field(default_factory=list[_Operation])
     reserved: int = 0
     """Up to where programs see room kept for it; below its end, nothing beyond that."""
     reserved_durably: int = 0
 
-    def see(self, operation: _Operation) -> None:
+    def cache(self, operation: _Operation) -> None:
         """Do it in the page cache."""
-        self.reserved = _apply(self.seen, self.reserved, operation)
+        self.reserved = _apply(self.cached, self.reserved, operation)
         self.pending.append(operation)
 
     def keep(self, operation: _Operation) -> None:
@@ -87,12 +87,12 @@ class _File:
         for operation in self.pending:
             if id(operation) in ids:
                 self.keep(operation)
-        self.pending = [one for one in self.pending if id(one) not in ids]
+        self.pending = [operation for operation in self.pending if id(operation) not in ids]
 
     @property
     def room(self) -> int:
         """Bytes of the disk that it takes."""
-        return max(len(self.seen), self.reserved)
+        return max(len(self.cached), self.reserved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class _Unlink:
 @dataclass(eq=False)
 class _Directory:
     inode: int
-    seen: dict[str, _Node] = field(default_factory=dict[str, "_Node"])
+    cached: dict[str, _Node] = field(default_factory=dict[str, "_Node"])
     durable: dict[str, _Node] = field(default_factory=dict[str, "_Node"])
     pending: list[_Link | _Unlink] = field(default_factory=list[_Link | _Unlink])
 
@@ -216,16 +216,16 @@ class FaultDisk:
         """Make a directory and its parents, durably."""
         node = self._root
         for name in PurePosixPath(path).parts[1:]:
-            there = node.seen.get(name)
+            there = node.cached.get(name)
             if not isinstance(there, _Directory):
                 there = _Directory(self._inode())
-                node.seen[name] = node.durable[name] = there
+                node.cached[name] = node.durable[name] = there
             node = there
 
     def wipe(self, path: Path) -> None:
         """Empty a directory, as `rm -rf path/*` does; open files live on without a name."""
         directory = self._directory(str(path))
-        directory.seen.clear()
+        directory.cached.clear()
         directory.durable.clear()
         directory.pending.clear()
 
@@ -233,31 +233,31 @@ class FaultDisk:
         """Put another, empty directory in the place of this one."""
         parent, name = self._parent(str(path))
         fresh = _Directory(self._inode())
-        parent.seen[name] = parent.durable[name] = fresh
+        parent.cached[name] = parent.durable[name] = fresh
 
     def remove(self, path: Path) -> None:
         """Lose one name, durably."""
         parent, name = self._parent(str(path))
-        del parent.seen[name]
+        del parent.cached[name]
         parent.durable.pop(name, None)
         parent.pending.clear()
 
     def flip_bit(self, path: Path, byte: int, bit: int = 0) -> None:
         """Rot one bit of a file."""
         file = self._file(str(path))
-        file.seen[byte] ^= 1 << bit
+        file.cached[byte] ^= 1 << bit
         if byte < len(file.durable):
             file.durable[byte] ^= 1 << bit
 
     def content(self, path: Path) -> bytes:
         """What a program would read from a file."""
-        return bytes(self._file(str(path)).seen)
+        return bytes(self._file(str(path)).cached)
 
     def overwrite(self, path: Path, data: bytes) -> None:
         """Put other content into a file (made if missing), durably."""
         parent, name = self._parent(str(path))
         node = _File(self._inode(), bytearray(data), bytearray(data))
-        parent.seen[name] = parent.durable[name] = node
+        parent.cached[name] = parent.durable[name] = node
 
     def snapshot(self) -> object:
         """A copy of everything, to be put back by `restore` (a stale volume)."""
@@ -275,9 +275,9 @@ class FaultDisk:
         survivors = self._survivors(directory.pending)
         for operation in survivors:
             _apply_name(directory.durable, operation)
-        directory.seen = dict(directory.durable)
+        directory.cached = dict(directory.durable)
         directory.pending.clear()
-        for node in directory.seen.values():
+        for node in directory.cached.values():
             if isinstance(node, _Directory):
                 self._forget(node)
             else:
@@ -304,7 +304,7 @@ class FaultDisk:
                     file.keep(_Write(torn.position, torn.data[:length]))
         else:
             self._scatter(file)
-        file.seen, file.reserved = bytearray(file.durable), file.reserved_durably
+        file.cached, file.reserved = bytearray(file.durable), file.reserved_durably
         file.pending.clear()
 
     def _scatter(self, file: _File) -> None:
@@ -366,11 +366,11 @@ class FaultDisk:
         """As `os.open`."""
         del mode
         parent, name = self._parent(path)
-        creating = bool(flags & os.O_CREAT) and name not in parent.seen
+        creating = bool(flags & os.O_CREAT) and name not in parent.cached
         with self._call("create" if creating else "open", path):
             if creating:
                 node = _File(self._inode())
-                parent.seen[name] = node
+                parent.cached[name] = node
                 parent.pending.append(_Link(name, node))
             opened = self._node(path)
             if isinstance(opened, _Directory) and flags & os.O_RDWR:
@@ -391,7 +391,7 @@ class FaultDisk:
         """As `os.pread`."""
         file, path = self._opened(fd)
         with self._call("pread", path):
-            return bytes(file.seen[position : position + length])
+            return bytes(file.cached[position : position + length])
 
     def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:
         """As `os.pwrite`."""
@@ -405,21 +405,21 @@ class FaultDisk:
                 piece = piece[: len(piece) - max(0, growth - self._free())]
                 if not piece:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-            file.see(_Write(position, piece))
+            file.cache(_Write(position, piece))
             return len(piece)
 
     def ftruncate(self, fd: int, length: int) -> None:
         """As `os.ftruncate`."""
         file, path = self._opened(fd)
         with self._call("ftruncate", path):
-            file.see(_Cut(length))
+            file.cache(_Cut(length))
 
     def fallocate(self, fd: int, length: int) -> None:
         """Reserve room, the size kept; where there is too little, all there is, and ENOSPC."""
         file, path = self._opened(fd)
         with self._call("fallocate", path):
             lacking = max(0, length - file.room - self._free())
-            file.see(_Reserve(length - lacking))
+            file.cache(_Reserve(length - lacking))
             if lacking:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
@@ -479,10 +479,10 @@ class FaultDisk:
         del mode
         parent, name = self._parent(path)
         with self._call("mkdir", path):
-            if name in parent.seen:
+            if name in parent.cached:
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             node = _Directory(self._inode())
-            parent.seen[name] = node
+            parent.cached[name] = node
             parent.pending.append(_Link(name, node))
 
     def rename(self, source: str, target: str) -> None:
@@ -492,9 +492,9 @@ class FaultDisk:
         assert parent is directory, "renames within one directory only"
         with self._call("rename", target):
             operation = _Link(new, self._node(source), moved_from=old)
-            if parent.seen.get(new) is operation.node:
+            if parent.cached.get(new) is operation.node:
                 return  # POSIX: of two names of one file neither goes
-            _apply_name(parent.seen, operation)
+            _apply_name(parent.cached, operation)
             parent.pending.append(operation)
 
     def link(self, source: str, target: str) -> None:
@@ -503,10 +503,10 @@ class FaultDisk:
         directory, new = self._parent(target)
         assert parent is directory, "links within one directory only"
         with self._call("link", target):
-            if new in parent.seen:
+            if new in parent.cached:
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), target)
             operation = _Link(new, self._node(source))
-            _apply_name(parent.seen, operation)
+            _apply_name(parent.cached, operation)
             parent.pending.append(operation)
 
     def unlink(self, path: str) -> None:
@@ -514,13 +514,13 @@ class FaultDisk:
         parent, name = self._parent(path)
         with self._call("unlink", path):
             self._node(path)
-            del parent.seen[name]
+            del parent.cached[name]
             parent.pending.append(_Unlink(name))
 
     def listdir(self, path: str) -> list[str]:
         """As `os.listdir`."""
         with self._call("listdir", path):
-            return list(self._directory(path).seen)
+            return list(self._directory(path).cached)
 
     # Finding things.
 
@@ -547,9 +547,9 @@ class FaultDisk:
         for name in PurePosixPath(path).parts[1:]:
             if not isinstance(node, _Directory):
                 raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-            if name not in node.seen:
+            if name not in node.cached:
                 raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            node = node.seen[name]
+            node = node.cached[name]
         return node
 
     def _directory(self, path: str) -> _Directory:
@@ -575,7 +575,7 @@ class FaultDisk:
     def _used(self, directory: _Directory) -> int:
         return sum(
             self._used(node) if isinstance(node, _Directory) else node.room
-            for node in {id(node): node for node in directory.seen.values()}.values()
+            for node in {id(node): node for node in directory.cached.values()}.values()
         )
 
 
@@ -594,5 +594,5 @@ def _sectors(write: _Write) -> Iterator[tuple[int, bytes]]:
 def _status(node: _Node) -> Stat:
     if isinstance(node, _Directory):
         return Stat(1, node.inode, 0, is_directory=True)
-    size = len(node.seen)
+    size = len(node.cached)
     return Stat(1, node.inode, size, is_directory=False, spare_bytes=node.room - size)

@@ -79,9 +79,9 @@ class Controller:
     def directory_id(self) -> uuid.UUID:
         """The UUID of its storage."""
         text = (self.root / "data" / "meta.properties").read_text()
-        found = re.search(r"^directory\.id=(\S+)", text, re.MULTILINE)
-        assert found is not None
-        return parse_directory_id(found[1])
+        match = re.search(r"^directory\.id=(\S+)", text, re.MULTILINE)
+        assert match is not None
+        return parse_directory_id(match[1])
 
     def epochs(self) -> list[tuple[int, int]]:
         """Each epoch and its first offset."""
@@ -116,12 +116,12 @@ class Controller:
             assert process.poll() is None, output.read_text()[-2000:]
             try:
                 self.connection = socket.create_connection((self.host, PORT), 20)
-                found = self.describe()
+                described = self.describe()
             except OSError:
                 time.sleep(0.5)
                 continue
-            end = found.current_voters[0].log_end_offset if found.current_voters else -1
-            leads = found.leader_id == NODE_ID and found.high_watermark == end
+            end = described.current_voters[0].log_end_offset if described.current_voters else -1
+            leads = described.leader_id == NODE_ID and described.high_watermark == end
             before, equal = end, equal + 1 if leads and end == before else 1
             if equal == EQUAL_LOOKS:
                 return

@@ -93,8 +93,8 @@ class History(Generic[V]):
     def returned(self, call: int, at: float, *, value: V | None = None) -> None:
         """It was answered; `value` is what a get saw."""
         operation = self._open.pop(call)
-        seen = operation.value if operation.is_write else value
-        self.operations.append(replace(operation, value=seen, returned_at=at))
+        result = operation.value if operation.is_write else value
+        self.operations.append(replace(operation, value=result, returned_at=at))
 
     def failed(self, call: int) -> None:
         """It was certainly not done."""
@@ -102,7 +102,10 @@ class History(Generic[V]):
 
     def all(self) -> list[Operation[V]]:
         """Everything that is known; writes without an answer are open, gets say nothing."""
-        return [*self.operations, *(one for one in self._open.values() if one.is_write)]
+        return [
+            *self.operations,
+            *(operation for operation in self._open.values() if operation.is_write),
+        ]
 
 
 def check(operations: Iterable[Operation[V]]) -> Violation[V] | None:
@@ -119,13 +122,17 @@ def check(operations: Iterable[Operation[V]]) -> Violation[V] | None:
 
 def _relevant(operations: list[Operation[V]]) -> list[Operation[V]]:
     """Without open writes of a value that no get saw: an order that has one fits without it."""
-    seen = {one.value for one in operations if not one.is_write}
-    return [one for one in operations if not math.isinf(one.returned_at) or one.value in seen]
+    values_read = {operation.value for operation in operations if not operation.is_write}
+    return [
+        operation
+        for operation in operations
+        if not math.isinf(operation.returned_at) or operation.value in values_read
+    ]
 
 
 def _check_key(key: bytes, operations: list[Operation[V]]) -> Violation[V] | None:
     relevant = _relevant(operations)
-    written = [one.value for one in relevant if one.is_write]
+    written = [operation.value for operation in relevant if operation.is_write]
     if None not in written and len(set(written)) == len(written):
         return _check_zones(key, relevant)
     return _search(key, relevant)
@@ -150,41 +157,41 @@ class _Cluster(Generic[V]):
     @property
     def first_end(self) -> float:
         """The value must be there at this time, or ..."""
-        ends = (one.returned_at for one in self.all)
+        ends = (operation.returned_at for operation in self.all)
         return min(ends) if self.write is not None or self.value is not None else -math.inf
 
     @property
     def last_call(self) -> float:
         """... from the first end until this time, if it comes later; else anywhere between."""
-        return max((one.called_at for one in self.all), default=-math.inf)
+        return max((operation.called_at for operation in self.all), default=-math.inf)
 
 
 def _check_zones(key: bytes, operations: list[Operation[V]]) -> Violation[V] | None:
     clusters: dict[V | None, _Cluster[V]] = {None: _Cluster(None)}
-    for one in operations:
-        cluster = clusters.setdefault(one.value, _Cluster(one.value))
-        if one.is_write:
-            cluster.write = one
+    for operation in operations:
+        cluster = clusters.setdefault(operation.value, _Cluster(operation.value))
+        if operation.is_write:
+            cluster.write = operation
         else:
-            cluster.gets.append(one)
+            cluster.gets.append(operation)
     for cluster in clusters.values():
         early = [
-            one
-            for one in cluster.gets
+            get
+            for get in cluster.gets
             if cluster.value is not None
-            and (cluster.write is None or one.returned_at < cluster.write.called_at)
+            and (cluster.write is None or get.returned_at < cluster.write.called_at)
         ]
         if early:
             return Violation(key, None, len(operations) - len(early), tuple(early))
-    kept = sorted(clusters.values(), key=lambda one: (one.first_end, one.last_call))
-    forward = [one for one in kept if one.first_end < one.last_call]
+    kept = sorted(clusters.values(), key=lambda cluster: (cluster.first_end, cluster.last_call))
+    forward = [cluster for cluster in kept if cluster.first_end < cluster.last_call]
     for before, after in pairwise(forward):
         if after.first_end < before.last_call:
             return _clash(key, operations, before, after)
     for within in kept:
         if within.first_end < within.last_call or not within.all:
             continue
-        place = bisect_left(forward, within.last_call, key=lambda one: one.first_end) - 1
+        place = bisect_left(forward, within.last_call, key=lambda cluster: cluster.first_end) - 1
         if place >= 0 and within.first_end < forward[place].last_call:
             return _clash(key, operations, forward[place], within)
     return None
@@ -194,7 +201,7 @@ def _clash(
     key: bytes, operations: list[Operation[V]], held: _Cluster[V], other: _Cluster[V]
 ) -> Violation[V]:
     """Two values that must both have been there at one time."""
-    stuck = tuple(sorted([*held.all, *other.all], key=lambda one: one.called_at))
+    stuck = tuple(sorted([*held.all, *other.all], key=lambda operation: operation.called_at))
     return Violation(key, held.value, len(operations) - len(stuck), stuck)
 
 
@@ -202,8 +209,10 @@ def _clash(
 
 
 def _search(key: bytes, operations: list[Operation[V]]) -> Violation[V] | None:
-    ordered = sorted(operations, key=lambda one: one.called_at)
-    wanted = sum(1 << at for at, one in enumerate(ordered) if not math.isinf(one.returned_at))
+    ordered = sorted(operations, key=lambda operation: operation.called_at)
+    wanted = sum(
+        1 << at for at, operation in enumerate(ordered) if not math.isinf(operation.returned_at)
+    )
     stack: list[tuple[int, V | None]] = [(0, None)]
     tried = set(stack)
     furthest = stack[0]
@@ -214,8 +223,8 @@ def _search(key: bytes, operations: list[Operation[V]]) -> Violation[V] | None:
         if done.bit_count() > furthest[0].bit_count():
             furthest = (done, value)
         for at in _next(ordered, done, value):
-            one = ordered[at]
-            following = (done | 1 << at, one.value if one.is_write else value)
+            operation = ordered[at]
+            following = (done | 1 << at, operation.value if operation.is_write else value)
             if following not in tried:
                 tried.add(following)
                 stack.append(following)
@@ -226,17 +235,17 @@ def _search(key: bytes, operations: list[Operation[V]]) -> Violation[V] | None:
 
 def _possible(ordered: list[Operation[V]], done: int) -> list[int]:
     """What may come next: no operation that is not done ended before it was called."""
-    found: list[int] = []
+    indices: list[int] = []
     first_end = math.inf
     for at in range((~done & done + 1).bit_length() - 1, len(ordered)):
         if done >> at & 1:
             continue
-        one = ordered[at]
-        if one.called_at > first_end:
+        operation = ordered[at]
+        if operation.called_at > first_end:
             break
-        found.append(at)
-        first_end = min(first_end, one.returned_at)
-    return found
+        indices.append(at)
+        first_end = min(first_end, operation.returned_at)
+    return indices
 
 
 def _next(ordered: list[Operation[V]], done: int, value: V | None) -> list[int]:

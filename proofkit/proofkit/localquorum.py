@@ -58,17 +58,17 @@ async def eventually(
         NotInTimeError: not within the time given.
     """
     deadline = time.monotonic() + within_s
-    seen: object = None
+    last_error: object = None
     while time.monotonic() < deadline:
         try:
-            found = await look()
+            result = await look()
         except Exception as error:  # noqa: BLE001 - whatever it was is reported below
-            seen = error
+            last_error = error
         else:
-            if found is not None:
-                return found
+            if result is not None:
+                return result
         await asyncio.sleep(0.02)
-    raise NotInTimeError(f"{what}: not within {within_s} s; last: {seen!r}")
+    raise NotInTimeError(f"{what}: not within {within_s} s; last: {last_error!r}")
 
 
 @dataclass(slots=True)
@@ -246,14 +246,14 @@ class LocalQuorum:
         nodes = self.nodes[:size]
         for node in nodes:
             node.start()
-        found = await self.wait_running(nodes)
+        infos = await self.wait_running(nodes)
         voters = [
             VoterSpec(
                 node_id=info.node_id,
                 directory_id=info.directory_id,
                 endpoint=info.peer_endpoint,
             )
-            for info in found
+            for info in infos
         ]
         request = FormRequest(
             cluster_id=CLUSTER_ID, voters=tuple(voters), raft_version=raft_version
@@ -275,8 +275,8 @@ class LocalQuorum:
         replica = Replica(node_id=info.node_id, directory_id=info.directory_id)
 
         async def caught_up() -> Replica | None:
-            for found in (await self.describe()).observers:
-                if found.key == replica.key and found.caught_up:
+            for observer in (await self.describe()).observers:
+                if observer.key == replica.key and observer.caught_up:
                     return replica
             return None
 
@@ -289,7 +289,7 @@ class LocalQuorum:
             described = await self.describe()
             if described.leader.node_id == node.node_id:
                 return True
-            [target] = [one for one in described.voters if one.node_id == node.node_id]
+            [target] = [voter for voter in described.voters if voter.node_id == node.node_id]
             await self.client.resign(preferred=Replica.of(target.key))
             return None
 

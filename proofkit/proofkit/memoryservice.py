@@ -279,16 +279,16 @@ class MemoryService:
                     await self._grown.wait()
         except TimeoutError:
             pass
-        found: list[CommittedRecord] = []
+        records: list[CommittedRecord] = []
         size_bytes = 0
         for record in self._log[offset:]:
             size_bytes += len(record.key or b"") + len(record.value or b"")
-            if found and size_bytes > max_bytes:
+            if records and size_bytes > max_bytes:
                 break
-            found.append(record)
+            records.append(record)
         return CommittedRecords(
-            records=tuple(found),
-            next_offset=Offset(offset + len(found)),
+            records=tuple(records),
+            next_offset=Offset(offset + len(records)),
             high_watermark=Offset(len(self._log)),
             log_start_offset=Offset(0),
         )

@@ -56,8 +56,8 @@ def function_at(place: str) -> Callable[..., Any]:
     """
     module, _, name = place.partition(":")
     whole = module if module.startswith(("kraftquorum_", "proofkit.")) else f"raftnode.{module}"
-    found: Any = reduce(getattr, name.split("."), import_module(whole))
-    if isinstance(found, property):
-        assert found.fget is not None
-        return found.fget
-    return found
+    target: Any = reduce(getattr, name.split("."), import_module(whole))
+    if isinstance(target, property):
+        assert target.fget is not None
+        return target.fget
+    return target

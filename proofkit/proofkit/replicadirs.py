@@ -116,7 +116,7 @@ class History:
     def remove(self, key: ReplicaKey) -> None:
         """A voter is removed."""
         self.control(RemoveVoter(key))
-        self.voters = tuple(one for one in self.voters if one != key)
+        self.voters = tuple(voter for voter in self.voters if voter != key)
 
     def write(self, batches: int, *, records: int = 2, value_bytes: int = 40) -> None:
         """Numbered values under a few keys, with a deletion now and then."""
@@ -248,12 +248,12 @@ def segments(path: Path) -> list[Path]:
 def batches_in(segment: Path) -> list[tuple[int, BatchHeader]]:
     """Position and header of each batch of a segment."""
     data, position = segment.read_bytes(), 0
-    found: list[tuple[int, BatchHeader]] = []
+    batches: list[tuple[int, BatchHeader]] = []
     while position < len(data):
         header = read_header(data, position)
-        found.append((position, header))
+        batches.append((position, header))
         position += header.size
-    return found
+    return batches
 
 
 def flip(path: Path, position: int, bit: int = 0) -> None:

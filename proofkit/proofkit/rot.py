@@ -95,24 +95,24 @@ def parts(disk: FaultDisk, path: Path) -> Iterator[tuple[Row, range]]:
 def outcome(disk: FaultDisk, wanted: Content | None) -> str:
     """What a start comes to, in the words of the docs; None is wanted of what must be refused."""
     try:
-        found = read_all(disk)
+        content = read_all(disk)
     except RaftnodeError as error:
         return f"`{error.exit_code.name}`"
     if wanted is None:
         return "lost"
-    if replace(found, again=wanted.again, aside=wanted.aside) != wanted:
-        return "trimmed up to a snapshot" if _trimmed_further(found, wanted) else "lost"
-    if found.aside:
+    if replace(content, again=wanted.again, aside=wanted.aside) != wanted:
+        return "trimmed up to a snapshot" if _trimmed_further(content, wanted) else "lost"
+    if content.aside:
         return "snapshot set aside"
-    return "made again" if found.again != wanted.again else "unchanged"
+    return "made again" if content.again != wanted.again else "unchanged"
 
 
-def _trimmed_further(found: Content, wanted: Content) -> bool:
+def _trimmed_further(content: Content, wanted: Content) -> bool:
     """Whether all is there but records that the state, by a snapshot, has as well."""
     return (
-        0 < wanted.start < found.start
-        and (found.identity, found.state) == (wanted.identity, wanted.state)
-        and wanted.batches.endswith(found.batches)
+        0 < wanted.start < content.start
+        and (content.identity, content.state) == (wanted.identity, wanted.state)
+        and wanted.batches.endswith(content.batches)
     )
 
 
@@ -136,7 +136,7 @@ def _paths(disk: FaultDisk, case: Case) -> Iterator[Path]:
 def try_all(every: int = 1, seed: int = 1) -> dict[Row, Counter[str]]:
     """Flip a bit in each n-th byte of each of `CASES`."""
     rng = random.Random(seed)
-    found: dict[Row, Counter[str]] = {}
+    tallies: dict[Row, Counter[str]] = {}
     for case in CASES:
         template = case.make()
         image = template.snapshot()
@@ -144,19 +144,19 @@ def try_all(every: int = 1, seed: int = 1) -> dict[Row, Counter[str]]:
         template.restore(image)
         for path in list(_paths(template, case)):
             for row, places in parts(template, path):
-                tally = found.setdefault(row, Counter())
+                tally = tallies.setdefault(row, Counter())
                 for byte in places[rng.randrange(every) :: every]:
                     disk = FaultDisk(random.Random(1))
                     disk.restore(image)
                     disk.flip_bit(path, byte, rng.randrange(8))
                     tally[outcome(disk, wanted)] += 1
-    return found
+    return tallies
 
 
-def table(found: dict[Row, Counter[str]]) -> list[str]:
+def table(tallies: dict[Row, Counter[str]]) -> list[str]:
     """The table as the docs have it."""
     lines = ["| file | part | flips | outcomes |", "|---|---|---|---|"]
-    for (name, part), tally in sorted(found.items()):
+    for (name, part), tally in sorted(tallies.items()):
         outcomes = ", ".join(f"{what} {count}" for what, count in sorted(tally.items()))
         lines.append(f"| `{name.replace(', ', '`, ', 1) if ',' in name else name + '`'} ")
         lines[-1] += f"| {part} | {tally.total()} | {outcomes} |"
@@ -165,10 +165,10 @@ def table(found: dict[Row, Counter[str]]) -> list[str]:
 
 def main() -> int:
     """Try them all and print the table."""
-    found = try_all(int(os.environ.get("EVERY", "1")))
-    print("\n".join(table(found)))  # noqa: T201
-    lost = sum(tally["lost"] for tally in found.values())
-    flips = sum(tally.total() for tally in found.values())
+    tallies = try_all(int(os.environ.get("EVERY", "1")))
+    print("\n".join(table(tallies)))  # noqa: T201
+    lost = sum(tally["lost"] for tally in tallies.values())
+    flips = sum(tally.total() for tally in tallies.values())
     print(f"{flips} flips, {lost} lost")  # noqa: T201
     return 1 if lost else 0
 

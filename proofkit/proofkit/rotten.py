@@ -96,8 +96,10 @@ def _pieces(log: Log, start: int, end: int) -> Iterator[bytes]:
 
 
 def _entries(store: KeyValueStore) -> list[StateRecord]:
-    found = [(key, store.get(key)) for key in store.scan()]
-    return [StateRecord(key, one.value, one.offset, one.epoch) for key, one in found if one]
+    entries = [(key, store.get(key)) for key in store.scan()]
+    return [
+        StateRecord(key, entry.value, entry.offset, entry.epoch) for key, entry in entries if entry
+    ]
 
 
 def _head() -> SnapshotHead:
@@ -133,8 +135,8 @@ def make_directory(*, clean: bool, trimmed: bool = False) -> FaultDisk:
     snapshots = directory.open_snapshots(2)
     for end in SNAPSHOT_ENDS:
         entries = _entries(_fold(KeyValueStore(), log, end))
-        one = SnapshotId(Offset(end), Epoch(2))
-        snapshots.write(one, _head(), entries, now_ms=5, pause=lambda: None)
+        snapshot_id = SnapshotId(Offset(end), Epoch(2))
+        snapshots.write(snapshot_id, _head(), entries, now_ms=5, pause=lambda: None)
     if trimmed:
         log.trim(log.trim_target(snapshots.covered(), 0))
     if clean:

@@ -80,7 +80,11 @@ def _types(entity: type, path: str) -> Iterator[tuple[str, type]]:
     hints = typing.get_type_hints(entity)
     for field in dataclasses.fields(entity):
         name, hint = path + field.name, hints[field.name]
-        inner = [one for one in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(one)]
+        inner = [
+            argument
+            for argument in (hint, *typing.get_args(hint))
+            if dataclasses.is_dataclass(argument)
+        ]
         if not inner:
             yield name, _plain(hint)
             continue
@@ -90,7 +94,9 @@ def _types(entity: type, path: str) -> Iterator[tuple[str, type]]:
 
 
 def _plain(hint: Any) -> type:
-    return next(one for one in (*typing.get_args(hint), hint) if isinstance(one, type))
+    return next(
+        argument for argument in (*typing.get_args(hint), hint) if isinstance(argument, type)
+    )
 
 
 def _of_envelope() -> Iterator[Spot]:
@@ -129,13 +135,13 @@ def _kinds(name: str, of: type) -> set[str]:
 
 
 def _values(draft: Draft) -> dict[str, Any]:
-    found = dict(_leaves(draft.body, ""))
+    values = dict(_leaves(draft.body, ""))
     for field in dataclasses.fields(Envelope):
         if field.name != "extensions":
-            found[f"envelope.{field.name}"] = getattr(draft.envelope, field.name)
+            values[f"envelope.{field.name}"] = getattr(draft.envelope, field.name)
     for tag, value in draft.envelope.extensions.items():
-        found[f"extension.{_TAGS[tag]}"] = value
-    return found
+        values[f"extension.{_TAGS[tag]}"] = value
+    return values
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -144,8 +150,8 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         for field in dataclasses.fields(value):
             yield from _leaves(getattr(value, field.name), f"{path}.{field.name}".lstrip("."))
     elif isinstance(value, tuple) and value:
-        for one in cast("tuple[Any, ...]", value):
-            yield from _leaves(one, path)
+        for item in cast("tuple[Any, ...]", value):
+            yield from _leaves(item, path)
     else:
         yield path, value
 

@@ -57,8 +57,8 @@ def _identities(request: str, *fields: tuple[str, str]) -> Iterator[Wrong]:
 
 def _uuids(request: str, *fields: tuple[str, str]) -> Iterator[Wrong]:
     for name, path in fields:
-        for value, one in _BAD_UUIDS:
-            yield Wrong(request, f"{name} UUID", value, "INVALID_REQUEST", body(path, one))
+        for value, text in _BAD_UUIDS:
+            yield Wrong(request, f"{name} UUID", value, "INVALID_REQUEST", body(path, text))
 
 
 def _numbers(
@@ -271,8 +271,8 @@ _OF_ONE: tuple[Callable[[], Iterator[Wrong]], ...] = (
 
 def wrong_requests() -> tuple[Wrong, ...]:
     """The whole table, request by request."""
-    found: list[Wrong] = []
+    wrong: list[Wrong] = []
     for request, special in zip(REQUESTS, _OF_ONE, strict=True):
-        found += of_any_request(request)
-        found += special()
-    return tuple(found)
+        wrong += of_any_request(request)
+        wrong += special()
+    return tuple(wrong)

@@ -62,8 +62,8 @@ def together(*spoils: Callable[[Draft], None]) -> Callable[[Draft], None]:
     """Do all of these."""
 
     def spoil(draft: Draft) -> None:
-        for one in spoils:
-            one(draft)
+        for change in spoils:
+            change(draft)
 
     return spoil
 

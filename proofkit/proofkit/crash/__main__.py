@@ -113,23 +113,23 @@ def main(arguments: list[str] | None = None) -> int:
     tried: Counter[str] = Counter()
     losses: list[str] = []
     acknowledged = 0
-    began = told = time.monotonic()
+    began = reported = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="crash-", dir=given.directory) as directory:
         root = Path(directory)
         for kind, name, attempt in make_points(given.points, root, given.every, kinds, given.first):
             try:
-                found = attempt()
+                result = attempt()
             except (LossError, RaftnodeError) as error:
                 losses.append(f"{kind}, {name}: {error}")
                 print(f"LOST {losses[-1]}", flush=True)  # noqa: T201
                 if len(losses) >= LOSSES_SHOWN:
                     break
             else:
-                acknowledged += found if isinstance(found, int) else 0
+                acknowledged += result if isinstance(result, int) else 0
             tried[kind] += 1
-            if time.monotonic() - told > PROGRESS_S:
-                told = time.monotonic()
-                print(_line(tried, losses, told - began, of=given.points), flush=True)  # noqa: T201
+            if time.monotonic() - reported > PROGRESS_S:
+                reported = time.monotonic()
+                print(_line(tried, losses, reported - began, of=given.points), flush=True)  # noqa: T201
     print(_line(tried, losses, time.monotonic() - began))  # noqa: T201
     print(f"writes that the nodes had acknowledged: {acknowledged}")  # noqa: T201
     return 1 if losses else 0

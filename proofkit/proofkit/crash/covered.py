@@ -102,5 +102,9 @@ class WatchedCalls(KillingCalls):
     def _covered(self) -> Offset:
         """Where the first segment that is not durable to its end stops being so; or the end."""
         segments = self._segments.values()
-        torn = [one.synced for one in segments if one.synced < one.written]
-        return min(torn) if torn else max((one.written for one in segments), default=FIRST_OFFSET)
+        torn = [segment.synced for segment in segments if segment.synced < segment.written]
+        return (
+            min(torn)
+            if torn
+            else max((segment.written for segment in segments), default=FIRST_OFFSET)
+        )

@@ -239,17 +239,17 @@ class _Author:
         yield Flush()
 
     def _truncate(self) -> Iterator[Step]:
-        able = [one.base_offset for one in self.batches if one.base_offset >= self.covered]
+        able = [batch.base_offset for batch in self.batches if batch.base_offset >= self.covered]
         if able:
             end = self.rng.choice(able)
-            self.batches = [one for one in self.batches if one.end_offset <= end]
+            self.batches = [batch for batch in self.batches if batch.end_offset <= end]
             self.durable = min(self.durable, end)
             if self.segments is not None:
                 self.segments.cut(end, self.batches)
             yield Truncate(end)
 
     def _snapshot(self) -> Iterator[Step]:
-        ends = [one for one in self.batches if self.covered < one.end_offset <= self.durable]
+        ends = [batch for batch in self.batches if self.covered < batch.end_offset <= self.durable]
         if ends:
             batch = self.rng.choice(ends)
             self._is_whole(batch.end_offset)
@@ -279,10 +279,10 @@ class _Author:
 
     def _read(self) -> Iterator[Step]:
         assert self.segments is not None
-        there = [one for one in self.batches if one.base_offset >= self.segments.bases[0]]
+        there = [batch for batch in self.batches if batch.base_offset >= self.segments.bases[0]]
         if there:
             read = there[self.rng.randrange(len(there)) :]
-            yield Read(read[0].base_offset, b"".join(one.data for one in read))
+            yield Read(read[0].base_offset, b"".join(batch.data for batch in read))
 
     def _is_whole(self, end: Offset) -> None:
         self.covered = end
@@ -338,7 +338,7 @@ class _Segments:
     def cut(self, end: Offset, kept: list[Batch]) -> None:
         self.bases = [base for base in self.bases if base <= end]
         last = self.bases[-1]
-        self.size = sum(len(one.data) for one in kept if one.base_offset >= last)
+        self.size = sum(len(batch.data) for batch in kept if batch.base_offset >= last)
 
     def holding(self, offset: Offset) -> Offset:
         return max((base for base in self.bases if base <= offset), default=self.bases[0])
@@ -419,10 +419,10 @@ class Storage:
                 # As the core gives them: a control batch without its bytes.
                 self.log.append(
                     [
-                        Batch(one.base_offset, one.last_offset, one.epoch, b"", one.control)
-                        if one.control
-                        else one
-                        for one in batches
+                        Batch(batch.base_offset, batch.last_offset, batch.epoch, b"", batch.control)
+                        if batch.control
+                        else batch
+                        for batch in batches
                     ]
                 )
             case Flush():
@@ -501,13 +501,13 @@ def spans(
     storage: Storage, steps: tuple[Step, ...], calls: Callable[[], int], kinds: tuple[type, ...]
 ) -> list[Span]:
     """Take all steps; which calls those of some kinds made, of all that `calls` counts."""
-    found: list[Span] = []
+    ranges: list[Span] = []
     for step in steps:
         before = calls()
         storage.take(step)
         if isinstance(step, kinds):
-            found.append((type(step).__name__.lower(), range(before, calls())))
-    return found
+            ranges.append((type(step).__name__.lower(), range(before, calls())))
+    return ranges
 
 
 def _no_pause() -> None:

@@ -171,22 +171,22 @@ def crash(root: Path, seed: int, *, is_slow: bool = False) -> int:
         else:
             calls = WatchedCalls(rng.randrange(CALLS_MAX), rng.choice(MOMENTS))
             work = partial(_run_node, settings, calls)
-        ended, told = in_a_process(work)
+        ended, output = in_a_process(work)
     if ended != signal.SIGKILL:
         raise LossError(f"the node ended with {-ended}")
-    acknowledged = acknowledged_by(told)
+    acknowledged = acknowledged_by(output)
     _check(directory, acknowledged)
     return len(acknowledged)
 
 
-def acknowledged_by(told: bytes) -> list[int]:
+def acknowledged_by(output: bytes) -> list[int]:
     """The numbers that were acknowledged, by what a node told, in that order.
 
     Raises:
         LossError: one of them was not durable yet.
     """
     covered, numbers = FIRST_OFFSET, list[int]()
-    for line in told.splitlines():
+    for line in output.splitlines():
         what, *fields = line.split()
         if what == _COVERED:
             covered = max(covered, Offset(int(fields[0])))

@@ -87,7 +87,7 @@ class Expected:
             case Vote(state):
                 self.states = [state]
             case Truncate(end):
-                self.batches = [one for one in self.batches if one.end_offset <= end]
+                self.batches = [batch for batch in self.batches if batch.end_offset <= end]
                 self.durable = min(self.durable, end)
             case Snapshot(snapshot_id):
                 self.snapshots.add(snapshot_id)
@@ -144,18 +144,18 @@ class Expected:
             raise LossError(
                 f"the log ends at {log.end_offset}, not within {self.floor} and {self.end}"
             )
-        kept = [one for one in self.batches if one.end_offset <= log.end_offset]
+        kept = [batch for batch in self.batches if batch.end_offset <= log.end_offset]
         begin = self.base.end_offset if self.base else FIRST_OFFSET
         if (kept[-1].end_offset if kept else begin) != log.end_offset:
             raise LossError(f"the log ends at {log.end_offset}, within a batch")
         epochs = self._epochs(kept, log.start_offset)
-        kept = [one for one in kept if one.base_offset >= log.start_offset]
-        if content_from(log, log.start_offset) != b"".join(one.data for one in kept):
+        kept = [batch for batch in kept if batch.base_offset >= log.start_offset]
+        if content_from(log, log.start_offset) != b"".join(batch.data for batch in kept):
             raise LossError(f"the log up to {log.end_offset} is not what was written")
-        if [(one.epoch, one.start_offset) for one in log.epochs] != epochs:
+        if [(entry.epoch, entry.start_offset) for entry in log.epochs] != epochs:
             raise LossError(f"epochs {log.epochs} instead of {epochs}")
-        control = [(one.base_offset, one.control) for one in kept if one.control]
-        if [(one.base_offset, one.control) for one in log.recovered] != control:
+        control = [(batch.base_offset, batch.control) for batch in kept if batch.control]
+        if [(batch.base_offset, batch.control) for batch in log.recovered] != control:
             raise LossError("the control batches are not those that were written")
         if storage.directory.quorum_state not in self.states:
             raise LossError(f"vote {storage.directory.quorum_state}, not one of {self.states}")
@@ -164,16 +164,16 @@ class Expected:
     def _epochs(self, kept: list[Batch], start: Offset) -> list[tuple[int, int]]:
         """Where each epoch begins; of those below the log's start the last one alone."""
         base = self.base
-        found = [(int(base.epoch), base.end_offset - 1)] if base else []
-        for one in kept:
-            if not found or found[-1][0] != one.epoch:
-                found.append((one.epoch, one.base_offset))
-        below = [one for one in found if one[1] < start]
-        return [*below[-1:], *(one for one in found if one[1] >= start)]
+        epochs = [(int(base.epoch), base.end_offset - 1)] if base else []
+        for batch in kept:
+            if not epochs or epochs[-1][0] != batch.epoch:
+                epochs.append((batch.epoch, batch.base_offset))
+        below = [entry for entry in epochs if entry[1] < start]
+        return [*below[-1:], *(entry for entry in epochs if entry[1] >= start)]
 
     def _check_snapshot(self, storage: Storage) -> None:
-        store, found = restore_state(storage.snapshots, storage.log)
-        last = None if found is None else found.snapshot_id
+        store, restored = restore_state(storage.snapshots, storage.log)
+        last = None if restored is None else restored.snapshot_id
         if last is None:
             if self.finished is not None:
                 raise LossError(f"snapshot {self.finished} is gone")
@@ -181,10 +181,10 @@ class Expected:
         if last not in self.snapshots or (self.finished is not None and last < self.finished):
             raise LossError(f"snapshot {last}, the last one finished was {self.finished}")
         wanted = state_at(last)
-        entries = [store.get(one.key) for one in wanted]
+        entries = [store.get(record.key) for record in wanted]
         if len(store) != len(wanted) or [
             (entry.value, entry.offset) if entry else None for entry in entries
-        ] != [(one.value, one.offset) for one in wanted]:
+        ] != [(record.value, record.offset) for record in wanted]:
             raise LossError(f"snapshot {last} does not hold what it was made of")
 
 

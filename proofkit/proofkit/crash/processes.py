@@ -57,7 +57,7 @@ def in_a_process(work: Callable[[Callable[[bytes], None]], None]) -> tuple[int, 
 
 def _work(work: Callable[[Callable[[bytes], None]], None], writing: int) -> NoReturn:
     try:
-        work(lambda told: _write(writing, told))
+        work(lambda report: _write(writing, report))
     except BaseException:  # noqa: BLE001 - told by the exit code
         traceback.print_exc()
         sys.stderr.flush()
@@ -65,8 +65,8 @@ def _work(work: Callable[[Callable[[bytes], None]], None], writing: int) -> NoRe
     os._exit(0)
 
 
-def _write(writing: int, told: bytes) -> None:
-    os.write(writing, told)
+def _write(writing: int, report: bytes) -> None:
+    os.write(writing, report)
 
 
 def calls_of(root: Path, seed: int, story: Story = "plain") -> int:
@@ -115,7 +115,7 @@ def crash(root: Path, seed: int, point: int, moment: Moment, story: Story = "pla
         storage = Storage(Files(calls), directory, settings, calls)
         run(storage, steps, lambda: tell(_TOLD))
 
-    ended, told = in_a_process(history)
+    ended, reports = in_a_process(history)
     if ended != signal.SIGKILL:
         raise LossError(f"the process ended with {ended}, not by its call {point}")
     while rng.random() < 0.3:
@@ -125,7 +125,7 @@ def crash(root: Path, seed: int, point: int, moment: Moment, story: Story = "pla
             raise LossError(f"the start after it ended with {-ended}")
     storage = Storage(Files(), directory, settings)
     try:
-        expected(steps, len(told), keeps_written=True).check(storage)
+        expected(steps, len(reports), keeps_written=True).check(storage)
     finally:
         storage.close()
 

@@ -273,10 +273,10 @@ class Locals:
 
     def _piece(self, disk: SimDisk, effect: ServeSnapshot) -> Response:
         """One byte of a snapshot: its number among all that were ever given out."""
-        found = disk.snapshot(effect.response.snapshot)
-        if found is None:
+        snapshot = disk.snapshot(effect.response.snapshot)
+        if snapshot is None:
             return effect.with_piece(None, b"")
-        kept = Kept(found.head, found.batches)
+        kept = Kept(snapshot.head, snapshot.batches)
         if kept not in self._files:
             self._files.append(kept)
         return effect.with_piece(PIECES, bytes([self._files.index(kept)]))
@@ -286,16 +286,16 @@ class Locals:
         incoming = local.volume.incoming
         if incoming is None or len(incoming[1]) != PIECES or len(set(incoming[1])) > 1:
             return None
-        found = self._files[incoming[1][0]].whole()
-        return found if found.position == incoming[0] else None
+        snapshot = self._files[incoming[1][0]].whole()
+        return snapshot if snapshot.position == incoming[0] else None
 
     def read(self, local: Local) -> Event:
         """What reading it comes to."""
-        found, download = self.fetched(local), local.replica.download
+        snapshot, download = self.fetched(local), local.replica.download
         assert download is not None
-        if found is None:
+        if snapshot is None:
             return SnapshotRefused(download.snapshot, "damaged")
-        return SnapshotVerified(found.head)
+        return SnapshotVerified(snapshot.head)
 
     # -- life ------------------------------------------------------------------------
 
@@ -435,7 +435,7 @@ class Locals:
             fetching = getattr(role, "fetching", None)
             if fetching is not None and isinstance(fetching.in_flight, FetchRequest):
                 fetching.in_flight = ranked(fetching.in_flight, rank)
-                fetching.before = [ranked(one, rank) for one in fetching.before]
+                fetching.before = [ranked(request, rank) for request in fetching.before]
         if isinstance(role, Leader):
             if key in role.progress and role.progress[key].sequence >= 0:
                 role.progress[key].sequence = rank[role.progress[key].sequence]
@@ -455,15 +455,19 @@ def numbers_in(local: Local, index_of: dict[ReplicaKey, int]) -> tuple[tuple[int
     if local.core is None:
         return ((own, local.volume.sequence),)
     role = local.replica.role
-    found = {(own, local.replica.fetch_sequence)}
-    found |= {(own, one.sequence) for one in under_way_at(local) if isinstance(one, FetchRequest)}
+    numbers = {(own, local.replica.fetch_sequence)}
+    numbers |= {
+        (own, request.sequence)
+        for request in under_way_at(local)
+        if isinstance(request, FetchRequest)
+    }
     if isinstance(role, Leader):
         for key, progress in role.progress.items():
             if progress.sequence >= 0:
-                found.add((index_of[key], progress.sequence))
+                numbers.add((index_of[key], progress.sequence))
         for key, parked in role.parked.items():
-            found.add((index_of[key], parked.request.sequence))
-    return tuple(sorted(found))
+            numbers.add((index_of[key], parked.request.sequence))
+    return tuple(sorted(numbers))
 
 
 def in_flight_of(local: Local) -> FetchRequest | FetchSnapshotRequest | None:

@@ -135,12 +135,12 @@ def replay(bounds: Bounds, lines: Iterable[str]) -> list[str]:
         number, arrow, wanted = line.strip().partition(" > ")
         if not arrow or not number.strip().isdecimal():
             continue
-        found = [a for a in world.actions(state) if label(world, state, a) == wanted]
-        if not found:
+        matching = [a for a in world.actions(state) if label(world, state, a) == wanted]
+        if not matching:
             raise ValueError(f"action {number} cannot happen here: {wanted}")
-        actions.append(found[0])
+        actions.append(matching[0])
         try:
-            state = world.apply(state, found[0])
+            state = world.apply(state, matching[0])
         except AssertionError:
             break
     return trace(world, actions)

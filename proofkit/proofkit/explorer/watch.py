@@ -79,8 +79,8 @@ def _raft_version(committed: tuple[Batch, ...]) -> int:
 
 
 def _learn(checker: Checker, log: tuple[Batch, ...]) -> None:
-    seen = cast("SimNode", _Seen(cast("Any", None), SimDisk(cast("Any", None)), None))
-    checker.appended(seen, log)
+    replica = cast("SimNode", _Seen(cast("Any", None), SimDisk(cast("Any", None)), None))
+    checker.appended(replica, log)
 
 
 def watch(
@@ -93,13 +93,13 @@ def watch(
     """
     before = step.before
     checker = checker_of(locals_, before, leaders, committed)
-    seen = _Seen(before.key, before.volume.disk(before.key), step.after.core)
-    node = cast("SimNode", seen)
-    checker.flushed[before.key] = seen.disk.ever_flushed
+    replica = _Seen(before.key, before.volume.disk(before.key), step.after.core)
+    node = cast("SimNode", replica)
+    checker.flushed[before.key] = replica.disk.ever_flushed
     if step.installed is not None:
         _learn(checker, step.installed.batches)
     if step.flush is not None:
-        seen.disk.flush(step.flush)
+        replica.disk.flush(step.flush)
     for effect in step.effects:
         match effect:
             case PersistQuorumState(state):
@@ -119,6 +119,6 @@ def watch(
                 checker.snapshots.installing(node, step.installed)
             case _:
                 pass
-        carry_out(seen.disk, effect, step.installed)
+        carry_out(replica.disk, effect, step.installed)
     checker.after_event(node)
     return tuple(sorted(checker.leaders.items())), tuple(checker.committed_log)

@@ -240,8 +240,11 @@ class World:
             local = self.local(state, at)
             log = local.replica.log if local.core else local.volume.disk(local.key).index()
             mark = local.replica.high_watermark if local.core else log.start
-            for one in log.voter_sets_since(mark):
-                if one.voters and len({*one.voters} - {self.keys[index]}) < one.voters.majority:
+            for voter_set in log.voter_sets_since(mark):
+                if (
+                    voter_set.voters
+                    and len({*voter_set.voters} - {self.keys[index]}) < voter_set.voters.majority
+                ):
                     return False
         return True
 
@@ -542,15 +545,15 @@ class World:
         return self._ranked(state) if fetches else state
 
     def _ranked(self, state: State) -> State:
-        found: list[set[int]] = [set() for _ in self.keys]
+        ranks: list[set[int]] = [set() for _ in self.keys]
         for number in state.locals:
             for fetcher, sequence in self.locals.all[number].fetches:
-                found[fetcher].add(sequence)
+                ranks[fetcher].add(sequence)
         for number in state.letters:
             fetch = self._fetches[number]
             if fetch is not None:
-                found[fetch[0]].add(fetch[1])
-        for fetcher, numbers in enumerate(found):
+                ranks[fetch[0]].add(fetch[1])
+        for fetcher, numbers in enumerate(ranks):
             if numbers and max(numbers) != len(numbers) - 1:
                 state = self._with_ranks(state, fetcher, tuple(sorted(numbers)))
         return state

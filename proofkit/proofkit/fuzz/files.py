@@ -105,17 +105,17 @@ def with_checksums(data: bytes) -> bytes:
 
 def batches(data: bytes) -> None:
     """Decode batches; they must be the bytes that they came from, record for record."""
-    found = decode_batches(data)
-    same(b"".join(batch.data for batch in found), data)
+    decoded = decode_batches(data)
+    same(b"".join(batch.data for batch in decoded), data)
     for record in iter_records(data):
-        if not found[0].base_offset <= record.offset <= found[-1].last_offset:
+        if not decoded[0].base_offset <= record.offset <= decoded[-1].last_offset:
             raise FuzzError(f"{record} lies in no batch")
 
 
 def torn_batches(data: bytes) -> None:
     """Decode what a Fetch may cut anywhere: what is whole must be a beginning of it."""
-    found = decode_batches(data, allow_partial_tail=True)
-    whole = b"".join(batch.data for batch in found)
+    decoded = decode_batches(data, allow_partial_tail=True)
+    whole = b"".join(batch.data for batch in decoded)
     same(whole, data[: len(whole)])
 
 
@@ -151,30 +151,30 @@ def with_seal(data: bytes) -> bytes:
 
 def quorum_state(data: bytes) -> None:
     """Decode a vote; one with a UUID of its own must come back as it was."""
-    found = decode_quorum_state(data)
-    named = [key for key in (found.state.leader, found.state.voted) if key is not None]
+    decoded = decode_quorum_state(data)
+    named = [key for key in (decoded.state.leader, decoded.state.voted) if key is not None]
     # Of replicas without a UUID, from before there were any, only the id is kept.
-    if found.directory_id is not None and all(key.directory_id.int for key in named):
-        again = decode_quorum_state(encode_quorum_state(found.state, found.directory_id))
-        same(found.state, again.state)
+    if decoded.directory_id is not None and all(key.directory_id.int for key in named):
+        again = decode_quorum_state(encode_quorum_state(decoded.state, decoded.directory_id))
+        same(decoded.state, again.state)
 
 
 def meta_properties(data: bytes) -> None:
     """Decode whose directory it is; it must come back as it was."""
-    found = decode_meta_properties(data)
-    same(found, decode_meta_properties(encode_meta_properties(found)))
+    decoded = decode_meta_properties(data)
+    same(decoded, decode_meta_properties(encode_meta_properties(decoded)))
 
 
 def latch(data: bytes) -> None:
     """Decode a latch; it must come back as it was."""
-    found = decode_latch(data)
-    same(found, decode_latch(encode_latch(found)))
+    decoded = decode_latch(data)
+    same(decoded, decode_latch(encode_latch(decoded)))
 
 
 def marks(data: bytes) -> None:
     """Decode what is known of peers; it must come back as it was."""
-    found = decode_marks(data)
-    same(found, decode_marks(encode_marks(found)))
+    decoded = decode_marks(data)
+    same(decoded, decode_marks(encode_marks(decoded)))
 
 
 # -- index files ---------------------------------------------------------------------

@@ -110,10 +110,10 @@ def frame(data: bytes) -> None:
     check(CODEC.decode(data))
 
 
-def check(found: Frame) -> None:
+def check(frame: Frame) -> None:
     """Encode what was decoded, and decode that."""
-    envelope = found.envelope
-    match found:
+    envelope = frame.envelope
+    match frame:
         case RequestFrame(_, message):
             again = CODEC.encode_request(
                 message,
@@ -137,13 +137,13 @@ def check(found: Frame) -> None:
         case ErrorFrame():
             pass
         case _:
-            assert_never(found)
+            assert_never(frame)
 
 
 def decoded(again: bytes) -> object:
     """The message of a frame."""
-    found = CODEC.decode(again)
-    return found.error if isinstance(found, ErrorFrame) else found.message
+    frame = CODEC.decode(again)
+    return frame.error if isinstance(frame, ErrorFrame) else frame.message
 
 
 def body(sample: Envelope) -> Target:
@@ -159,10 +159,10 @@ def body(sample: Envelope) -> Target:
     }
     name = names[sample.api_key]
     seeds = tuple(
-        bytes(decode_envelope(one)[1])
-        for one in FRAMES
-        if decode_envelope(one)[0].api_key == sample.api_key
-        and decode_envelope(one)[0].is_response == sample.is_response
+        bytes(decode_envelope(frame)[1])
+        for frame in FRAMES
+        if decode_envelope(frame)[0].api_key == sample.api_key
+        and decode_envelope(frame)[0].is_response == sample.is_response
     )
     return Target(
         f"body-{name.replace('_', '-')}-{kind}",
@@ -175,13 +175,13 @@ def body(sample: Envelope) -> Target:
 
 def envelope(data: bytes) -> None:
     """Decode an envelope; it must come back as it was, unknown extensions included."""
-    found, rest = decode_envelope(data)
-    same((found, bytes(rest)), _split(encode_envelope(found) + bytes(rest)))
+    head, rest = decode_envelope(data)
+    same((head, bytes(rest)), _split(encode_envelope(head) + bytes(rest)))
 
 
 def _split(data: bytes) -> tuple[Envelope, bytes]:
-    found, rest = decode_envelope(data)
-    return found, bytes(rest)
+    head, rest = decode_envelope(data)
+    return head, bytes(rest)
 
 
 HELLO = Hello(
@@ -201,14 +201,14 @@ REFUSAL = Refusal(RefusalReason.WRONG_REPLICA, "another disk", A, CLUSTER)
 
 def hello(data: bytes) -> None:
     """Decode what the other side says first; it must come back as it was."""
-    found = decode_hello(data)
-    if isinstance(found, Refusal):
-        short = replace(found, detail=found.detail[:512])
-        same(short, decode_hello(encode_refusal(found)))
+    decoded = decode_hello(data)
+    if isinstance(decoded, Refusal):
+        short = replace(decoded, detail=decoded.detail[:512])
+        same(short, decode_hello(encode_refusal(decoded)))
         return
-    again = encode_hello(found)
+    again = encode_hello(decoded)
     if len(again) <= HELLO_BYTES_MAX:
-        same(found, decode_hello(again))
+        same(decoded, decode_hello(again))
 
 
 TARGETS = (
@@ -220,7 +220,7 @@ TARGETS = (
         (*FRAMES[::4], encode_envelope(replace(decode_envelope(FRAMES[0])[0], target=None))),
         ("wire.envelope.decode_envelope",),
     ),
-    *(body(decode_envelope(one)[0]) for one in FRAMES),
+    *(body(decode_envelope(frame)[0]) for frame in FRAMES),
     Target(
         "hello",
         hello,

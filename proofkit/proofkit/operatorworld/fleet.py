@@ -132,30 +132,30 @@ class Member:
     def objects(self, spec: QuorumSpec) -> dict[tuple[str, str], Body]:
         """Everything of it in Kubernetes, by kind and name, just as the operator wants it."""
         owner = self.owner
-        found: dict[tuple[str, str], Body] = {}
+        objects: dict[tuple[str, str], Body] = {}
         config = node_config(spec, names.DEFAULTS)
         for body in build(owner, spec, VOTERS, config).values():
             body["metadata"] |= {"uid": f"{body['kind']}-{self.name}", "resourceVersion": "1"}
-            found[body["kind"], body["metadata"]["name"]] = body
-        statefulset = found["StatefulSet", self.name]
+            objects[body["kind"], body["metadata"]["name"]] = body
+        statefulset = objects["StatefulSet", self.name]
         statefulset["spec"]["replicas"] = VOTERS
         statefulset["status"] = {"updateRevision": "r1"}
-        found["PodDisruptionBudget", self.name]["status"] = {"expectedPods": VOTERS}
+        objects["PodDisruptionBudget", self.name]["status"] = {"expectedPods": VOTERS}
         for ordinal in range(VOTERS):
             claim = self._claim(ordinal)
-            found["PersistentVolumeClaim", claim["metadata"]["name"]] = claim
+            objects["PersistentVolumeClaim", claim["metadata"]["name"]] = claim
             uid = claim["metadata"]["uid"]
             statefulset["metadata"]["annotations"][f"{names.ANNOTATION_RECORDED}{ordinal}"] = (
                 f"{self.directory_id(ordinal)} {uid}"
             )
             pod = self._pod(ordinal)
-            found["Pod", pod["metadata"]["name"]] = pod
+            objects["Pod", pod["metadata"]["name"]] = pod
         latched = tuple(
             LatchVoter(ReplicaId(n, self.directory_id(n)), self.node(n).peer_endpoint)
             for n in range(VOTERS)
         )
-        found["ConfigMap", names.latch(owner.uid)] = latch(owner, CLUSTER, latched, adopted=False)
-        found[names.KIND, self.name] = {
+        objects["ConfigMap", names.latch(owner.uid)] = latch(owner, CLUSTER, latched, adopted=False)
+        objects[names.KIND, self.name] = {
             "metadata": {
                 "namespace": NAMESPACE,
                 "name": self.name,
@@ -164,7 +164,7 @@ class Member:
             },
             "spec": spec.model_dump(by_alias=True, exclude_none=True, mode="json"),
         }
-        return found
+        return objects
 
     def _pod(self, ordinal: int) -> Body:
         labels = {names.LABEL_VOTER: "true", "controller-revision-hash": "r1"}

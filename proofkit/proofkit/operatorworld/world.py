@@ -164,17 +164,17 @@ class World(Truth):
         if observation.latch is not None:
             self.remembered_cluster_id = observation.latch.cluster_id
         if not isinstance(decision, Wait | Done):
-            self.act(decision, late=False)
+            self.act(decision, stale=False)
         return decision
 
-    def act(self, action: actions.Action, *, late: bool) -> None:
+    def act(self, action: actions.Action, *, stale: bool) -> None:
         """Carry an action out, with its preconditions, and check it against the truth.
 
         Args:
             action: what was decided.
-            late: decided on an older observation, by an operator that was stopped since.
+            stale: decided on an older observation, by an operator that was stopped since.
         """
-        self.changes.append(("late " if late else "") + actions.describe(action))
+        self.changes.append(("late " if stale else "") + actions.describe(action))
         match action:
             case actions.CreateStatefulSet(replicas):
                 if self.replicas is None:
@@ -188,7 +188,7 @@ class World(Truth):
             case actions.SendLatch() | actions.JoinNode():
                 self._enter(action)
             case actions.AddVoter() | actions.RemoveVoter():
-                self._change_voters(action, late=late)
+                self._change_voters(action, stale=stale)
             case actions.MoveLeadership(leader, preferred):
                 if self.leader == leader and self.is_fresh(preferred):
                     self.leader, self.epoch = preferred, self.epoch + 1
@@ -205,13 +205,13 @@ class World(Truth):
                     self.budget_mark = mark
                     self.count_budget()
             case actions.DeleteClaim() | actions.DeletePod():
-                self._delete(action, late=late)
+                self._delete(action, stale=stale)
             case actions.EvictPod(pod, uid):
                 ordinal = _ordinal(pod)
                 runner = self.runners.get(ordinal)
                 if runner is not None and runner.uid == uid and self.may_evict(ordinal):
-                    self._check_loss(ordinal, late=late)
-                    self._check_roll(ordinal, runner, late=late)
+                    self._check_loss(ordinal, stale=stale)
+                    self._check_roll(ordinal, runner, stale=stale)
                     runner.terminating = True
             case actions.SetClaimOwner(claim, uid):
                 disk = self.disks.get(_ordinal(claim))
@@ -251,30 +251,32 @@ class World(Truth):
         else:
             disk.cluster_id = action.cluster_id
 
-    def _change_voters(self, action: actions.AddVoter | actions.RemoveVoter, *, late: bool) -> None:
+    def _change_voters(
+        self, action: actions.AddVoter | actions.RemoveVoter, *, stale: bool
+    ) -> None:
         if self.leader is None or action.expected != self.record:
-            assert late, "S11: a change was asked of another set than the one in force"
+            assert stale, "S11: a change was asked of another set than the one in force"
             return
         if self.is_changing or self.replaces:
-            assert late, "P31: two voter changes at a time"
+            assert stale, "P31: two voter changes at a time"
             return
         if isinstance(action, actions.AddVoter):
             if not self.is_fresh(action.replica):
                 return  # the leader waits for an observer to catch up, then gives up
             alive = sum(1 for voter in self.voters if self.is_alive(voter)) + 1
-            assert late or alive >= majority(len(self.voters) + 1), "an add that cannot commit"
+            assert stale or alive >= majority(len(self.voters) + 1), "an add that cannot commit"
             self._change([*self.voters, action.replica])
             self.replaces = action.replaces
             return
-        assert late or self.budget_counted <= self._labelled(), "S22: a stale budget"
+        assert stale or self.budget_counted <= self._labelled(), "S22: a stale budget"
         survivors = [voter for voter in self.voters if voter != action.replica]
         fresh = sum(
             1 for voter in survivors if self.is_fresh(voter) and voter not in self.distrusted
         )
-        assert late or fresh >= majority(len(survivors)), "S23: survivors are no majority"
+        assert stale or fresh >= majority(len(survivors)), "S23: survivors are no majority"
         self._change(survivors)
 
-    def _delete(self, action: actions.DeleteClaim | actions.DeletePod, *, late: bool) -> None:
+    def _delete(self, action: actions.DeleteClaim | actions.DeletePod, *, stale: bool) -> None:
         if isinstance(action, actions.DeletePod):
             runner = self.runners.get(_ordinal(action.pod))
             if runner is None or runner.uid != action.uid:
@@ -282,8 +284,8 @@ class World(Truth):
             if action.version not in {None, f"{runner.uid}.{runner.version}"}:
                 return  # conflict: it has started, or ended, since
             assert action.version is None or not runner.runs, "a pod that runs"
-            self._check_loss(_ordinal(action.pod), late=late)
-            self._check_roll(_ordinal(action.pod), runner, late=late)
+            self._check_loss(_ordinal(action.pod), stale=stale)
+            self._check_roll(_ordinal(action.pod), runner, stale=stale)
             runner.terminating = True
             return
         ordinal = _ordinal(action.claim)
@@ -293,9 +295,9 @@ class World(Truth):
         replica = ReplicaId(ordinal, disk.directory_id or "")
         if replica not in self.distrusted:
             fresh = replica in self.voters and self.is_fresh(replica)
-            assert late or not fresh, "a well disk"
+            assert stale or not fresh, "a well disk"
             returns = replica in self.voters and not disk.corrupt
-            assert late or not returns, "a voter's disk that may return"
+            assert stale or not returns, "a voter's disk that may return"
         if action.gives_up is not None:
             noted = (self.now_ms, disk.claim_uid, disk.record is None)
             self.given_up.setdefault(ordinal, []).append(noted)
@@ -311,11 +313,11 @@ class World(Truth):
                 self.records[ordinal] = record
             assert ReplicaId(ordinal, record.directory_id) not in self.copied, "S3: a copy recorded"
 
-    def _check_loss(self, ordinal: int, *, late: bool) -> None:
+    def _check_loss(self, ordinal: int, *, stale: bool) -> None:
         """Ending a pod must leave a majority, if its replica counts now."""
         disk = self.disks.get(ordinal)
         replica = ReplicaId(ordinal, disk.directory_id or "") if disk else None
-        if late or replica is None or replica not in self.voters or not self.is_alive(replica):
+        if stale or replica is None or replica not in self.voters or not self.is_alive(replica):
             return
         runner = self.runners[ordinal]
         if runner.revision != self.revision and len(self.voters) < 3:
@@ -327,12 +329,12 @@ class World(Truth):
         )
         assert others >= majority(len(self.voters)), "no majority left"
 
-    def _check_roll(self, ordinal: int, runner: Runner, *, late: bool) -> None:
+    def _check_roll(self, ordinal: int, runner: Runner, *, stale: bool) -> None:
         """A healthy pod is restarted for its template alone, while all others are well."""
         disk = self.disks.get(ordinal)
         replica = ReplicaId(ordinal, disk.directory_id or "") if disk else None
         outdated = runner.revision != self.revision and disk is not None and not disk.terminating
-        if late or not outdated or replica in self.distrusted or replica not in self.voters:
+        if stale or not outdated or replica in self.distrusted or replica not in self.voters:
             return
         if self.is_fresh(replica):
             assert replica != self.leader or len(self.voters) == 1, "the leader was not moved"

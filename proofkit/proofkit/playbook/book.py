@@ -129,13 +129,13 @@ class Playbook(Table):
         self.now_ms = end
 
     def _deadlines(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        deadlines: dict[str, int] = {}
         for name, seat in self.seats.items():
             awake = seat.core and not seat.halted and seat.stuck is None
             deadline = seat.core.next_deadline_ms() if seat.core and awake else None
             if deadline is not None:
-                found[name] = deadline
-        return found
+                deadlines[name] = deadline
+        return deadlines
 
     def wait(self, duration_ms: int, *names: str) -> None:
         """Let time pass without any delivery; only `names` (default: all) look at the clock."""

@@ -175,11 +175,11 @@ class Seat:
 
     def serve_piece(self, effect: ServeSnapshot, limit: int) -> FetchSnapshotResponse:
         """The response with a piece of the snapshot, of at most so many bytes."""
-        found = self.disk.snapshot(effect.response.snapshot)
-        if found is None:
+        snapshot = self.disk.snapshot(effect.response.snapshot)
+        if snapshot is None:
             return effect.with_piece(None, b"")
         at = effect.response.position
-        return effect.with_piece(len(found.content), found.content[at : at + limit])
+        return effect.with_piece(len(snapshot.content), snapshot.content[at : at + limit])
 
     def flush(self, now_ms: int) -> list[Effect]:
         """Make the log durable and say so to the core."""

@@ -45,7 +45,7 @@ _KEY = re.compile(r"\d+-[A-Za-z0-9_-]{22}")
 
 def names(text: str) -> str:
     """Replace every printed replica by its name at the table."""
-    return _KEY.sub(lambda found: name_of(ReplicaKey.parse(found.group())), text)
+    return _KEY.sub(lambda match: name_of(ReplicaKey.parse(match.group())), text)
 
 
 def show_key(key: ReplicaKey | None) -> str:

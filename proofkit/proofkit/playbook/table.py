@@ -182,7 +182,7 @@ class Table:
             if end is None:
                 return SnapshotRefused(effect.snapshot, "it does not follow")
             return SnapshotPieceStored(effect.snapshot, end)
-        made = (one for other in self.seats.values() for one in other.disk.snapshots)
+        made = (snapshot for other in self.seats.values() for snapshot in other.disk.snapshots)
         whole = next((o for o in made if seat.disk.incoming == (effect.snapshot, o.content)), None)
         if whole is None or damaged:
             return SnapshotRefused(effect.snapshot, "damaged")
@@ -219,9 +219,9 @@ class Table:
     def _cut_from(self, message: Message, seat: Seat) -> bool:
         return self.is_cut(message.source, seat.name)
 
-    def is_cut(self, one: str, other: str) -> bool:
+    def is_cut(self, name: str, other: str) -> bool:
         """Whether nothing passes between two replicas."""
-        return one != other and bool({one, other} & self.isolated)
+        return name != other and bool({name, other} & self.isolated)
 
     def _fail(self, message: Message) -> None:
         asker = self.seats[message.source]

@@ -38,7 +38,7 @@ def main() -> int:
     started = time.monotonic()
     seeds = range(args.first, args.first + args.seeds)
     outcomes: list[Outcome] = []
-    failed, told = 0, started
+    failed, reported = 0, started
     with ProcessPoolExecutor(args.jobs) as pool:
         for done, result in enumerate(pool.map(_attempt, seeds, chunksize=4), 1):
             if isinstance(result, Outcome):
@@ -47,8 +47,8 @@ def main() -> int:
                 failed += 1
                 print(result, flush=True)  # noqa: T201
             now = time.monotonic()
-            if now - told >= TELL_SECONDS:
-                told = now
+            if now - reported >= TELL_SECONDS:
+                reported = now
                 _tell(done, args.seeds, failed, now - started)
     print(summary(outcomes, failed, time.monotonic() - started))  # noqa: T201
     return 1 if failed else 0

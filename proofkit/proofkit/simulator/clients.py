@@ -77,7 +77,7 @@ class Writer:
 
     def count(self, outcome: str) -> int:
         """How many writes ended so."""
-        return sum(found == outcome for found in self.outcomes.values())
+        return sum(kind == outcome for kind in self.outcomes.values())
 
 
 @dataclass(slots=True)

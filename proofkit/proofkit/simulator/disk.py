@@ -166,18 +166,20 @@ class SimDisk:
 
     def keep_snapshot(self, made: SimSnapshot) -> None:
         """One more has its name, durably."""
-        others = [one for one in self.snapshots if one.position != made.position]
-        self.snapshots = sorted([*others, made], key=lambda one: one.end)
+        others = [snapshot for snapshot in self.snapshots if snapshot.position != made.position]
+        self.snapshots = sorted([*others, made], key=lambda snapshot: snapshot.end)
         self.rotten.discard(made.position)
 
     def drop_snapshot(self, position: LogPosition) -> None:
         """Remove one, or set it aside."""
-        self.snapshots = [one for one in self.snapshots if one.position != position]
+        self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.position != position]
         self.rotten.discard(position)
 
     def snapshot(self, position: LogPosition) -> SimSnapshot | None:
         """The one of a name."""
-        return next((one for one in self.snapshots if one.position == position), None)
+        return next(
+            (snapshot for snapshot in self.snapshots if snapshot.position == position), None
+        )
 
     def state_of(self, snapshot: SimSnapshot) -> Machine:
         """What reading one makes; of a damaged one anything."""
@@ -190,10 +192,10 @@ class SimDisk:
 
         The log has to reach back to it: one that ends before the log's start is of no use.
         """
-        for one in reversed(self.snapshots):
-            if one.position not in self.rotten:
-                return one if one.end >= self.start else None
-            self.drop_snapshot(one.position)
+        for snapshot in reversed(self.snapshots):
+            if snapshot.position not in self.rotten:
+                return snapshot if snapshot.end >= self.start else None
+            self.drop_snapshot(snapshot.position)
         return None
 
     def store_piece(self, snapshot: LogPosition, position: int, data: bytes) -> int | None:

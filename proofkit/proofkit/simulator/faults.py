@@ -319,8 +319,8 @@ class FaultPlan:
     def _snapshots_now(self) -> bool:
         """Everybody takes one now: what is behind a little is behind the logs' start soon."""
         up = self._with_snapshots()
-        for one in up:
-            one.take()
+        for snapshots in up:
+            snapshots.take()
         return bool(up)
 
     def _with_snapshots(self) -> list[SimSnapshots]:
@@ -337,22 +337,22 @@ class FaultPlan:
     def _lose_source(self) -> bool:
         """A node that gives a snapshot out dies in the middle of it."""
         up = self._with_snapshots()
-        for one in up:
-            one.die_after_pieces = self.rng.randint(1, 12)
+        for snapshots in up:
+            snapshots.die_after_pieces = self.rng.randint(1, 12)
         return bool(up)
 
     def _rot_snapshot(self) -> bool:
         """Corrupt a snapshot; on each disk a sound one stays that reaches the log's start."""
-        found = [
-            (node, one)
+        spare = [
+            (node, snapshot)
             for node in self.world.nodes
-            for one in node.disk.snapshots
-            if one.position not in node.disk.rotten and _is_spare(node, one)
+            for snapshot in node.disk.snapshots
+            if snapshot.position not in node.disk.rotten and _is_spare(node, snapshot)
         ]
-        if found:
-            node, one = self.rng.choice(found)
-            node.disk.rotten.add(one.position)
-        return bool(found)
+        if spare:
+            node, snapshot = self.rng.choice(spare)
+            node.disk.rotten.add(snapshot.position)
+        return bool(spare)
 
     def _slow_disk(self) -> bool:
         """Fetching, reading and trimming take so long that others trim again meanwhile."""

@@ -153,7 +153,7 @@ def _struck(world: World) -> list[SimNode]:
         order.insert(0, leaders[0])
     struck: list[SimNode] = []
     for node in order:
-        if node not in struck and within_budget(world, [one.key for one in (*struck, node)]):
+        if node not in struck and within_budget(world, [slow.key for slow in (*struck, node)]):
             struck.append(node)
             if world.rng.random() < 0.5:
                 break

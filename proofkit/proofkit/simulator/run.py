@@ -233,9 +233,9 @@ def _target_waited_for(world: World) -> str | None:
 
 def _check_writes(world: World) -> None:
     """Nothing acknowledged is lost, nothing is there twice, nothing refused is there."""
-    found = Counter(batch.data for batch in world.checker.committed_log if batch.data)
+    counts = Counter(batch.data for batch in world.checker.committed_log if batch.data)
     for value, outcome in world.writer.outcomes.items():
-        count = found[value]
+        count = counts[value]
         if count > 1:
             world.checker.fail("NoDuplicates", f"{value!r} is there {count} times")
         if outcome == "acknowledged" and count != 1:

@@ -108,7 +108,9 @@ class SnapshotChecks:
     ) -> None:
         """TrimBehindSnapshots: as many as are kept, durable here, reach what goes; no more goes."""
         covering = [
-            one for one in node.disk.snapshots if one.end >= start and one.position in whole
+            snapshot
+            for snapshot in node.disk.snapshots
+            if snapshot.end >= start and snapshot.position in whole
         ]
         assert node.snapshots is not None
         wanted = 1 if node.snapshots.has_set_aside else node.snapshots.plan.retained
@@ -146,9 +148,9 @@ class SnapshotChecks:
         self.compared[node.key] = (index.start, index.truncations)
         if index.has_voter_record and disk.log:
             expected = self.heads[id(disk.log[-1])]
-            found = _head_of(index, expected.position)
-            if found != expected:
-                self.fail("IndexFromLog", f"{node.key}: {found}, the log says {expected}")
+            head = _head_of(index, expected.position)
+            if head != expected:
+                self.fail("IndexFromLog", f"{node.key}: {head}, the log says {expected}")
         first = disk.position(index.start)
         for batch in disk.log[max(first - 1, 0) :]:
             if index.epoch_at(batch.last_offset) != batch.epoch:
@@ -186,7 +188,7 @@ class SnapshotChecks:
 
     def truncating(self, node: SimNode, end: Offset) -> None:
         """NoTruncationBelowSnapshot: what a snapshot here covers was committed."""
-        covered = max((one.end for one in node.disk.snapshots), default=FIRST_OFFSET)
+        covered = max((snapshot.end for snapshot in node.disk.snapshots), default=FIRST_OFFSET)
         if end < max(covered, node.disk.start):
             self.fail("NoTruncationBelowSnapshot", f"{node.key}: {end}, covered {covered}")
 

@@ -211,21 +211,21 @@ class SimSnapshots:
         node.world.after(self.rng.randint(0, 3), lambda: node.deliver(self.life, event))
 
     def _remove_superfluous(self) -> None:
-        kept = sorted(self.whole.values(), key=lambda one: one.end)[-self.plan.retained :]
+        kept = sorted(self.whole.values(), key=lambda snapshot: snapshot.end)[-self.plan.retained :]
         if len(kept) < self.plan.retained:
             return
-        for one in list(self.node.disk.snapshots):
-            read_ms = self.read_at_ms.get(one.position, -IN_USE_MS)
-            if one.end < kept[0].end and self.node.world.now_ms - read_ms >= IN_USE_MS:
-                self.node.disk.drop_snapshot(one.position)
-                self.whole.pop(one.position, None)
+        for snapshot in list(self.node.disk.snapshots):
+            read_ms = self.read_at_ms.get(snapshot.position, -IN_USE_MS)
+            if snapshot.end < kept[0].end and self.node.world.now_ms - read_ms >= IN_USE_MS:
+                self.node.disk.drop_snapshot(snapshot.position)
+                self.whole.pop(snapshot.position, None)
 
     def _trim_target(self) -> Offset:
         """The start of a segment up to which snapshots cover the log; else the log's own."""
         disk = self.node.disk
         if self.plan.keeps_every_record(disk.key.node_id) or len(self.whole) < self.plan.retained:
             return disk.start
-        covered = min(one.end for one in self.whole.values())
+        covered = min(snapshot.end for snapshot in self.whole.values())
         last = min(len(disk.log) - self.plan.kept_batches, disk.position(covered))
         place = last - last % self.plan.segment_batches
         return disk.log[place].base_offset if 0 <= place < len(disk.log) else disk.start
@@ -270,9 +270,9 @@ class SimSnapshots:
             return
         node = self.node
         older = [
-            one
-            for one in node.disk.snapshots
-            if one.end < lost.end_offset and one.position not in node.disk.rotten
+            snapshot
+            for snapshot in node.disk.snapshots
+            if snapshot.end < lost.end_offset and snapshot.position not in node.disk.rotten
         ]
         instead = older[-1] if older else None
         if instead is not None:
@@ -282,12 +282,12 @@ class SimSnapshots:
         node.world.after(self.rng.randint(0, 3), lambda: node.deliver(self.life, event))
 
     def _piece(self, effect: ServeSnapshot) -> FetchSnapshotResponse:
-        found = self.whole.get(effect.response.snapshot)
-        if found is None:
+        snapshot = self.whole.get(effect.response.snapshot)
+        if snapshot is None:
             return effect.with_piece(None, b"")
-        self.read_at_ms[found.position] = self.node.world.now_ms
-        content, at = found.content, effect.response.position
-        if found.position in self.node.disk.rotten:
+        self.read_at_ms[snapshot.position] = self.node.world.now_ms
+        content, at = snapshot.content, effect.response.position
+        if snapshot.position in self.node.disk.rotten:
             content = b"?" + content[1:]
         limit = min(effect.max_bytes, self.plan.piece_bytes)
         return effect.with_piece(len(content), content[at : at + limit])
@@ -317,12 +317,12 @@ class SimSnapshots:
         def read() -> Event:
             self.loaded = None
             incoming = self.node.disk.incoming
-            found = self.node.world.snapshot_files.get(incoming) if incoming else None
-            if found is None or found.position != snapshot:
+            fetched = self.node.world.snapshot_files.get(incoming) if incoming else None
+            if fetched is None or fetched.position != snapshot:
                 self.node.world.faults.counts["fetched_damaged"] += 1
                 return SnapshotRefused(snapshot, "damaged")
-            self.loaded = found
-            return SnapshotVerified(found.head)
+            self.loaded = fetched
+            return SnapshotVerified(fetched.head)
 
         self._beside(read)
 

@@ -104,7 +104,7 @@ def inject(world: World, fault: Fault, frozen: list) -> None:
                 frozen.append(decision)
         case "thaw":
             while frozen:
-                world.act(frozen.pop(), late=True)
+                world.act(frozen.pop(), stale=True)
         case "look_again":
             pass
         case "retemplate":
@@ -261,7 +261,7 @@ def test_a_drain_and_a_roll_never_take_a_majority_together(voters: int, again: b
     if again:
         decision = decide(world.spec, world.look(), world.now_ms)
     if not isinstance(decision, Wait | Done):
-        world.act(decision, late=True)
+        world.act(decision, stale=True)
     left = [runner for runner in world.runners.values() if not runner.terminating]
     assert len(left) >= majority(voters), world.changes[-1]
     settle(world)

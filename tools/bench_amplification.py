@@ -24,8 +24,8 @@ def _io(node: LocalNode) -> tuple[int, int]:
     """Bytes written by calls, and bytes sent to the device, so far."""
     assert node.process is not None
     lines = Path(f"/proc/{node.process.pid}/io").read_text().splitlines()
-    found = {name: int(value) for name, value in (line.split(": ") for line in lines)}
-    return found["wchar"], found["write_bytes"]
+    counters = {name: int(value) for name, value in (line.split(": ") for line in lines)}
+    return counters["wchar"], counters["write_bytes"]
 
 
 def _log_bytes(node: LocalNode) -> int:

@@ -61,7 +61,7 @@ class _Writes:
             await self._quorum.client.put("small", b"v" * 100, timeout_ms=60_000)
             self.ms.append((time.perf_counter() - began) * 1000)
 
-    def told(self, what: str) -> None:
+    def print_row(self, what: str) -> None:
         ranked = sorted(self.ms)
         print(
             f"{what:<10} writes n={len(ranked):<6} median {statistics.median(ranked):6.2f}  "
@@ -99,7 +99,7 @@ async def _measure_on(blank: LocalQuorum, mib: int, value_bytes: int, seconds: f
         writes = _Writes(quorum)
         writing = asyncio.get_running_loop().create_task(writes.run())
         await asyncio.sleep(seconds)
-        writes.told("without")
+        writes.print_row("without")
         led_mib = _memory_mib(leader, "VmRSS")
         _forget_most(leader)
         observer.start()
@@ -108,14 +108,14 @@ async def _measure_on(blank: LocalQuorum, mib: int, value_bytes: int, seconds: f
         await quorum.client.join(observer.api, JoinRequest(cluster_id=CLUSTER_ID))
 
         async def caught_up() -> bool | None:
-            [found] = (await quorum.describe()).observers
-            return found.caught_up or None
+            [observer] = (await quorum.describe()).observers
+            return observer.caught_up or None
 
         await eventually(caught_up, within_s=1200, what="the observer to catch up")
         took_s = time.perf_counter() - began
         writes.stopped = True
         await writing
-        writes.told("fetching")
+        writes.print_row("fetching")
         assert "snapshot_installed" in observer.output()
         size = max(path.stat().st_size for path in observer.directory.glob("*/*.checkpoint"))
         print(f"{size / 1e6:.0f} MB in place and caught up after {took_s:.1f} s", end=", ")

@@ -50,7 +50,7 @@ class Peer:
     put: Call
     get: Call
     leader_pid: int
-    found: dict[tuple[str, int], list[Round]] = field(default_factory=dict)
+    rounds: dict[tuple[str, int], list[Round]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,8 @@ class Etcd:
     async def _find_leader(self) -> str | None:
         for host in self._hosts:
             url = f"http://{host}:{ETCD_CLIENT_PORT}"
-            found = await self._post(f"{url}/v3/maintenance/status", {})
-            if found.get("leader") == found["header"]["member_id"]:
+            status = await self._post(f"{url}/v3/maintenance/status", {})
+            if status.get("leader") == status["header"]["member_id"]:
                 return url
         return None
 
@@ -136,8 +136,8 @@ class Etcd:
 
     async def get(self, key: int) -> None:
         """Read a key, linearizably, through the leader."""
-        found = await self._post(f"{self._leader}/v3/kv/range", {"key": _text(b"key-%d" % key)})
-        assert found.get("count") == "1", found
+        answer = await self._post(f"{self._leader}/v3/kv/range", {"key": _text(b"key-%d" % key)})
+        assert answer.get("count") == "1", answer
 
 
 def _text(data: bytes) -> str:
@@ -226,7 +226,7 @@ async def take_turns(
                 for peer in peers:
                     call = peer.put if what == "put" else peer.get
                     result = await measure(call, count, seconds, peer.leader_pid)
-                    peer.found.setdefault((what, count), []).append(result)
+                    peer.rounds.setdefault((what, count), []).append(result)
 
 
 def print_table(peers: Sequence[Peer]) -> None:
@@ -235,10 +235,10 @@ def print_table(peers: Sequence[Peer]) -> None:
         f"{'what':<6}{'clients':>8}  {'quorum':<16}{'per s':>8}{'p50 ms':>9}{'p99 ms':>9}"
         f"{'leader us':>11}{'client us':>11}  ratio"
     )
-    for what, count in peers[0].found:
-        yardstick = statistics.median(r.per_s for r in peers[-1].found[what, count])
+    for what, count in peers[0].rounds:
+        yardstick = statistics.median(r.per_s for r in peers[-1].rounds[what, count])
         for peer in peers:
-            rounds = peer.found[what, count]
+            rounds = peer.rounds[what, count]
             per_s = statistics.median(r.per_s for r in rounds)
             p50 = statistics.median(r.p50_ms for r in rounds)
             p99 = statistics.median(r.p99_ms for r in rounds)

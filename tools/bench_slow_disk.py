@@ -136,8 +136,8 @@ async def measure(load: Load, rounds: int, against: Path | None) -> str:
 
 def figures(turns: list[Turn]) -> str:
     """Medians."""
-    per_s = statistics.median(one.per_s for one in turns)
-    cpu_ms = statistics.median(one.cpu_ms for one in turns)
+    per_s = statistics.median(turn.per_s for turn in turns)
+    cpu_ms = statistics.median(turn.cpu_ms for turn in turns)
     return f"{per_s:.0f} writes/s, {cpu_ms:.2f} ms processor time each"
 
 

@@ -72,7 +72,7 @@ class _Times:
     write: list[float] = field(default_factory=list[float])
     collected: list[float] = field(default_factory=list[float])
 
-    def told(self, what: str) -> None:
+    def print_rows(self, what: str) -> None:
         for name in _ROWS:
             ranked = sorted(getattr(self, name)) or [0.0]
             print(
@@ -155,12 +155,12 @@ class _Load:
         while not self.stopped:
             begun = time.perf_counter()
             await asyncio.sleep(_TICK_S)
-            late = (time.perf_counter() - begun - _TICK_S) * 1000
+            delay_ms = (time.perf_counter() - begun - _TICK_S) * 1000
             now = waits.ms()
             waited = max(b - a for a, b in zip(before, now, strict=False))
             before = now
-            self.times.loop.append(late)
-            self.times.own.append(max(late - waited, 0))
+            self.times.loop.append(delay_ms)
+            self.times.own.append(max(delay_ms - waited, 0))
 
     def stretch(self) -> _Times:
         """The times since the last call."""
@@ -214,8 +214,8 @@ async def _measure(root: Path, mib: int, size: int, seconds: float, rounds: int)
     await asyncio.gather(*tasks)
     applying.cancel()
     taker.close()
-    alone.told("without")
-    beside.told("snapshot")
+    alone.print_rows("without")
+    beside.print_rows("snapshot")
     begun = time.perf_counter()
     again, _ = restore_state(snapshots, log)
     print(f"loaded {len(again)} entries in {time.perf_counter() - begun:.1f} s")

@@ -54,7 +54,7 @@ class Cost:
     python_mb: float = 0.0
     python_count: int = 0
     largest_mb: float = 0.0
-    seen: dict[int, float] = field(default_factory=dict[int, float])
+    cpu_s_by_pid: dict[int, float] = field(default_factory=dict[int, float])
 
     def look(self, root: int) -> None:
         """Take in the processes below one, as they are now."""
@@ -69,7 +69,7 @@ class Cost:
                 size_mb = kilobytes(sizes.read_text()) / 1000
             except OSError:
                 continue
-            self.seen[pid] = (int(fields[11]) + int(fields[12])) / _TICK
+            self.cpu_s_by_pid[pid] = (int(fields[11]) + int(fields[12])) / _TICK
             if name == "java":
                 self.java_mb = max(self.java_mb, size_mb)
             else:
@@ -77,13 +77,13 @@ class Cost:
                 self.largest_mb = max(self.largest_mb, size_mb)
         if now_mb > self.python_mb:
             self.python_mb, self.python_count = now_mb, count
-        self.cpu_s = sum(self.seen.values())
+        self.cpu_s = sum(self.cpu_s_by_pid.values())
 
 
-def kilobytes(told: str) -> int:
+def kilobytes(text: str) -> int:
     """What a process holds by /proc: resident by `status`, its share of it by `smaps_rollup`."""
-    for found in told.splitlines():
-        name, _, size = found.partition(":")
+    for entry in text.splitlines():
+        name, _, size = entry.partition(":")
         if name in {"VmRSS", "Pss"}:
             return int(size.split()[0])
     return 0
@@ -231,21 +231,21 @@ def run(sizes: list[int], scratch: Path, jobs: list[str], planted: int, spark: l
         source = scratch / f"log-{size}"
         make(source, size)
 
-        def told(job: str, once: Once, of: list[Way], size: int, log: Path) -> None:
+        def print_rows(job: str, once: Once, of: list[Way], size: int, log: Path) -> None:
             for way in of:
-                cost, found = once(way, log, scratch)
+                cost, result = once(way, log, scratch)
                 wall = f"{cost.wall_s:.1f}", f"{size / cost.wall_s:.1f}", f"{cost.cpu_s:.1f}"
                 memory = round(cost.java_mb), round(cost.python_mb)
                 python = cost.python_count, round(cost.largest_mb)
-                line(job, size, way, way.cores, *wall, *memory, *python, found)
+                line(job, size, way, way.cores, *wall, *memory, *python, result)
 
         if "export" in jobs:
-            told("export", export_once, ways, size, source)
+            print_rows("export", export_once, ways, size, source)
         if "audit" in jobs:
-            told("audit", audit_once, ways, size, source)
+            print_rows("audit", audit_once, ways, size, source)
             if planted:
                 done = plant(source, planted)
-                told(f"of {done}", audit_once, [ways[0], ways[-1]], size, source)
+                print_rows(f"of {done}", audit_once, [ways[0], ways[-1]], size, source)
         shutil.rmtree(source)
 
 
@@ -263,7 +263,7 @@ def main() -> None:
         alone(*given.alone)
         return
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as scratch:
-        sizes = [int(one) for one in given.mb.split()]
+        sizes = [int(size) for size in given.mb.split()]
         heaps = given.memory.split()
         spark = [Way(int(cores), heap) for cores in given.cores.split() for heap in heaps]
         run(sizes, Path(scratch), given.jobs.split(), given.planted, spark)

@@ -121,8 +121,8 @@ def tools(scratch: Path, total_bytes: int) -> None:
             ("dump", lambda root=root: dump(root, batches_only=False, as_json=False)),
             ("dump --json", lambda root=root: dump(root, batches_only=False, as_json=True)),
         ):
-            found = speed(work, 1)
-            print(f"{'':<34}{what:<16}{found:>8.0f}  {found / plain:.3f}")
+            speed_mb_s = speed(work, 1)
+            print(f"{'':<34}{what:<16}{speed_mb_s:>8.0f}  {speed_mb_s / plain:.3f}")
         from_disk(root)
         shutil.rmtree(root)
 
@@ -144,12 +144,12 @@ def from_disk(root: Path) -> None:
         ("dump --batches", lambda: dump(root, batches_only=True, as_json=False)),
         ("dump", lambda: dump(root, batches_only=False, as_json=False)),
     ):
-        found: list[tuple[float, float]] = []
+        speeds: list[tuple[float, float]] = []
         for _ in range(ROUNDS):
             plain = on_the_wall(root, lambda: plain_read(root))
-            found.append((plain, on_the_wall(root, work)))
-        plain, speed = (statistics.median(column) for column in zip(*found, strict=True))
-        ratio = statistics.median(tool / read for read, tool in found)
+            speeds.append((plain, on_the_wall(root, work)))
+        plain, speed = (statistics.median(column) for column in zip(*speeds, strict=True))
+        ratio = statistics.median(tool / read for read, tool in speeds)
         print(f"{'':<34}{what:<16}{speed:>8.0f}  {ratio:.3f} of a read from the disk, {plain:.0f}")
 
 

@@ -32,7 +32,7 @@ def faults(subject: str, words: frozenset[str]) -> list[str]:
     """
     if _BY_TOOLS.match(subject):
         return []
-    found: list[str] = []
+    problems: list[str] = []
     match = _SUBJECT.fullmatch(subject)
     if match is None:
         return [
@@ -40,17 +40,17 @@ def faults(subject: str, words: frozenset[str]) -> list[str]:
         ]
     first = match["outcome"].split()[0]
     if _NOT_IMPERATIVE.fullmatch(first) and first not in _IMPERATIVES:
-        found.append(f"`{first}` is not an imperative: `add`, not `added` or `adding`")
+        problems.append(f"`{first}` is not an imperative: `add`, not `added` or `adding`")
     if subject.endswith("."):
-        found.append("it ends with a full stop")
+        problems.append("it ends with a full stop")
     if len(subject) > LENGTH_MAX:
-        found.append(f"it has {len(subject)} characters: at most {LENGTH_MAX}")
-    found += [
+        problems.append(f"it has {len(subject)} characters: at most {LENGTH_MAX}")
+    problems += [
         f"`{word}`: see {WORDS.relative_to(ROOT)}"
         for word in re.findall(r"\w+", subject.lower())
         if word in words
     ]
-    return found
+    return problems
 
 
 def avoided_words() -> frozenset[str]:

@@ -130,7 +130,7 @@ def programs(root: Path, more: Path, *names: Path) -> None:
 
 def _libraries(files: Iterable[Path]) -> list[Path]:
     """All shared libraries that the programs and libraries among the files load."""
-    found: set[Path] = set()
+    libraries: set[Path] = set()
     for path in files:
         if path.suffix == ".py" or not _is_elf(path):
             continue
@@ -138,8 +138,8 @@ def _libraries(files: Iterable[Path]) -> list[Path]:
             if "not found" in line:
                 sys.exit(f"{path}: {line.strip()}")
             words = [word for word in line.split() if word.startswith("/")]
-            found |= {Path(word) for word in words}
-    return sorted(found)
+            libraries |= {Path(word) for word in words}
+    return sorted(libraries)
 
 
 def _is_elf(path: Path) -> bool:

@@ -55,9 +55,9 @@ def values(text: str) -> Iterator[Value]:
             about = [words.removeprefix("# --").strip()]
         elif words.startswith("#") and about:
             about.append(words.removeprefix("#").strip())
-        elif found := KEY.match(line):
-            indent = len(found[1])
-            keys = [*((i, key) for i, key in keys if i < indent), (indent, found[2])]
+        elif match := KEY.match(line):
+            indent = len(match[1])
+            keys = [*((i, key) for i, key in keys if i < indent), (indent, match[2])]
             if about:
                 path = [key for _, key in keys]
                 default: Any = content
@@ -84,12 +84,12 @@ def render(text: str) -> str:
         "## Names\n",
         *_HEAD,
     ]
-    seen = {"nameOverride"}
+    parts_begun = {"nameOverride"}
     for value in values(text):
         first = value.path.partition(".")[0]
-        if first in PARTS and first not in seen:
+        if first in PARTS and first not in parts_begun:
             lines += ["", f"## {PARTS[first]}\n", *_HEAD]
-        seen.add(first)
+        parts_begun.add(first)
         lines.append(f"| `{value.path}` | {_default(value.default)} | {_cell(value.about)} |")
     return "\n".join(lines) + "\n"
 

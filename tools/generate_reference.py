@@ -109,7 +109,8 @@ def node_settings() -> Iterator[str]:
             yield f"- Allowed: {', '.join(limits)}."
         yield f"- Flag: `--{name.replace('_', '-')}`; environment: `{ENV_PREFIX}{name.upper()}`."
         if name in SETTING_NAMES:
-            yield f"- In the documents: {', '.join(f'`{one}`' for one in SETTING_NAMES[name])}."
+            in_documents = ", ".join(f"`{alias}`" for alias in SETTING_NAMES[name])
+            yield f"- In the documents: {in_documents}."
         yield ""
 
 
@@ -123,8 +124,8 @@ def node_cli() -> Iterator[str]:
     )
     root: Any = get_command(make_app())
     for name, command in root.commands.items():
-        for path, one in _commands(name, command):
-            yield from _command(path, one)
+        for path, subcommand in _commands(name, command):
+            yield from _command(path, subcommand)
 
 
 def node_metrics() -> Iterator[str]:
@@ -257,17 +258,17 @@ def surviving_mutants() -> Iterator[str]:
 
 def semantic_mutants() -> Iterator[str]:
     """List the rules that `make mutants SEMANTIC=1` breaks, with the sources of such bugs."""
-    found = patches.read()
+    mutants = patches.read()
     yield "# Semantic mutants\n"
     yield (
-        f"`make mutants SEMANTIC=1` breaks the core in these {len(found)} ways, one at a time, and "
+        f"`make mutants SEMANTIC=1` breaks the core in these {len(mutants)} ways, one at a time, and "
         "a fast test must notice each; see [how](proof.md#whole-rules). The source is where "
         "such a bug, or a warning of it, was published. The patches are in "
         "[semantic.toml](../../tools/mutants/semantic.toml).\n"
     )
     yield "| mutant | rule | what is broken | where | source |"
     yield "|---|---|---|---|---|"
-    for patch in found:
+    for patch in mutants:
         places = dict.fromkeys(change.place.partition(":")[2] for change in patch.changes)
         where = ", ".join(f"`{place}`" for place in places)
         yield f"| {patch.name} | {patch.rule} | {patch.story} | {where} | {patch.source} |"
@@ -324,9 +325,11 @@ def _route(route: Route, operation: dict[str, Any]) -> Iterator[str]:
     answer = (
         f"`{route.response}`" if isinstance(route.response, str) else _link(route.response.__name__)
     )
-    headers = f", headers {', '.join(f'`{one}`' for one in route.headers)}" if route.headers else ""
+    headers = (
+        f", headers {', '.join(f'`{header}`' for header in route.headers)}" if route.headers else ""
+    )
     yield f"- answer: {answer}{headers}"
-    yield f"- errors: {', '.join(f'`{one}`' for one in route_errors(route))}\n"
+    yield f"- errors: {', '.join(f'`{error}`' for error in route_errors(route))}\n"
 
 
 def _model(name: str, schema: dict[str, Any]) -> Iterator[str]:
@@ -344,9 +347,9 @@ def _type(shape: dict[str, Any]) -> str:
     if "$ref" in shape:
         return _link(shape["$ref"].rpartition("/")[2])
     if "anyOf" in shape:
-        return " or ".join(_type(one) for one in shape["anyOf"])
+        return " or ".join(_type(option) for option in shape["anyOf"])
     if "enum" in shape:
-        return ", ".join(f"`{one}`" for one in shape["enum"])
+        return ", ".join(f"`{value}`" for value in shape["enum"])
     if "const" in shape:
         return f"`{shape['const']}`"
     if shape.get("type") == "array":

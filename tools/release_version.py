@@ -28,9 +28,15 @@ def versions(root: Path) -> dict[str, str]:
 def main(root: Path, tag: str) -> int:
     """Print the version; 1 where a file has another one."""
     version = tag.removeprefix("v")
-    others = {place: found for place, found in versions(root).items() if found != version}
-    for place, found in others.items():
-        print(f"{place} is {found}, but the tag is {tag}: change one of them", file=sys.stderr)
+    others = {
+        place: file_version
+        for place, file_version in versions(root).items()
+        if file_version != version
+    }
+    for place, file_version in others.items():
+        print(
+            f"{place} is {file_version}, but the tag is {tag}: change one of them", file=sys.stderr
+        )
     if not others:
         print(version)
     return 1 if others else 0

@@ -30,9 +30,9 @@ def _filled(entry: Any, folders: dict[str, list[Path]], docs: Path) -> Any:
     if isinstance(entry, str) and entry in folders:
         return [str(page.relative_to(docs)) for page in folders[entry]]
     if isinstance(entry, list):
-        return [_filled(one, folders, docs) for one in entry]
+        return [_filled(child, folders, docs) for child in entry]
     if isinstance(entry, dict):
-        return {name: _filled(one, folders, docs) for name, one in entry.items()}
+        return {name: _filled(child, folders, docs) for name, child in entry.items()}
     return entry
 
 

@@ -47,10 +47,10 @@ class Account:
 
     def __str__(self) -> str:
         """The figures in a line."""
-        found = self.verdict
+        verdict = self.verdict
         return (
-            f"acknowledged={self.acknowledged} unknown={self.unknown} lost={found.lost} "
-            f"duplicated={found.duplicated} out_of_order={found.out_of_order} "
+            f"acknowledged={self.acknowledged} unknown={self.unknown} lost={verdict.lost} "
+            f"duplicated={verdict.duplicated} out_of_order={verdict.out_of_order} "
             f"longest_write_stall_s={self.stall.seconds:.2f}"
         )
 
@@ -134,11 +134,11 @@ class BackgroundWriters:
                 await writers.end()
             self._record.close(self._clock())
             async with asyncio.timeout(self._plan.read_s):
-                found = await read_back(client)
+                stored = await read_back(client)
         return Account(
             acknowledged=self._record.count(Outcome.ACKNOWLEDGED),
             unknown=self._record.count(Outcome.UNKNOWN),
             stall=self._record.longest_stall(self._clock()),
-            verdict=compare(self._record.writes, found.log, found.kv),
-            controls=tuple(control_records(found.log)),
+            verdict=compare(self._record.writes, stored.log, stored.kv),
+            controls=tuple(control_records(stored.log)),
         )

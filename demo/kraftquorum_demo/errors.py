@@ -26,10 +26,12 @@ class DeadlineError(DemoError):
         seen: What was seen last.
     """
 
-    def __init__(self, what: str, within_s: float, seen: str) -> None:
+    def __init__(self, what: str, within_s: float, last_state: str) -> None:
         self.what = what
-        self.seen = seen
-        super().__init__(f"not within {within_s:.0f} s: {what}; last seen: {seen or 'nothing'}")
+        self.last_state = last_state
+        super().__init__(
+            f"not within {within_s:.0f} s: {what}; last seen: {last_state or 'nothing'}"
+        )
 
 
 class OperatorEndedError(DemoError):

@@ -164,7 +164,7 @@ class Finale:
         if proof.hang is not None:
             hung = self.scene.record.longest_within(proof.hang.from_s, proof.hang.until_s)
             hung_disk = report.hang_figures(proof.hang, hung)
-        found = report.make_report(
+        summary = report.make_report(
             ok=ok,
             verdict=proof.verdict,
             seconds=self.stage.seconds,
@@ -183,7 +183,7 @@ class Finale:
                 **({} if studied.figures is None else {"pipeline": studied.figures}),
             },
         )
-        text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
         (self.stage.places.out / "report.json").write_text(text, encoding="utf-8")
 
     def _tell_files(self, agreement: Agreement) -> None:

@@ -107,7 +107,7 @@ class History:
         voters = [Seat.of(voter) for voter in quorum.voters]
         said = self._led_by(quorum, now_s)
         came, went = _seated(self.voters, voters, now_s)
-        _seated(self.observers, [Seat.of(found) for found in living_observers(quorum)], now_s)
+        _seated(self.observers, [Seat.of(observer) for observer in living_observers(quorum)], now_s)
         said += [f"{seat} is a voter" for seat in came]
         return said + [f"{seat} is a voter no longer" for seat in went]
 
@@ -136,7 +136,7 @@ class History:
     def close(self, now_s: float) -> None:
         """End what is still open."""
         seated = [*self.voters.values(), *self.observers.values()]
-        spans = [span for found in seated for span in found]
+        spans = [span for spans_of_seat in seated for span in spans_of_seat]
         spans += [reign.span for reign in self.reigns]
         spans += [act.span for act in self.acts]
         for span in spans:
@@ -148,11 +148,11 @@ def living_observers(quorum: QuorumInfo) -> list[ReplicaProgress]:
     """Observers that fetch; the leader also remembers those that are gone."""
     voters = {Seat.of(voter) for voter in quorum.voters}
     return [
-        found
-        for found in quorum.observers
-        if Seat.of(found) not in voters
-        and found.last_fetch_age_ms is not None
-        and found.last_fetch_age_ms < _OBSERVER_GONE_MS
+        observer
+        for observer in quorum.observers
+        if Seat.of(observer) not in voters
+        and observer.last_fetch_age_ms is not None
+        and observer.last_fetch_age_ms < _OBSERVER_GONE_MS
     ]
 
 

@@ -89,12 +89,12 @@ def keep_events(faults: Iterable[Fault], path: Path, zero_s: float) -> None:
     """Write down what was done to the quorum, for the pipeline's report."""
     events = [
         {
-            "at_ms": round(_unix_ms(one.at_s, zero_s)),
-            "title": one.title,
-            "violent": one.violent,
-            "lost_replica": None if one.lost is None else "-".join(map(str, one.lost)),
+            "at_ms": round(_unix_ms(fault.at_s, zero_s)),
+            "title": fault.title,
+            "violent": fault.violent,
+            "lost_replica": None if fault.lost is None else "-".join(map(str, fault.lost)),
         }
-        for one in faults
+        for fault in faults
     ]
     path.write_text(json.dumps(events, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 

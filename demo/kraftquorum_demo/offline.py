@@ -73,8 +73,8 @@ def read_log(directory: Path) -> ReplicaLog:
         except DecodeError as error:
             return ReplicaLog(tuple(batches), str(error))
         if header.base_offset != offset:
-            found = f"batch at byte {position}: offset {header.base_offset} instead of {offset}"
-            return ReplicaLog(tuple(batches), found)
+            damage = f"batch at byte {position}: offset {header.base_offset} instead of {offset}"
+            return ReplicaLog(tuple(batches), damage)
         offset = int(header.end_offset)
         batches.append(StoredBatch(offset, data[position : position + header.size]))
         position += header.size

@@ -69,9 +69,9 @@ def reason_to_leave_out(environment: Mapping[str, str] = os.environ) -> str:
     if java is None or not os.access(java, os.X_OK):
         return f"Spark needs Java {_JAVA_LEAST} or later, and there is none"
     done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    found = _VERSION.search(done.stderr + done.stdout)
-    if found is None or int(found[1]) < _JAVA_LEAST:
-        version = "cannot be run" if found is None else f"is {found[1]}"
+    match = _VERSION.search(done.stderr + done.stdout)
+    if match is None or int(match[1]) < _JAVA_LEAST:
+        version = "cannot be run" if match is None else f"is {match[1]}"
         return f"Spark needs Java {_JAVA_LEAST} or later, and {java} {version}"
     if find_spec("pyspark") is None:
         return "PySpark is not installed; `make demo` installs it"

@@ -134,7 +134,7 @@ class OperatorProcess:
         return OperatorEndedError(f"the operator {how}; see {self._log}")
 
     async def _await_active(self, child: Child, within_s: float) -> None:
-        seen = "no answer"
+        last_answer = "no answer"
         try:
             async with asyncio.timeout(within_s), aiohttp.ClientSession(timeout=_ASK) as session:
                 while True:
@@ -145,12 +145,12 @@ class OperatorProcess:
                             text = await answer.text()
                             if _ACTIVE in text:
                                 return
-                            seen = "it does not hold the Lease"
+                            last_answer = "it does not hold the Lease"
                     except (aiohttp.ClientError, TimeoutError) as error:
-                        seen = str(error) or repr(error)
+                        last_answer = str(error) or repr(error)
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
-            raise DeadlineError("the operator is active", within_s, seen) from None
+            raise DeadlineError("the operator is active", within_s, last_answer) from None
 
     async def stop(self) -> None:
         """Stop it, with grace; nothing happens if it does not run."""

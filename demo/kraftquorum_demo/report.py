@@ -107,10 +107,10 @@ def verdict_figures(verdict: Verdict) -> dict[str, int]:
 def verdict_lines(verdict: Verdict) -> list[str]:
     """What the comparison came to, for people."""
     figures = verdict_figures(verdict)
-    found = figures.pop("unknown_found")
+    written = figures.pop("unknown_found")
     lines = [f"{name:>18}  {value}" for name, value in figures.items()]
     if verdict.unknown:
-        lines[1] += f"   ({found} of them turned out to be written)"
+        lines[1] += f"   ({written} of them turned out to be written)"
     lines += [f"    differs: {text}" for text in verdict.differences]
     return lines
 

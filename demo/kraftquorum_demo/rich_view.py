@@ -93,11 +93,11 @@ class RichView:
             table.add_column(column, no_wrap=True)
         table.add_column("lag", justify="right")
         table.add_column("", style="dim", no_wrap=True)
-        found = rows(self._scene.quorum)
-        for row in found:
+        replicas = rows(self._scene.quorum)
+        for row in replicas:
             style = _ROLE_STYLES[row.role]
             cells = (str(row.seat.node_id), row.seat.directory_id, row.role)
             table.add_row(*(Text(cell, style=style) for cell in cells), str(row.lag), row.note)
-        for _ in range(_ROWS - len(found)):
+        for _ in range(_ROWS - len(replicas)):
             table.add_row()
         return table

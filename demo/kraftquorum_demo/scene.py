@@ -65,15 +65,15 @@ def rows(quorum: QuorumInfo | None) -> list[Row]:
         return []
     leader = Seat.of(quorum.leader)
     committed = {Seat.of(voter) for voter in quorum.committed_voters}
-    found: list[Row] = []
+    table: list[Row] = []
     for voter in quorum.voters:
         seat = Seat.of(voter)
         role = "leader" if seat == leader else "voter"
         notes = [] if seat in committed else ["not committed yet"]
         if seat != leader and not voter.caught_up:
             notes.append("not caught up")
-        found.append(Row(seat, role, voter.lag, ", ".join(notes)))
+        table.append(Row(seat, role, voter.lag, ", ".join(notes)))
     for observer in living_observers(quorum):
         note = "caught up" if observer.caught_up else "catching up"
-        found.append(Row(Seat.of(observer), "observer", observer.lag, note))
-    return sorted(found, key=lambda row: (row.role == "observer", row.seat))
+        table.append(Row(Seat.of(observer), "observer", observer.lag, note))
+    return sorted(table, key=lambda row: (row.role == "observer", row.seat))

@@ -16,11 +16,11 @@ def replica(node_id: int, disk: int = 0) -> Replica:
 A, B, C, C2 = replica(0), replica(1), replica(2), replica(2, disk=1)
 
 
-def progress(found: Replica, *, lag: int = 0, fetched_ms_ago: int = 10) -> ReplicaProgress:
+def progress(replica: Replica, *, lag: int = 0, fetched_ms_ago: int = 10) -> ReplicaProgress:
     """What a leader knows of a replica that is caught up if it does not lag."""
     return ReplicaProgress(
-        node_id=found.node_id,
-        directory_id=found.directory_id,
+        node_id=replica.node_id,
+        directory_id=replica.directory_id,
         endpoint=None,
         acknowledged_offset=100 - lag,
         lag=lag,

@@ -102,17 +102,17 @@ def _check_writes(
     known = {(write.key, write.value) for write in writes if write.outcome is not Outcome.REFUSED}
     damaged: set[int] = set()
     for write in writes:
-        found = places.get((write.key, write.value), ())
-        if len(found) > 1:
-            verdict.duplicated += len(found) - 1
-            verdict.say(f"{_name(write)} stands at offsets {', '.join(map(str, found))}")
+        offsets = places.get((write.key, write.value), ())
+        if len(offsets) > 1:
+            verdict.duplicated += len(offsets) - 1
+            verdict.say(f"{_name(write)} stands at offsets {', '.join(map(str, offsets))}")
         match write.outcome:
             case Outcome.ACKNOWLEDGED:
                 verdict.acknowledged += 1
-                _check_acknowledged(write, found, contents, known, damaged, verdict)
+                _check_acknowledged(write, offsets, contents, known, damaged, verdict)
             case Outcome.UNKNOWN | Outcome.PENDING:
                 verdict.unknown += 1
-                verdict.unknown_found += bool(found)
+                verdict.unknown_found += bool(offsets)
             case Outcome.REFUSED:
                 verdict.refused += 1
     for content, offsets in places.items():
@@ -124,7 +124,7 @@ def _check_writes(
 
 def _check_acknowledged(
     write: Write,
-    found: Sequence[int],
+    offsets: Sequence[int],
     contents: Mapping[int, _Content],
     known: set[tuple[str | None, bytes]],
     damaged: set[int],
@@ -132,11 +132,11 @@ def _check_acknowledged(
 ) -> None:
     offset = write.offset
     assert offset is not None, "an acknowledgement names its offset"  # noqa: S101
-    if offset in found:
+    if offset in offsets:
         return
-    if found:
+    if offsets:
         verdict.out_of_order += 1
-        verdict.say(f"{_name(write)} was acknowledged at {offset} and stands at {found[0]}")
+        verdict.say(f"{_name(write)} was acknowledged at {offset} and stands at {offsets[0]}")
     elif offset in contents and contents[offset] not in known:
         verdict.bytes_mismatched += 1
         damaged.add(offset)

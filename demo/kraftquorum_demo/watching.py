@@ -63,15 +63,15 @@ class Watcher:
         answered_s = self.clock()
         while True:
             try:
-                found = await self.client.describe_quorum(confirmed=True, timeout_ms=_ASK_MS)
+                quorum = await self.client.describe_quorum(confirmed=True, timeout_ms=_ASK_MS)
             except ClientError:
-                found = None
+                quorum = None
             now_s = self.clock()
-            if found is not None:
+            if quorum is not None:
                 answered_s = now_s
-            if found is not None or now_s - answered_s > _SILENT_S:
-                self.scene.quorum = found
-                for text in self.scene.history.observe(found, answered_s):
+            if quorum is not None or now_s - answered_s > _SILENT_S:
+                self.scene.quorum = quorum
+                for text in self.scene.history.observe(quorum, answered_s):
                     self.say(text)
             self._tell()
             await asyncio.sleep(_QUORUM_EVERY_S)
@@ -80,14 +80,14 @@ class Watcher:
         said = ""
         while True:
             try:
-                found = Resource.of(await self.api.get(self.path))
+                resource = Resource.of(await self.api.get(self.path))
             except (ApiError, aiohttp.ClientError, TimeoutError):
-                found = self.resource
-            self.scene.resource = found
-            doing = found.waiting_for or found.action or found.phase
+                resource = self.resource
+            self.scene.resource = resource
+            doing = resource.waiting_for or resource.action or resource.phase
             if doing and doing != said:
                 said = doing
-                self.say(f"operator: {found.doing}")
+                self.say(f"operator: {resource.doing}")
             self._tell()
             await asyncio.sleep(_RESOURCE_EVERY_S)
 
@@ -120,8 +120,9 @@ class Watcher:
 
     def describe(self) -> str:
         """The newest state in a line."""
-        found = self.resource
-        parts = [f"phase {found.phase or 'none'}, {found.replicas} voters, operator {found.doing}"]
+        resource = self.resource
+        phase = resource.phase or "none"
+        parts = [f"phase {phase}, {resource.replicas} voters, operator {resource.doing}"]
         if self.quorum is None:
             parts.append("no leader answers")
         else:

@@ -68,7 +68,7 @@ def render(
     """The objects that the chart makes with some more arguments of `helm template`."""
     place = [str(chart), f"--namespace={namespace}", f"--kube-version={KUBERNETES_VERSION}"]
     text = helm("template", release, *place, *arguments)
-    return [cast("Json", one) for one in yaml.safe_load_all(text) if one]
+    return [cast("Json", document) for document in yaml.safe_load_all(text) if document]
 
 
 def lint(*arguments: str, chart: Path = CHART) -> str:
@@ -109,14 +109,14 @@ def manifests() -> dict[str, str]:
     The CRD is not among them: `make crds` writes it there, without Helm.
     """
     operator = render("--set=crds.install=false")
-    for one in operator:
-        meta: Json = one["metadata"]
+    for document in operator:
+        meta: Json = document["metadata"]
         for key in ("labels", "annotations"):
-            found: dict[str, str] = meta.pop(key, None) or {}
-            left = {k: v for k, v in found.items() if k not in _NOT_HELM}
+            labels_or_annotations: dict[str, str] = meta.pop(key, None) or {}
+            left = {k: v for k, v in labels_or_annotations.items() if k not in _NOT_HELM}
             if left:
                 meta[key] = left
-        template: Json = one.get("spec", {}).get("template", {})
+        template: Json = document.get("spec", {}).get("template", {})
         labels: dict[str, str] = template.get("metadata", {}).get("labels", {})
         for key in _NOT_HELM:
             labels.pop(key, None)

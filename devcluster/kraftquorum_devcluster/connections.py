@@ -37,7 +37,7 @@ class TlsConnector(aiohttp.TCPConnector):
         return opened
 
     def _any_open(self) -> bool:
-        return any(one.fileno() >= 0 for one in self._sockets)
+        return any(connection.fileno() >= 0 for connection in self._sockets)
 
     async def close(self, *, abort_ssl: bool = False) -> None:
         """Close every connection and wait for its socket, for five seconds at the most."""

@@ -117,14 +117,14 @@ async def spawn(
 def owned_pids(owner: str, variable: str = OWNER_VARIABLE) -> list[int]:
     """Processes of this user, other than this one, that carry the mark in their environment."""
     mark = f"{variable}={owner}".encode()
-    found: list[int] = []
+    pids: list[int] = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
             if mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def kill_owned(owner: str, variable: str = OWNER_VARIABLE, wait_s: float = _KILL_WAIT_S) -> int:

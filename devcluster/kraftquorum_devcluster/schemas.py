@@ -145,7 +145,10 @@ def _strict(node: object) -> object:
         if key == "$ref" and isinstance(value, str):
             result[key] = value.replace("#/components/schemas/", "#/definitions/")
         elif key == "properties":
-            result[key] = {name: _strict(one) for name, one in cast("Json", value).items()}
+            result[key] = {
+                name: _strict(property_schema)
+                for name, property_schema in cast("Json", value).items()
+            }
         elif key in {"items", "allOf", "anyOf", "oneOf", "additionalProperties", "not"}:
             result[key] = _strict(value)
         elif not key.startswith("x-"):
@@ -206,10 +209,10 @@ def _monitoring_crds(directory: Path, progress: BuildProgress) -> Iterator[str]:
     )
     if done.returncode != 0:
         raise DownloadError(step, "\n".join((done.stderr + done.stdout).splitlines()[-5:]))
-    told: Json = json.loads(done.stdout)
-    if told["Sum"] != _MONITORING_SUM:
-        raise DownloadError(step, f"its hash is {told['Sum']}, not {_MONITORING_SUM}")
+    module: Json = json.loads(done.stdout)
+    if module["Sum"] != _MONITORING_SUM:
+        raise DownloadError(step, f"its hash is {module['Sum']}, not {_MONITORING_SUM}")
     for kind in _MONITORING_KINDS:
-        file = Path(told["Dir"]) / _MONITORING_FOLDER / f"monitoring.coreos.com_{kind}.yaml"
+        file = Path(module["Dir"]) / _MONITORING_FOLDER / f"monitoring.coreos.com_{kind}.yaml"
         yield file.read_text(encoding="utf-8")
     remove_tree(modules)

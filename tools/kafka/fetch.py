@@ -68,12 +68,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         jars = Path(scratch) / "jars"
         fetch(jars)
-        found = hashes(jars)
+        fetched = hashes(jars)
         if pinning:
-            PINS.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
+            PINS.write_text("".join(f"{digest}  {name}\n" for name, digest in fetched.items()))
             target = jars_directory()
         wanted = pins()
-        wrong = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
+        wrong = sorted(
+            name for name in {*fetched, *wanted} if fetched.get(name) != wanted.get(name)
+        )
         if wrong:
             sys.exit(f"not the jars that jars.sha256 names: {', '.join(wrong)}; nothing was kept")
         shutil.rmtree(target, ignore_errors=True)

@@ -67,18 +67,18 @@ class Part:
 
 def read(path: Path = FILE) -> list[Patch]:
     """Read a file of patches. Raises KeyError where a part is missing."""
-    found: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["mutants"]
+    entries: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["mutants"]
     return [
         Patch(
-            one["name"],
-            one["rule"],
-            one["source"],
-            one["story"],
+            entry["name"],
+            entry["rule"],
+            entry["source"],
+            entry["story"],
             tuple(
-                Change(**{field: change[field] for field in FIELDS}) for change in one["changes"]
+                Change(**{field: change[field] for field in FIELDS}) for change in entry["changes"]
             ),
         )
-        for one in found
+        for entry in entries
     ]
 
 
@@ -88,7 +88,9 @@ def parts(patch: Patch) -> list[Part]:
     Raises:
         PatchError: a place is gone, or does not say what is to be replaced exactly once.
     """
-    by_place = groupby(sorted(patch.changes, key=lambda one: one.place), key=lambda one: one.place)
+    by_place = groupby(
+        sorted(patch.changes, key=lambda change: change.place), key=lambda change: change.place
+    )
     return [_part(patch, place, list(changes)) for place, changes in by_place]
 
 
@@ -122,8 +124,8 @@ def _part(patch: Patch, place: str, changes: list[Change]) -> Part:
     )
     owner = place.partition(":")[2].rpartition(".")[0] or None
     path = Path(inspect.getfile(function))
-    found = made[function.__name__]
-    fault: FunctionType = getattr(found, "__func__", found)
+    replacement = made[function.__name__]
+    fault: FunctionType = getattr(replacement, "__func__", replacement)
     if unknown := _unknown_names(fault):
         raise PatchError(f"{patch.name}: {place} knows no {', '.join(unknown)}")
     return Part(path, owner, function, fault, frozenset(touched))
@@ -131,7 +133,11 @@ def _part(patch: Patch, place: str, changes: list[Change]) -> Part:
 
 def _unknown_names(function: FunctionType) -> list[str]:
     """Names that the module has not: each test that comes to one would fail, and prove nothing."""
-    names = {one.argval for one in dis.get_instructions(function) if one.opname == "LOAD_GLOBAL"}
+    names = {
+        instruction.argval
+        for instruction in dis.get_instructions(function)
+        if instruction.opname == "LOAD_GLOBAL"
+    }
     return sorted(names - function.__globals__.keys() - vars(builtins).keys())
 
 
@@ -142,13 +148,13 @@ def _plain(source: str) -> str:
 def _function_at(patch: Patch, place: str) -> FunctionType:
     module, _, name = place.partition(":")
     try:
-        found: Any = reduce(getattr, name.split("."), import_module(f"raftnode.{module}"))
+        target: Any = reduce(getattr, name.split("."), import_module(f"raftnode.{module}"))
     except (ImportError, AttributeError) as gone:
         raise PatchError(
             f"{patch.name}: there is no {place} any more; write the patch again for the code as "
             "it is, in tools/mutants/semantic.toml"
         ) from gone
-    found = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
-    if not isinstance(found, FunctionType):
+    target = target.fget if isinstance(target, property) else getattr(target, "__func__", target)
+    if not isinstance(target, FunctionType):
         raise PatchError(f"{patch.name}: {place} is no function")
-    return found
+    return target

@@ -145,8 +145,10 @@ def load(name: str) -> Mutant:
     made: dict[str, FunctionType] = {}
     exec(f"from __future__ import annotations\n{after}", module.__dict__, made)
     space = vars(getattr(module, owner) if owner else module)
-    found: Any = space[function]
-    target: Any = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+    member: Any = space[function]
+    target: Any = (
+        member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+    )
     assert isinstance(target, FunctionType), name
     return Mutant(name, path, frozenset(lines), (target, made[function]))
 
@@ -162,14 +164,14 @@ def try_all(store: Store, names: list[str], jobs: int, seconds_max: float) -> No
         raise SystemExit(f"pytest ended with {code}")
 
 
-def report(found: dict[str, dict[str, str]]) -> bool:
+def report(statuses: dict[str, dict[str, str]]) -> bool:
     """Print the score of each module, write the survivors; returns whether all is as wanted."""
     lines = [
         "| module | mutants | noticed | of these endless | survived | no test | not tried | score |"
     ]
     lines.append("|---|---|---|---|---|---|---|---|")
     total = Counter[str]()
-    for module, mutants in found.items():
+    for module, mutants in statuses.items():
         count = Counter(mutants.values())
         total += count
         lines.append(row(f"core/{module}", count))
@@ -178,7 +180,7 @@ def report(found: dict[str, dict[str, str]]) -> bool:
 
     reasons = survivors.read()
     parts: dict[bool, list[str]] = defaultdict(list)
-    for name in alive(found):
+    for name in alive(statuses):
         why = explained(reasons, name)
         diff = get_diff_for_mutant(name)
         parts[why is None].append(f"\n## {name}\n\n{why or ''}\n\n```diff\n{diff}\n```")
@@ -194,10 +196,10 @@ def explained(reasons: list[survivors.Reason], name: str) -> str | None:
     return survivors.why(reasons, survivors.changes(name, get_diff_for_mutant(name)))
 
 
-def alive(found: dict[str, dict[str, str]]) -> list[str]:
+def alive(statuses: dict[str, dict[str, str]]) -> list[str]:
     """Return the mutants that no test noticed."""
     return [
-        name for mutants in found.values() for name, status in mutants.items() if status in ALIVE
+        name for mutants in statuses.values() for name, status in mutants.items() if status in ALIVE
     ]
 
 

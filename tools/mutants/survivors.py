@@ -36,14 +36,16 @@ class Reason:
 
 def read(path: Path = FILE) -> list[Reason]:
     """Read a file of reasons. Raises KeyError where a part is missing."""
-    found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    entries: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     return [
         Reason(
-            one["title"],
-            one["why"],
-            tuple(Survivor(**{name: mutant[name] for name in FIELDS}) for mutant in one["mutants"]),
+            entry["title"],
+            entry["why"],
+            tuple(
+                Survivor(**{name: mutant[name] for name in FIELDS}) for mutant in entry["mutants"]
+            ),
         )
-        for one in found["reasons"]
+        for entry in entries["reasons"]
     ]
 
 

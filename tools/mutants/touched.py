@@ -31,14 +31,14 @@ def changed_lines(before: list[str], after: list[str]) -> set[int]:
 
     Where it has more lines, the ones beside them count.
     """
-    found: set[int] = set()
+    lines: set[int] = set()
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     for kind, start, end, _, _ in matcher.get_opcodes():
         if kind == "insert":
-            found |= {max(start - 1, 0), min(start, len(before) - 1)}
+            lines |= {max(start - 1, 0), min(start, len(before) - 1)}
         elif kind != "equal":
-            found |= set(range(start, end))
-    return found
+            lines |= set(range(start, end))
+    return lines
 
 
 def touched_lines(function: ast.FunctionDef, changed: set[int]) -> set[int]:
@@ -51,11 +51,11 @@ def touched_lines(function: ast.FunctionDef, changed: set[int]) -> set[int]:
     if any(line < body.start for line in changed):
         return set(body)
     ranges = [_own_lines(node) for node in ast.walk(function) if isinstance(node, ast.stmt)]
-    found: set[int] = set()
+    touched: set[int] = set()
     for line in changed:
         around = [lines for lines in ranges if line in lines]
-        found |= set(min(around, key=len)) if around else set(body)
-    return found
+        touched |= set(min(around, key=len)) if around else set(body)
+    return touched
 
 
 def _own_lines(statement: ast.stmt) -> range:

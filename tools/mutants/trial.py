@@ -70,11 +70,11 @@ class Reach:
 
     def of(self, mutant: Mutant) -> list[str]:
         """Return the tests that may notice a mutant, the fastest first."""
-        found: set[str] = set()
+        tests: set[str] = set()
         for part in (mutant, *mutant.also):
             lines = self.tests.get(str(part.module.absolute()), {})
-            found |= {test for line in part.lines for test in lines.get(line, []) if test}
-        return sorted(found, key=lambda test: (self.seconds[test], test))
+            tests |= {test for line in part.lines for test in lines.get(line, []) if test}
+        return sorted(tests, key=lambda test: (self.seconds[test], test))
 
 
 class Trial:
@@ -153,19 +153,19 @@ class Trial:
 
     def _measure(self, session: pytest.Session) -> Reach:
         """Run every test in a fork that records lines; it tells what it saw through a file."""
-        told = Path("reach.json")
-        told.unlink(missing_ok=True)
+        reach_file = Path("reach.json")
+        reach_file.unlink(missing_ok=True)
         child = os.fork()  # noqa: TID251
         if child == 0:
             _silence()
-            told.write_text(json.dumps(_record(session)), encoding="utf-8")
+            reach_file.write_text(json.dumps(_record(session)), encoding="utf-8")
             os._exit(session.testsfailed != 0)
         _, status = os.waitpid(child, 0)
         if status != 0:
             raise session.Failed("tests fail, or cannot be measured, without a mutant")
-        seconds, tests = json.loads(told.read_text(encoding="utf-8"))
+        seconds, tests = json.loads(reach_file.read_text(encoding="utf-8"))
         lines = {
-            path: {int(line): found for line, found in by_line.items()}
+            path: {int(line): tests_of_line for line, tests_of_line in by_line.items()}
             for path, by_line in tests.items()
         }
         return Reach(seconds, lines)

@@ -184,16 +184,16 @@ def _finish(
     plan: _Plan, progress: BuildProgress | None, base: str | None, *, install: bool
 ) -> dict[str, int]:
     """Build what a plan lacks; returns the images' sizes."""
-    if (found := plan.finished()) is not None:
-        return found
+    if (sizes := plan.finished()) is not None:
+        return sizes
     with progress or make_progress() as shown, _lock(plan.cache, shown):
-        if (found := plan.finished()) is None:
+        if (sizes := plan.finished()) is None:
             with engine(plan.cache, shown, install=install) as docker:
                 _build(plan, docker, base, shown)
-            found = plan.finished()
-    if found is None:
+            sizes = plan.finished()
+    if sizes is None:
         raise ImageError("write the archives", f"they vanished from {plan.directory}")
-    return found
+    return sizes
 
 
 @contextlib.contextmanager

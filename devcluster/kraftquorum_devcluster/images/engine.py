@@ -127,8 +127,8 @@ def engine(cache: Path, progress: BuildProgress, *, install: bool) -> Generator[
     Raises:
         ImageError: There is none, and none can be started; what to do is in the message.
     """
-    if (found := running_engine()) is not None:
-        yield found
+    if (running := running_engine()) is not None:
+        yield running
         return
     if os.geteuid() != 0:
         raise ImageError(
@@ -138,8 +138,8 @@ def engine(cache: Path, progress: BuildProgress, *, install: bool) -> Generator[
         )
     if missing_packages_hint() is not None:
         install_engine(progress, allowed=install)
-        if (found := running_engine()) is not None:  # the package starts its service
-            yield found
+        if (running := running_engine()) is not None:  # the package starts its service
+            yield running
             return
     program = build_capable_program()
     if program is None:

@@ -76,9 +76,9 @@ def input_files(root: Path, inputs: Sequence[str] = INPUTS) -> list[Path]:
         path = root / name
         if path.is_dir():
             files += [
-                one
-                for one in path.rglob("*")
-                if one.is_file() and "__pycache__" not in one.parts and one.suffix != ".pyc"
+                file
+                for file in path.rglob("*")
+                if file.is_file() and "__pycache__" not in file.parts and file.suffix != ".pyc"
             ]
         elif path.is_file():
             files.append(path)

@@ -28,13 +28,13 @@ def read_pip_settings() -> dict[str, str]:
 
 def parse_pip_settings(listing: str) -> dict[str, str]:
     """Read the output of `pip config list`; the environment wins, then `install`, then `global`."""
-    found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for line in listing.splitlines():
         name, _, value = line.partition("=")
         section, _, key = name.rpartition(".")
-        if section in found:
-            found[section][key.removeprefix("default-")] = str(ast.literal_eval(value))
-    return {**found["global"], **found["install"], **found[":env:"]}
+        if section in sections:
+            sections[section][key.removeprefix("default-")] = str(ast.literal_eval(value))
+    return {**sections["global"], **sections["install"], **sections[":env:"]}
 
 
 def build_secrets(
@@ -44,7 +44,7 @@ def build_secrets(
     secrets: dict[str, Path] = {}
     passed = {key: value for key, value in settings.items() if key in _PASSED_ON}
     bundles = [settings.get("cert"), *(environment.get(name) for name in _CERTIFICATES)]
-    bundle = next((Path(one) for one in bundles if one and Path(one).is_file()), None)
+    bundle = next((Path(path) for path in bundles if path and Path(path).is_file()), None)
     if bundle is not None:
         secrets["ca"] = bundle
         passed["cert"] = _IN_BUILD

@@ -35,7 +35,7 @@ def tail_offset(path: Path, lines: int) -> int:
         if lines == 0:
             return position
         # A newline at the very end closes the last line and starts none.
-        found = 0
+        newlines = 0
         end = position
         while position > 0:
             start = max(0, position - _CHUNK)
@@ -43,8 +43,8 @@ def tail_offset(path: Path, lines: int) -> int:
             block = file.read(position - start)
             for index in range(len(block) - 1, -1, -1):
                 if block[index] == 0x0A and start + index != end - 1:
-                    found += 1
-                    if found == lines:
+                    newlines += 1
+                    if newlines == lines:
                         return start + index + 1
             position = start
     return 0

@@ -12,18 +12,18 @@ from .environment import Sources
 
 def named_sources(spec: Json) -> set[tuple[str, str]]:
     """(kind, name) of every ConfigMap and Secret in a pod's spec."""
-    found: set[tuple[str, str]] = set()
+    named: set[tuple[str, str]] = set()
     for volume in children(spec, "volumes"):
         if volume.get("configMap"):
-            found.add(("ConfigMap", volume["configMap"]["name"]))
+            named.add(("ConfigMap", volume["configMap"]["name"]))
         if volume.get("secret"):
-            found.add(("Secret", volume["secret"]["secretName"]))
+            named.add(("Secret", volume["secret"]["secretName"]))
     for container in spec["containers"]:
         for source in children(container, "envFrom"):
-            found |= _references(source, "configMapRef", "secretRef")
+            named |= _references(source, "configMapRef", "secretRef")
         for entry in children(container, "env"):
-            found |= _references(child(entry, "valueFrom"), "configMapKeyRef", "secretKeyRef")
-    return found
+            named |= _references(child(entry, "valueFrom"), "configMapKeyRef", "secretKeyRef")
+    return named
 
 
 def _references(holder: Json, config_field: str, secret_field: str) -> set[tuple[str, str]]:
@@ -37,14 +37,14 @@ async def read_sources(api: ApiClient, namespace: str, names: Iterable[tuple[str
     secrets: dict[str, dict[str, str]] = {}
     for kind, name in sorted(names):
         plural = "configmaps" if kind == "ConfigMap" else "secrets"
-        found = await _found(api, f"/api/v1/namespaces/{namespace}/{plural}/{name}")
-        if found is None:
+        source = await _found(api, f"/api/v1/namespaces/{namespace}/{plural}/{name}")
+        if source is None:
             continue
         if kind == "ConfigMap":
-            binary = {k: _text(v) for k, v in child(found, "binaryData").items()}
-            config_maps[name] = {**child(found, "data"), **binary}
+            binary = {k: _text(v) for k, v in child(source, "binaryData").items()}
+            config_maps[name] = {**child(source, "data"), **binary}
         else:
-            secrets[name] = {k: _text(v) for k, v in child(found, "data").items()}
+            secrets[name] = {k: _text(v) for k, v in child(source, "data").items()}
     return Sources(config_maps, secrets)
 
 
@@ -64,10 +64,14 @@ async def read_volume(api: ApiClient, namespace: str, claim: str) -> Json:
     Raises:
         NotReadyToRunError: The claim or its volume is not there, or they are not each other's.
     """
-    found = await read_claim(api, namespace, claim)
-    name = found["spec"].get("volumeName") if found is not None else None
+    persistent_claim = await read_claim(api, namespace, claim)
+    name = persistent_claim["spec"].get("volumeName") if persistent_claim is not None else None
     volume = await _found(api, f"/api/v1/persistentvolumes/{name}") if name else None
-    if found is None or volume is None or _owner(volume) != found["metadata"]["uid"]:
+    if (
+        persistent_claim is None
+        or volume is None
+        or _owner(volume) != persistent_claim["metadata"]["uid"]
+    ):
         raise NotReadyToRunError("FailedMount", f"claim {claim} is not bound")
     return volume
 

@@ -15,7 +15,8 @@ from kraftquorum_pipeline.audit.findings import Verdict
 from kraftquorum_pipeline.audit.render import verdict_lines
 from kraftquorum_pipeline.audit.replica_files import ReplicaFiles, find_replicas
 from kraftquorum_pipeline.audit.run import Audit
-from kraftquorum_pipeline.commands.common import Conf, Master, local_path, pairs, reporting, say
+from kraftquorum_pipeline.commands.common import local_path, reporting, say
+from kraftquorum_pipeline.commands.flags import SparkFlags, with_flag_groups
 from kraftquorum_pipeline.errors import PipelineExitCode
 from kraftquorum_pipeline.remote import open_files, path_of
 
@@ -33,6 +34,7 @@ Paths = Annotated[
 ]
 
 
+@with_flag_groups
 def run(
     paths: Paths,
     *,
@@ -55,8 +57,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    master: Master = None,
-    conf: Conf = None,
+    spark: SparkFlags,
     local: Annotated[
         bool, typer.Option("--local", help="Read in this process, without Spark and Java.")
     ] = False,
@@ -69,7 +70,7 @@ def run(
     reads them again a few times.
     """
     with reporting():
-        engine = _engine(master, pairs("--conf", conf), local=local)
+        engine = _engine(spark, local=local)
         verdict = _audit(paths, engine, committed_end)
         _write(verdict, output)
     code = {
@@ -107,14 +108,14 @@ def _some_are_gone(replicas: Sequence[ReplicaFiles]) -> bool:
     return any(files.stat(path_of(path)) is None for path in (*pieces, *snapshots))
 
 
-def _engine(master: str | None, settings: dict[str, str], *, local: bool) -> Engine:
+def _engine(spark: SparkFlags, *, local: bool) -> Engine:
+    spark.settings()  # fails before the work if a flag is wrong
     if local:
         return LocalEngine()
     from kraftquorum_pipeline.audit.spark import SparkEngine  # noqa: PLC0415 - needs PySpark
-    from kraftquorum_pipeline.session import spark_session  # noqa: PLC0415
 
     say("starting Spark")
-    return SparkEngine(spark_session("kraftquorum audit", master=master, settings=settings))
+    return SparkEngine(spark.session("audit"))
 
 
 def _write(verdict: Verdict, output: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""What the commands share: the flags that name a source, and their output.
+"""What the commands share: their errors and their output. `flags` has the flags.
 
 Results go to stdout, progress to stderr, and a failure is one line on stderr and an exit code.
 """
@@ -18,46 +18,6 @@ from kraftquorum_pipeline import errors
 from kraftquorum_pipeline.errors import OptionError, PipelineError, PipelineExitCode
 from kraftquorum_pipeline.remote import RemotePath, path_of
 
-LogPath = Annotated[
-    Path | None,
-    typer.Option(
-        "--path",
-        parser=path_of,
-        metavar="PATH|URI",
-        help="Files: the data directory of a replica, or a directory that holds several of them.",
-        show_default=False,
-    ),
-]
-BootstrapServer = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-server",
-        envvar="RAFTNODE_BOOTSTRAP_SERVER",
-        metavar="HOST:PORT,…",
-        help="Nodes: API endpoints of the quorum.",
-        show_default=False,
-    ),
-]
-SourceOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="An option of the data source; may be given several times.",
-        show_default=False,
-    ),
-]
-Master = Annotated[
-    str | None,
-    typer.Option(
-        "--master", help="URL of Spark's master.", show_default="spark-submit's, else local[*]"
-    ),
-]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark.", show_default=False),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 _RAISED = re.compile(r"kraftquorum_pipeline\.errors\.(\w+): (.*)")
@@ -73,27 +33,6 @@ def local_path(text: str) -> Path:
             PipelineExitCode.USAGE,
         )
     return path
-
-
-def source_options(
-    path: Path | None, servers: str | None, options: Sequence[str] | None
-) -> dict[str, str]:
-    """Return the options of the data source from the flags.
-
-    Raises:
-        OptionError: an option is not NAME=VALUE.
-    """
-    given = pairs("--option", options)
-    if path is not None:
-        # The source refuses both; a variable of the environment is no flag.
-        given.setdefault("path", str(path.absolute()))
-    elif servers is not None and "path" not in given:
-        given.setdefault("bootstrapServers", servers)
-    if "path" not in given and "bootstrapServers" not in given:
-        raise OptionError(
-            "no log is given: give --path DIRECTORY or --bootstrap-server HOST:PORT,…"
-        )
-    return given
 
 
 def pairs(flag: str, given: Sequence[str] | None) -> dict[str, str]:

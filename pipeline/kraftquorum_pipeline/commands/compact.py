@@ -11,18 +11,16 @@ from kraftquorum_pipeline.audit.sound import sound_log
 from kraftquorum_pipeline.audit.spark import SparkEngine
 from kraftquorum_pipeline.commands.common import (
     AsJson,
-    Conf,
-    Master,
-    pairs,
     print_json,
     reporting,
     say,
 )
+from kraftquorum_pipeline.commands.flags import SparkFlags, with_flag_groups
 from kraftquorum_pipeline.jobs.storage import Store
 from kraftquorum_pipeline.remote import path_of
-from kraftquorum_pipeline.session import spark_session
 
 
+@with_flag_groups
 def run(
     paths: Annotated[
         list[Path],
@@ -41,8 +39,7 @@ def run(
         int | None,
         typer.Option(min=0, help="State at this offset. Default: the last committed one."),
     ] = None,
-    master: Master = None,
-    conf: Conf = None,
+    spark: SparkFlags,
     as_json: AsJson = False,
 ) -> None:
     """Write each key with its newest value below an offset: `key`, `value`, `offset`, `epoch`.
@@ -51,9 +48,7 @@ def run(
     trimmed. It takes only records that are certainly committed.
     """
     with reporting():
-        session = spark_session(
-            "kraftquorum compact", master=master, settings=pairs("--conf", conf)
-        )
+        session = spark.session("compact")
         try:
             Store(session).exists(output)  # fails before the work if it cannot be written
             engine = SparkEngine(session)

@@ -10,19 +10,17 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 from kraftquorum_pipeline.commands.common import (
     AsJson,
-    Conf,
-    Master,
     local_path,
-    pairs,
     print_json,
     reporting,
 )
+from kraftquorum_pipeline.commands.flags import SparkFlags, with_flag_groups
 from kraftquorum_pipeline.errors import OptionError, PipelineExitCode
 from kraftquorum_pipeline.jobs.count import Counted, count
 from kraftquorum_pipeline.report.gather import clusters, read_export
-from kraftquorum_pipeline.session import spark_session
 
 
+@with_flag_groups
 def run(
     export: Annotated[
         str, typer.Argument(metavar="EXPORT", help="The directory that `export` wrote to.")
@@ -39,8 +37,7 @@ def run(
     cluster_id: Annotated[
         str | None, typer.Option(help="The cluster, if the export holds several.")
     ] = None,
-    master: Master = None,
-    conf: Conf = None,
+    spark: SparkFlags,
     as_json: AsJson = False,
 ) -> None:
     """Count the acknowledged writes that are missing or duplicated.
@@ -49,7 +46,7 @@ def run(
     duplicated.
     """
     with reporting():
-        session = spark_session("kraftquorum count", master=master, settings=pairs("--conf", conf))
+        session = spark.session("count")
         try:
             table = read_export(session, export)
             there = clusters(table)

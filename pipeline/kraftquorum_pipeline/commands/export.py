@@ -12,24 +12,18 @@ import typer
 
 from kraftquorum_pipeline.commands.common import (
     AsJson,
-    BootstrapServer,
-    Conf,
-    LogPath,
-    Master,
-    SourceOption,
-    pairs,
     print_json,
     reporting,
     say,
-    source_options,
 )
+from kraftquorum_pipeline.commands.flags import LogFlags, SparkFlags, with_flag_groups
 from kraftquorum_pipeline.jobs.export import Export, Exported, export
 from kraftquorum_pipeline.jobs.sink import PARQUET, Sink
-from kraftquorum_pipeline.session import spark_session
 
 _MIB = 1 << 20
 
 
+@with_flag_groups
 def run(
     output: Annotated[
         str,
@@ -38,17 +32,14 @@ def run(
         ),
     ],
     *,
-    path: LogPath = None,
-    bootstrap_server: BootstrapServer = None,
-    option: SourceOption = None,
+    log: LogFlags,
     continuous: Annotated[
         bool, typer.Option("--continuous", help="Continue until stopped (SIGINT, SIGTERM).")
     ] = False,
     interval_s: Annotated[
         float, typer.Option("--interval-s", min=0.1, help="With --continuous: the interval.")
     ] = 10.0,
-    master: Master = None,
-    conf: Conf = None,
+    spark: SparkFlags,
     table_format: Annotated[
         str,
         typer.Option("--format", help="Another format that Spark can write: orc, json, delta, …"),
@@ -71,11 +62,11 @@ def run(
     line for each finished batch, and a summary.
     """
     with reporting():
-        options = source_options(path, bootstrap_server, option)
+        options = log.options()
         sink = Sink(table_format, table)
         sink.check()
         stopping = Event()
-        session = spark_session("kraftquorum export", master=master, settings=pairs("--conf", conf))
+        session = spark.session("export")
         try:
             summary = export(
                 session,

@@ -9,28 +9,16 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from kraftquorum_pipeline.commands.common import (
-    AsJson,
-    BootstrapServer,
-    Conf,
-    LogPath,
-    Master,
-    SourceOption,
-    local_path,
-    pairs,
-    print_json,
-    reporting,
-    say,
-    source_options,
-)
+from kraftquorum_pipeline.commands.common import AsJson, local_path, print_json, reporting, say
+from kraftquorum_pipeline.commands.flags import LogFlags, SparkFlags, with_flag_groups
 from kraftquorum_pipeline.datasource import NAME
 from kraftquorum_pipeline.errors import OptionError
 from kraftquorum_pipeline.jobs.history import FAULTS, no_faults, write_history
 from kraftquorum_pipeline.jobs.storage import Store
 from kraftquorum_pipeline.report.gather import read_export
-from kraftquorum_pipeline.session import spark_session
 
 
+@with_flag_groups
 def run(
     output: Annotated[
         str, typer.Option("--output", help="Directory of the tables; its old content is replaced.")
@@ -43,9 +31,7 @@ def run(
             help="Read the output of `export`, of one quorum or of many, from this directory.",
         ),
     ] = None,
-    path: LogPath = None,
-    bootstrap_server: BootstrapServer = None,
-    option: SourceOption = None,
+    log: LogFlags,
     faults: Annotated[
         Path | None,
         typer.Option(
@@ -57,8 +43,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    master: Master = None,
-    conf: Conf = None,
+    spark: SparkFlags,
     as_json: AsJson = False,
 ) -> None:
     """Write elections, leadership, voter changes, repairs, unavailability and changes of keys.
@@ -68,16 +53,14 @@ def run(
     replaces the tables.
     """
     with reporting():
-        if tables is not None and (path is not None or option):
+        if tables is not None and (log.path is not None or log.option):
             raise OptionError(
                 "--tables reads an export, but --path and --option are for a log; "
                 "give one of the two"
             )
-        options = {} if tables is not None else source_options(path, bootstrap_server, option)
+        options = {} if tables is not None else log.options()
         known = _faults(faults)
-        session = spark_session(
-            "kraftquorum history", master=master, settings=pairs("--conf", conf)
-        )
+        session = spark.session("history")
         try:
             Store(session).exists(output)  # fails before the work if it cannot be written
             if tables is None:

@@ -12,15 +12,16 @@ from typing import Annotated, Any, cast
 import typer
 from pyspark.sql import SparkSession
 
-from kraftquorum_pipeline.commands.common import Conf, Master, local_path, pairs, reporting, say
+from kraftquorum_pipeline.commands.common import local_path, reporting, say
+from kraftquorum_pipeline.commands.flags import SparkFlags, with_flag_groups
 from kraftquorum_pipeline.errors import OptionError
 from kraftquorum_pipeline.report.gather import Sources, clusters, gather, read_export
 from kraftquorum_pipeline.report.page import render
-from kraftquorum_pipeline.session import spark_session
 
 _ONE = "[CLUSTER=]FILE"
 
 
+@with_flag_groups
 def run(
     exports: Annotated[
         list[str],
@@ -62,15 +63,14 @@ def run(
             show_default=False,
         ),
     ] = None,
-    master: Master = None,
-    conf: Conf = None,
+    spark: SparkFlags,
 ) -> None:
     """Draw writes, latency, leaders, voters, repairs and sizes into one HTML page.
 
     The page is complete and loads nothing. CLUSTER= may be left out if there is only one quorum.
     """
     with reporting():
-        session = spark_session("kraftquorum report", master=master, settings=pairs("--conf", conf))
+        session = spark.session("report")
         try:
             sources = {
                 "name": name or [],

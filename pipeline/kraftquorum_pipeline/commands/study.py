@@ -19,8 +19,9 @@ from kraftquorum_pipeline.audit.render import verdict_lines
 from kraftquorum_pipeline.audit.replica_files import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.audit.spark import SparkEngine
-from kraftquorum_pipeline.commands.common import Conf, Master, local_path, pairs, reporting, say
+from kraftquorum_pipeline.commands.common import local_path, reporting, say
 from kraftquorum_pipeline.commands.count import count_lines
+from kraftquorum_pipeline.commands.flags import SparkFlags, with_flag_groups
 from kraftquorum_pipeline.commands.report import write_report
 from kraftquorum_pipeline.errors import PipelineExitCode
 from kraftquorum_pipeline.jobs.count import Counted, count
@@ -28,9 +29,9 @@ from kraftquorum_pipeline.jobs.export import export
 from kraftquorum_pipeline.jobs.history import FAULTS, no_faults, write_history
 from kraftquorum_pipeline.remote import path_of
 from kraftquorum_pipeline.report.gather import read_events, read_export
-from kraftquorum_pipeline.session import spark_session
 
 
+@with_flag_groups
 def run(
     path: Annotated[
         Path,
@@ -70,8 +71,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    master: Master = None,
-    conf: Conf = None,
+    spark: SparkFlags,
 ) -> None:
     """Export the log, make its history, audit the replicas, count, and draw the report.
 
@@ -80,7 +80,7 @@ def run(
     """
     with reporting():
         study = Study(path, output, name, committed_end, writes, events)
-        summary = study.run(master, pairs("--conf", conf))
+        summary = study.run(spark)
     typer.echo(f"\n{output / 'report.html'}")
     raise typer.Exit(int(PipelineExitCode.OK if summary["ok"] else PipelineExitCode.DIVERGED))
 
@@ -98,20 +98,20 @@ class Study:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     tables: dict[str, int] = field(default_factory=dict[str, int])
 
-    def run(self, master: str | None, settings: dict[str, str]) -> dict[str, Any]:
+    def run(self, spark: SparkFlags) -> dict[str, Any]:
         """Run all jobs; return the summary, which is also in `summary.json`.
 
         Args:
-            master: Spark's master; None: this machine.
-            settings: Spark's own settings.
+            spark: the flags of the Spark session.
 
         Raises:
             PipelineError: as the jobs say.
         """
+        spark.settings()  # fails before the work if a flag is wrong
         self.output.mkdir(parents=True, exist_ok=True)
         typer.echo("starting Spark")
         with self._timed("start"):
-            session = spark_session("kraftquorum study", master=master, settings=settings)
+            session = spark.session("study")
         try:
             return self._run(session)
         finally:

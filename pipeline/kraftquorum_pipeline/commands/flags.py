@@ -1,0 +1,136 @@
+"""The groups of flags that several commands have, and what a command makes of each."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from kraftquorum_pipeline.commands.common import pairs
+from kraftquorum_pipeline.errors import OptionError
+from kraftquorum_pipeline.remote import path_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class LogFlags:
+    """The flags that name a log and the options of the data source."""
+
+    path: Annotated[
+        Path | None,
+        typer.Option(
+            "--path",
+            parser=path_of,
+            metavar="PATH|URI",
+            help="Files: the data directory of a replica, or a directory that holds several of "
+            "them.",
+            show_default=False,
+        ),
+    ] = None
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server",
+            envvar="RAFTNODE_BOOTSTRAP_SERVER",
+            metavar="HOST:PORT,…",
+            help="Nodes: API endpoints of the quorum.",
+            show_default=False,
+        ),
+    ] = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="An option of the data source; may be given several times.",
+            show_default=False,
+        ),
+    ] = None
+
+    def options(self) -> dict[str, str]:
+        """Return the options of the data source.
+
+        Raises:
+            OptionError: an option is not NAME=VALUE, or no flag names a log.
+        """
+        given = pairs("--option", self.option)
+        if self.path is not None:
+            # The source refuses both; a variable of the environment is no flag.
+            given.setdefault("path", str(self.path.absolute()))
+        elif self.bootstrap_server is not None and "path" not in given:
+            given.setdefault("bootstrapServers", self.bootstrap_server)
+        if "path" not in given and "bootstrapServers" not in given:
+            raise OptionError(
+                "no log is given: give --path DIRECTORY or --bootstrap-server HOST:PORT,…"
+            )
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFlags:
+    """The flags of a command's Spark session."""
+
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master", help="URL of Spark's master.", show_default="spark-submit's, else local[*]"
+        ),
+    ] = None
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark.", show_default=False),
+    ] = None
+
+    def settings(self) -> dict[str, str]:
+        """Return Spark's own settings.
+
+        Raises:
+            OptionError: a setting is not NAME=VALUE.
+        """
+        return pairs("--conf", self.conf)
+
+    def session(self, command: str) -> SparkSession:
+        """Make the session, or return the one that this process has.
+
+        Raises:
+            OptionError: a setting is not NAME=VALUE.
+            NoJavaError: there is no Java that Spark can use.
+        """
+        from kraftquorum_pipeline.session import spark_session  # noqa: PLC0415 - needs PySpark
+
+        return spark_session(f"kraftquorum {command}", master=self.master, settings=self.settings())
+
+
+def with_flag_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with each field of its flag groups as a parameter of its own.
+
+    Typer makes a flag of each parameter of a function. It knows no groups of parameters.
+    """
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        group: Any = parameter.annotation
+        if isinstance(group, type) and is_dataclass(group):
+            groups[parameter.name] = group
+            flags = inspect.signature(group, eval_str=True).parameters.values()
+            parameters += (flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in flags)
+        else:
+            parameters.append(parameter)
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            flags = {flag.name: values.pop(flag.name) for flag in fields(group)}
+            values[name] = group(**flags)
+        command(**values)
+
+    cast("Any", run).__signature__ = inspect.Signature(parameters)
+    return run

@@ -53,8 +53,8 @@ from kraftquorum_pipeline.source.options import Options, parse_options
 NAME = "kraftquorum"
 
 _LOOK_S = 1.0
-"""A stream without news is asked for its end about a hundred times a second; the log is looked
-at this often."""
+"""How often to read the end of the log. Spark asks a stream without new records for its end about
+a hundred times a second."""
 
 
 def register(session: SparkSession) -> None:

@@ -12,4 +12,4 @@ KIND_STATE: Final = "state"
 KIND_CORRUPT: Final = "corrupt"
 
 VOTER_SET: Final = "VoterSet"
-"""What `control` says in the row of a state's voters."""
+"""The value of `control` in the row of a state's voters."""

@@ -24,7 +24,7 @@ EXECUTOR = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 
 _LAUNCHER = "org.apache.spark.launcher.Main"
 _BEGIN = b"\0\n"
-"""The launcher's line before the command; what stands above is for people."""
+"""The launcher's line before the command; the lines above it are for people."""
 
 _FLAGS = {
     "--driver-url": "SPARK_DRIVER_URL",
@@ -35,7 +35,7 @@ _FLAGS = {
     "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
     "--podName": "SPARK_EXECUTOR_POD_NAME",
 }
-"""What an executor is told, and the variable of its pod that says it."""
+"""The arguments of an executor, and the variable of its pod that holds each."""
 
 _JAVA_OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
 
 SCHEMES = "s3://, gs://, abfs://, hdfs://, file://"
-"""What a user is told; pyarrow knows some more."""
+"""The schemes that error messages name; pyarrow has some more."""
 
 _MARK = "://"
 _T = TypeVar("_T")

@@ -19,7 +19,7 @@ Without processes, sockets or clocks of their own:
 Disks and processes:
 
 - `faultdisk`: a disk in memory that forgets, fails and lies on demand;
-- `rot`, `rotten`: one flipped bit in every byte of every file;
+- `bit_flips`, `bit_flip_directories`: one flipped bit in every byte of every file;
 - `crash`: crashes at every system call, and what must be found afterwards;
 - `loopback`: addresses that no other run on this machine has;
 - `localquorum`: a quorum of real processes on this machine;

@@ -12,7 +12,7 @@ import pytest
 from kraftquorum_pipeline.audit.engine import LocalEngine
 from kraftquorum_pipeline.audit.replica_files import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
-from kraftquorum_pipeline.audit.sound import sound_log
+from kraftquorum_pipeline.audit.undamaged_log import undamaged_log
 from kraftquorum_pipeline.jobs.restore import compare, look, state_of
 from proofkit.localquorum import LocalQuorum
 from raftnode.client import ClientError
@@ -66,7 +66,7 @@ async def test_files_taken_while_it_runs_bring_back_what_the_quorum_has(
             await asyncio.to_thread(
                 shutil.copytree, node.directory, backup / node.directory.name, ignore=unfinished
             )
-        log = await asyncio.to_thread(sound_log, [backup], LocalEngine())
+        log = await asyncio.to_thread(undamaged_log, [backup], LocalEngine())
         state = state_of(log)
         await writer.more(5)
         nodes = [node.api for node in quorum.nodes[:3]]

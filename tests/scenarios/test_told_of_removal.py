@@ -98,7 +98,7 @@ def test_who_was_told_does_not_stand_before_its_log_tells_it_too():
     "< replica.log.end",
 )
 def test_uncommitted_removal_is_not_told():
-    """S7: such a replica may have to stand. Telling it at once makes this fail."""
+    """S7: such a replica may have to stand. ReportedWorld it at once makes this fail."""
     book = Playbook.formed("1", "2", "3", "4")
     book.run(1500)
     for name in ("2", "3"):

@@ -5,7 +5,7 @@ its executors. The result is small: digests of ranges of offsets, control record
 damage. The rules over all replicas are pure functions of that result:
 
 - `continuity`: each log is whole from its start to its durable end;
-- `matching`: where two replicas have the same offset and epoch they have the same bytes;
+- `log_matching`: where two replicas have the same offset and epoch they have the same bytes;
 - `elections`: an epoch has one leader, and begins with the record of that leader;
 - `voters`: each voter set differs from the one before it by one replica;
 - `committed`: a majority of the voters holds every committed record;

@@ -9,12 +9,12 @@ from raftnode.errors import DecodeError
 from raftnode.logformat import BatchHeader, LogRecord, describe_control, iter_records
 
 from .findings import Finding, Place
-from .matching import Batch
+from .log_matching import Batch
 from .replica_files import Piece
 from .scan import CHUNK, Row, digest, visit_batches
 
 CHUNKS_MAX = 64
-"""Stretches that are read again; the others that differ are only counted."""
+"""The most ranges that the audit reads again; it only counts the other ranges that differ."""
 
 _SHOWN_BYTES = 24
 

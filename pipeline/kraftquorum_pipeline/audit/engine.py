@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .matching import unequal
+from .log_matching import unequal
 from .replica_files import Piece
 from .scan import Row, scan_segment
 from .states import (
@@ -43,7 +43,7 @@ class Scanned:
 
 
 KeyDifference = tuple[bytes, Entry | None, Entry | None]
-"""A key, what the log comes to, and what the snapshot has."""
+"""A key, its entry by the log, and its entry in the snapshot."""
 
 
 class Engine(Protocol):

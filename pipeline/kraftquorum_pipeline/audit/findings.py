@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 SHOWN_MAX = 100
-"""Findings kept of each check: a replica that differs everywhere differs a million times."""
+"""The most findings kept of each check; a replica can differ in a million places."""
 
 
 class Check(StrEnum):
@@ -19,19 +19,19 @@ class Check(StrEnum):
     CRC = "crc"
     """Each batch has the checksum that its header says."""
     OFFSETS = "offsets"
-    """Offsets follow each other: none missing, none twice, up to what was durable."""
+    """Offsets follow each other up to the durable end: none is missing, none is there twice."""
     EPOCHS = "epochs"
     """Epochs never go back, and are those of `leader-epoch-checkpoint`."""
     LOG_MATCHING = "log_matching"
-    """Same offset and epoch: same bytes, there and below."""
+    """Records of the same offset and epoch have the same bytes, and so have all below them."""
     COMMITTED_PREFIX = "committed_prefix"
-    """What was committed is the same everywhere, and a majority of the voters has it."""
+    """Committed records are the same on all replicas, and a majority of the voters has them."""
     ONE_LEADER = "one_leader"
-    """An epoch has one leader, whose record it begins with."""
+    """An epoch has one leader and begins with the record of that leader."""
     VOTER_SETS = "voter_sets"
     """Each voter set differs from the one before it by one replica."""
     SNAPSHOTS = "snapshots"
-    """A snapshot is whole, and what the log up to its offset comes to."""
+    """A snapshot is whole, and equals the state of the log up to its offset."""
     IDENTITY = "identity"
     """One directory id, one cluster, one directory each (S1, S2)."""
 

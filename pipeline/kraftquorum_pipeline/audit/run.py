@@ -19,9 +19,9 @@ from .details import CHUNKS_MAX, read_batches, with_others
 from .elections import check_elections
 from .engine import Engine, Scanned
 from .findings import SHOWN_MAX, Check, Finding, Place, Verdict
-from .matching import Matching, compare
+from .log_matching import Matching, compare
 from .replica_files import Piece, ReplicaFiles, check_identities
-from .startable import check_startable
+from .startup_files import check_startup_files
 from .states import GONE, Entry, SnapshotSum, StateSum, Stretch, cover
 from .voters import VoterHistory, check_snapshot_voters, voter_history
 
@@ -64,7 +64,7 @@ class Audit:
         verdict = self.verdict
         for replica in self.replicas:
             verdict.add(replica.findings)
-            verdict.add(check_startable(replica))
+            verdict.add(check_startup_files(replica))
         verdict.add(check_identities(list(self.replicas)))
         pieces = [piece for replica in self.replicas for piece in replica.pieces]
         size = sum(piece.size for piece in pieces)

@@ -35,8 +35,8 @@ from .findings import Check, Finding, Place
 from .replica_files import Piece
 
 CHUNK = 4096
-"""Offsets whose batches are summed up in one row. Smaller: more rows to compare; larger: more
-to read again where two replicas differ."""
+"""The number of offsets whose batches one row sums up. A smaller number makes more rows to compare;
+a larger number makes the audit read more again where two replicas differ."""
 
 DAMAGE_MAX = 1000
 """The most rows of damage from one segment; the scan stops after so many."""
@@ -44,7 +44,7 @@ DAMAGE_MAX = 1000
 NO_LIMIT = 1 << 62
 _WINDOW_BYTES = 4 << 20
 _SEARCH_BYTES = 64 << 20
-"""How far behind a senseless header the next batch is looked for."""
+"""How many bytes after an invalid header the scan searches for the next batch."""
 _PREFIX_BYTES = 12
 _MAGIC = b"\2"
 

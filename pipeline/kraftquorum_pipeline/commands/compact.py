@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kraftquorum_pipeline.audit.sound import sound_log
 from kraftquorum_pipeline.audit.spark import SparkEngine
+from kraftquorum_pipeline.audit.undamaged_log import undamaged_log
 from kraftquorum_pipeline.commands.common import (
     AsJson,
     print_json,
@@ -52,7 +52,7 @@ def run(
         try:
             Store(session).exists(output)  # fails before the work if it cannot be written
             engine = SparkEngine(session)
-            log = sound_log(paths, engine, offset, say)
+            log = undamaged_log(paths, engine, offset, say)
             say(f"writing the state at offset {log.end}")
             state = engine.state(log.stretches, log.base)
             state.write.mode("overwrite").parquet(output)

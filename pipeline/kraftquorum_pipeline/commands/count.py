@@ -17,7 +17,7 @@ from kraftquorum_pipeline.commands.common import (
 from kraftquorum_pipeline.commands.flags import SparkFlags, with_flag_groups
 from kraftquorum_pipeline.errors import OptionError, PipelineExitCode
 from kraftquorum_pipeline.jobs.count import Counted, count
-from kraftquorum_pipeline.report.gather import clusters, read_export
+from kraftquorum_pipeline.report.figures import clusters, read_export
 
 
 @with_flag_groups

@@ -15,7 +15,7 @@ from kraftquorum_pipeline.datasource import NAME
 from kraftquorum_pipeline.errors import OptionError
 from kraftquorum_pipeline.jobs.history import FAULTS, no_faults, write_history
 from kraftquorum_pipeline.jobs.storage import Store
-from kraftquorum_pipeline.report.gather import read_export
+from kraftquorum_pipeline.report.figures import read_export
 
 
 @with_flag_groups

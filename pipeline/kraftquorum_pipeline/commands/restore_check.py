@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from kraftquorum_pipeline.audit.engine import LocalEngine
-from kraftquorum_pipeline.audit.sound import SoundLog, sound_log
+from kraftquorum_pipeline.audit.undamaged_log import UndamagedLog, undamaged_log
 from kraftquorum_pipeline.commands.common import AsJson, print_json, reporting, say
 from kraftquorum_pipeline.errors import (
     CorruptError,
@@ -18,7 +18,7 @@ from kraftquorum_pipeline.errors import (
     PipelineExitCode,
     UnreachableError,
 )
-from kraftquorum_pipeline.jobs.restore import Living, Restored, compare, look, state_of
+from kraftquorum_pipeline.jobs.restore import Restored, RunningQuorum, compare, look, state_of
 from kraftquorum_pipeline.remote import path_of
 from raftnode.client import ClientError
 from raftnode.core.types import Endpoint
@@ -61,7 +61,7 @@ def run(
     """
     with reporting():
         try:
-            log = sound_log(paths, LocalEngine(), offset, say)
+            log = undamaged_log(paths, LocalEngine(), offset, say)
             state = state_of(log)
         except RaftnodeError as error:
             raise CorruptError(", ".join(map(str, paths)), str(error)) from error
@@ -75,7 +75,7 @@ def run(
     raise typer.Exit(int(PipelineExitCode.OK if restored.ok else PipelineExitCode.DIVERGED))
 
 
-def _ask(servers: str, hosts_file: Path | None, log: SoundLog) -> Living:
+def _ask(servers: str, hosts_file: Path | None, log: UndamagedLog) -> RunningQuorum:
     try:
         endpoints = [Endpoint.parse(text.strip()) for text in servers.split(",")]
     except ValueError as error:

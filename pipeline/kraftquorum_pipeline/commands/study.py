@@ -28,7 +28,7 @@ from kraftquorum_pipeline.jobs.count import Counted, count
 from kraftquorum_pipeline.jobs.export import export
 from kraftquorum_pipeline.jobs.history import FAULTS, no_faults, write_history
 from kraftquorum_pipeline.remote import path_of
-from kraftquorum_pipeline.report.gather import read_events, read_export
+from kraftquorum_pipeline.report.figures import read_events, read_export
 
 
 @with_flag_groups

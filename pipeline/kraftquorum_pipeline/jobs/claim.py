@@ -19,10 +19,10 @@ from typing import Protocol
 from kraftquorum_pipeline.errors import OptionError, UnreachableError
 
 BEAT_S = 10.0
-"""How often a claim is written again."""
+"""The interval at which the holder rewrites its claim."""
 
 DEAD_S = 30.0
-"""A claim that was not written for so long is nobody's: three beats."""
+"""A claim that was not rewritten for three intervals has no holder."""
 
 _LOOK_S = 1.0
 

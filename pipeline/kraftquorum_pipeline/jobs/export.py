@@ -39,7 +39,7 @@ from kraftquorum_pipeline.kinds import KIND_CORRUPT, KIND_STATE, VOTER_SET
 from kraftquorum_pipeline.source.options import parse_options
 
 BATCH_OFFSETS = 5_000_000
-"""Offsets in a micro-batch unless told otherwise: what a kill makes the next run do again."""
+"""The default number of offsets in a micro-batch; after a kill the next run repeats so many."""
 
 AS_PARQUET = Sink()
 
@@ -51,9 +51,9 @@ _NOT_NOTED = (
 _TOO_SLOW = "Python worker failed to connect back"
 _STARTS_MAX = 10
 _CLAIM_LOOK_S = 10
-"""How often a run looks whether another took it for dead, besides at each move."""
+"""The interval at which a run checks its claim, besides the check at each move."""
 _STEP_S = 1
-"""How late a query is stopped that is to be stopped."""
+"""The interval at which the job checks whether to stop the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ def _check_newest(rows: DataFrame, place: Target, noted: _Reached) -> None:
     """Check that the newest batch is the one that Spark recorded; the next begins at its end.
 
     Raises:
-        CorruptError: another batch is in its place, such as of a run that was not dead.
+        CorruptError: another batch is in its place, such as of a run that was still alive.
     """
     reader = rows.sparkSession.read.schema(rows.drop("cluster_id").schema)
     # Spark records no start of the first batch.

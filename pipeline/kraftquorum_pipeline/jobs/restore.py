@@ -15,8 +15,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from kraftquorum_pipeline.audit.sound import SoundLog
 from kraftquorum_pipeline.audit.states import read_state, read_stretch
+from kraftquorum_pipeline.audit.undamaged_log import UndamagedLog
 from kraftquorum_pipeline.errors import ClusterIdError, TrimmedError, UnreachableError
 from raftnode.client import ClientError, LogRecord, QuorumClient, RefusedError
 from raftnode.core.types import Endpoint
@@ -27,7 +27,7 @@ _SHOWN_MAX = 20
 _PAUSE_S = 1.0
 
 PATIENCE_S = 30.0
-"""How long a node is waited for that alone can have a record."""
+"""How long to wait for a node that alone can have a record."""
 
 
 class Held(NamedTuple):
@@ -51,7 +51,7 @@ class Written(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Living:
+class RunningQuorum:
     """The answers of a running quorum.
 
     Attributes:
@@ -95,7 +95,7 @@ class Restored:
         return not self.different
 
 
-def state_of(log: SoundLog) -> dict[bytes, Held]:
+def state_of(log: UndamagedLog) -> dict[bytes, Held]:
     """Return the key-value state of a log.
 
     Raises:
@@ -121,7 +121,7 @@ async def look(
     clusters: Collection[str],
     *,
     patience_s: float = PATIENCE_S,
-) -> Living:
+) -> RunningQuorum:
     """Read a running quorum's log from an offset on, and its store.
 
     Args:
@@ -163,7 +163,7 @@ async def look(
         if record.control is None and record.key is not None:
             held = None if record.value is None else Held.of(record.offset, record.value)
             records.append(Written(record.offset, record.key, held))
-    return Living(before.cluster_id, tuple(records), listed, before.high_watermark, end)
+    return RunningQuorum(before.cluster_id, tuple(records), listed, before.high_watermark, end)
 
 
 async def _records(
@@ -235,7 +235,7 @@ async def _starts(nodes: Sequence[Endpoint], hosts_file: Path | None) -> dict[En
     return starts
 
 
-def compare(state: Mapping[bytes, Held], end: int, living: Living) -> Restored:
+def compare(state: Mapping[bytes, Held], end: int, living: RunningQuorum) -> Restored:
     """Compare a state at an offset with a running quorum.
 
     Args:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from kraftquorum_pipeline.errors import CorruptError, OptionError, UnreachableError
 from kraftquorum_pipeline.jobs.claim import Claim
-from kraftquorum_pipeline.jobs.durable import sync_entry, sync_tree
+from kraftquorum_pipeline.jobs.sync import sync_entry, sync_tree
 
 WHOLE = "_SUCCESS"
 """What marks a batch as whole where a directory is not renamed in one step. No reader of Parquet

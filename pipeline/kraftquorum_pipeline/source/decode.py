@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
 
 BYTES_MAX = 8 << 20
-"""At most in an Arrow batch, save for a single batch of the log that is larger."""
+"""The most records in an Arrow batch, unless a single batch of the log has more."""
 
 _INLINE = 12
 """Arrow keeps values up to this length in the view itself."""
 
 _PADDING = bytes(16)
-"""Behind the data, so that fields of the last record may be looked at past its end."""
+"""Zeros after the data, so that the decoder may read past the end of the last record."""
 
 _SEVEN_BITS = 0x7F
 

@@ -33,7 +33,7 @@ from raftnode.logformat import (
 )
 
 _LOOKS_MAX = 5
-"""How often running replicas are looked at again that changed their epochs under our eyes."""
+"""How often to read running replicas again that changed their epochs during the read."""
 
 
 @dataclass(frozen=True, slots=True)

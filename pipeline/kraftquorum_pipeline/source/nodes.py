@@ -52,10 +52,10 @@ from raftnode.client import (
 from raftnode.core.types import Endpoint
 
 _WAIT_MS = 1_000
-"""How long a node is waited for that does not know an offset yet, before another is asked."""
+"""How long to wait for a node that does not know an offset yet, before asking another node."""
 
 _SLOW_S = 0.25
-"""An answer that took longer came from a node that has better things to do."""
+"""An answer that took longer came from a busy node."""
 
 _LISTING = 1_000
 _ROWS_BYTES = 8 << 20

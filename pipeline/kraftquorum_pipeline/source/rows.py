@@ -21,7 +21,7 @@ from kraftquorum_pipeline.schema import HEADERS, TIMESTAMP, log_schema
 from raftnode.core.types import ReplicaKey, format_directory_id
 
 ROWS_MAX = 16_384
-"""At most in an Arrow batch: enough to cost nothing each, little enough to fit the memory."""
+"""The most rows in an Arrow batch: a batch costs little per row and fits into memory."""
 
 
 class Row(NamedTuple):

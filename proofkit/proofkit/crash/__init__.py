@@ -9,9 +9,9 @@ Seven kinds of crash, one oracle for what must be there afterwards:
   takes the place of the log, in histories that have them.
 - *node*: a whole node, with its event loop, its threads and a client, ends likewise, or by a
   SIGKILL from outside at some time; what it acknowledged is compared with the syncs that had
-  returned by then (`nodes`, `covered`).
+  returned by then (`nodes`, `durable_end`).
 - *slow*: either, at each call of histories in which a flush is held: it returns late or never,
-  while appends, reads, votes, snapshots and trims go on, and others wait behind it (`held`).
+  while appends, reads, votes, snapshots and trims go on, and others wait behind it (`held_flush`).
 - *slow-node*: as *node*, with flushes that take long or do not return.
 
 A point is one such crash, the start that follows it, which is crashed as well now and then, and

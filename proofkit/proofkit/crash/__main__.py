@@ -17,7 +17,7 @@ import structlog
 
 from proofkit.crash import nodes, power, processes
 from proofkit.crash.history import LossError, Story
-from proofkit.crash.killing import Moment
+from proofkit.crash.sigkill import Moment
 from raftnode.errors import RaftnodeError
 
 SHARES = {

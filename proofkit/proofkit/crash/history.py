@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from proofkit.crash.held import HeldFlush, Holdable
+from proofkit.crash.held_flush import HeldFlush, Holdable
 from proofkit.faultdisk import FaultDisk
 from raftnode.core.records import Batch, LeaderChange
 from raftnode.core.state import QuorumState

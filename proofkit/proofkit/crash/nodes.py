@@ -3,11 +3,11 @@
 A quorum of one: what it acknowledges is on its own disk and nowhere else, so that nothing but
 its storage can have kept it.
 
-Two things must hold. Each acknowledged write is found by the start that follows; SIGKILL leaves the
-page cache, so that one says nothing about syncs. And each was acknowledged after a sync that
-covers it had returned (`covered`): the node tells of both as they happen, in one pipe. A sync is
-told before it returns to its caller, an acknowledgement after it came to the client. So whatever
-the threads do, the sync that an acknowledgement rests on is told first.
+Two things must hold. The next start finds each acknowledged write. SIGKILL leaves the page cache,
+so this proves nothing about syncs. And the node acknowledged each write after the return of a sync
+that covers the write (`durable_end`). The node reports both as they happen, in one pipe: a sync
+before it returns to its caller, an acknowledgement after the client received it. So the sync under
+an acknowledgement always comes first, in whatever order the threads run.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from proofkit.crash.covered import WatchedCalls
+from proofkit.crash.durable_end import WatchedCalls
 from proofkit.crash.history import LossError, preallocates
-from proofkit.crash.killing import MOMENTS
 from proofkit.crash.processes import in_a_process
+from proofkit.crash.sigkill import MOMENTS
 from proofkit.loopback import claim_loopback
 from raftnode.client import QuorumClient
 from raftnode.core.state import Latch

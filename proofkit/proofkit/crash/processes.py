@@ -25,8 +25,8 @@ from proofkit.crash.history import (
     settings_of,
     spans,
 )
-from proofkit.crash.killing import MOMENTS, KillingCalls, Moment
 from proofkit.crash.oracle import expected
+from proofkit.crash.sigkill import MOMENTS, KillingCalls, Moment
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import LogSettings
 

@@ -11,7 +11,7 @@ broken invariant is the shortest there is.
 - `snapshot`: copies and keys of a core's state, and time made abstract;
 - `local`: one replica as a numbered value, and what an event makes of it;
 - `world`: what may happen next, and what comes of it;
-- `watch`: the simulator's invariants over one step;
+- `step_checks`: the simulator's invariants over one step;
 - `progress`: whether the others can go on beside a disk that hangs or a process that stands still;
 - `action`: one thing that may happen;
 - `search`: breadth first, what was seen, the counts;

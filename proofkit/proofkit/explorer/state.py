@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from proofkit.explorer.watch import Leaders
+from proofkit.explorer.step_checks import Leaders
 from raftnode.core.types import Offset
 
 

@@ -32,8 +32,8 @@ from proofkit.explorer.snapshot import (
     majority_silent,
 )
 from proofkit.explorer.state import State
-from proofkit.explorer.void import is_void
-from proofkit.explorer.watch import Leaders, watch
+from proofkit.explorer.step_checks import Leaders, watch
+from proofkit.explorer.void_messages import is_void
 from raftnode.core.events import (
     AddVoterRequested,
     AppendRequested,

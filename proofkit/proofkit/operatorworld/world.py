@@ -27,7 +27,7 @@ from kraftquorum_operator.model.observation import (
 )
 from kraftquorum_operator.plan import actions
 from kraftquorum_operator.plan.actions import Decision, Done, Wait
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.parts import Runner
 from proofkit.operatorworld.truth import TICK_MS, Truth
 

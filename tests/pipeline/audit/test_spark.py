@@ -12,10 +12,10 @@ from kraftquorum_pipeline.audit.engine import LocalEngine
 from kraftquorum_pipeline.audit.findings import Verdict
 from kraftquorum_pipeline.audit.replica_files import find_replicas
 from kraftquorum_pipeline.audit.run import Audit
-from kraftquorum_pipeline.audit.sound import sound_log
 from kraftquorum_pipeline.audit.spark import SparkEngine
+from kraftquorum_pipeline.audit.undamaged_log import undamaged_log
 from kraftquorum_pipeline.jobs.count import count
-from kraftquorum_pipeline.report.gather import Sources, clusters, gather, read_export
+from kraftquorum_pipeline.report.figures import Sources, clusters, gather, read_export
 from kraftquorum_pipeline.report.page import render
 from proofkit.replicadirs import (
     History,
@@ -67,7 +67,7 @@ def test_the_compacted_state_is_that_of_the_history(spark: SparkSession, tmp_pat
     history, paths = make(tmp_path)
     engine = SparkEngine(spark)
     for end in (None, next(iter(history.states)) - 7):
-        log = sound_log(paths, engine, end)
+        log = undamaged_log(paths, engine, end)
         rows = engine.state(log.stretches, log.base).collect()
         found = {bytes(row["key"]): (bytes(row["value"]), row["offset"]) for row in rows}
         if end is None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in PySpark
 
 from kraftquorum_pipeline.datasource import NAME
 from kraftquorum_pipeline.jobs.history import FAULTS, TABLES, history, no_faults, write_history
-from kraftquorum_pipeline.report.gather import Sources, gather
+from kraftquorum_pipeline.report.figures import Sources, gather
 from proofkit.replicadirs import (
     CLUSTER_ID,
     FIRST_MS,

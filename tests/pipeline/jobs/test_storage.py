@@ -28,7 +28,7 @@ from kraftquorum_pipeline.jobs import export as exporting
 from kraftquorum_pipeline.jobs.export import _count, export
 from kraftquorum_pipeline.jobs.sink import Sink
 from kraftquorum_pipeline.jobs.storage import WHOLE, Store, Target
-from kraftquorum_pipeline.report.gather import clusters, read_export
+from kraftquorum_pipeline.report.figures import clusters, read_export
 from proofkit.replicadirs import CLUSTER_ID, quorum_history, segments, write_quorum
 
 LIMIT = {"maxOffsetsPerTrigger": "700", "partitionBytes": "65536"}

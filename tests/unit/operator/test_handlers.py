@@ -21,7 +21,7 @@ from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import NOW_MS, UID, healthy, spec
 
 

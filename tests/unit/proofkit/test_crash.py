@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from proofkit.crash import __main__ as program
-from proofkit.crash import held, power
+from proofkit.crash import held_flush, power
 from proofkit.crash.history import (
     PEER,
     SETTINGS,
@@ -279,7 +279,7 @@ def test_an_install_that_does_not_wait_for_the_flush_is_found_out(
     real = Log.reset
     monkeypatch.setattr(Log, "reset", reset)
     # It ends at once here; on a busy machine it must do so before the flush is released.
-    monkeypatch.setattr(held, "SETTLED_S", 60)
+    monkeypatch.setattr(held_flush, "SETTLED_S", 60)
     with pytest.raises(LossError, match="the log ends at"):
         crash_from_the_end()
 

@@ -18,20 +18,20 @@ from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.guards import never_rebootstrap
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.unobserved import unobserved_status
-from proofkit.operatorworld import hands
-from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.telling import Telling, condition, stamp
+from proofkit.operatorworld import user_actions
+from proofkit.operatorworld.decision import decide
+from proofkit.operatorworld.reported_world import ReportedWorld, condition, stamp
 from proofkit.operatorworld.world import World
 
 
-def formed(voters: int = 3, **changes: object) -> Telling:
+def formed(voters: int = 3, **changes: object) -> ReportedWorld:
     """A quorum that is well."""
-    told = Telling(World(QuorumSpec.model_validate({"voters": voters, **changes})))
+    told = ReportedWorld(World(QuorumSpec.model_validate({"voters": voters, **changes})))
     told.settle()
     return told
 
 
-def lose_majority(told: Telling) -> None:
+def lose_majority(told: ReportedWorld) -> None:
     """The disks of two of three voters are emptied, and the operator has looked at it."""
     told.world.wipe(0)
     told.world.wipe(1)
@@ -39,16 +39,16 @@ def lose_majority(told: Telling) -> None:
         pass
 
 
-def recreate(told: Telling) -> None:
-    hands.recreate_resource(told.world)
+def recreate(told: ReportedWorld) -> None:
+    user_actions.recreate_resource(told.world)
     told.recreated()
 
 
 def test_a_deleted_statefulset_and_latch_are_no_lost_quorum() -> None:
     """Claims are bound and hold all data: the replicas come back by themselves."""
     told = formed()
-    hands.delete_statefulset(told.world, orphan=False)
-    hands.delete_latch(told.world)
+    user_actions.delete_statefulset(told.world, orphan=False)
+    user_actions.delete_latch(told.world)
     waited: set[str | None] = set()
     for status in told.run(20):
         waited.add(status.waiting_for)
@@ -64,7 +64,7 @@ def test_a_latch_that_is_deleted_while_replicas_start_is_no_lost_quorum(at: int)
     told = formed()
     for ordinal in range(3):
         told.world.crash(ordinal, ticks=at)
-    hands.delete_latch(told.world)
+    user_actions.delete_latch(told.world)
     for status in told.run(30):
         assert condition(status, "QuorumLost") == "False", status.message
     assert told.settle().leader is not None
@@ -72,7 +72,7 @@ def test_a_latch_that_is_deleted_while_replicas_start_is_no_lost_quorum(at: int)
 
 def test_a_latch_and_all_data_that_are_gone_are_a_lost_quorum() -> None:
     told = formed()
-    hands.delete_latch(told.world)
+    user_actions.delete_latch(told.world)
     for ordinal in range(3):
         told.world.wipe(ordinal)
     *_, last = told.run(20)
@@ -90,27 +90,27 @@ def test_a_lost_majority_is_reported_also_after_the_resource_was_applied_again()
     assert last.waiting_for == "never_rebootstrap"
 
 
-def away(told: Telling) -> None:
+def away(told: ReportedWorld) -> None:
     """No process can start."""
     for ordinal in list(told.world.runners):
         told.world.crash(ordinal, ticks=1_000)
 
 
-def lost(told: Telling) -> None:
+def lost(told: ReportedWorld) -> None:
     lose_majority(told)
 
 
-def lost_and_away(told: Telling) -> None:
+def lost_and_away(told: ReportedWorld) -> None:
     lose_majority(told)
     away(told)
 
 
-def lost_and_recreated(told: Telling) -> None:
+def lost_and_recreated(told: ReportedWorld) -> None:
     lose_majority(told)
     recreate(told)
 
 
-def lost_recreated_and_away(told: Telling) -> None:
+def lost_recreated_and_away(told: ReportedWorld) -> None:
     lose_majority(told)
     recreate(told)
     for _ in told.run(10):
@@ -118,32 +118,32 @@ def lost_recreated_and_away(told: Telling) -> None:
     away(told)
 
 
-def recreated_and_away(told: Telling) -> None:
+def recreated_and_away(told: ReportedWorld) -> None:
     recreate(told)
     for _ in told.run(1):
         pass
     away(told)
 
 
-def latch_and_claims_deleted(told: Telling) -> None:
-    hands.delete_latch(told.world)
+def latch_and_claims_deleted(told: ReportedWorld) -> None:
+    user_actions.delete_latch(told.world)
     for ordinal in range(3):
         told.world.delete_claim(ordinal)
-    hands.delete_statefulset(told.world, orphan=False)
+    user_actions.delete_statefulset(told.world, orphan=False)
 
 
-def all_wiped_without_latch(told: Telling) -> None:
-    hands.delete_latch(told.world)
+def all_wiped_without_latch(told: ReportedWorld) -> None:
+    user_actions.delete_latch(told.world)
     for ordinal in range(3):
         told.world.wipe(ordinal)
 
 
-def majority_corrupt(told: Telling) -> None:
+def majority_corrupt(told: ReportedWorld) -> None:
     told.world.corrupt(0)
     told.world.corrupt(1)
 
 
-def one_corrupt_and_one_behind(told: Telling) -> None:
+def one_corrupt_and_one_behind(told: ReportedWorld) -> None:
     """Records that only the leader holds besides the broken disk."""
     leader = told.world.leader
     assert leader is not None
@@ -152,7 +152,7 @@ def one_corrupt_and_one_behind(told: Telling) -> None:
     told.world.crash(others[1], ticks=1_000)
 
 
-def rot_and_one_away(told: Telling) -> None:
+def rot_and_one_away(told: ReportedWorld) -> None:
     leader = told.world.leader
     assert leader is not None
     others = [n for n in range(3) if n != leader.node_id]
@@ -160,14 +160,14 @@ def rot_and_one_away(told: Telling) -> None:
     told.world.crash(others[1], ticks=1_000)
 
 
-def foreign_disk(told: Telling) -> None:
+def foreign_disk(told: ReportedWorld) -> None:
     """Another cluster's disk is put in the place of a voter that is wanted."""
     told.world.wipe(2)
     disk = told.world.disks[2]
     disk.cluster_id, disk.log_end, disk.directory_id = "another", 50, "elsewhere"
 
 
-DANGERS: tuple[Callable[[Telling], None], ...] = (
+DANGERS: tuple[Callable[[ReportedWorld], None], ...] = (
     lost,
     lost_and_away,
     lost_and_recreated,
@@ -185,7 +185,7 @@ ADVICE = re.compile(r"\b(delete|wipe|remove|start anew|recreate|reformat)\b", re
 KEEPING = re.compile(r"\b(delete nothing|do not delete|never delete)\b", re.IGNORECASE)
 
 
-def said(told: Telling) -> list[str]:
+def said(told: ReportedWorld) -> list[str]:
     """Every sentence that a person can read of a quorum."""
     status = told.status
     assert status is not None
@@ -198,7 +198,7 @@ def said(told: Telling) -> list[str]:
 @pytest.mark.parametrize("policy", ["Automatic", "Manual", "Off"])
 @pytest.mark.parametrize("danger", DANGERS, ids=lambda danger: danger.__name__)
 def test_no_message_advises_deletion_where_it_could_be_the_last_copy(
-    danger: Callable[[Telling], None], policy: str
+    danger: Callable[[ReportedWorld], None], policy: str
 ) -> None:
     told = formed(replacement={"policy": policy})
     told.events.clear()
@@ -210,11 +210,11 @@ def test_no_message_advises_deletion_where_it_could_be_the_last_copy(
             assert not ADVICE.search(left), text
 
 
-def names_of(told: Telling) -> list[str]:
+def names_of(told: ReportedWorld) -> list[str]:
     return [str(voter) for voter in told.world.voters]
 
 
-def replaced_once() -> Telling:
+def replaced_once() -> ReportedWorld:
     """A quorum whose disks are other ones than it was formed with."""
     told = formed()
     for ordinal in range(3):

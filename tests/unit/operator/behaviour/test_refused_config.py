@@ -17,7 +17,7 @@ from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
 from kraftquorum_operator.plan.actions import ApplyObjects, Wait
 from kraftquorum_operator.plan.compare import Desired, compare
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.fleet import NAMESPACE, Fleet, FleetKube
 from proofkit.operatorworld.observations import NOW_MS
 from proofkit.operatorworld.patches import merged

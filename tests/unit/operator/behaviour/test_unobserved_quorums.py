@@ -22,7 +22,7 @@ from kraftquorum_operator.report.conditions import Stamp, conditions
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.report.timeline import timeline
 from kraftquorum_operator.settings import Settings
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.fleet import NAMESPACE, Fleet, FleetKube
 from proofkit.operatorworld.observations import NOW_MS, healthy, spec
 

@@ -14,7 +14,7 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Done, Wait
 from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,
     claim,

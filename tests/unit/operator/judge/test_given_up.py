@@ -20,7 +20,7 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.kube import NOTES_MAX, read_statefulset, with_note
 from kraftquorum_operator.plan.actions import DeleteClaim, Wait
 from kraftquorum_operator.report.conditions import Stamp, conditions
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,
     UID,

@@ -18,7 +18,7 @@ from kraftquorum_operator.plan.actions import (
     SetReplicas,
     Wait,
 )
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,
     UID,

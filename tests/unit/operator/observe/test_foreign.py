@@ -17,7 +17,7 @@ from kraftquorum_operator.plan.actions import ApplyObjects, CreateStatefulSet, D
 from kraftquorum_operator.plan.compare import compare
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.node_config import node_config
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import NOW_MS, UID, blank, healthy, spec
 
 OWNER = Owner("test", "demo", UID)

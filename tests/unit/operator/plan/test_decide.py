@@ -19,7 +19,7 @@ from kraftquorum_operator.model.observation import (
 from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Done, Wait, describe
 from kraftquorum_operator.plan.guards import GUARDS
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     CLUSTER,
     NOW_MS,

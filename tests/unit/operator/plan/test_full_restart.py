@@ -11,16 +11,16 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.kube import read_pods
 from kraftquorum_operator.plan.actions import SetReplicas
 from kraftquorum_operator.plan.formation import RESTART_PATIENCE_MS
-from proofkit.operatorworld import hands
-from proofkit.operatorworld.deciding import decide
-from proofkit.operatorworld.telling import Telling
+from proofkit.operatorworld import user_actions
+from proofkit.operatorworld.decision import decide
+from proofkit.operatorworld.reported_world import ReportedWorld
 from proofkit.operatorworld.truth import TICK_MS
 from proofkit.operatorworld.world import World
 
 
-def scaled_down() -> Telling:
+def scaled_down() -> ReportedWorld:
     """Formed with five voters and scaled to three; the claims of two are kept."""
-    told = Telling(World(QuorumSpec.model_validate({"voters": 5})))
+    told = ReportedWorld(World(QuorumSpec.model_validate({"voters": 5})))
     told.settle()
     told.world.spec = QuorumSpec.model_validate({"voters": 3})
     for _ in told.run(60):
@@ -55,7 +55,7 @@ def test_every_claim_gets_its_pod_if_those_that_are_there_stay_silent() -> None:
 
 def test_a_pod_that_fails_to_start_is_not_waited_for() -> None:
     told = scaled_down()
-    hands.scale_statefulset(told.world, 1)
+    user_actions.scale_statefulset(told.world, 1)
     told.world.crash(0)
     for _ in told.run(3):
         pass

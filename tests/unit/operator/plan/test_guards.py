@@ -19,7 +19,7 @@ from kraftquorum_operator.model.observation import (
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.guards import GUARDS
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,
     blank,

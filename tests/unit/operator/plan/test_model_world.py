@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from kraftquorum_operator.model.observation import ReplicaId, majority
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import Done, Wait
-from proofkit.operatorworld import hands
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld import user_actions
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.world import World
 
 CALM_TICKS = 400
@@ -123,11 +123,11 @@ def meddle(world: World, fault: Fault) -> None:
     """Somebody changes what the operator looks after, or how it is to do so."""
     match fault.kind:
         case "delete_statefulset" | "orphan_pods":
-            hands.delete_statefulset(world, orphan=fault.kind == "orphan_pods")
+            user_actions.delete_statefulset(world, orphan=fault.kind == "orphan_pods")
         case "delete_latch" | "unlabel_claim" if world.high_watermark == 0:
             pass  # before anything was formed a person is needed (S18)
         case "delete_latch":
-            hands.delete_latch(world)
+            user_actions.delete_latch(world)
         case "policy":
             policy = ("Automatic", "Manual", "Off")[fault.ordinal % 3]
             order = ("AddFirst", "RemoveFirst")[fault.ticks % 2]
@@ -137,7 +137,7 @@ def meddle(world: World, fault: Fault) -> None:
         case "pause":
             change(world, pause=bool(fault.ordinal % 2))
         case _:
-            getattr(hands, fault.kind)(world, fault.ordinal)
+            getattr(user_actions, fault.kind)(world, fault.ordinal)
 
 
 def settle(world: World) -> None:
@@ -257,7 +257,7 @@ def test_a_drain_and_a_roll_never_take_a_majority_together(voters: int, again: b
     decision = decide(world.spec, world.look(), world.now_ms)
     assert not isinstance(decision, Wait | Done)
     for ordinal in range(voters - 1):
-        hands.evict(world, ordinal)
+        user_actions.evict(world, ordinal)
     if again:
         decision = decide(world.spec, world.look(), world.now_ms)
     if not isinstance(decision, Wait | Done):

@@ -9,7 +9,7 @@ import pytest
 from kraftquorum_operator.model.observation import Observation, Pod
 from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Wait
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,
     blank,

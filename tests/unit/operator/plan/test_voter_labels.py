@@ -16,7 +16,7 @@ from kraftquorum_operator.plan.actions import (
     SetVoterLabel,
     Wait,
 )
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,
     healthy,

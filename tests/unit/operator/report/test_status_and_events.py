@@ -12,7 +12,7 @@ from kraftquorum_operator.report.conditions import Stamp, camel, conditions
 from kraftquorum_operator.report.events import EventLog
 from kraftquorum_operator.report.status import build_status, is_same, steady
 from kraftquorum_operator.report.timeline import appended
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,
     blank,

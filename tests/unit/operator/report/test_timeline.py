@@ -18,7 +18,7 @@ from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.report.timeline import CONDITION_ENTRIES, appended
 from kraftquorum_operator.report.unobserved import unobserved_status
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,
     healthy,

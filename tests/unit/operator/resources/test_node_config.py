@@ -24,7 +24,7 @@ from kraftquorum_operator.report.conditions import CONDITIONS, Context, Stamp
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.node_config import defaults_of, managed_defaults, node_config
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,
     blank,

@@ -12,10 +12,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kraftquorum_pipeline.audit.engine import LocalEngine
-from kraftquorum_pipeline.audit.sound import sound_log
+from kraftquorum_pipeline.audit.undamaged_log import undamaged_log
 from kraftquorum_pipeline.errors import CorruptError, OptionError, UnreachableError
 from kraftquorum_pipeline.jobs import restore
-from kraftquorum_pipeline.jobs.restore import Held, Living, Written, compare, state_of
+from kraftquorum_pipeline.jobs.restore import Held, RunningQuorum, Written, compare, state_of
 from proofkit.memoryservice import MemoryService
 from proofkit.replicadirs import batches_in, flip, quorum_history, segments
 from raftnode.api.server import ApiServer, make_app
@@ -26,7 +26,7 @@ from raftnode.runtime.committed_reads import READ_BYTES_MAX
 
 
 def state(paths: list[Path], end: int | None = None):
-    log = sound_log(paths, LocalEngine(), end)
+    log = undamaged_log(paths, LocalEngine(), end)
     return log, state_of(log)
 
 
@@ -96,13 +96,13 @@ def test_where_nothing_is_proved_to_be_committed_nothing_is_called_the_state(quo
         state(quorum[:1])
 
 
-# -- against a living quorum --------------------------------------------------------------
+# -- against a running quorum --------------------------------------------------------------
 
 OLD, NEW, NEWER = Held(5, b"a"), Held(12, b"b"), Held(22, b"c")
 
 
 def living(listed: dict[bytes, Held], *records: Written, began: int = 20, ended: int = 30):
-    return Living("cluster", records, listed, began, ended)
+    return RunningQuorum("cluster", records, listed, began, ended)
 
 
 def test_the_same_is_fine():

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from kraftquorum_pipeline.report import charts
-from kraftquorum_pipeline.report.course import ControlRow, find_repairs, follow, read_row
+from kraftquorum_pipeline.report.control_records import ControlRow, find_repairs, follow, read_row
 from kraftquorum_pipeline.report.model import (
     Bin,
     Change,

@@ -31,7 +31,7 @@ from kraftquorum_operator.plan.guards import GUARDS
 from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.operations import STEPS
 from kraftquorum_operator.report.status import build_status
-from proofkit.operatorworld.deciding import decide
+from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,
     healthy,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proofkit import rotten
+from proofkit import bit_flip_directories
 from proofkit.faultdisk import Fault, FaultDisk
 from raftnode.storage.files import OsCalls
 from raftnode.storage.inspection.scrub import PIECE_BYTES, ScrubPass, SlowCalls
@@ -18,20 +18,25 @@ from raftnode.storage.inspection.scrub import PIECE_BYTES, ScrubPass, SlowCalls
 def scrub(disk: FaultDisk) -> list[tuple[str, str]]:
     """Kind and file of what a pass finds."""
     calls = SlowCalls(disk, lambda _: None)
-    return [(one.kind, one.path.name) for one in ScrubPass(calls, rotten.LOG).run()]
+    return [(one.kind, one.path.name) for one in ScrubPass(calls, bit_flip_directories.LOG).run()]
 
 
 def names(disk: FaultDisk, suffix: str) -> list[str]:
-    return sorted(name for name in disk.listdir(str(rotten.LOG)) if name.endswith(suffix))
+    return sorted(
+        name for name in disk.listdir(str(bit_flip_directories.LOG)) if name.endswith(suffix)
+    )
 
 
 def test_a_whole_storage_has_nothing_to_tell() -> None:
-    disk = rotten.make_directory(clean=True)
+    disk = bit_flip_directories.make_directory(clean=True)
     calls = SlowCalls(disk, lambda _: None)
-    one = ScrubPass(calls, rotten.LOG)
+    one = ScrubPass(calls, bit_flip_directories.LOG)
     assert one.run() == ()
     assert one.batches == 24
-    content = [disk.content(rotten.LOG / name) for name in disk.listdir(str(rotten.LOG))]
+    content = [
+        disk.content(bit_flip_directories.LOG / name)
+        for name in disk.listdir(str(bit_flip_directories.LOG))
+    ]
     assert 0 < one.size() <= sum(map(len, content))
 
 
@@ -39,28 +44,28 @@ def test_a_whole_storage_has_nothing_to_tell() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_a_flipped_bit_of_any_segment_or_snapshot_is_found(suffix: str, seed: int) -> None:
     rng = random.Random(seed)
-    disk = rotten.make_directory(clean=True)
+    disk = bit_flip_directories.make_directory(clean=True)
     name = rng.choice(names(disk, suffix))
-    size = len(disk.content(rotten.LOG / name))
-    disk.flip_bit(rotten.LOG / name, rng.randrange(size), rng.randrange(8))
+    size = len(disk.content(bit_flip_directories.LOG / name))
+    disk.flip_bit(bit_flip_directories.LOG / name, rng.randrange(size), rng.randrange(8))
     assert ("damage", name) in scrub(disk)
 
 
 def test_what_a_start_makes_again_is_told_apart() -> None:
-    disk = rotten.make_directory(clean=True)
+    disk = bit_flip_directories.make_directory(clean=True)
     name = names(disk, ".index")[0]
-    disk.flip_bit(rotten.LOG / name, 3)
+    disk.flip_bit(bit_flip_directories.LOG / name, 3)
     assert {kind for kind, _ in scrub(disk)} == {"derived"}
 
 
 def test_a_missing_segment_is_found() -> None:
-    disk = rotten.make_directory(clean=True)
-    disk.remove(rotten.LOG / names(disk, ".log")[1])
+    disk = bit_flip_directories.make_directory(clean=True)
+    disk.remove(bit_flip_directories.LOG / names(disk, ".log")[1])
     assert "damage" in {kind for kind, _ in scrub(disk)}
 
 
 def test_a_sector_that_cannot_be_read_is_a_finding_and_the_node_goes_on() -> None:
-    disk = rotten.make_directory(clean=True)
+    disk = bit_flip_directories.make_directory(clean=True)
     name = names(disk, ".log")[0]
     disk.faults = [Fault("pread", errno.EIO, path_part=name) for _ in range(2)]
     assert scrub(disk) == [("damage", name)]
@@ -68,30 +73,30 @@ def test_a_sector_that_cannot_be_read_is_a_finding_and_the_node_goes_on() -> Non
 
 @pytest.mark.parametrize("suffix", [".log", ".checkpoint"])
 def test_want_of_descriptors_is_no_damage(suffix: str) -> None:
-    disk = rotten.make_directory(clean=True)
+    disk = bit_flip_directories.make_directory(clean=True)
     name = names(disk, suffix)[0]
     disk.faults = [Fault("open", errno.EMFILE, path_part=name) for _ in range(4)]
     assert scrub(disk) == []
 
 
 def test_what_a_second_look_does_not_find_is_not_believed() -> None:
-    disk = rotten.make_directory(clean=True)
+    disk = bit_flip_directories.make_directory(clean=True)
     disk.faults = [Fault("pread", errno.EIO, path_part=names(disk, ".log")[0])]
     assert scrub(disk) == []
 
 
 def test_a_snapshot_that_is_removed_meanwhile_is_no_damage() -> None:
-    disk = rotten.make_directory(clean=True)
+    disk = bit_flip_directories.make_directory(clean=True)
     name = names(disk, ".checkpoint")[0]
     removed = False
 
     def on_read(_size: int) -> None:
         nonlocal removed
-        if not removed and disk.listdir(str(rotten.LOG)).count(name):
+        if not removed and disk.listdir(str(bit_flip_directories.LOG)).count(name):
             removed = True
-            disk.remove(rotten.LOG / name)
+            disk.remove(bit_flip_directories.LOG / name)
 
-    assert ScrubPass(SlowCalls(disk, on_read), rotten.LOG).run() == ()
+    assert ScrubPass(SlowCalls(disk, on_read), bit_flip_directories.LOG).run() == ()
     assert removed
 
 

@@ -11,7 +11,7 @@ from kraftquorum_pipeline.kinds import VOTER_SET
 from .model import Change, Event, Gap, QuorumFigures, Repair, Span
 
 _LOST_BEFORE_MS = 10 * 60_000
-"""A disk whose loss was written down longer before the new voter came was another matter."""
+"""A loss that was recorded longer before the new voter was added belongs to another repair."""
 
 
 class ControlRow(NamedTuple):

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proofkit.crash.killing import KillingCalls, Moment
+from proofkit.crash.sigkill import KillingCalls, Moment
 from raftnode.core.types import FIRST_OFFSET, Offset
 from raftnode.logformat.batch import read_header
 from raftnode.storage.segments.segment import SUFFIX

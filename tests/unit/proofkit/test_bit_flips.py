@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proofkit import rot, rotten
+from proofkit import bit_flip_directories, bit_flips
 from raftnode.storage.log.checkpoints import LOG_START_FILE
 
 PAGE = Path("docs/evidence/disk-faults.md")
@@ -31,7 +31,7 @@ def told() -> dict[tuple[str, str], set[str]]:
 
 
 def test_no_flipped_bit_is_lost_and_the_page_tells_what_comes_of_each() -> None:
-    found = rot.try_all(every=53)
+    found = bit_flips.try_all(every=53)
     page = told()
     assert found.keys() == page.keys()
     for row, tally in found.items():
@@ -52,35 +52,35 @@ OTHER: tuple[dict[str, object], ...] = (
 @pytest.mark.parametrize("trimmed", [False, True])
 @pytest.mark.parametrize("other", OTHER)
 def test_whatever_differs_untold_counts_as_lost(other: dict[str, object], trimmed: bool) -> None:
-    disk = rotten.make_directory(clean=False, trimmed=trimmed)
+    disk = bit_flip_directories.make_directory(clean=False, trimmed=trimmed)
     image = disk.snapshot()
-    wanted = rotten.read_all(disk)
+    wanted = bit_flip_directories.read_all(disk)
     disk.restore(image)
-    assert rot.outcome(disk, wanted) == "unchanged"
+    assert bit_flips.outcome(disk, wanted) == "unchanged"
     disk.restore(image)
-    assert rot.outcome(disk, replace(wanted, **other)) == "lost"
+    assert bit_flips.outcome(disk, replace(wanted, **other)) == "lost"
 
 
 def test_what_must_be_refused_and_is_opened_counts_as_lost() -> None:
-    assert rot.outcome(rotten.make_directory(clean=True), None) == "lost"
-    assert rot.outcome(rotten.make_marked("stale"), None) == "`STORAGE_STALE`"
+    assert bit_flips.outcome(bit_flip_directories.make_directory(clean=True), None) == "lost"
+    assert bit_flips.outcome(bit_flip_directories.make_marked("stale"), None) == "`STORAGE_STALE`"
 
 
 def test_only_what_a_snapshot_holds_may_go_from_a_log_that_is_trimmed() -> None:
     """The log's start has no checksum: a flipped bit makes another segment's base of it."""
-    disk = rotten.make_directory(clean=True, trimmed=True)
+    disk = bit_flip_directories.make_directory(clean=True, trimmed=True)
     image = disk.snapshot()
-    wanted = rotten.read_all(disk)
+    wanted = bit_flip_directories.read_all(disk)
     disk.restore(image)
-    path = rotten.LOG / LOG_START_FILE
+    path = bit_flip_directories.LOG / LOG_START_FILE
     disk.overwrite(path, disk.content(path).replace(b" 12\n", b" 16\n"))
-    assert rot.outcome(disk, wanted) == "trimmed up to a snapshot"
+    assert bit_flips.outcome(disk, wanted) == "trimmed up to a snapshot"
     for start in (18, 20):  # beyond the newest
         disk.restore(image)
         disk.overwrite(path, disk.content(path).replace(b" 12\n", b" %d\n" % start))
-        assert rot.outcome(disk, wanted) == "`STORAGE_CORRUPT`"
+        assert bit_flips.outcome(disk, wanted) == "`STORAGE_CORRUPT`"
 
 
 def test_a_row_of_the_table_counts_each_outcome() -> None:
-    rows = rot.table({("*.log, the last", "checksum"): Counter({"lost": 2, "made again": 1})})
+    rows = bit_flips.table({("*.log, the last", "checksum"): Counter({"lost": 2, "made again": 1})})
     assert rows[-1] == "| `*.log`, the last | checksum | 3 | lost 2, made again 1 |"

@@ -17,11 +17,11 @@ from kraftquorum_pipeline.jobs.storage import WHOLE, Store, root_of
 from kraftquorum_pipeline.kinds import VOTER_SET
 
 from .account import read_account
-from .course import follow, read_row
+from .control_records import follow, read_row
 from .model import Bin, Event, LatencyBin, QuorumFigures
 
 BINS = 240
-"""At least a third as many bins, and at most as many."""
+"""The most bins of a chart; a chart has at least a third of them."""
 
 _WIDTHS_MS = (
     *(100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000),

@@ -11,7 +11,7 @@ from pathlib import Path
 from kraftquorum_pipeline.errors import UnreachableError
 
 _KNOWS_NONE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
-"""What a file system answers that knows no sync of directories."""
+"""The errors of a file system that cannot sync directories."""
 
 
 def sync_tree(top: Path) -> None:

@@ -26,7 +26,7 @@ from .findings import Check, Finding, Place
 from .replica_files import ReplicaFiles
 
 
-def check_startable(replica: ReplicaFiles) -> list[Finding]:
+def check_startup_files(replica: ReplicaFiles) -> list[Finding]:
     """Check the small files and the start of the log as a node does at its start-up.
 
     A node does not start with a log directory alone, as Kafka has it. The check reads the files

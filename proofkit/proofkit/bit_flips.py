@@ -1,6 +1,6 @@
 """One flipped bit in every byte of every file of a data directory, and what comes of each.
 
-`python -m proofkit.rot` tries them all and prints the table of docs/evidence/disk-faults.md;
+`python -m proofkit.bit_flips` tries them all and prints the table of docs/evidence/disk-faults.md;
 `EVERY=n` tries each n-th byte. What counts as an outcome is what the node would do: the flip is
 made under a stopped node, which is then started, reads its whole log and its newest snapshot. Any
 of it that differs from what was written without an error is `lost`, and ends the run with 1.
@@ -19,8 +19,7 @@ from pathlib import Path
 
 import structlog
 
-from proofkit.faultdisk import FaultDisk
-from proofkit.rotten import (
+from proofkit.bit_flip_directories import (
     FETCHED,
     LOG,
     ROOT,
@@ -31,6 +30,7 @@ from proofkit.rotten import (
     make_marked,
     read_all,
 )
+from proofkit.faultdisk import FaultDisk
 from raftnode.errors import RaftnodeError
 from raftnode.logformat.batch import HEADER_BYTES
 from raftnode.storage.directory.identity import FORMATTING_FILE

@@ -21,7 +21,7 @@ from proofkit.operatorworld.world import World
 
 
 @dataclass
-class Telling:
+class ReportedWorld:
     """A world whose looks are reported; `status` is the last report."""
 
     world: World

@@ -1,7 +1,7 @@
 """Log matching: two logs with the same epoch at an offset are equal up to there. Pure.
 
 The audit compares the digests of ranges first. It reads only the ranges that differ again,
-batch by batch (`details`). Two logs may differ in one way: a replica that was away has
+batch by batch (`details`). Two logs may differ in one way: a replica that was down has
 uncommitted records at its end, and the committed records there are of a later epoch.
 """
 

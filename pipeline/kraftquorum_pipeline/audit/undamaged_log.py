@@ -21,7 +21,7 @@ from .states import Stretch, cover
 
 
 @dataclass(frozen=True, slots=True)
-class SoundLog:
+class UndamagedLog:
     """The log up to an offset.
 
     Attributes:
@@ -37,12 +37,12 @@ class SoundLog:
     verdict: Verdict
 
 
-def sound_log(
+def undamaged_log(
     paths: Sequence[Path],
     engine: Engine,
     end: int | None = None,
     say: Callable[[str], None] = lambda _text: None,
-) -> SoundLog:
+) -> UndamagedLog:
     """Audit the replicas and choose the files from which to read the log up to an offset.
 
     Args:
@@ -95,6 +95,6 @@ def sound_log(
     for start, path in [*snapshots, (0, None)]:
         stretches = cover(audit.extents, audit.ends, start, wanted)
         if stretches is not None:
-            return SoundLog(tuple(stretches), path, wanted, verdict)
+            return UndamagedLog(tuple(stretches), path, wanted, verdict)
     first = verdict.findings[0].place.offset if verdict.findings else None
     raise CorruptError(source, f"no undamaged log leads to offset {wanted}", first)

@@ -1,31 +1,31 @@
-"""The proof kit: what tests, benches and the demo exercise the product with.
+"""The proof kit: the tools by which tests, benchmarks and the demo exercise the product.
 
 The product never imports it, and no wheel or image contains it. Nothing here needs a cluster, and
 only `fuzz` and `kafkacontroller` need more than a node does (atheris; Java and Kafka's jars).
 Without processes, sockets or clocks of their own:
 
-- `simulator`: a quorum's whole life in one thread, from one seed, under all faults;
-- `explorer`: every life of a small quorum;
+- `simulator`: runs a whole quorum in one thread, from one seed, under all faults;
+- `explorer`: runs a small quorum in every possible order of events;
 - `playbook`: a few replicas scripted by hand, message by message;
-- `linearizability`: whether a history of clients is one that a single map could have had;
-- `mutation`: a rule taken out of a function for a while, to see who notices;
-- `badrequests`: requests between nodes with one thing wrong in them, and the answers;
-- `badchanges`: the same of requests to form or change a quorum, over HTTP;
+- `linearizability`: checks whether a history of clients is possible with a single atomic map;
+- `mutation`: removes a rule from a function for a while, to see which tests notice;
+- `badrequests`: requests between nodes, each with one fault, and the expected answers;
+- `badchanges`: the same for HTTP requests that form or change a quorum;
 - `fuzz`: a target for each decoder of bytes from outside;
-- `operatorworld`: a model of a cluster with a quorum, to drive the operator's decisions in;
-- `replicadirs`: replicas' directories with a known history, and damage done to them;
-- `memoryservice`: a node's service in memory, for tests of what talks to a node.
+- `operatorworld`: a model of a cluster with a quorum, for the operator's decisions;
+- `replicadirs`: data directories of replicas with a known history, and damage to them;
+- `memoryservice`: a node's service in memory, for tests of a node's clients.
 
 Disks and processes:
 
 - `faultdisk`: a disk in memory that forgets, fails and lies on demand;
 - `bit_flips`, `bit_flip_directories`: one flipped bit in every byte of every file;
-- `crash`: crashes at every system call, and what must be found afterwards;
-- `loopback`: addresses that no other run on this machine has;
+- `crash`: crashes at every system call, and the data that must survive each;
+- `loopback`: addresses that no other run on this machine uses;
 - `localquorum`: a quorum of real processes on this machine;
-- `faultynode`: a node of one whose storage calls or event loop hang, take long or fail on demand;
-- `busyclients`: clients that write and read without end, and how long they waited;
-- `clientrecord`: a client's own account of its writes to one;
+- `faultynode`: a node whose storage calls or event loop hang, slow down or fail on demand;
+- `busyclients`: clients that write and read continuously, and how long they waited;
+- `clientrecord`: a client's own record of its writes;
 - `kafkacontroller`: an Apache Kafka controller, to compare with.
 
 A seed runs a world with its faults, and raises `InvariantError` with the name of what broke;
@@ -36,8 +36,8 @@ A seed runs a world with its faults, and raises `InvariantError` with the name o
 >>> outcome.acknowledged > 0, outcome.faults["crash"] > 0
 (True, True)
 
-A scenario says who hears what. Here an isolated leader takes a write, another is elected,
-and the write gives way: it was never acknowledged, since only a majority commits:
+A scenario decides which message arrives. Here an isolated leader appends a write, and the others
+elect a leader. The write is truncated; it was never acknowledged, since no majority had it:
 
 >>> from proofkit.playbook import Playbook
 >>> book = Playbook.formed("1", "2", "3")
@@ -55,7 +55,7 @@ and the write gives way: it was never acknowledged, since only a majority commit
 >>> data("1")
 [b'committed']
 
-A rule is worth what notices its lack. Without the check of the candidate's log (P8) the voters
+A test must notice when a rule is missing. Without the check of the candidate's log (P8) the voters
 elect a replica that lacks committed records:
 
 >>> from raftnode.core.elections import election
@@ -70,7 +70,7 @@ elect a replica that lacks committed records:
 ...     next(filter(None, map(broken_promise, range(10, 70))))
 'LeaderCompleteness'
 
-What clients of anything saw of keys is judged by itself; here a get missed a put that had ended:
+The check of linearizability works for any clients; here a get missed a put that had ended:
 
 >>> from proofkit.linearizability import History, check
 >>> history = History()

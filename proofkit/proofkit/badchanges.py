@@ -78,7 +78,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class WrongChange:
-    """One row: what is wrong with an operation's body, and the answer."""
+    """One row: the fault in an operation's body, and the expected answer."""
 
     operation: str
     field: str
@@ -91,7 +91,7 @@ class WrongChange:
         return f"{self.operation}: {self.field} {self.value}"
 
     def spoil(self, good: Json) -> Json:
-        """A good body with that one thing wrong."""
+        """Return a good body with this one fault."""
         body: Any = copy.deepcopy(good)
         *way, last = self.field.split(".")
         node = body
@@ -105,7 +105,7 @@ class WrongChange:
 
 
 def wrong_changes() -> Iterator[WrongChange]:
-    """The whole table, operation by operation."""
+    """Return the whole table, operation by operation."""
     for operation, (_, model) in OPERATIONS.items():
         schema = model.model_json_schema()
         for field, value, put in _of_object(schema, schema, ""):

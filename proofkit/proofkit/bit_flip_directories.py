@@ -1,6 +1,6 @@
-"""Data directories for the rot tests: of a replica that was killed, stopped, trimmed, marked.
+"""Data directories for the tests of bit flips: killed, stopped, trimmed and marked replicas.
 
-Each is a disk in memory that no replica uses. What a start makes of one is told by `read_all`.
+Each is a disk in memory that no replica uses. `read_all` starts a node on it.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ SMALL = LogSettings(segment_bytes=400, now_ms=lambda: 5)
 
 @dataclass(frozen=True)
 class Content:
-    """All that a start makes of a directory.
+    """The content of a directory as a start reads it.
 
     Attributes:
-        identity: who it is, what it promised, whom it knows.
+        identity: the replica, its promises, and the peers that it knows.
         start: where the log begins.
         log: what the log holds: its epochs, its control batches, all its bytes.
         state: keys and values as of the log's end.
@@ -147,7 +147,7 @@ def make_directory(*, clean: bool, trimmed: bool = False) -> FaultDisk:
 
 
 def make_installing() -> FaultDisk:
-    """A crash while a fetched snapshot takes the place of the log: both stand there."""
+    """Make a directory that crashed while a fetched snapshot replaced the log: both are there."""
     disk = make_directory(clean=False)
     files = Files(disk)
     entries = [StateRecord(b"key 1", b"fetched", Offset(30), Epoch(3))]
@@ -160,7 +160,7 @@ def make_installing() -> FaultDisk:
 
 
 def make_marked(mark: str) -> FaultDisk:
-    """A directory that is refused for good.
+    """Make a directory that a start always refuses.
 
     Args:
         mark: `stale` or `corrupt`.
@@ -176,7 +176,7 @@ def make_marked(mark: str) -> FaultDisk:
 
 
 def make_formatting() -> FaultDisk:
-    """A crash in the last step of a format with a latch."""
+    """Make a directory that crashed in the last step of a format with a latch."""
     disk = FaultDisk(random.Random(1))
     disk.make_directory(ROOT)
     disk.faults.append(Fault("unlink", errno.EIO, path_part=FORMATTING_FILE))

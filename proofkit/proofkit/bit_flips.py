@@ -1,4 +1,4 @@
-"""One flipped bit in every byte of every file of a data directory, and what comes of each.
+"""Flips one bit in every byte of every file of a data directory, and records each outcome.
 
 `python -m proofkit.bit_flips` tries them all and prints the table of docs/evidence/disk-faults.md;
 `EVERY=n` tries each n-th byte. What counts as an outcome is what the node would do: the flip is
@@ -70,7 +70,7 @@ CASES = (
 
 
 def parts(disk: FaultDisk, path: Path) -> Iterator[tuple[Row, range]]:
-    """A file's name as the docs have it, its parts, and their bytes."""
+    """Return a file's name as in the docs, its parts, and their bytes."""
     content = disk.content(path)
     if path.suffix not in {".log", ".checkpoint"}:
         name = f"*{path.suffix}" if path.stem.isdigit() else path.name
@@ -93,7 +93,7 @@ def parts(disk: FaultDisk, path: Path) -> Iterator[tuple[Row, range]]:
 
 
 def outcome(disk: FaultDisk, wanted: Content | None) -> str:
-    """What a start comes to, in the words of the docs; None is wanted of what must be refused."""
+    """Return the outcome of a start, in the words of the docs; `wanted` None: it must refuse."""
     try:
         content = read_all(disk)
     except RaftnodeError as error:
@@ -154,7 +154,7 @@ def try_all(every: int = 1, seed: int = 1) -> dict[Row, Counter[str]]:
 
 
 def table(tallies: dict[Row, Counter[str]]) -> list[str]:
-    """The table as the docs have it."""
+    """Return the table for the docs."""
     lines = ["| file | part | flips | outcomes |", "|---|---|---|---|"]
     for (name, part), tally in sorted(tallies.items()):
         outcomes = ", ".join(f"{what} {count}" for what, count in sorted(tally.items()))
@@ -164,7 +164,7 @@ def table(tallies: dict[Row, Counter[str]]) -> list[str]:
 
 
 def main() -> int:
-    """Try them all and print the table."""
+    """Try all bit flips and print the table."""
     tallies = try_all(int(os.environ.get("EVERY", "1")))
     print("\n".join(table(tallies)))  # noqa: T201
     lost = sum(tally["lost"] for tally in tallies.values())

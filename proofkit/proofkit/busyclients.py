@@ -1,7 +1,7 @@
-"""Clients that write and read a few keys of a real quorum without end, and remember all of it.
+"""Clients that write and read a few keys of a real quorum continuously, and record each operation.
 
-Their history is for `linearizability.check`; the times of their answers tell how long writes
-and reads stood still.
+`linearizability.check` judges their history. The times of the answers show how long writes and
+reads stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TIMEOUT_MS = 8000
 
 
 class BusyClients:
-    """Each writes values that no other writes, and reads, until told to stop."""
+    """Each client writes unique values and reads, until the test stops it."""
 
     def __init__(self, nodes: Sequence[LocalNode]) -> None:
         self._nodes = nodes
@@ -34,7 +34,7 @@ class BusyClients:
         self.acknowledged = self.read = 0
 
     async def run(self, name: str) -> None:
-        """Be one client."""
+        """Run one client."""
         rng = random.Random(name)
         endpoints = [node.api for node in self._nodes]
         rng.shuffle(endpoints)
@@ -75,7 +75,7 @@ class BusyClients:
         self.read += 1
 
     def answered(self, *, writes: bool, called_after: float) -> list[Operation[bytes]]:
-        """Writes or reads that were begun after a time, and answered."""
+        """Return the answered writes or reads that began after a time."""
         return [
             operation
             for operation in self.history.operations
@@ -83,7 +83,7 @@ class BusyClients:
         ]
 
     def longest_wait(self, *, writes: bool, since: float) -> float:
-        """Seconds between two answers, at the most, from a time until the last answer."""
+        """Return the longest time between two answers since a time, in seconds."""
         times = sorted(
             operation.returned_at
             for operation in self.history.operations
@@ -94,7 +94,7 @@ class BusyClients:
 
 @asynccontextmanager
 async def busy_clients(nodes: Sequence[LocalNode]) -> AsyncGenerator[BusyClients]:
-    """Some of them, at work until the end of the block."""
+    """Run clients until the end of the block."""
     clients = BusyClients(nodes)
     async with asyncio.TaskGroup() as group:
         for at in range(CLIENTS):

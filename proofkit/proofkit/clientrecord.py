@@ -1,4 +1,4 @@
-"""A client's own account of its writes, to count a log against."""
+"""A client's own record of its writes, with which a test compares a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raftnode.client.errors import NotDoneError, OutcomeUnknownError
 
 @dataclass(slots=True)
 class ClientRecord:
-    """What a client knows of its own writes.
+    """The writes of one client and their outcomes.
 
     Attributes:
         acknowledged: offset and value by key.
@@ -23,7 +23,7 @@ class ClientRecord:
     unknown: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
     async def write(self, quorum: LocalQuorum, first: int, count: int, many: int = 16) -> None:
-        """Put numbered keys, some at a time; each ends acknowledged, unknown or not written."""
+        """Put numbered keys, some at a time; repeat each put that certainly failed."""
         gate = asyncio.Semaphore(many)
 
         async def put(number: int) -> None:
@@ -44,14 +44,14 @@ class ClientRecord:
         await asyncio.gather(*(put(number) for number in range(first, first + count)))
 
     def check(self, rows: Iterable[tuple[int, bytes | None, bytes | None]]) -> None:
-        """Check rows of data: all that was acknowledged once, at its offset; the rest once at most.
+        """Check that the log has each acknowledged write once, and each other at most once.
 
         Args:
             rows: offset, key and value of every record of the log; those without a key are
                 another writer's.
 
         Raises:
-            AssertionError: with what is missing or there twice.
+            AssertionError: a write is missing or is there twice.
         """
         places: dict[str, list[tuple[int, bytes]]] = {}
         for offset, key, value in rows:

@@ -1,4 +1,4 @@
-"""A disk in memory that forgets, fails and lies on demand: `SystemCalls` for tests.
+"""A disk in memory that loses writes, fails and lies on demand: `SystemCalls` for tests.
 
 It keeps for every file and directory what programs see now (the page cache) and what
 would survive a power cut, with the operations between the two. What of those survives a
@@ -73,16 +73,16 @@ class _File:
     reserved_durably: int = 0
 
     def cache(self, operation: _Operation) -> None:
-        """Do it in the page cache."""
+        """Apply it in the page cache."""
         self.reserved = _apply(self.cached, self.reserved, operation)
         self.pending.append(operation)
 
     def keep(self, operation: _Operation) -> None:
-        """Do it on the disk."""
+        """Apply it on the disk."""
         self.reserved_durably = _apply(self.durable, self.reserved_durably, operation)
 
     def sync(self, covered: list[_Operation]) -> None:
-        """Do some of what is pending on the disk; two operations may be equal."""
+        """Apply some pending operations on the disk; two operations may be equal."""
         ids = {id(operation) for operation in covered}
         for operation in self.pending:
             if id(operation) in ids:
@@ -91,7 +91,7 @@ class _File:
 
     @property
     def room(self) -> int:
-        """Bytes of the disk that it takes."""
+        """The bytes that it takes on the disk."""
         return max(len(self.cached), self.reserved)
 
 
@@ -122,7 +122,7 @@ _Node = _File | _Directory
 
 @dataclass
 class Fault:
-    """A call that is to fail.
+    """A call that must fail.
 
     Attributes:
         call: `pwrite`, `fdatasync`, `fsync`, `pread`, `open`, `rename`, `unlink`, ...
@@ -206,7 +206,7 @@ class FaultDisk:
         self._forget(self._root)
 
     def kill(self) -> None:
-        """End the process only: its files stay as it saw them, handles and locks are gone."""
+        """Kill the process only: its files stay, its handles and locks are released."""
         self._off = False
         self.cut_power_at = None
         self._handles.clear()
@@ -230,41 +230,41 @@ class FaultDisk:
         directory.pending.clear()
 
     def swap_directory(self, path: Path) -> None:
-        """Put another, empty directory in the place of this one."""
+        """Replace this directory by an empty one."""
         parent, name = self._parent(str(path))
         fresh = _Directory(self._inode())
         parent.cached[name] = parent.durable[name] = fresh
 
     def remove(self, path: Path) -> None:
-        """Lose one name, durably."""
+        """Remove one name, durably."""
         parent, name = self._parent(str(path))
         del parent.cached[name]
         parent.durable.pop(name, None)
         parent.pending.clear()
 
     def flip_bit(self, path: Path, byte: int, bit: int = 0) -> None:
-        """Rot one bit of a file."""
+        """Flip one bit of a file."""
         file = self._file(str(path))
         file.cached[byte] ^= 1 << bit
         if byte < len(file.durable):
             file.durable[byte] ^= 1 << bit
 
     def content(self, path: Path) -> bytes:
-        """What a program would read from a file."""
+        """Return the bytes that a program reads from a file."""
         return bytes(self._file(str(path)).cached)
 
     def overwrite(self, path: Path, data: bytes) -> None:
-        """Put other content into a file (made if missing), durably."""
+        """Replace the content of a file durably; create the file if it does not exist."""
         parent, name = self._parent(str(path))
         node = _File(self._inode(), bytearray(data), bytearray(data))
         parent.cached[name] = parent.durable[name] = node
 
     def snapshot(self) -> object:
-        """A copy of everything, to be put back by `restore` (a stale volume)."""
+        """Return a copy of the disk, for `restore` (a stale volume)."""
         return copy.deepcopy(self._root)
 
     def restore(self, snapshot: object) -> None:
-        """Put a copy back, the process having ended."""
+        """Restore a copy, after the end of the process."""
         assert isinstance(snapshot, _Directory)
         self.kill()
         self._root = copy.deepcopy(snapshot)
@@ -415,7 +415,7 @@ class FaultDisk:
             file.cache(_Cut(length))
 
     def fallocate(self, fd: int, length: int) -> None:
-        """Reserve room, the size kept; where there is too little, all there is, and ENOSPC."""
+        """Reserve room, the size kept; if it is too little, take all and raise ENOSPC."""
         file, path = self._opened(fd)
         with self._call("fallocate", path):
             lacking = max(0, length - file.room - self._free())
@@ -424,7 +424,7 @@ class FaultDisk:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def free_bytes(self, fd: int) -> int:
-        """What is free."""
+        """The free bytes."""
         with self._call("fstatvfs", self._handle(fd).path):
             return self._free()
 
@@ -470,7 +470,7 @@ class FaultDisk:
             return _status(handle.node)
 
     def stat(self, path: str) -> Stat:
-        """Status of what stands at the path."""
+        """Status of the file or directory at the path."""
         with self._call("stat", path):
             return _status(self._node(path))
 

@@ -1,4 +1,4 @@
-"""A real node whose storage calls or event loop hang, take their time, or fail, on demand.
+"""A real node whose storage calls or event loop hang, slow down or fail on demand.
 
 `python -m proofkit.faultynode run` is `raftnode run` with the system calls that the
 storage uses replaced in this process alone. A file next to the data directory says what they do,
@@ -28,7 +28,7 @@ Call = Literal["sync", "write", "read", "loop"]
 """`sync`: fsync and fdatasync; `write`: pwrite; `read`: pread; `loop`: a turn of the event loop."""
 
 COMMAND: Final = (sys.executable, "-m", "proofkit.faultynode", "run")
-"""What runs such a node, in the place of `raftnode run`."""
+"""The command of such a node, instead of `raftnode run`."""
 
 CONTROL: Final = "FAULTYNODE_CONTROL"
 """Variable of the environment that names the file."""
@@ -38,10 +38,10 @@ _LOOK_AGAIN_S = 0.02
 
 
 class NodeFaults:
-    """What the calls of one node do, as a test sets it.
+    """The faults of one node's calls, as a test sets them.
 
     Args:
-        path: the file; the node is told of it by `CONTROL` in its environment.
+        path: the file; `CONTROL` in the node's environment names it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,19 +49,19 @@ class NodeFaults:
         self._faults: dict[Call, str] = {}
 
     def hang(self, *calls: Call) -> None:
-        """Let no such call return until `heal`; those under way go on."""
+        """Let such calls hang until `heal`; calls under way continue."""
         self._set(dict.fromkeys(calls, HANG))
 
     def slow(self, call: Call, milliseconds: int) -> None:
-        """Let each such call take so much longer."""
+        """Delay each such call."""
         self._set({call: str(milliseconds)})
 
     def fail(self, call: Call, name: str) -> None:
-        """Let each such call fail, e.g. with ENOSPC."""
+        """Let each such call fail, for example with ENOSPC."""
         self._set({call: name})
 
     def heal(self) -> None:
-        """Let all calls return, those that hang included."""
+        """Let all calls return, hung calls included."""
         self._faults.clear()
         self._write()
 

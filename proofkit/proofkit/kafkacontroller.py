@@ -1,4 +1,4 @@
-"""One Apache Kafka controller that leads a quorum of one, asked over its own TCP protocol.
+"""An Apache Kafka controller that leads a quorum of one, with a client of its TCP protocol.
 
 Vote and Fetch go out as our peers encode them. Needs Java and Kafka's jars (`make kafka`).
 """
@@ -40,7 +40,7 @@ registration is the last and comes by itself."""
 
 
 def write_settings(root: Path, host: str, more: str = "") -> Path:
-    """Write what configures it, and return where."""
+    """Write the configuration, and return its path."""
     path, listener = root / "controller.properties", f"CONTROLLER://{host}:{PORT}"
     path.write_text(
         f"process.roles=controller\nnode.id={NODE_ID}\n"
@@ -90,7 +90,7 @@ class Controller:
 
     @contextlib.contextmanager
     def running(self) -> Generator[Controller]:
-        """Run it until the end of the block; it leads at the beginning."""
+        """Run the controller until the end of the block; it leads when the block begins."""
         output = self.root / f"controller-{len(self.outputs)}.out"
         self.outputs.append(output)
         with output.open("wb") as out:
@@ -130,7 +130,7 @@ class Controller:
         raise AssertionError(f"it does not lead: {output.read_text()[-2000:]}")
 
     def ask(self, api_key: int, version: int, body: bytes) -> bytes:
-        """One request and its answer, header included: it has 5 bytes."""
+        """Send a request, and return the answer with its header of 5 bytes."""
         assert self.connection is not None
         self.correlation_id += 1
         head = struct.pack(">hhih", api_key, version, self.correlation_id, -1) + b"\0"
@@ -152,7 +152,7 @@ class Controller:
         return read
 
     def describe(self) -> Any:
-        """What DescribeQuorum says of the log's partition."""
+        """Return the answer of DescribeQuorum about the log's partition."""
         partition = describe_request.PartitionData(partition_index=kafka.PARTITION)
         topic = describe_request.TopicData(topic_name=kafka.TOPIC, partitions=(partition,))
         body = kafka.writer_of(describe_request.DescribeQuorumRequest)(
@@ -162,7 +162,7 @@ class Controller:
         return read(self.ask(55, 2, body), 5)[0].topics[0].partitions[0]
 
     def vote(self, request: VoteRequest, cluster_id: str | None = None) -> tuple[Any, ...]:
-        """Error, leader, epoch, whether it was granted."""
+        """Ask for a vote; return error, leader, epoch, and whether it was granted."""
         body = vote.encode_request(request, cluster_id or self.cluster_id).data
         answer = entity_reader(vote_response.VoteResponse)(self.ask(52, 2, body), 5)[0]
         if not answer.topics:
@@ -172,7 +172,7 @@ class Controller:
         return (error, partition.leader_id, partition.leader_epoch, partition.vote_granted)
 
     def fetch(self, request: FetchRequest, cluster_id: str | None = None) -> tuple[Any, ...]:
-        """Error, leader, epoch, where the logs diverge or None."""
+        """Fetch; return error, leader, epoch, and the diverging offset or None."""
         body = fetch.encode_request(request, cluster_id or self.cluster_id).data
         answer = entity_reader(fetch_response.FetchResponse)(self.ask(1, 17, body), 5)[0]
         if not answer.responses:

@@ -1,8 +1,8 @@
-"""Is a history of puts, deletes and gets one that a single, atomic map could have had?
+"""Checks whether a history of puts, deletes and gets is possible with a single atomic map.
 
 A history is *linearizable* if each operation can be given a moment between its call and its
 return, so that all of them, done one after the other in that order, return what they did
-return (Herlihy and Wing 1990). Keys do not know each other, so each is judged by itself.
+return (Herlihy and Wing 1990). Keys are independent, so each is judged alone.
 
 Where no two writes of a key wrote the same, each get says which write it saw. Then the times
 between which each value must have been there decide it in a moment (Gibbons and Korach 1997).
@@ -85,23 +85,23 @@ class History(Generic[V]):
     def called(
         self, key: bytes, at: float, *, is_write: bool, value: V | None = None, client: str = ""
     ) -> int:
-        """An operation begins; returns the number to end it by."""
+        """Note that an operation begins; return its number."""
         self._calls += 1
         self._open[self._calls] = Operation(key, is_write, value, at, math.inf, client)
         return self._calls
 
     def returned(self, call: int, at: float, *, value: V | None = None) -> None:
-        """It was answered; `value` is what a get saw."""
+        """Note an answer; `value` is the result of a get."""
         operation = self._open.pop(call)
         result = operation.value if operation.is_write else value
         self.operations.append(replace(operation, value=result, returned_at=at))
 
     def failed(self, call: int) -> None:
-        """It was certainly not done."""
+        """Note that an operation certainly did not happen."""
         del self._open[call]
 
     def all(self) -> list[Operation[V]]:
-        """Everything that is known; writes without an answer are open, gets say nothing."""
+        """Return all operations; without an answer, a write is open and a get is left out."""
         return [
             *self.operations,
             *(operation for operation in self._open.values() if operation.is_write),

@@ -1,8 +1,8 @@
 """A quorum of real `raftnode run` processes on this machine, for tests and benches.
 
 Each node has its own loopback address, so that all use the same ports, and its own
-directory. What lives here: starting, killing, pausing, wiping. What must not: any
-knowledge of what a test wants to see.
+directory. This module starts, kills, pauses and wipes nodes. Expectations belong to the
+tests.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ API_PORT = 9080
 CLUSTER_ID = "TestTestTestTestTestTe"
 
 PATIENCE_S = 60.0
-"""For what takes a second on a quiet machine: a busy one starts a Python in twenty."""
+"""The patience for an event that takes a second on a quiet machine; a busy one needs far longer."""
 
 
 class NotInTimeError(AssertionError):
-    """Something that should have come true did not; the message says what was seen last."""
+    """A condition did not become true in time; the message has the last observation."""
 
 
 async def eventually(
     look: Callable[[], Awaitable[T | None]], *, within_s: float = PATIENCE_S, what: str
 ) -> T:
-    """Look again and again until there is something to return.
+    """Call a function until it returns a value.
 
     Raises:
-        NotInTimeError: not within the time given.
+        NotInTimeError: it returned none in time.
     """
     deadline = time.monotonic() + within_s
     last_error: object = None
@@ -96,18 +96,18 @@ class LocalNode:
 
     @property
     def termination_message(self) -> Path:
-        """Where it says why it ended."""
+        """The file in which it says why it exited."""
         return self.directory.with_suffix(".termination")
 
     def make_faulty(self) -> NodeFaults:
-        """Let its next start be one whose storage calls and loop a test can hang or slow down."""
+        """Make the next start one whose storage calls and loop a test can hang or slow down."""
         faults = NodeFaults(self.directory.with_suffix(".faults"))
         self.command = faultynode.COMMAND
         self.environment[faultynode.CONTROL] = str(faults.path)
         return faults
 
     def start(self) -> None:
-        """Start the process on whatever the directory holds."""
+        """Start the process on the present content of the directory."""
         self.directory.mkdir(parents=True, exist_ok=True)
         log = self.directory.with_suffix(f".{len(self.logs)}.log")
         self.logs.append(log)
@@ -127,19 +127,19 @@ class LocalNode:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """End the process at once."""
+        """Kill the process with SIGKILL."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
 
     def stop(self) -> int:
-        """End the process as Kubernetes would; returns its exit code."""
+        """Stop the process as Kubernetes does; return its exit code."""
         assert self.process is not None
         self.process.terminate()
         return self.process.wait(timeout=PATIENCE_S)
 
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
-        """Wait for the process to end by itself; returns its exit code."""
+        """Wait until the process exits; return its exit code."""
         assert self.process is not None
         return self.process.wait(timeout=timeout_s)
 
@@ -212,11 +212,11 @@ class LocalQuorum:
     # -- looking -------------------------------------------------------------------------
 
     async def info(self, node: LocalNode) -> NodeInfo:
-        """What a node says of itself."""
+        """Return a node's description of itself."""
         return await self.client.describe_node(node.api)
 
     async def describe(self) -> QuorumInfo:
-        """What a confirmed leader says."""
+        """Return the quorum as a confirmed leader describes it."""
         return await self.client.describe_quorum(confirmed=True)
 
     async def leader(self) -> LocalNode:
@@ -283,7 +283,7 @@ class LocalQuorum:
         return await eventually(caught_up, what=f"{replica.key} to catch up")
 
     async def lead(self, node: LocalNode) -> None:
-        """Make a voter lead; who leads instead resigns in its favour, again if it wins again."""
+        """Make a voter lead; another leader transfers leadership to it, again if it wins again."""
 
         async def look() -> bool | None:
             described = await self.describe()
@@ -296,8 +296,8 @@ class LocalQuorum:
         await eventually(look, what=f"node {node.node_id} to lead")
 
     async def put(self, key: str, value: bytes) -> None:
-        """Write until it is acknowledged.
+        """Repeat a write until it is acknowledged.
 
-        An election in the middle leaves it unknown whether it was done: then it is written again.
+        After an election the outcome may be unknown: then the write is repeated.
         """
         await eventually(lambda: self.client.put(key, value), what=f"{key} to be written")

@@ -1,4 +1,4 @@
-"""Loopback addresses that one run of tests has for itself, however many run beside it.
+"""Loopback addresses for a single run of tests, however many runs are under way.
 
 A run claims one of the networks 127.128.0.0/24 … 127.191.255.0/24 by a listening socket on a
 fixed port of the network's last address: the kernel lets one process do that, of whichever

@@ -1,10 +1,9 @@
-"""A node in memory: one leader, no peers, no disk; for tests of what talks to a node.
+"""A node in memory: one leader, no peers, no disk; for tests of a node's clients.
 
-It is honest as far as one process goes: offsets, epochs, the control records of a
-formation, compare-and-set of voter changes, long polls and the key-value fold are the
-real ones. What it fakes is named: `observe_replica` declares an observer that
-acknowledges everything at once, `follow` makes it refuse as a follower does, and
-`fail_next` makes the next operation raise.
+Offsets, epochs, the control records of a formation, compare-and-set of voter changes,
+long polls and the key-value state are real. Three methods fake something: `observe_replica`
+declares an observer that acknowledges everything at once, `follow` makes the node refuse as a
+follower does, and `fail_next` makes the next operation raise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Take one rule out of a function for a while: what is to be noticed must then be noticed."""
+"""Removes a rule from a function for a while, so that a test of the rule must fail."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any
 def taken_out(
     function: Callable[..., Any], old: str, new: str, *also: tuple[str, str]
 ) -> Generator[None]:
-    """Run with pieces of a function's text replaced; everybody who calls it is affected.
+    """Replace pieces of a function's text in the block, for all of its callers.
 
     Args:
-        function: whose text.
-        old: what must be in it.
-        new: what stands there instead.
+        function: the function.
+        old: the text that must be in it.
+        new: the text instead.
         also: further pairs, replaced after the first, each wherever it is found.
 
     Raises:

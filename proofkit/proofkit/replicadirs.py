@@ -1,8 +1,7 @@
-"""Replicas' directories made by the node's own storage code, and damage done to them.
+"""Makes replicas' directories by the node's own storage code, and damages them.
 
-For tests of the pipeline and of programs like it. What lives here: writing the same history
-into several directories, and changing bytes in them. What must not: any idea of what an audit
-finds.
+It serves tests of the pipeline and of similar programs. It writes the same history into several
+directories and changes bytes in them. The expected findings of an audit belong to the tests.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def voter(key: ReplicaKey) -> Voter:
 
 @dataclass(slots=True)
 class History:
-    """A log that is being made up: batches with their bytes, and the state that they come to."""
+    """A made-up log: batches with their bytes, and the state that follows from them."""
 
     batches: list[Batch] = field(default_factory=list[Batch])
     state: dict[bytes, StateRecord] = field(default_factory=dict[bytes, StateRecord])
@@ -98,7 +97,7 @@ class History:
                 self.state[key] = StateRecord(key, value, *place)
 
     def lead(self, leader: ReplicaKey, epoch: int) -> None:
-        """A replica is elected; with the first election the quorum is formed."""
+        """Elect a replica; the first election forms the quorum."""
         self.epoch = epoch
         change = LeaderChange(leader, self.voters, self.voters)
         if self.batches:
@@ -109,17 +108,17 @@ class History:
             self.control(FormationCompleted())
 
     def add(self, key: ReplicaKey) -> None:
-        """A voter is added."""
+        """Add a voter."""
         self.control(AddVoter(voter(key)))
         self.voters = (*self.voters, key)
 
     def remove(self, key: ReplicaKey) -> None:
-        """A voter is removed."""
+        """Remove a voter."""
         self.control(RemoveVoter(key))
         self.voters = tuple(voter for voter in self.voters if voter != key)
 
     def write(self, batches: int, *, records: int = 2, value_bytes: int = 40) -> None:
-        """Numbered values under a few keys, with a deletion now and then."""
+        """Write numbered values under a few keys, with some deletions."""
         for _ in range(batches):
             pairs: list[tuple[bytes | None, bytes | None]] = []
             for _ in range(records):
@@ -186,7 +185,7 @@ def add_snapshot(
     change: Callable[[list[StateRecord]], list[StateRecord]] = lambda records: records,
     voters: Sequence[ReplicaKey] | None = None,
 ) -> Path:
-    """Put a snapshot of a remembered state beside a replica's log."""
+    """Write a snapshot of a remembered state beside a replica's log."""
     epoch = next(batch.epoch for batch in history.batches if batch.end_offset >= end)
     named = voters if voters is not None else voters_at(history, end)
     head = SnapshotHead(VoterSet.of(voter(key) for key in named), 2, formation_completed=True)
@@ -198,7 +197,7 @@ def add_snapshot(
 
 
 def voters_at(history: History, end: int) -> list[ReplicaKey]:
-    """The voters by the records below an offset."""
+    """Return the voters by the records below an offset."""
     keys: list[ReplicaKey] = []
     for batch in history.batches:
         for record in batch.control if batch.end_offset <= end else ():
@@ -212,7 +211,7 @@ def voters_at(history: History, end: int) -> list[ReplicaKey]:
 def write_quorum(
     root: Path, history: History, *, segment_bytes: int = 4000, cluster_id: str = CLUSTER_ID
 ) -> list[Path]:
-    """The last voters' directories, in order of node, each with the remembered snapshots."""
+    """Write the last voters' directories, in order of node, each with the remembered snapshots."""
     paths: list[Path] = []
     leader = next(
         record.leader
@@ -264,12 +263,12 @@ def flip(path: Path, position: int, bit: int = 0) -> None:
 
 
 def replace_batch(segment: Path, number: int, data: bytes) -> None:
-    """Put other bytes in the place of a batch of a segment."""
+    """Replace a batch of a segment by other bytes."""
     position, header = batches_in(segment)[number]
     whole = segment.read_bytes()
     segment.write_bytes(whole[:position] + data + whole[position + header.size :])
 
 
 def copy_quorum(paths: Sequence[Path], root: Path) -> list[Path]:
-    """A copy to be damaged."""
+    """Copy the directories, for a test to damage."""
     return [Path(shutil.copytree(path, root / path.name)) for path in paths]

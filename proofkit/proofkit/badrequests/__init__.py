@@ -1,7 +1,7 @@
-"""Requests between nodes with one thing wrong in them.
+"""Requests between nodes, each with one fault.
 
-- `draft`: a good request taken apart, to be spoilt;
-- `rows`: the table: what is wrong, and the answer;
+- `draft`: a good request, decoded so that a test can change it;
+- `rows`: the table of faults and answers;
 - `fields`: which wrong values each field of a request can take, so that none is forgotten.
 """
 

@@ -1,4 +1,4 @@
-"""A good request taken apart, to be spoilt and put together again."""
+"""Decodes a good request, so that a test can change it and encode it again."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ REQUESTS = tuple(ENTITIES)
 
 @dataclass(slots=True)
 class Draft:
-    """A good request taken apart, to be spoilt."""
+    """A decoded good request, which a test changes."""
 
     request: str
     envelope: Envelope
     body: Any
     tail: Callable[[bytes], bytes] = bytes
-    """What becomes of the body's bytes in the end."""
+    """Changes the bytes of the encoded body."""
 
     @classmethod
     def of(cls, request: str, frame: bytes) -> Draft:
@@ -62,7 +62,7 @@ class Draft:
         self.wrap(extensions=extensions)
 
     def frame(self) -> bytes:
-        """Put it together again."""
+        """Encode the request again."""
         buffer = io.BytesIO()
         cast("Any", entity_writer(ENTITIES[self.request]))(buffer, self.body)
         return encode_envelope(self.envelope) + self.tail(buffer.getvalue())

@@ -1,7 +1,7 @@
-"""Which wrong values each field of a request can take, by its type alone.
+"""Lists the wrong values that each field of a request can have, by its type alone.
 
-So the table of wrong requests has no say in what it must cover: a field that Kafka's message,
-our envelope or our extensions get one day is asked for from that day on.
+The list comes from the messages and not from the table of wrong requests. So a test fails as soon
+as Kafka's message, our envelope or our extensions have a field that the table does not cover.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TAGS = {
 
 
 def needed(good: Draft) -> set[Spot]:
-    """Every wrong value that some row must try, of a good request with nothing left out."""
+    """Return every wrong value that a row must try, for a good request with all fields set."""
     now = _values(good)
     types = dict(_types(ENTITIES[good.request], ""))
     spots = {(path, kind) for path, of in types.items() for kind in _kinds(path, of)}
@@ -62,7 +62,7 @@ def needed(good: Draft) -> set[Spot]:
 
 
 def spoilt(good: Draft, bad: Draft) -> set[Spot]:
-    """What is wrong with one request, held against another that is good."""
+    """Return the differences between a request and a good one."""
     was, now = _values(good), _values(bad)
     types = dict(_types(ENTITIES[good.request], ""))
     return {

@@ -1,4 +1,4 @@
-"""What can be wrong around and at the head of every request between nodes."""
+"""Faults in the frame, the envelope and the identity of any request between nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from proofkit.badrequests.spoil import (
 
 
 def of_any_request(request: str) -> Iterator[Wrong]:
-    """What can be wrong around and at the head of every request."""
+    """Return the rows that every request has."""
     part = "topics.0.partitions.0"
     named = {"Fetch": ("topic_id", uuid.UUID(int=9)), "FetchSnapshot": ("name", "t")}
     topic, another = named.get(request, ("topic_name", "t"))

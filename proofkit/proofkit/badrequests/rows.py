@@ -1,8 +1,8 @@
-"""What a peer may get wrong in a request, field by field, and the answer that it must get.
+"""The faults of a peer's requests, field by field, and the answer to each.
 
-What lives here: the table. Each row stands for bytes that a real node's port gets;
-`docs/evidence/bad-requests.md` is made from it. What must not: connections, and what a test
-looks at.
+This module holds the table. Each row stands for bytes that a test sends to the port of a real
+node; `docs/evidence/bad-requests.md` is generated from the table. Connections and assertions
+belong to the tests.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ _OF_ONE: tuple[Callable[[], Iterator[Wrong]], ...] = (
 
 
 def wrong_requests() -> tuple[Wrong, ...]:
-    """The whole table, request by request."""
+    """Return the whole table, request by request."""
     wrong: list[Wrong] = []
     for request, special in zip(REQUESTS, _OF_ONE, strict=True):
         wrong += of_any_request(request)

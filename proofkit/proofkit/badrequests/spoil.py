@@ -1,4 +1,4 @@
-"""A row of the table of wrong requests, and the ways to spoil a good one."""
+"""A row of the table of wrong requests, and functions that make a good request wrong."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from proofkit.badrequests.draft import Draft
 from raftnode.core.types import NodeId, ReplicaKey
 
 CUT_OFF = "cut off"
-"""The connection is closed: what follows such bytes cannot be told apart any more."""
+"""The node closes the connection: it cannot find the next frame after such bytes."""
 SILENCE = "no answer"
-"""Dropped, as a network would: the sender is damaged, and no answer would repair it."""
+"""The node drops the request, as a network would: no answer would repair the damaged sender."""
 TAKEN = "NONE"
-"""Allowed, or not read at all: answered as any other."""
+"""The node allows the value or does not read it, and answers as usual."""
 
 INT8_MAX, INT16_MAX, INT32_MAX, INT64_MAX = 2**7 - 1, 2**15 - 1, 2**31 - 1, 2**63 - 1
 LONG = "x" * 255
@@ -28,7 +28,7 @@ TO_LEADER = frozenset({"Fetch", "FetchSnapshot"})
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """One row: what is wrong, and the answer."""
+    """One row: the fault and the expected answer."""
 
     request: str
     field: str
@@ -44,22 +44,22 @@ class Wrong:
 
 
 def body(path: str, value: Any) -> Callable[[Draft], None]:
-    """Put something else into a field of Kafka's message."""
+    """Set a field of Kafka's message."""
     return lambda draft: draft.put(path, value)
 
 
 def around(**changes: Any) -> Callable[[Draft], None]:
-    """Put something else into fields of the envelope."""
+    """Set fields of the envelope."""
     return lambda draft: draft.wrap(**changes)
 
 
 def own(tag: int, value: bytes | None) -> Callable[[Draft], None]:
-    """Put something else into a field of our own; None: leave it out."""
+    """Set a field of our own; None: leave it out."""
     return lambda draft: draft.extend(tag, value)
 
 
 def together(*spoils: Callable[[Draft], None]) -> Callable[[Draft], None]:
-    """Do all of these."""
+    """Apply all of these changes."""
 
     def spoil(draft: Draft) -> None:
         for change in spoils:
@@ -78,7 +78,7 @@ def raw(change: Callable[[bytes], bytes]) -> Callable[[Draft], None]:
 
 
 def twice(path: str) -> Callable[[Draft], None]:
-    """Say the only item of a list twice."""
+    """Repeat the only item of a list."""
 
     def spoil(draft: Draft) -> None:
         [only] = getattr(draft.body, path)

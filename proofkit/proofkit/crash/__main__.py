@@ -36,7 +36,7 @@ PROGRESS_S = 10.0
 LOSSES_SHOWN = 20
 
 Point = tuple[str, str, Callable[[], object]]
-"""Its kind, what names it, and what tries it."""
+"""The kind of a point, its name, and the function that tries it."""
 
 
 def make_points(
@@ -46,7 +46,7 @@ def make_points(
     kinds: Sequence[str] = tuple(SHARES),
     first: int = 0,
 ) -> Iterator[Point]:
-    """So many points, of each kind its share; of calls only each n-th; histories from a seed on."""
+    """Yield points, a share of each kind; use each n-th call only, and histories from a seed on."""
     total = sum(SHARES[kind] for kind in kinds)
     for kind in kinds:
         here = round(count * SHARES[kind] / total)
@@ -92,7 +92,7 @@ def _by_kill(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Try the points; 1 if anything was lost."""
+    """Try the points; return 1 if data was lost."""
     parser = argparse.ArgumentParser(prog="python -m proofkit.crash", description=__doc__)
     parser.add_argument("--points", type=int, default=1000)
     parser.add_argument(

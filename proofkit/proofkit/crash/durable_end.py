@@ -1,7 +1,7 @@
-"""Up to where the log is durable by the syncs that have returned, seen from the system calls.
+"""Computes the durable end of the log from its system calls: the syncs that have returned.
 
-SIGKILL takes away nothing that was written: the page cache survives it, synced or not. So what a
-killed process leaves behind does not show whether it synced in time; the order of its calls does.
+SIGKILL loses nothing that was written: the page cache survives, synced or not. So the files of a
+killed process do not show whether it synced in time, but the order of its calls does.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class _Segment:
 
 
 class WatchedCalls(KillingCalls):
-    """As `KillingCalls`; and follows what the log of a fresh directory has made durable.
+    """`KillingCalls` that also tracks the durable end of the log in a fresh directory.
 
-    The log must only grow at its end and be trimmed at its start, as that of a quorum of one does.
+    The log must only grow at its end and be trimmed at its start, as in a quorum of one node.
 
     Attributes:
         on_covered: called after each sync of a segment, before its caller goes on, with the end of

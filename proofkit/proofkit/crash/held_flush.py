@@ -1,4 +1,4 @@
-"""A flush that takes long: it is under way in a thread of its own while others use the storage."""
+"""A flush that takes long: it runs in its own thread while other threads use the storage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ its calls come before those of others is then another, and what must be found is
 
 
 class Holdable(Protocol):
-    """System calls whose `fdatasync` calls `hold` in its middle, if there is one."""
+    """System calls whose `fdatasync` calls `hold`, if it is set."""
 
     hold: Callable[[], None] | None
 
@@ -54,7 +54,7 @@ class HeldFlush:
             raise self._failures[0]
 
     def begin_behind(self, work: Callable[[], object]) -> None:
-        """Begin what has to wait for the flush; raises what it raised if it did not wait."""
+        """Begin work that must wait for the flush; raise its error if it did not wait."""
         thread = threading.Thread(target=self._work, args=(work,), daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -62,7 +62,7 @@ class HeldFlush:
         self._raise()
 
     def release(self) -> None:
-        """Let the flush return, and what is behind it go on to its end; raises what they raised."""
+        """Let the flush return and the waiting work finish; raise their errors."""
         self.end()
         self._raise()
 

@@ -1,4 +1,4 @@
-"""What a storage does until it crashes: the same for the same seed, step by step."""
+"""The steps of a storage until its crash, from a seed."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _BEFORE_ALL = Epoch(0)
 
 
 class LossError(AssertionError):
-    """What was durable, acknowledged or answered is not there; or what is was never written."""
+    """Durable or acknowledged data is lost, or the storage holds data that was never written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Batches are written, not durable yet; a full segment is rolled on the way."""
+    """Write batches without making them durable; roll a full segment."""
 
     batches: tuple[Batch, ...]
     """All with their bytes."""
@@ -65,57 +65,57 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """All that was written is made durable, and counts as acknowledged."""
+    """Make all written batches durable; they count as acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """The vote of an epoch is made durable and counts as answered."""
+    """Make the vote of an epoch durable; it counts as answered."""
 
     state: QuorumState
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Records from an offset on are dropped."""
+    """Drop the records from an offset on."""
 
     end: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot of the durable log is made."""
+    """Make a snapshot of the durable log."""
 
     snapshot_id: SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """The segments below an offset go: two whole snapshots reach beyond them."""
+    """Remove the segments below an offset that two whole snapshots cover."""
 
     start: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """A snapshot is fetched in pieces, read, and put in the place of the log."""
+    """Fetch a snapshot in pieces, read it, and replace the log by it."""
 
     snapshot_id: SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
 class Reopen:
-    """The node stops on request and starts again."""
+    """Stop the node on request and start it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A flush of all that was written begins, and does not return before `Release`."""
+    """Begin a flush of all written batches that does not return before `Release`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Records are read: from the disk, and from memory if they are there."""
+    """Read records from the disk, and from memory if they are there."""
 
     start: Offset
     data: bytes
@@ -124,14 +124,14 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """A step is begun that has to wait for the flush under way."""
+    """Begin a step that must wait for the flush under way."""
 
     step: Append | Truncate | Install
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The flush returns, what it covered counts as acknowledged; what waited ends as well."""
+    """Let the flush return: its batches count as acknowledged, and waiting steps end."""
 
 
 Step = (
@@ -160,7 +160,7 @@ SETTINGS = (
 
 
 def preallocates(seed: int) -> bool:
-    """Whether the log of a seed reserves room for its segments: a quarter do, of both sizes."""
+    """Whether the log of a seed reserves room for its segments; a quarter of the logs do."""
     return seed % 8 in {2, 3}
 
 
@@ -348,14 +348,14 @@ class _Segments:
 
 
 def make_history(seed: int, story: Story = "plain") -> tuple[Step, ...]:
-    """The steps of a seed."""
+    """Return the steps of a seed."""
     segments = None if story == "plain" else _Segments(settings_of(seed).segment_bytes)
     author = _Author(random.Random(seed), story == "slow", segments=segments)
     return tuple(author.steps(STEPS[story]))
 
 
 def state_at(snapshot_id: SnapshotId) -> list[StateRecord]:
-    """What a snapshot holds: enough to know it by."""
+    """Return the content of a snapshot, which differs for each snapshot."""
     end, epoch = snapshot_id.end_offset, snapshot_id.epoch
     count = 1 + end % 5
     return [StateRecord(b"key %d" % n, b"%d" % end, Offset(end - 1), epoch) for n in range(count)]
@@ -363,7 +363,7 @@ def state_at(snapshot_id: SnapshotId) -> list[StateRecord]:
 
 @cache
 def content_of(snapshot_id: SnapshotId) -> bytes:
-    """The file of a snapshot, as a leader has it."""
+    """Return the file of a snapshot, as a leader has it."""
     disk, there = FaultDisk(random.Random(0)), Path("/leader")
     disk.make_directory(there)
     write_snapshot(Files(disk), there, snapshot_id, HEAD, state_at(snapshot_id), now_ms=NOW_MS)
@@ -391,7 +391,7 @@ class Storage:
     snapshots: Snapshots = field(init=False)
 
     def __post_init__(self) -> None:
-        """Open it; whatever the last crash left is recovered."""
+        """Open the storage; it recovers what the last crash left."""
         self.open()
 
     def open(self) -> None:
@@ -405,7 +405,7 @@ class Storage:
         self.snapshots = self.directory.open_snapshots(RETAINED)
 
     def take(self, step: Step) -> None:
-        """Take a step to its end; after a failure nothing goes on."""
+        """Take a step to its end; after a failure no thread continues."""
         try:
             self._take(step)
         except BaseException:
@@ -483,7 +483,7 @@ class Storage:
 
 
 def content_from(log: Log, start: Offset) -> bytes:
-    """All that the log holds from an offset on."""
+    """Return the bytes of the log from an offset on."""
     parts: list[bytes] = []
     offset = start
     while offset < log.end_offset:
@@ -500,7 +500,7 @@ Span = tuple[str, range]
 def spans(
     storage: Storage, steps: tuple[Step, ...], calls: Callable[[], int], kinds: tuple[type, ...]
 ) -> list[Span]:
-    """Take all steps; which calls those of some kinds made, of all that `calls` counts."""
+    """Take all steps; return the calls that the steps of some kinds made."""
     ranges: list[Span] = []
     for step in steps:
         before = calls()
@@ -515,7 +515,7 @@ def _no_pause() -> None:
 
 
 def run(storage: Storage, steps: tuple[Step, ...], done: Callable[[], None]) -> None:
-    """Take all steps, telling after each."""
+    """Take all steps; report each."""
     for step in steps:
         storage.take(step)
         done()

@@ -1,7 +1,6 @@
-"""Whole nodes that end by SIGKILL, at a call of the file layer or from outside at some time.
+"""Whole nodes that are killed by SIGKILL, at a call of the file layer or from outside.
 
-A quorum of one: what it acknowledges is on its own disk and nowhere else, so that nothing but
-its storage can have kept it.
+The node is a quorum of one, so its own storage alone keeps the acknowledged writes.
 
 Two things must hold. The next start finds each acknowledged write. SIGKILL leaves the page cache,
 so this proves nothing about syncs. And the node acknowledged each write after the return of a sync
@@ -138,7 +137,7 @@ def _dawdle(rng: random.Random) -> None:
 
 
 def crash(root: Path, seed: int, *, is_slow: bool = False) -> int:
-    """Kill a node and compare what it had acknowledged.
+    """Kill a node, and compare its log with the writes that it acknowledged.
 
     Args:
         root: where its directory goes.
@@ -146,7 +145,7 @@ def crash(root: Path, seed: int, *, is_slow: bool = False) -> int:
         is_slow: the flushes of its log take long, or do not return any more.
 
     Returns:
-        How many writes were acknowledged.
+        The number of acknowledged writes.
 
     Raises:
         LossError: one of them is gone, or was acknowledged before it was durable.
@@ -180,7 +179,7 @@ def crash(root: Path, seed: int, *, is_slow: bool = False) -> int:
 
 
 def acknowledged_by(output: bytes) -> list[int]:
-    """The numbers that were acknowledged, by what a node told, in that order.
+    """Return the acknowledged numbers from a node's reports, in their order.
 
     Raises:
         LossError: one of them was not durable yet.

@@ -1,4 +1,4 @@
-"""What a start after a crash must find, given how many steps were taken to their end."""
+"""Computes the data that a start after a crash must find, from the number of finished steps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from raftnode.runtime.snapshots.restore import restore_state
 
 @dataclass(slots=True)
 class Expected:
-    """What the steps so far have left.
+    """The data that the steps so far have left.
 
     Attributes:
         batches: written, in order, since the log began or a snapshot took its place; also those
@@ -65,7 +65,7 @@ class Expected:
 
     @property
     def end(self) -> Offset:
-        """End of all that was written."""
+        """The end of all written batches."""
         if self.batches:
             return self.batches[-1].end_offset
         return self.base.end_offset if self.base else FIRST_OFFSET
@@ -78,7 +78,7 @@ class Expected:
         self.finished = snapshot_id
 
     def finish(self, step: Step) -> None:
-        """A step was taken to its end."""
+        """Note that a step is finished."""
         match step:
             case Append(batches):
                 self.batches += batches
@@ -110,7 +110,7 @@ class Expected:
         self.floor = self.end if self.keeps_written else self.durable
 
     def begin(self, step: Step) -> None:
-        """A step was begun and perhaps not finished: either outcome will do."""
+        """Note that a step began and may be unfinished: both outcomes are correct."""
         match step:
             case Append(batches):
                 self.batches += batches
@@ -130,7 +130,7 @@ class Expected:
                 pass
 
     def check(self, storage: Storage) -> None:
-        """Compare with what a start found.
+        """Compare with a started storage.
 
         Raises:
             LossError: naming the first difference.
@@ -189,7 +189,7 @@ class Expected:
 
 
 def expected(steps: tuple[Step, ...], done: int, *, keeps_written: bool) -> Expected:
-    """What must be found once so many steps were finished and the next one was begun."""
+    """Return the data that must exist once some steps are finished and the next has begun."""
     made = Expected(keeps_written)
     for step in steps[:done]:
         made.finish(step)

@@ -38,21 +38,21 @@ def _open(disk: FaultDisk, seed: int) -> Storage:
 
 
 def calls_of(seed: int, story: Story = "plain") -> int:
-    """How many modifying calls the history of a seed makes, its first start included."""
+    """Return the number of modifying calls in the history of a seed, its first start included."""
     disk = _fresh(seed)
     run(_open(disk, seed), make_history(seed, story), lambda: None)
     return disk.modifications
 
 
 def spans_of(seed: int) -> list[Span]:
-    """The calls of the trims and installs in such a history of a seed."""
+    """Return the calls of the trims and installs in the history of a seed."""
     disk = _fresh(seed)
     steps = make_history(seed, "trims")
     return spans(_open(disk, seed), steps, lambda: disk.modifications, (Trim, Install))
 
 
 def crash(seed: int, point: int, story: Story = "plain") -> None:
-    """Cut the power at one call, then at calls of the starts after it, and compare.
+    """Cut the power at one call, then at calls of the next starts, and compare.
 
     Args:
         seed: of the history.
@@ -60,7 +60,7 @@ def crash(seed: int, point: int, story: Story = "plain") -> None:
         story: what is in the history.
 
     Raises:
-        LossError: something is not as it must be.
+        LossError: data is lost or wrong.
         RaftnodeError: the start was refused, though no disk was damaged.
     """
     disk = _fresh(seed)
@@ -87,7 +87,7 @@ def crash(seed: int, point: int, story: Story = "plain") -> None:
 
 
 def points(first: int = 0, story: Story = "plain") -> Iterator[tuple[int, int]]:
-    """Seeds and calls, for ever: each call of the first history, then of the next."""
+    """Yield seeds and calls without end: each call of the first history, then of the next."""
     seed = first
     while True:
         yield from ((seed, point) for point in range(calls_of(seed, story)))
@@ -95,7 +95,7 @@ def points(first: int = 0, story: Story = "plain") -> Iterator[tuple[int, int]]:
 
 
 def points_of(kind: str, first: int = 0) -> Iterator[tuple[int, int]]:
-    """Seeds and calls, for ever: each call of each trim, or of each install."""
+    """Yield seeds and calls without end: each call of each trim, or of each install."""
     seed = first
     while True:
         for name, calls in spans_of(seed):

@@ -1,4 +1,4 @@
-"""Processes that end by SIGKILL at a system call, on a real file system."""
+"""Processes that are killed at a system call, on a real file system."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _TOLD = b"."
 
 
 def in_a_process(work: Callable[[Callable[[bytes], None]], None]) -> tuple[int, bytes]:
-    """Run `work` in a process of its own; it may tell bytes as it goes on.
+    """Run `work` in its own process; it may report bytes at any time.
 
     Returns:
-        The signal that ended it, or its exit code, negative; and what it told until then.
+        The signal that killed it, or its negative exit code; and the bytes that it reported.
     """
     reading, writing = os.pipe()
     # This process has one thread and no event loop (S29): nothing can be held by another one.
@@ -70,7 +70,7 @@ def _write(writing: int, report: bytes) -> None:
 
 
 def calls_of(root: Path, seed: int, story: Story = "plain") -> int:
-    """How many modifying calls the history of a seed makes, its first start included."""
+    """Return the number of modifying calls in the history of a seed, its first start included."""
     counting = KillingCalls()
     storage = Storage(Files(counting), _fresh(root), settings_of(seed), counting)
     run(storage, make_history(seed, story), lambda: None)
@@ -78,7 +78,7 @@ def calls_of(root: Path, seed: int, story: Story = "plain") -> int:
 
 
 def spans_of(root: Path, seed: int) -> list[Span]:
-    """The calls of the trims and installs in such a history of a seed."""
+    """Return the calls of the trims and installs in the history of a seed."""
     counting = KillingCalls()
     storage = Storage(Files(counting), _fresh(root), settings_of(seed))
     steps = make_history(seed, "trims")
@@ -93,7 +93,7 @@ def _fresh(root: Path) -> Path:
 
 
 def crash(root: Path, seed: int, point: int, moment: Moment, story: Story = "plain") -> None:
-    """Kill a process at one call, and now and then those that start after it; then compare.
+    """Kill a process at one call, and sometimes the processes after it; then compare.
 
     Args:
         root: where its directory goes.
@@ -103,7 +103,7 @@ def crash(root: Path, seed: int, point: int, moment: Moment, story: Story = "pla
         story: what is in the history.
 
     Raises:
-        LossError: something is not as it must be.
+        LossError: data is lost or wrong.
         RaftnodeError: the start was refused, though no disk was damaged.
     """
     directory, settings = _fresh(root), settings_of(seed)
@@ -137,7 +137,7 @@ def _start(
 
 
 def points(root: Path, first: int = 0, story: Story = "plain") -> Iterator[tuple[int, int, Moment]]:
-    """Seeds, calls and moments, for ever."""
+    """Yield seeds, calls and moments without end."""
     seed = first
     while True:
         for point in range(calls_of(root, seed, story)):
@@ -147,7 +147,7 @@ def points(root: Path, first: int = 0, story: Story = "plain") -> Iterator[tuple
 
 
 def points_of(root: Path, kind: str, first: int = 0) -> Iterator[tuple[int, int, Moment]]:
-    """Seeds, calls and moments, for ever: each call of each trim, or of each install."""
+    """Yield seeds, calls and moments without end: each call of each trim or install."""
     seed = first
     while True:
         for name, calls in spans_of(root, seed):

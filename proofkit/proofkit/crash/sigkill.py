@@ -1,4 +1,4 @@
-"""The operating system, and an end by SIGKILL at one of the calls that change a file."""
+"""The operating system's calls; at one of the calls that change a file the process is killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOMENTS: tuple[Moment, ...] = ("before", "middle", "after")
 
 
 class KillingCalls(OsCalls):
-    """Counts modifying calls and ends the process at one of them.
+    """Counts modifying calls and kills the process at one of them.
 
     Args:
         at: number of the call, from 0; None: only count.
@@ -118,7 +118,7 @@ class KillingCalls(OsCalls):
 
 
 def die() -> NoReturn:
-    """End this process as the kernel would."""
+    """Kill this process with SIGKILL."""
     os.kill(os.getpid(), signal.SIGKILL)
     while True:  # the signal is on its way
         signal.pause()

@@ -1,21 +1,21 @@
-"""All interleavings of a small world, through the same core that the node runs.
+"""Explores all interleavings of a small world, with the same core that the node runs.
 
-The simulator tries many long runs at random; the explorer tries every run of a world that
-is bounded by budgets: so many crashes, lost messages, fired election timers, writes and
-voter changes, in every order and at every moment. Breadth first, so that the way to a
-broken invariant is the shortest there is.
+The simulator tries many long runs at random. The explorer tries every run of a world with
+budgets: a number of crashes, lost messages, fired election timers, writes and voter changes,
+in every order and at every moment. It searches breadth first, so that it finds the shortest
+way to a broken invariant.
 
     python -m proofkit.explorer --preset small
 
 - `bounds`: the budgets, and the presets;
 - `snapshot`: copies and keys of a core's state, and time made abstract;
-- `local`: one replica as a numbered value, and what an event makes of it;
-- `world`: what may happen next, and what comes of it;
+- `local`: one replica as a numbered value, and its next state after an event;
+- `world`: the possible actions of a world, and their results;
 - `step_checks`: the simulator's invariants over one step;
-- `progress`: whether the others can go on beside a disk that hangs or a process that stands still;
-- `action`: one thing that may happen;
-- `search`: breadth first, what was seen, the counts;
-- `trace`: a way in words, and how to go it again.
+- `progress`: whether the others make progress beside a hung disk or a stopped process;
+- `action`: one action in a world;
+- `search`: the search, breadth first, and its counts;
+- `trace`: a run as text, and its replay.
 
 **Time.** No clock runs: `now_ms` is the same in every state, and each deadline is due or
 lies in some future. A timer is an event that may fire whenever its deadline is set. Every

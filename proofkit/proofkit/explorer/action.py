@@ -1,4 +1,4 @@
-"""One thing that may happen in a world."""
+"""An action in a world."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing that happens to one replica, or to a message.
+    """An action on one replica or on one message.
 
-    `detail` tells apart what else is open: the message's number, which unsynced writes
-    are lost, which voter a change names.
+    `detail` holds the other choices: the message's number, which unsynced writes are lost, which
+    voter a change names.
     """
 
     kind: str

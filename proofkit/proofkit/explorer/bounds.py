@@ -1,4 +1,4 @@
-"""How large a world is explored: each bound is a budget that the whole run shares."""
+"""The size of a world: each bound is a budget that the whole run shares."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ BUDGETS: tuple[str, ...] = (
     "elections", "resignations", "crashes", "losses", "duplicates", "writes", "changes",
     "snapshots", "hangs", "stops",
 )  # fmt: skip
-"""What is spent in a run, in the order of `State.left`."""
+"""The budgets of a run, in the order of `State.left`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What may happen, and how often, in one run of the world.
+    """How often each action may happen in one run of the world.
 
     Attributes:
         voters: how many replicas form the quorum, numbered from 0.
@@ -39,10 +39,10 @@ class Bounds:
             to one waits; it goes on at any later point, or never.
         fetches: how many Fetches a follower may have under way.
         removable: which replicas a RemoveVoter may name.
-        standing: whose election timers fire; None: everybody's.
-        crashing: who may crash; None: everybody.
-        hanging: whose disk may hang; None: everybody's.
-        stopping: whose process may stand still; None: everybody's.
+        standing: the replicas whose election timers fire; None: all.
+        crashing: the replicas that may crash; None: all.
+        hanging: the replicas whose disk may hang; None: all.
+        stopping: the replicas whose process may stop; None: all.
     """
 
     voters: int = 3
@@ -69,7 +69,7 @@ class Bounds:
     stopping: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
-        """The bounds in one line: what differs from nothing happening."""
+        """The bounds in one line; bounds that allow nothing are left out."""
         some = " ".join(f"{name}={value}" for name in BUDGETS if (value := getattr(self, name)))
         some += f" fetches={self.fetches}" if self.fetches > 1 else ""
         begin = "formed" if self.formed else "latched"

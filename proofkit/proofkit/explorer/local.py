@@ -1,7 +1,7 @@
-"""One replica as a value, and what one event makes of it.
+"""One replica as a value, and its next state after one event.
 
-A replica's next state depends on nothing but its own state and the event. So both are
-numbered, and each pair runs through the core once, however many worlds contain it.
+A replica's next state depends only on its own state and the event. So both have numbers, and
+each pair runs through the core once, however many worlds contain it.
 """
 
 from __future__ import annotations
@@ -71,19 +71,19 @@ PIECES = 2
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A snapshot, and all the batches that it stands for."""
+    """A snapshot, and all the batches that it covers."""
 
     head: LogHead
     batches: tuple[Batch, ...]
 
     def whole(self) -> SimSnapshot:
-        """As the simulator's disk has it; nothing is applied here, so there is no state."""
+        """Return it as the simulator's disk has it, without a state, as nothing is applied here."""
         return SimSnapshot(self.head, self.batches)
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """What a disk holds; `durable` is the log as the last flush left it.
+    """The content of a disk; `durable` is the log at the last flush.
 
     `log` and `durable` are whole, also of what was trimmed or came in a snapshot; the replica
     can read from `start` on.
@@ -104,7 +104,7 @@ class Volume:
     incoming: tuple[LogPosition, bytes] | None = None
 
     def disk(self, key: ReplicaKey) -> SimDisk:
-        """The simulator's disk with this on it."""
+        """Return a disk of the simulator with this content."""
         return SimDisk(
             key,
             self.state,
@@ -120,7 +120,7 @@ class Volume:
         )
 
     def with_disk(self, disk: SimDisk) -> Volume:
-        """After what was written to that disk."""
+        """Return this content after the writes to that disk."""
         return replace(
             self,
             state=disk.state,
@@ -135,7 +135,7 @@ class Volume:
         )
 
     def after_crash(self) -> list[Volume]:
-        """All that a crash may leave: the durable log, or any part of what was written since."""
+        """Return each content that a crash may leave: the durable log, or more of the writes."""
         common = 0
         for written, safe in zip(self.log, self.durable, strict=False):
             if written is not safe:
@@ -190,7 +190,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Stimulus:
-    """What one replica meets: first a timer, then an event."""
+    """The input of one replica: first a timer, then an event."""
 
     event: Event
     timer: Timer | None = None
@@ -202,7 +202,7 @@ class Stimulus:
 
 @dataclass(slots=True)
 class Step:
-    """What a stimulus makes of a replica.
+    """The result of a stimulus.
 
     Attributes:
         before: its state until then.
@@ -229,7 +229,7 @@ def _is_of_the_world(effect: Effect) -> bool:
 
 
 class Locals:
-    """All states of all replicas met so far, and all steps between them."""
+    """All states of all replicas so far, and all steps between them."""
 
     def __init__(self, keys: tuple[ReplicaKey, ...], fetches: int = 1) -> None:
         self.keys = keys
@@ -244,7 +244,7 @@ class Locals:
         self._renumbered: dict[tuple[int, int, tuple[int, ...]], Local] = {}
 
     def intern(self, index: int, volume: Volume, core: RaftCore | None) -> Local:
-        """The one numbered state that is equal to this."""
+        """Return the numbered state that equals this one."""
         key = (index, volume, frozen(core.replica) if core else None)
         number = self._numbers.setdefault(key, len(self.all))
         if number == len(self.all):
@@ -255,13 +255,13 @@ class Locals:
         return self.all[number]
 
     def batch(self, batch: Batch) -> Batch:
-        """The one object for equal batches: the invariants compare identities."""
+        """Return the same object for equal batches, since the invariants compare identities."""
         return self._batches.setdefault(batch, batch)
 
     # -- snapshots ---------------------------------------------------------------------
 
     def taken(self, local: Local) -> Kept | None:
-        """The snapshot that a replica could take now; None: it would tell nothing new."""
+        """Return the snapshot that a replica could take now; None: it would hold nothing new."""
         replica, end = local.replica, local.replica.applicable
         before = local.volume.snapshot
         if not replica.log.has_voter_record or end <= (
@@ -282,7 +282,7 @@ class Locals:
         return effect.with_piece(PIECES, bytes([self._files.index(kept)]))
 
     def fetched(self, local: Local) -> SimSnapshot | None:
-        """What a replica has fetched; None: pieces of several, or not all."""
+        """Return the snapshot that a replica has fetched; None: it is incomplete or mixed."""
         incoming = local.volume.incoming
         if incoming is None or len(incoming[1]) != PIECES or len(set(incoming[1])) > 1:
             return None
@@ -290,7 +290,7 @@ class Locals:
         return snapshot if snapshot.position == incoming[0] else None
 
     def read(self, local: Local) -> Event:
-        """What reading it comes to."""
+        """Return the event that follows the read of the fetched snapshot."""
         snapshot, download = self.fetched(local), local.replica.download
         assert download is not None
         if snapshot is None:
@@ -300,7 +300,7 @@ class Locals:
     # -- life ------------------------------------------------------------------------
 
     def started(self, local: Local) -> Local:
-        """A process starts on the disk; its first event comes with `step`."""
+        """Start a process on the disk; its first event comes with `step`."""
         volume = replace(local.volume, incarnation=local.volume.incarnation + 1, sequence=0)
         core = RaftCore(
             StartState(
@@ -319,7 +319,7 @@ class Locals:
         return self.intern(local.index, volume, core)
 
     def crashed(self, local: Local) -> list[Local]:
-        """The process ends; each result is one way in which unsynced writes may be lost."""
+        """End the process; each result is one way to lose unsynced writes."""
         replica = local.replica
         return [
             self.intern(
@@ -331,7 +331,7 @@ class Locals:
         ]
 
     def silent(self, local: Local, volume: Volume | None = None) -> Local:
-        """The process says nothing any more, for it waits for its disk, or it was killed so."""
+        """Silence the process, which waits for its disk or was killed during the wait."""
         replica, volume = local.replica, volume or local.volume
         left = replace(volume, sequence=replica.fetch_sequence, shown=replica.epoch)
         return self.intern(local.index, left, None)
@@ -414,7 +414,7 @@ class Locals:
     # -- numbers of Fetches ------------------------------------------------------------
 
     def renumbered(self, local: Local, fetcher: int, numbers: tuple[int, ...]) -> Local:
-        """The same state with one replica's Fetch numbers replaced by their ranks."""
+        """Return the state with one replica's Fetch numbers replaced by their ranks."""
         known = self._renumbered.get((local.number, fetcher, numbers))
         if known is None:
             known = self._renumber(local, fetcher, numbers)
@@ -445,12 +445,12 @@ class Locals:
 
 
 def ranked(request: FetchRequest, rank: dict[int, int]) -> FetchRequest:
-    """The same Fetch under another number."""
+    """Return the Fetch with another number."""
     return replace(request, sequence=rank[request.sequence])
 
 
 def numbers_in(local: Local, index_of: dict[ReplicaKey, int]) -> tuple[tuple[int, int], ...]:
-    """The numbers of Fetches that a state holds, each with its fetcher's."""
+    """Return the numbers of the Fetches in a state, each with its fetcher's number."""
     own = local.index
     if local.core is None:
         return ((own, local.volume.sequence),)
@@ -471,13 +471,13 @@ def numbers_in(local: Local, index_of: dict[ReplicaKey, int]) -> tuple[tuple[int
 
 
 def in_flight_of(local: Local) -> FetchRequest | FetchSnapshotRequest | None:
-    """The newest request that a replica waits for."""
+    """Return the newest request that a replica waits for."""
     fetching = fetching_of(local.replica)
     return None if fetching is None else fetching.in_flight
 
 
 def under_way_at(local: Local) -> list[FetchRequest | FetchSnapshotRequest]:
-    """All that a replica waits for."""
+    """Return all requests that a replica waits for."""
     fetching = fetching_of(local.replica)
     if fetching is None or fetching.in_flight is None:
         return []
@@ -485,14 +485,14 @@ def under_way_at(local: Local) -> list[FetchRequest | FetchSnapshotRequest]:
 
 
 def kept_of(disk: SimDisk) -> Kept | None:
-    """The newest snapshot on a disk."""
+    """Return the newest snapshot on a disk."""
     if not disk.snapshots:
         return None
     return Kept(disk.snapshots[-1].head, disk.snapshots[-1].batches)
 
 
 def carry_out(disk: SimDisk, effect: Effect, fetched: SimSnapshot | None) -> None:
-    """Do what an effect wants of the disk; `fetched` is what an install puts in place."""
+    """Carry out an effect on the disk; `fetched` is the snapshot that an install puts in place."""
     match effect:
         case PersistQuorumState(state):
             disk.state = state
@@ -519,6 +519,6 @@ def carry_out(disk: SimDisk, effect: Effect, fetched: SimSnapshot | None) -> Non
 
 
 def served(disk: SimDisk, effect: ServeFetch) -> FetchResponse:
-    """The answer with the batches that the disk holds, unsynced ones too."""
+    """Return the answer with the batches on the disk, unsynced batches included."""
     batches = disk.log[disk.position(Offset(effect.start_offset)) :]
     return replace(effect.response, batches=tuple(batches))

@@ -1,9 +1,9 @@
-"""Whether a quorum can go on beside a replica that is slow but alive: looked for from every state.
+"""Checks from every state that a quorum makes progress beside a replica that is slow but alive.
 
-The search shows that nothing bad is reached. Here a good thing is demanded: from each state in
-which a disk hangs, or a process stands still, some way must lead to a replica that is well, leads,
-and has committed all that its log holds. The way that is tried lets everything arrive and every
-timer of a follower fire that would fire in time, and chooses only who stands for election, in turn.
+The search shows that no bad state is reached. This module demands a good state: from each state
+with a hung disk or a stopped process, a run must lead to a healthy leader that has committed its
+whole log. The run delivers every message and fires every timer of a follower that would fire in
+time. It chooses only the replica that starts an election, each in turn.
 While a leader lives that answers its followers, none of them does: they are content, whatever the
 leader's disk does. Of a leader's timers only that of its own disk fires. Time stands still here, so
 no follower becomes silent: whether a leader resigns too early, because it waits for a replica that
@@ -36,17 +36,17 @@ Key = tuple[tuple[int, ...], tuple[int, ...], object]
 
 
 class ProgressBesideSlow:
-    """Looks for a way on, and remembers from where there is one."""
+    """Searches for progress, and remembers the states from which it is possible."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._good: set[Key] = set()
 
     def demand(self, state: State) -> None:
-        """Look for a way on.
+        """Search for progress from a state.
 
         Raises:
-            InvariantError: `Progress`, there is none; or an invariant is broken on it.
+            InvariantError: `Progress` if there is none, or the invariant that the run breaks.
         """
         way = _Way(self._world, self._good, state)
         for turn in range(TURNS * len(self._world.keys)):

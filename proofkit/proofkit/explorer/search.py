@@ -1,4 +1,4 @@
-"""Breadth first through a bounded world: every reachable state once, the shortest way first."""
+"""Searches a bounded world breadth first: each reachable state once, the shortest way first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Report:
-    """What a search has seen.
+    """The result of a search.
 
     Attributes:
         states: different worlds, the first one included.
@@ -94,7 +94,7 @@ class Search:
         self._choices = array("h")
 
     def run(self, *, seconds_max: float | None = None, states_max: int | None = None) -> Report:
-        """Search until all is seen, an invariant is broken, or a limit is reached."""
+        """Search until no state is left, an invariant is broken, or a limit is reached."""
         started = time.monotonic()
         deadline = None if seconds_max is None else started + seconds_max
         try:

@@ -26,9 +26,9 @@ from raftnode.core.roles import (
 from raftnode.core.types import FIRST_OFFSET
 
 NOW_MS = 1_000_000
-"""What every clock shows, always: see `abstract_time`."""
+"""The time of every clock in all states: see `abstract_time`."""
 LATER_MS = NOW_MS * 1_000_000
-"""Where every deadline lies that has not come: some day."""
+"""The time of every deadline that is not due."""
 CONFIG = CoreConfig()
 
 UNHASHED = frozenset({"rng", "config", "effects", "now_ms"})
@@ -36,7 +36,7 @@ UNHASHED = frozenset({"rng", "config", "effects", "now_ms"})
 
 
 class LeastRandom(random.Random):
-    """Draws the least of everything.
+    """A random source that always draws the least value.
 
     The core draws waiting times, which are abstract here, and whom a replica without a
     leader asks: it then asks «any», and `world` lets any replica answer.
@@ -67,7 +67,7 @@ def _fields(kind: type[Any]) -> tuple[str, ...] | None:
 
 
 def copied(value: Any) -> Any:
-    """A copy that shares only what is immutable."""
+    """Return a copy that shares only immutable values."""
     kind = cast("type[Any]", type(value))
     if kind is list:
         return [copied(item) for item in value]
@@ -85,7 +85,7 @@ def copied(value: Any) -> Any:
 
 
 def frozen(value: Any) -> Any:
-    """A hashable key: equal for equal states, whatever the order in dicts and sets."""
+    """Return a hashable key, equal for equal states, whatever the order in dicts and sets."""
     kind = cast("type[Any]", type(value))
     if kind is list:
         return tuple([frozen(item) for item in value])
@@ -100,7 +100,7 @@ def frozen(value: Any) -> Any:
 
 
 def copy_of(core: RaftCore) -> RaftCore:
-    """A core that goes on from the same state, alone."""
+    """Return an independent core with the same state."""
     made = object.__new__(RaftCore)
     made.replica = copied(core.replica)
     return made
@@ -111,7 +111,7 @@ def _later(at_ms: int) -> int:
 
 
 def abstract_time(replica: Replica) -> None:
-    """Forget how long anything takes: a deadline is due or comes some day.
+    """Replace each time by an abstract one: a deadline is due, or is not due.
 
     Also what is only counted to choose a wait, and when things were, for reports.
     """

@@ -1,4 +1,4 @@
-"""One world of the explorer, as numbers; what those stand for is known to `world`."""
+"""One world of the explorer, as numbers; `world` knows their meaning."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class State(NamedTuple):
     stopped: tuple[int, ...] = ()
 
     def hangs(self, index: int) -> bool:
-        """Whether that replica's disk does."""
+        """Whether that replica's disk hangs."""
         return any(index == at for at, _ in self.hung)
 
     def is_well(self, index: int) -> bool:

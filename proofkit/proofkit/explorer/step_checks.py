@@ -46,7 +46,7 @@ class _Seen:
 def checker_of(
     locals_: list[Local], acting: Local, leaders: Leaders, committed: tuple[Batch, ...]
 ) -> Checker:
-    """A checker that has watched a run up to a world, as far as it matters from there."""
+    """Return a checker with the memory of a run that led to this world."""
     checker = Checker(
         leaders=dict(leaders),
         committed_log=list(committed),
@@ -86,7 +86,7 @@ def _learn(checker: Checker, log: tuple[Batch, ...]) -> None:
 def watch(
     step: Step, locals_: list[Local], leaders: Leaders, committed: tuple[Batch, ...]
 ) -> tuple[Leaders, tuple[Batch, ...]]:
-    """Check a step; return who has led each epoch and what is committed after it.
+    """Check a step; return the leader of each epoch, and the committed batches after the step.
 
     Raises:
         InvariantError: one of the simulator's invariants is broken.

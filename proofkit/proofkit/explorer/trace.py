@@ -1,4 +1,4 @@
-"""A way through a world, readable and repeatable.
+"""A run of a world as text that can be read and replayed.
 
 A trace has a line for each action, beginning with its number, and below it the facts that
 the cores told, in the form of the simulator's trace. `replay` goes the same way again with
@@ -25,7 +25,7 @@ from raftnode.core.messages import (
 
 
 def label(world: World, state: State, action: Action) -> str:
-    """An action in words; different for all that may happen in one state."""
+    """Return an action in words, unique among the actions of one state."""
     index = action.index
     who = f"{index} {action.kind}"
     match action.kind:
@@ -95,7 +95,7 @@ def letter_text(letter: Letter) -> str:
 
 
 def trace(world: World, actions: Iterable[Action]) -> list[str]:
-    """The lines of a way that was found in this world, with what broke at its end."""
+    """Return the lines of a run in this world, with the broken invariant at its end."""
     state, lines = world.first(), list[str]()
     for number, action in enumerate(actions, 1):
         lines.append(f"{number:4d} > {label(world, state, action)}")
@@ -124,7 +124,7 @@ def _facts(world: World, number: int) -> list[str]:
 
 
 def replay(bounds: Bounds, lines: Iterable[str]) -> list[str]:
-    """Go the way that a trace tells; return the trace of what is seen on it now.
+    """Replay a trace; return the trace of the run with the core as it is now.
 
     Raises:
         ValueError: an action of the trace cannot happen any more; says which.

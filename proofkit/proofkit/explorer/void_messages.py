@@ -1,4 +1,4 @@
-"""Messages that can never matter again, so that worlds which differ in them alone are one."""
+"""Finds messages without any later effect, so that worlds which differ only in them are equal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from raftnode.core.roles import Candidate, Leader
 
 
 def is_void(local: Local, letter: Letter) -> bool:
-    """Whether delivery, now or at any later time, would change nothing and say nothing."""
+    """Whether delivery at any time would change nothing and cause no message."""
     response = letter.response
     if response is None:
         return False

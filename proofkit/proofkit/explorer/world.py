@@ -1,4 +1,4 @@
-"""All that can happen next in a small world."""
+"""The rules of a small world."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _may(allowed: tuple[int, ...] | None, index: int) -> bool:
 
 
 class World:
-    """The rules of a bounded world: its first state, what may happen, what comes of it."""
+    """The rules of a bounded world: its first state, the possible actions, and their results."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
@@ -133,7 +133,7 @@ class World:
     # -- the beginning -------------------------------------------------------------------
 
     def first(self) -> State:
-        """The world before anything of what the bounds allow has happened."""
+        """Return the world before the first action."""
         blank = [self.locals.intern(at, Volume(), None) for at in range(len(self.keys))]
         left = tuple(int(getattr(self.bounds, name)) for name in BUDGETS)
         state = State(tuple(local.number for local in blank), (), left, (), ())
@@ -159,7 +159,7 @@ class World:
     # -- what may happen -------------------------------------------------------------------
 
     def actions(self, state: State) -> Iterator[Action]:
-        """Everything that may happen next, always in the same order."""
+        """Return all actions that are possible now, always in the same order."""
         left: dict[str, int] = dict(zip(BUDGETS, state.left, strict=True))
         for number in state.letters:
             yield from self._letter_actions(state, number, left)
@@ -316,7 +316,7 @@ class World:
     # -- what comes of it --------------------------------------------------------------------
 
     def apply(self, state: State, action: Action) -> State:
-        """The world after an action.
+        """Return the world after an action.
 
         Raises:
             InvariantError: it breaks an invariant, or leads where nothing can go on beside a disk
@@ -330,7 +330,7 @@ class World:
         return after
 
     def applied(self, state: State, action: Action) -> State:
-        """The same, whatever can come of it."""
+        """Return the world after an action, without the check of progress."""
         self.last = ()
         match action.kind:
             case "lose":

@@ -1,13 +1,13 @@
-"""Every decoder against any bytes: each returns, or raises the one error that it promises.
+"""Fuzzes each decoder with any bytes: it must return, or raise the error that it promises.
 
-- `target`: what a target is, and the bytes that it begins with;
+- `target`: the type of a target and of its first inputs;
 - `wire`: frames between peers, their bodies, hellos;
-- `files`: whatever is read from a disk;
+- `files`: files on a disk;
 - `targets`: all of them by name; `make fuzz` (tools/fuzz.py) runs each under atheris, guided by
   coverage.
 
-A target does more than not to crash: what it decodes it encodes again, and that must decode to
-the same. Where bytes carry a checksum, it is put right first: else nothing behind the check is
-ever reached. `tests/unit/proofkit/test_fuzz.py` runs each target for a moment, with
-hypothesis; new decoders are listed there, and a test fails for one that is not.
+A target also encodes the decoded value again, and the result must decode to the same value. A
+target corrects the checksums of its bytes first, so that the code after the check is reached.
+`tests/unit/proofkit/test_fuzz.py` runs each target for a moment, with hypothesis; new decoders are
+listed there, and a test fails for one that is not.
 """

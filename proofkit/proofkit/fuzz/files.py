@@ -1,4 +1,4 @@
-"""Targets: what is read from a disk."""
+"""Targets for files on a disk."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _LENGTH_AT, _CRC_AT, _CRC_FROM = 8, 17, 21
 
 
 def with_checksums(data: bytes) -> bytes:
-    """Put the checksum of each batch right, as far as lengths make sense."""
+    """Correct the checksum of each batch, as far as the lengths are plausible."""
     corrected = bytearray(data)
     position = 0
     while len(corrected) - position >= HEADER_BYTES:
@@ -104,7 +104,7 @@ def with_checksums(data: bytes) -> bytes:
 
 
 def batches(data: bytes) -> None:
-    """Decode batches; they must be the bytes that they came from, record for record."""
+    """Decode batches; they must have the same bytes, record for record."""
     decoded = decode_batches(data)
     same(b"".join(batch.data for batch in decoded), data)
     for record in iter_records(data):
@@ -113,7 +113,7 @@ def batches(data: bytes) -> None:
 
 
 def torn_batches(data: bytes) -> None:
-    """Decode what a Fetch may cut anywhere: what is whole must be a beginning of it."""
+    """Decode bytes that a Fetch may cut anywhere: the whole batches must be a prefix of them."""
     decoded = decode_batches(data, allow_partial_tail=True)
     whole = b"".join(batch.data for batch in decoded)
     same(whole, data[: len(whole)])
@@ -150,7 +150,7 @@ def with_seal(data: bytes) -> bytes:
 
 
 def quorum_state(data: bytes) -> None:
-    """Decode a vote; one with a UUID of its own must come back as it was."""
+    """Decode a vote; a vote with its own UUID must encode to the same vote."""
     decoded = decode_quorum_state(data)
     named = [key for key in (decoded.state.leader, decoded.state.voted) if key is not None]
     # Of replicas without a UUID, from before there were any, only the id is kept.
@@ -160,19 +160,19 @@ def quorum_state(data: bytes) -> None:
 
 
 def meta_properties(data: bytes) -> None:
-    """Decode whose directory it is; it must come back as it was."""
+    """Decode the identity of a directory; it must encode to the same identity."""
     decoded = decode_meta_properties(data)
     same(decoded, decode_meta_properties(encode_meta_properties(decoded)))
 
 
 def latch(data: bytes) -> None:
-    """Decode a latch; it must come back as it was."""
+    """Decode a latch; it must encode to the same latch."""
     decoded = decode_latch(data)
     same(decoded, decode_latch(encode_latch(decoded)))
 
 
 def marks(data: bytes) -> None:
-    """Decode what is known of peers; it must come back as it was."""
+    """Decode the known starts of peers; they must encode to the same."""
     decoded = decode_marks(data)
     same(decoded, decode_marks(encode_marks(decoded)))
 
@@ -207,7 +207,7 @@ def read_as(name: str, read: Callable[[Files, Path], object]) -> Callable[[bytes
 
 
 def snapshot(files: Files, path: Path) -> None:
-    """Read a whole snapshot; what it says must be as much as it says."""
+    """Read a whole snapshot; it must have as many records as it says."""
     reader = SnapshotReader(files, path)
     records = list(reader.records())
     if reader.snapshot is None or reader.snapshot.records != len(records):

@@ -1,4 +1,4 @@
-"""What is fuzzed: a function of bytes, what it may raise, and where to begin."""
+"""A fuzz target: a function of bytes, the error that it may raise, and the first inputs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Target:
     covers: tuple[str, ...]
 
     def run(self, data: bytes) -> bool:
-        """Decode; returns whether the bytes were taken.
+        """Decode; return whether the decoder accepted the bytes.
 
         Raises:
             Exception: anything that the decoder does not promise.
@@ -42,6 +42,6 @@ class Target:
 
 
 def same(first: object, second: object) -> None:
-    """Demand that what was encoded again decodes to the same."""
+    """Check that the encoded value decodes to the same value."""
     if first != second:
         raise FuzzError(f"came back different: {first!r} then {second!r}")

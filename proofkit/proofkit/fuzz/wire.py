@@ -1,4 +1,4 @@
-"""Targets: what comes over a connection."""
+"""Targets for the bytes of a connection."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ FRAMES = (
 
 
 def frame(data: bytes) -> None:
-    """Decode a whole frame; a message must come back as it was."""
+    """Decode a whole frame; a message must encode to the same message."""
     check(CODEC.decode(data))
 
 
 def check(frame: Frame) -> None:
-    """Encode what was decoded, and decode that."""
+    """Encode a decoded frame, and decode it again."""
     envelope = frame.envelope
     match frame:
         case RequestFrame(_, message):
@@ -147,7 +147,7 @@ def decoded(again: bytes) -> object:
 
 
 def body(sample: Envelope) -> Target:
-    """A body by itself, in the envelope of the sample: no time is lost on the envelope."""
+    """Return a target for a body alone, in the envelope of the sample: it runs quicker."""
     kind = "response" if sample.is_response else "request"
     head = encode_envelope(sample)
     names = {
@@ -174,7 +174,7 @@ def body(sample: Envelope) -> Target:
 
 
 def envelope(data: bytes) -> None:
-    """Decode an envelope; it must come back as it was, unknown extensions included."""
+    """Decode an envelope; it must encode to the same, unknown extensions included."""
     head, rest = decode_envelope(data)
     same((head, bytes(rest)), _split(encode_envelope(head) + bytes(rest)))
 
@@ -200,7 +200,7 @@ REFUSAL = Refusal(RefusalReason.WRONG_REPLICA, "another disk", A, CLUSTER)
 
 
 def hello(data: bytes) -> None:
-    """Decode what the other side says first; it must come back as it was."""
+    """Decode a hello or a refusal; it must encode to the same."""
     decoded = decode_hello(data)
     if isinstance(decoded, Refusal):
         short = replace(decoded, detail=decoded.detail[:512])

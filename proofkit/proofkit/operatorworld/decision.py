@@ -1,4 +1,4 @@
-"""The decision as the reconciler makes it: on facts that were judged first."""
+"""The decision as the reconciler makes it, on judged facts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Many healthy quorums at once: Kubernetes in memory, replicas that answer over real HTTP.
 
-Every replica has an address of its own within 127.0.0.0/8 and all share one port, as pods do;
-one aiohttp server is all of them and knows by the address which replica is asked.
+Each replica has its own address within 127.0.0.0/8, and all share one port, as pods do. One
+aiohttp server answers for all of them, and tells them apart by the address.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Member:
         return ApiReplica(node_id=ordinal, directory_id=self.directory_id(ordinal))
 
     def node(self, ordinal: int) -> NodeInfo:
-        """What a replica says of itself."""
+        """Return a replica's description of itself."""
         host = f"{names.pod(self.name, ordinal)}.{names.domain(NAMESPACE, self.name)}"
         return NodeInfo(
             node_id=ordinal,
@@ -97,7 +97,7 @@ class Member:
         )
 
     def quorum(self) -> QuorumInfo:
-        """What the leader says of the quorum."""
+        """Return the leader's description of the quorum."""
         return QuorumInfo(
             cluster_id=CLUSTER,
             leader=self.replica(0),
@@ -130,7 +130,7 @@ class Member:
         )
 
     def objects(self, spec: QuorumSpec) -> dict[tuple[str, str], Body]:
-        """Everything of it in Kubernetes, by kind and name, just as the operator wants it."""
+        """Return all its Kubernetes objects by kind and name, as the operator wants them."""
         owner = self.owner
         objects: dict[tuple[str, str], Body] = {}
         config = node_config(spec, names.DEFAULTS)
@@ -207,7 +207,7 @@ class Member:
 
 @dataclass
 class FleetKube:
-    """The part of `KubeClient` that a look at a healthy quorum needs."""
+    """The part of `KubeClient` that the reconciliation of a healthy quorum needs."""
 
     fleet: Fleet
     fails: Exception | None = None
@@ -257,7 +257,7 @@ class FleetKube:
 
 @dataclass
 class Fleet:
-    """So many quorums and what was reported of each."""
+    """Quorums, and the statuses that were reported of each."""
 
     size: int
     members: dict[str, Member] = field(default_factory=dict[str, Member])
@@ -313,7 +313,7 @@ class Fleet:
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
-        """Answer for all replicas, at a free port, which is the pods' from here on."""
+        """Answer for all replicas at a free port, which becomes the pods' port."""
 
         async def node(request: web.Request) -> web.Response:
             return await self._answer(request, "node")

@@ -1,4 +1,4 @@
-"""What the model of a cluster (`world.py`) is made of: volumes, and pods with their processes."""
+"""The parts of the model of a cluster (`world.py`): volumes, and pods with their processes."""
 
 from __future__ import annotations
 

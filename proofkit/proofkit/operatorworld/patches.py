@@ -1,4 +1,4 @@
-"""What the API server makes of a patch."""
+"""The effect of a patch in the API server."""
 
 from __future__ import annotations
 

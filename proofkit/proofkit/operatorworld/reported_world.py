@@ -1,6 +1,6 @@
-"""What people are shown of the model of a cluster: status and events of each look.
+"""The status and the events that a user sees of the model of a cluster.
 
-Made by the operator's own code from the model's observation, as the reconciler does it.
+The operator's own code makes them from the model's observation, as the reconciler does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proofkit.operatorworld.world import World
 
 @dataclass
 class ReportedWorld:
-    """A world whose looks are reported; `status` is the last report."""
+    """A world with reports; `status` is the last one."""
 
     world: World
     status: QuorumStatus | None = None
@@ -48,28 +48,28 @@ class ReportedWorld:
         return self.status
 
     def run(self, steps: int) -> Iterator[QuorumStatus]:
-        """Look, act and let time pass, so many times."""
+        """Observe, act and let time pass, a number of times."""
         for _ in range(steps):
             yield self.look()
             self.world.step()
             self.world.tick()
 
     def settle(self) -> QuorumStatus:
-        """Go on until nothing is left to do."""
+        """Continue until nothing is left to do."""
         for status in self.run(200):
             if status.phase == "Running":
                 return status
         raise AssertionError(f"not settled: {self.status}")
 
     def settle_again(self) -> QuorumStatus:
-        """Go on until a fault was noticed and nothing is left to do."""
+        """Continue until the operator has noticed a fault and nothing is left to do."""
         for status in self.run(50):
             if status.phase != "Running":
                 return self.settle()
         raise AssertionError("nothing was noticed")
 
     def recreated(self) -> None:
-        """The resource was deleted and applied again: what was reported of it went with it."""
+        """Delete the resource and apply it again; its reported status is gone."""
         self.status, self.log = None, EventLog()
 
 

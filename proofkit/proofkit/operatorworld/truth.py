@@ -1,4 +1,4 @@
-"""The truth of the modelled cluster: disks, pods, voters and time, seen or not.
+"""The true state of the modelled cluster: disks, pods, voters and time.
 
 Kubernetes' side: a StatefulSet controller, claims that end with their pods, pods with UIDs. The
 quorum's side: voters by (id, UUID), commits by majority, an election that picks the longest log,
@@ -92,7 +92,7 @@ class Truth:
 
     @property
     def distrusted(self) -> set[ReplicaId]:
-        """Replicas that no loss of another may lean on."""
+        """Replicas that do not count as survivors of another replica's loss."""
         return self.copied | self.rotten
 
     @property
@@ -266,7 +266,7 @@ class Truth:
             self.crash(ordinal)
 
     def put_back(self, ordinal: int, copy: Disk) -> None:
-        """A user copies an earlier content onto the volume (S3); the process starts on it."""
+        """A user restores an earlier content of the volume (S3); the process starts on it."""
         disk = self.disks[ordinal]
         self.disks[ordinal] = replace(
             copy, claim_uid=disk.claim_uid, owner_uid=disk.owner_uid, record=disk.record

@@ -1,7 +1,7 @@
-"""What people do to the model of a cluster by hand: legal, and none of the operator's business.
+"""Actions of users on the model of a cluster, which the operator does not control.
 
-Each is something that `kubectl` lets a person with the rights do. What must not live here:
-faults of machines and disks, which are in `world.py`.
+Each is an action that `kubectl` allows a user with the rights. Faults of machines and disks are in
+`world.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A model of a cluster with a quorum on it: enough of both to drive `decide` to the end.
 
-`Truth` is what there is. Here is what the operator sees of it, and what it does: `act` carries an
-action out and asserts, against the truth and not the observation, that it breaks no rule of
-safety.md.
+`Truth` is the true state. This module makes the operator's observation of it and carries out the
+operator's actions: `act` asserts, against the truth and not the observation, that an action
+breaks no rule of safety.md.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from proofkit.operatorworld.truth import TICK_MS, Truth
 
 @dataclass
 class World(Truth):
-    """The truth, with the operator's eyes and hands on it."""
+    """The truth, with the operator's observations and actions."""
 
     # --- what the operator sees --------------------------------------------------------------
 
     def look(self) -> Observation:
-        """An observation, true at this time."""
+        """Return an observation that is true now."""
         return Observation(
             namespace="test",
             name="demo",

@@ -1,10 +1,10 @@
-"""A few replicas scripted by hand: what one says is delivered, dropped or held as the script wants.
+"""Runs a few replicas by a script, which delivers, drops or holds each message.
 
-Nothing is random and nothing happens by itself: no message arrives, no disk is
-flushed and no time passes unless the script says so.
+Nothing is random and nothing happens by itself: a message arrives, a disk is flushed and
+time passes only if the script says so.
 
-- `book`: `Playbook`, all that a script can make happen;
-- `table`: the replicas, and what becomes of the messages between them;
+- `book`: `Playbook`, all actions of a script;
+- `table`: the replicas and the messages between them;
 - `message`: one message, and the names of replicas;
 - `seat`: one replica with its disk, carrying the core's effects out;
 - `show`: messages, effects and roles as short words;

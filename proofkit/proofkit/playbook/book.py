@@ -1,4 +1,4 @@
-"""What a script can make happen at the table: time, elections, faults, clients."""
+"""The actions of a script: time, elections, faults, clients."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CLUSTER_ID = "playbook"
 
 
 class Heard(dict[tuple[str, ReplicaKey], Sounding]):
-    """Soundings of a leader that everybody has just answered, whatever it asks (S34)."""
+    """Soundings of a leader that all replicas have just answered (S34)."""
 
     def get(self, *_: object) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A round of the first token, which every other one is newer than."""
@@ -58,7 +58,7 @@ class Heard(dict[tuple[str, ReplicaKey], Sounding]):
 
 @dataclass(slots=True)
 class Playbook(Table):
-    """A table at which nothing happens by itself."""
+    """A few replicas; nothing happens by itself."""
 
     disks_work: bool = True
     """Whether `settle` and `run` let disks store and read snapshots."""
@@ -138,13 +138,13 @@ class Playbook(Table):
         return deadlines
 
     def wait(self, duration_ms: int, *names: str) -> None:
-        """Let time pass without any delivery; only `names` (default: all) look at the clock."""
+        """Let time pass without any delivery; only `names` (default: all) notice it."""
         self.now_ms += duration_ms
         for name in names or tuple(self.seats):
             self.give(name, TimePassed())
 
     def stand(self, name: str) -> None:
-        """Let time pass until the replica asks for votes; only it looks at the clock."""
+        """Let time pass until the replica asks for votes; only it notices the time."""
         for _ in range(20):
             deadline = self._deadlines().get(name)
             assert deadline is not None, f"{name} will never stand"
@@ -155,9 +155,9 @@ class Playbook(Table):
         raise AssertionError(f"{name} does not stand: it is {self.seats[name].role}")
 
     def elect(self, name: str) -> None:
-        """Make `name` leader: by the present leader's hand, or because that is not heard.
+        """Make `name` leader: the present leader transfers leadership, or cannot be reached.
 
-        Without a leader in reach everybody misses it just long enough, and `name` stands first.
+        Without a reachable leader, `name` is the first whose election timeout ends.
         """
         handing = [leader for leader in self.leaders if leader not in self.isolated]
         if handing and name not in self.isolated:
@@ -184,7 +184,7 @@ class Playbook(Table):
     def vote(
         self, source: str, target: str, epoch: int, end: int = 99, *, pre: bool = False
     ) -> VoteResponse:
-        """What `target` answers to `source`, whose log is as long as can be."""
+        """Return the answer of `target` to a Vote of `source` with the longest possible log."""
         last = LogPosition(Epoch(epoch), Offset(end))
         request = VoteRequest(Epoch(epoch), key_of(source), key_of(target), last, pre)
         effects = self.give(target, RequestReceived(self.number(), key_of(source), request))
@@ -195,7 +195,7 @@ class Playbook(Table):
     # -- faults --------------------------------------------------------------------------
 
     def crash(self, name: str, *, keep_unflushed: bool = False) -> None:
-        """Kill a process; requests that it was asked fail for those who asked."""
+        """Kill a process; requests to it fail."""
         self.seats[name].stop(keep_unflushed=keep_unflushed)
         self.fail_questions(name)
 
@@ -208,7 +208,7 @@ class Playbook(Table):
         self.give(name, TimePassed())
 
     def close_gates(self) -> None:
-        """From now on every message passes a gate, and every start greets the voters (S3)."""
+        """From now on each message passes a gate, and each start sends hellos (S3)."""
         self.gated = True
         for name in self.seats:
             self.greet(name)
@@ -224,7 +224,7 @@ class Playbook(Table):
                 self.passes(other, seat)
 
     def put_back(self, name: str, disk: SimDisk) -> None:
-        """A process that is down finds its disk as it once was (S3)."""
+        """Restore an earlier copy of the disk of a process that is down (S3)."""
         assert self.seats[name].core is None, f"{name} is up"
         self.seats[name].disk = disk
 
@@ -233,7 +233,7 @@ class Playbook(Table):
         self.seats[name].snapshot(self.now_ms, trim_to=trim_to)
 
     def wipe(self, name: str) -> str:
-        """Lose the disk for good: the node comes back as another replica, whose name is given."""
+        """Lose the disk for good; return the name of the new replica of the node."""
         if self.seats[name].core is not None:
             self.crash(name)
         reborn = name + "'"
@@ -241,7 +241,7 @@ class Playbook(Table):
         return reborn
 
     def hang(self, name: str) -> None:
-        """Let a replica's disk make nothing durable any more, and say nothing either."""
+        """Let a replica's disk hang: nothing becomes durable, and no call returns."""
         self.seats[name].hangs = True
 
     def go_on(self, name: str) -> None:
@@ -260,7 +260,7 @@ class Playbook(Table):
     # -- clients and administrators ----------------------------------------------------------
 
     def ask(self, name: str, make: Callable[[int], Event]) -> int:
-        """Ask a replica something; `answers` of the returned id holds what it said."""
+        """Send a request to a replica; `answers` has its answers by the returned id."""
         request_id = self.number()
         self.answers[request_id] = []
         self.give(name, make(request_id))
@@ -346,7 +346,7 @@ class Playbook(Table):
         )
 
     def abandon(self, name: str, request_id: int) -> None:
-        """Wait for an answer no longer (S24)."""
+        """Stop waiting for an answer (S24)."""
         self.give(name, RequestAbandoned(request_id))
 
     def confirm(self, name: str, *, for_read: bool = True) -> int:
@@ -354,7 +354,7 @@ class Playbook(Table):
         return self.ask(name, lambda request_id: ConfirmRequested(request_id, for_read))
 
     def transfer(self, name: str, preferred: str | None = None) -> int:
-        """Ask a leader to hand over."""
+        """Ask a leader to transfer leadership."""
         key = key_of(preferred) if preferred else None
         return self.ask(name, lambda request_id: ResignRequested(request_id, key))
 

@@ -48,20 +48,20 @@ class Message:
 
 
 def key_of(name: str) -> ReplicaKey:
-    """The replica of a name: `3` is node 3, `3'` the same node on its second disk."""
+    """Return the replica of a name: `3` is node 3, `3'` the same node on its second disk."""
     node_id = int(name.rstrip("'"))
     disk = name.count("'")
     return ReplicaKey(NodeId(node_id), uuid.UUID(int=(node_id << 64) | (disk + 1), version=4))
 
 
 def name_of(key: ReplicaKey) -> str:
-    """The name of a replica: the other way round."""
+    """Return the name of a replica."""
     name = named(key)
     assert name is not None, key
     return name
 
 
 def named(key: ReplicaKey) -> str | None:
-    """The same; None: no name stands for it."""
+    """Return the name of a replica; None: it has none."""
     names = (f"{key.node_id}{chr(39) * disk}" for disk in range(9))
     return next((name for name in names if key_of(name) == key), None)

@@ -1,4 +1,4 @@
-"""Golden scripts: commands after `>`, and below each what it made the replicas do.
+"""Golden scripts: commands after `>`, and below each the replicas' actions.
 
 A script is run from its commands alone; the text that comes out must be the text
 that was read. `#` begins a comment, which is kept. Commands:
@@ -57,7 +57,7 @@ class ScriptError(ValueError):
 
 
 def run_script(text: str) -> str:
-    """Run a script's commands and return the script with what really happened.
+    """Run a script's commands and return the script with the real actions.
 
     Raises:
         ScriptError: an unknown command, with its line.

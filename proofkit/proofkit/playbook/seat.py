@@ -1,4 +1,4 @@
-"""One replica at the table: the real core on a disk that a script flushes and crashes."""
+"""One replica of a playbook: the real core on a disk that a script flushes and crashes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class MiddleRandom(random.Random):
-    """No chance at all: the middle of every range; choices go round."""
+    """A random source without chance: the middle of each range; choices take turns."""
 
     turn = -1
 
@@ -81,7 +81,7 @@ class Seat:
 
     @property
     def key(self) -> ReplicaKey:
-        """Who sits here."""
+        """The replica."""
         return self.disk.key
 
     @property
@@ -97,7 +97,7 @@ class Seat:
 
     @property
     def high_watermark(self) -> Offset:
-        """What it knows to be committed."""
+        """The offset up to which it knows the log to be committed."""
         return self.replica.high_watermark
 
     @property
@@ -106,7 +106,7 @@ class Seat:
         return [batch.data for batch in self.disk.log if batch.data]
 
     def start(self, now_ms: int) -> None:
-        """Start on what the disk holds, unless that is known to be stale."""
+        """Start on the content of the disk, unless it is known to be stale."""
         if self.disk.stale:
             return
         self.lives += 1
@@ -129,20 +129,20 @@ class Seat:
         self.gate = SimGate(self.disk, self.core.replica, start)
 
     def stop(self, *, keep_unflushed: bool = False) -> None:
-        """Die; what was not flushed is gone unless `keep_unflushed`."""
+        """Kill the process; unflushed data is lost unless `keep_unflushed`."""
         self.core = self.gate = self.stuck = None
         if keep_unflushed:
             self.disk.flush(self.disk.end)
         self.disk.log = list(self.disk.durable)
 
     def saved(self) -> SimDisk:
-        """A copy of the disk as it is, to be put back later (S3)."""
+        """Return a copy of the disk, to restore later (S3)."""
         saved = copy.copy(self.disk)
         saved.log, saved.durable = list(self.disk.log), list(self.disk.durable)
         return saved
 
     def take(self, event: Event, now_ms: int) -> list[Effect]:
-        """Give the core an event and carry out what it wants."""
+        """Give the core an event and carry out its effects."""
         if self.core is None or self.halted or self.stuck is not None:
             return []
         effects = self.core.handle(event, now_ms)
@@ -161,7 +161,7 @@ class Seat:
             self.carry_out(self, effect)
 
     def go_on(self) -> None:
-        """The disk works again: do what waited for it."""
+        """Let the disk work again, and do the waiting work."""
         waiting, self.hangs, self.stuck = self.stuck or [], False, None
         self._carry_out_all(waiting)
 

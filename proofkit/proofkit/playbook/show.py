@@ -1,4 +1,4 @@
-"""Messages and effects as short words, for golden scripts."""
+"""Formats messages and effects as short words, for golden scripts."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _KEY = re.compile(r"\d+-[A-Za-z0-9_-]{22}")
 
 
 def names(text: str) -> str:
-    """Replace every printed replica by its name at the table."""
+    """Replace each printed replica by its name."""
     return _KEY.sub(lambda match: name_of(ReplicaKey.parse(match.group())), text)
 
 
 def show_key(key: ReplicaKey | None) -> str:
-    """A replica's name, or a dash."""
+    """Return a replica's name, or a dash."""
     return name_of(key) if key else "-"
 
 
@@ -105,7 +105,7 @@ def show_batch(batch: Batch) -> str:
 
 
 def show_effect(effect: Effect) -> str | None:
-    """What a reader of a script wants to see; None: nothing."""
+    """Return an effect in short words; None: a script leaves it out."""
     match effect:
         case PersistQuorumState(state):
             return (

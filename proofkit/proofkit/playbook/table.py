@@ -1,4 +1,4 @@
-"""The replicas at the table, and what becomes of the messages between them."""
+"""The replicas of a playbook, and the messages between them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Table:
 
     @property
     def leaders(self) -> list[str]:
-        """Who believes that it leads."""
+        """Return the replicas that take themselves for the leader."""
         return [name for name, seat in self.seats.items() if seat.role == "leader"]
 
     def number(self) -> int:
@@ -94,7 +94,7 @@ class Table:
     def deliver(
         self, kind: str = "", source: str = "", target: str = "", *, limit: int = 1_000_000
     ) -> int:
-        """Deliver what waits now and matches, in order; what that causes waits in turn."""
+        """Deliver the waiting messages that match, in order; new messages wait."""
         chosen = self._matching(kind, source, target)[:limit]
         for message in chosen:
             self.pending.remove(message)
@@ -102,14 +102,14 @@ class Table:
         return len(chosen)
 
     def drop(self, kind: str = "", source: str = "", target: str = "") -> int:
-        """Lose what waits now and matches; no sender is told."""
+        """Drop the waiting messages that match, without a report to the senders."""
         chosen = self._matching(kind, source, target)
         for message in chosen:
             self.pending.remove(message)
         return len(chosen)
 
     def repeat(self, kind: str = "", source: str = "", target: str = "") -> None:
-        """Make a second copy of what waits now and matches."""
+        """Duplicate the waiting messages that match."""
         for message in self._matching(kind, source, target):
             self.pending.append(message)
 
@@ -166,7 +166,7 @@ class Table:
             asker.take(ResponseReceived(source, message.request, response), self.now_ms)
 
     def work_storage(self, *, damaged: bool = False) -> int:
-        """Let the disks do what they are to do for snapshots; `damaged`: what they read is."""
+        """Let the disks store and read snapshots; `damaged`: they read a damaged one."""
         waiting, self.storage = self.storage, []
         for name, life, effect in waiting:
             seat = self.seats[name]
@@ -190,7 +190,7 @@ class Table:
         return SnapshotVerified(whole.head)
 
     def passes(self, speaker: Seat, listener: Seat) -> bool:
-        """Whether the listener takes what the speaker says; one that is refused ends (S3)."""
+        """Whether the receiver accepts the sender; a sender that believes a refusal stops (S3)."""
         if not self.gated or speaker.gate is None or listener.gate is None:
             return True
         reason = listener.gate.admit(speaker.key, speaker.gate.start)

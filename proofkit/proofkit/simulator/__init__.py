@@ -1,16 +1,16 @@
-"""A whole quorum in one thread: simulated time, network and disks around the real core.
+"""Runs a whole quorum in one thread: the real core with simulated time, network and disks.
 
 Everything random comes from one seed, so every run can be repeated:
 
     python -m proofkit.simulator --seed 7
 
-- `disk`: what survives a crash and what does not;
+- `disk`: a disk that loses unsynced writes in a crash;
 - `network`: loss, delay, order, duplicates, partitions;
-- `node`: carries the core's effects out, and dies in the middle of them;
-- `faults`: what goes wrong, within a budget that a majority survives;
+- `node`: carries out the core's effects, and crashes between them;
+- `faults`: the faults, within a budget that a majority survives;
 - `clients`: writers and an administrator who changes voters;
-- `invariants`: what must hold after each event;
-- `keyvalue`: what clients saw of keys, which must be linearizable;
-- `progress`: what must come to hold once faults end;
+- `invariants`: the invariants after each event;
+- `keyvalue`: the clients' history of keys, which must be linearizable;
+- `progress`: the progress that must follow the end of faults;
 - `world`: puts it together; `run`: one seed, many seeds, the summary.
 """

@@ -1,4 +1,4 @@
-"""A writer whose every write is unique, and an administrator who changes voters."""
+"""A writer of unique values, readers, and an administrator that changes voters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Writer:
-    """Appends numbered values and remembers what became of each."""
+    """Appends numbered values and remembers the outcome of each."""
 
     world: World
     outcomes: dict[bytes, str] = field(default_factory=dict[bytes, str])
@@ -44,7 +44,7 @@ class Writer:
     """One past the last acknowledged record: what every later read must see."""
 
     def write(self) -> bytes | None:
-        """Send one value to some node that believes it leads; None: there is none."""
+        """Send a value to a node that takes itself for the leader; None: there is none."""
         leaders = self.world.believed_leaders()
         if not leaders:
             return None
@@ -76,7 +76,7 @@ class Writer:
             self.acknowledged_end = max(self.acknowledged_end, Offset(last + 1))
 
     def count(self, outcome: str) -> int:
-        """How many writes ended so."""
+        """Return the number of writes with an outcome."""
         return sum(kind == outcome for kind in self.outcomes.values())
 
 
@@ -89,7 +89,7 @@ class Reader:
     answered: int = 0
 
     def read(self) -> list[int]:
-        """Ask every node that believes it leads: a deposed one must not answer.
+        """Ask each node that takes itself for the leader: a deposed leader must not answer.
 
         Returns:
             The numbers of the reads.
@@ -141,7 +141,7 @@ timeout and the latest of its messages."""
 
 @dataclass(slots=True)
 class Administrator:
-    """Changes voters as the operator would, but in any order that the leader lets pass."""
+    """Changes voters as the operator would, but in any order that the leader allows."""
 
     world: World
     rng: random.Random
@@ -157,7 +157,7 @@ class Administrator:
     """Chooses targets, in worlds in which voters are reassigned."""
 
     def act(self) -> None:
-        """Ask some believed leader for one sensible change."""
+        """Ask a node that takes itself for the leader for a sensible change."""
         leaders = self.world.believed_leaders()
         if not leaders or self.world.calm:
             return

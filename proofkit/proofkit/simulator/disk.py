@@ -1,4 +1,4 @@
-"""A disk that forgets what was not fsynced.
+"""A disk that loses unsynced writes in a crash.
 
 The log of a disk is kept whole for the checker, whatever was trimmed of it or came in a
 snapshot: what the replica itself may read begins at `start`.
@@ -121,17 +121,17 @@ class SimDisk:
 
     @classmethod
     def fresh(cls, node_id: NodeId, rng: random.Random) -> SimDisk:
-        """An empty disk, which gets a new UUID."""
+        """Return an empty disk with a new UUID."""
         return cls(ReplicaKey(node_id, uuid.UUID(int=rng.getrandbits(128), version=4)))
 
     def begin(self, rng: random.Random) -> Start:
-        """Count one start more; what it tells the peers of itself."""
+        """Count a start; return the hello of this start."""
         self.incarnation += 1
         self.line = (f"{rng.getrandbits(64):016x}", *self.line)[:LINE_MAX]
         return Start(self.incarnation, self.line, self.end, self.state.epoch)
 
     def append(self, batches: tuple[Batch, ...]) -> None:
-        """Write at the end, not yet durable."""
+        """Append batches, not durable yet."""
         self.log.extend(batches)
 
     def truncate(self, end: Offset) -> None:
@@ -165,30 +165,30 @@ class SimDisk:
         return made
 
     def keep_snapshot(self, made: SimSnapshot) -> None:
-        """One more has its name, durably."""
+        """Add a snapshot, durably."""
         others = [snapshot for snapshot in self.snapshots if snapshot.position != made.position]
         self.snapshots = sorted([*others, made], key=lambda snapshot: snapshot.end)
         self.rotten.discard(made.position)
 
     def drop_snapshot(self, position: LogPosition) -> None:
-        """Remove one, or set it aside."""
+        """Remove a snapshot, or set it aside."""
         self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.position != position]
         self.rotten.discard(position)
 
     def snapshot(self, position: LogPosition) -> SimSnapshot | None:
-        """The one of a name."""
+        """Return the snapshot at a position."""
         return next(
             (snapshot for snapshot in self.snapshots if snapshot.position == position), None
         )
 
     def state_of(self, snapshot: SimSnapshot) -> Machine:
-        """What reading one makes; of a damaged one anything."""
+        """Return the state of a snapshot; of a damaged one any state."""
         if snapshot.position in self.rotten:
             return Machine(snapshot.end, digest=-1)
         return snapshot.state.copy()
 
     def newest_whole(self) -> SimSnapshot | None:
-        """What a start begins with: it reads them, the newest first, and sets damaged ones aside.
+        """Return the snapshot of a start, which reads the newest first and sets damaged ones aside.
 
         The log has to reach back to it: one that ends before the log's start is of no use.
         """
@@ -211,7 +211,7 @@ class SimDisk:
         return position + len(data)
 
     def install(self, snapshot: SimSnapshot) -> None:
-        """Put one in the place of the log, durably."""
+        """Replace the log by a snapshot, durably."""
         self.incoming = None
         self.keep_snapshot(snapshot)
         self.log = list(snapshot.batches)
@@ -220,11 +220,11 @@ class SimDisk:
         self.flush(self.end)
 
     def trim(self, start: Offset) -> None:
-        """Let go of what is below."""
+        """Trim the log below an offset."""
         self.start = max(self.start, start)
 
     def saved(self) -> SimDisk:
-        """A copy of the volume, to be put back later (S3)."""
+        """Return a copy of the volume, to restore later (S3)."""
         return replace(
             self,
             log=list(self.log),
@@ -258,7 +258,7 @@ class SimDisk:
         return self.log[-1].end_offset if self.log else FIRST_OFFSET
 
     def index(self) -> LogIndex:
-        """What recovery tells the core; recovery has flushed what it found."""
+        """Return the recovered index; recovery has flushed the log."""
         readable = self.log[self.position(self.start) :]
         epochs: list[tuple[Epoch, Offset]] = []
         if self.start > FIRST_OFFSET:

@@ -1,4 +1,4 @@
-"""What goes wrong, and how much of it at once.
+"""The faults, and how many of them may be active at once.
 
 Crashes, pauses and cuts are unlimited: they may cost progress, never data. Disks
 are wiped only while every voter set that may be in force anywhere keeps a
@@ -105,7 +105,7 @@ class FaultPlan:
         self.weights["recover"] = SLOW_WEIGHTS["recover"]
 
     def act(self) -> None:
-        """Do one thing to the world, unless it is to be calm."""
+        """Cause one fault, unless the world must be calm."""
         if self.world.calm:
             return
         fault = self.rng.choices(list(self.weights), list(self.weights.values()))[0]
@@ -113,7 +113,7 @@ class FaultPlan:
             self.counts[fault] += 1
 
     def tempt(self) -> None:
-        """Cut a leader off with its lease, and restart the others, who might forget it (S33)."""
+        """Isolate a leader with its lease, and restart the others, which might forget it (S33)."""
         leaders = self.world.believed_leaders()
         if self.world.calm or not leaders:
             return
@@ -369,7 +369,7 @@ class FaultPlan:
         return bool(up)
 
     def strike_for_good(self, node: SimNode) -> None:
-        """Slow a node down until its disk is replaced, or its process is resumed."""
+        """Slow a node down until its disk is replaced or its process resumes."""
         assert node.slow is not None
         hangs, takes_ms = self.rng.random() < 0.6, self.rng.choice(PACES_MS)
         kinds = self.rng.choice([(FLUSH,), (FLUSH,), (FLUSH, PERSIST), KINDS, (READ,), ()])

@@ -17,7 +17,7 @@ from raftnode.core.types import Epoch, ReplicaKey
 
 @dataclass(slots=True)
 class SimGate:
-    """What one process remembers of its peers (S3); it goes with the process."""
+    """The memory of one process about its peers (S3); it is lost with the process."""
 
     disk: SimDisk
     replica: Replica
@@ -29,7 +29,7 @@ class SimGate:
         self.memory = PeerMemory.restore(self.disk.peer_marks)
 
     def admit(self, key: ReplicaKey, start: Start) -> str | None:
-        """Judge a peer's hello and remember its start durably; says why it is refused."""
+        """Judge a peer's hello and remember its start durably; return the reason of a refusal."""
         if self.memory.mark_of(key) is start.mark:
             return None  # nearly always: it was admitted before, and nothing is new
         reason = self.memory.why_stale(key, start)

@@ -1,4 +1,4 @@
-"""What must hold after each event, by name (protocol.md section 3).
+"""The invariants after each event, by name (protocol.md section 3).
 
 The checker sees everything; the core sees nothing of it. A broken invariant
 raises `InvariantError` with its name and what was seen.
@@ -45,7 +45,7 @@ def _applied(voters: VoterSet, batch: Batch) -> VoterSet:
 
 
 class InvariantError(AssertionError):
-    """A promise was broken; `name` says which."""
+    """An invariant is broken; `name` says which."""
 
     def __init__(self, name: str, detail: str) -> None:
         super().__init__(f"{name}: {detail}")
@@ -145,7 +145,7 @@ class Checker:
                 self.fail("ChangesAfterOwnEpochEntry", f"{node.key} appends {batch} at {committed}")
 
     def committed(self, node: SimNode, high_watermark: Offset) -> None:
-        """CommittedPrefix: everybody commits the same batches, and a majority holds them."""
+        """CommittedPrefix: all replicas commit the same batches, and a majority holds them."""
         self.checks += 1
         log = node.disk.log
         for position in range(node.disk.checked, len(log)):

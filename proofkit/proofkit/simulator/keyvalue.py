@@ -24,7 +24,7 @@ APPLY_AGAIN_MS = 5
 
 @dataclass(slots=True)
 class KeyValueHistory:
-    """What clients asked for and were told."""
+    """The requests of clients and their answers."""
 
     world: World
     history: History[bytes] = field(default_factory=History[bytes])
@@ -38,11 +38,11 @@ class KeyValueHistory:
         return self.moment
 
     def wrote(self, number: int, value: bytes) -> int:
-        """A write begins; returns the number to end it by."""
+        """Note that a write begins; return its number."""
         return self.history.called(key_of(number), self._now(), is_write=True, value=value)
 
     def ended(self, call: int, outcome: str) -> None:
-        """A write ends; an unknown outcome leaves it open."""
+        """Note that a write ends; an unknown outcome leaves it open."""
         if outcome == "acknowledged":
             self.history.returned(call, self._now())
         elif outcome == "refused":

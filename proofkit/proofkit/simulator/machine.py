@@ -1,4 +1,4 @@
-"""The state machine of a simulated replica: what its committed records make, one after another."""
+"""The state machine of a simulated replica, which applies its committed records in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VALUE = b"write-"
 
 
 def key_of(number: int) -> bytes:
-    """Under which key the write of a number puts its value."""
+    """Return the key of the write with a number."""
     return b"key-%d" % (number % KEYS)
 
 
@@ -29,14 +29,14 @@ class Machine:
 
     @classmethod
     def of(cls, batches: tuple[Batch, ...]) -> Machine:
-        """What some batches make, from the first on."""
+        """Return the state after some batches, from the first on."""
         machine = cls()
         for batch in batches:
             machine.apply(batch)
         return machine
 
     def apply(self, batch: Batch) -> None:
-        """Take the next batch."""
+        """Apply the next batch."""
         assert batch.base_offset == self.end, f"{batch} does not follow {self.end}"
         self.end = batch.end_offset
         if batch.data.startswith(_VALUE):
@@ -46,5 +46,5 @@ class Machine:
         self.digest = zlib.crc32(text, self.digest)
 
     def copy(self) -> Machine:
-        """The state as it is now, whatever is applied later."""
+        """Return a copy of the present state."""
         return replace(self, values=dict(self.values))

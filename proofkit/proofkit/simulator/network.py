@@ -22,7 +22,7 @@ class NetworkSettings:
 
 @dataclass(slots=True)
 class SimNetwork:
-    """Carries closures from node to node, or does not."""
+    """Carries closures from node to node, or loses them."""
 
     rng: random.Random
     schedule: Callable[[int, Callable[[], None]], None]
@@ -33,7 +33,7 @@ class SimNetwork:
     carried: int = 0
 
     def carry(self, source: NodeId, target: NodeId, deliver: Callable[[], None]) -> bool:
-        """Deliver later, once, twice or never; says whether it was carried at all."""
+        """Deliver later, once, twice or never; return whether it was carried."""
         if (source, target) in self.cut or self.rng.random() < self.settings.loss:
             self.lost += 1
             return False

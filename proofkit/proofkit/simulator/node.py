@@ -1,4 +1,4 @@
-"""One simulated process: carries the core's effects out, and may die in the middle."""
+"""One simulated process: carries out the core's effects, and may crash between them."""
 
 from __future__ import annotations
 
@@ -114,13 +114,13 @@ class SimNode:
 
     @property
     def own_ms(self) -> int:
-        """What its clock shows."""
+        """The time of its clock."""
         return self.world.now_ms * self.clock_percent // 100
 
     # -- life --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process on what its disk holds, unless that is known to be stale.
+        """Start the process on the content of its disk, unless that is known to be stale.
 
         On a disk that hangs no start comes to its end.
         """
@@ -217,7 +217,7 @@ class SimNode:
     # -- events ------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
-        """Give the core an event and carry its effects out, as far as it lives."""
+        """Give the core an event and carry out its effects, until it crashes."""
         core = self.core
         if core is None or self.halted:
             return
@@ -278,7 +278,7 @@ class SimNode:
             self._set_alarm(deadline)
 
     def deliver(self, life: int, event: Event) -> None:
-        """Hand an event to the life it is meant for, later if the process is stopped."""
+        """Deliver an event to the start that it is for; later if the process is stopped."""
         if life != self.life or self.core is None:
             return
         if self.world.now_ms < self.paused_until_ms:
@@ -289,7 +289,7 @@ class SimNode:
     # -- effects -----------------------------------------------------------------------
 
     def carry_out(self, effect: Effect) -> None:
-        """Do what the core wants done."""
+        """Carry out an effect."""
         match effect:
             case PersistQuorumState(state):
                 self.world.checker.persisted(self, state)

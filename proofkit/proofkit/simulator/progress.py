@@ -35,7 +35,7 @@ LOOK_MS = 100
 
 @dataclass(slots=True)
 class ProgressLog:
-    """What became of the demands of one world."""
+    """The results of the demands of one world."""
 
     took_ms: list[int] = field(default_factory=list[int])
     over_budget: int = 0
@@ -93,7 +93,7 @@ def demand(world: World) -> None:
 
 
 def demand_beside_slow(world: World, strike: Callable[[SimNode], None]) -> list[SimNode]:
-    """Heal the world, slow some nodes down for good, and demand that clients go on all the same.
+    """Heal the world, slow some nodes down for good, and demand that clients make progress.
 
     Those that are struck leave a majority of every set that may yet decide. They are up and
     connected: nothing but their slowness tells the others of it. The calm ends with the demand,

@@ -26,7 +26,7 @@ SLOW = frozenset({5, 7})
 
 @dataclass(slots=True)
 class Outcome:
-    """What one seed did, for the summary."""
+    """The figures of one seed, for the summary."""
 
     seed: int
     events: int
@@ -80,7 +80,7 @@ def run_seed(seed: int, *, trace: bool = False) -> Outcome:
 
 
 def build(seed: int, *, trace: bool = False) -> World:
-    """The world of a seed: its size varies with it."""
+    """Return the world of a seed; its size depends on the seed."""
     rng = random.Random(seed)
     voters = rng.choice([1, 2, 3, 3, 3, 4, 5])
     # Most quorums begin at the newest raft.version; the others are upgraded on the way (P54).

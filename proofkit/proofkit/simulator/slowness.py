@@ -1,4 +1,4 @@
-"""A node that is slow but alive: its disk takes its time or never answers, or it stands still.
+"""A node that is slow but alive: its disk is slow or hangs, or its process is stopped.
 
 A disk that is slow makes three kinds of work wait, each by its own pace: `flush` (fsync of the
 log, in a thread of its own: the node goes on meanwhile), `persist` (what the driver waits for
@@ -59,7 +59,7 @@ class Pace:
 
 @dataclass(slots=True)
 class Slowness:
-    """What one node waits for.
+    """The slow or hung work of one node.
 
     Attributes:
         rng: where all that is random about it comes from.
@@ -91,7 +91,7 @@ class Slowness:
 
     @classmethod
     def of_seed(cls, node: SimNode, seed: int) -> Slowness:
-        """As nodes are in the world of a seed; nothing is slow yet."""
+        """Return the settings of the world of a seed; nothing is slow yet."""
         rng = random.Random(f"{seed} slow")
         reads_block, watchdog_ms = rng.random() < 0.5, rng.choice([None, None, 8000, 30_000])
         own = random.Random(f"{seed} slow {node.key.node_id}")
@@ -138,7 +138,7 @@ class Slowness:
     def slow_down(
         self, kinds: tuple[str, ...], takes_ms: tuple[int, int] | None, for_ms: int
     ) -> None:
-        """Let some kinds of work take long, or hang, for a while."""
+        """Slow some kinds of work down, or let them hang, for a while."""
         self._spell += 1
         spell, until_ms = self._spell, self.node.world.now_ms + for_ms
         for kind in kinds:
@@ -152,7 +152,7 @@ class Slowness:
             self.recover()
 
     def recover(self) -> None:
-        """Let the disk work as it should, and give back whatever hung, in order."""
+        """Let the disk work as usual, and return all hung work, in order."""
         if self.paces:
             self._say("disk_recovers", "")
         self._spell += 1

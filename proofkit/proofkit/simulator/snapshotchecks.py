@@ -1,4 +1,4 @@
-"""What must hold of snapshots, trimmed logs and installs, by name (protocol.md section 3).
+"""The invariants of snapshots, trimmed logs and installs, by name (protocol.md section 3).
 
 The log that a simulated disk keeps whole says what should be there, whatever was trimmed: all
 that a snapshot or an index claims of the part that is gone is compared with it.
@@ -39,7 +39,7 @@ _NOTHING = LogHead(LogPosition(NO_EPOCH, FIRST_OFFSET), VoterSet(), BASE_VOTER_R
 
 
 def head_after(head: LogHead, batch: Batch) -> LogHead:
-    """What the log says of the quorum with one batch more, by the records alone."""
+    """Return the head of the log after one more batch, by the records alone."""
     for index, control in enumerate(batch.control):
         record = VoterRecordId(Offset(batch.base_offset + index), batch.epoch)
         match control:
@@ -79,7 +79,7 @@ class SnapshotChecks:
     """Where each log began, and how often it was cut, when its index was last compared."""
 
     def appended(self, node: SimNode, batches: tuple[Batch, ...]) -> None:
-        """Batches are about to follow a log."""
+        """Note batches that will be appended to a log."""
         before = node.disk.log[-1] if node.disk.log else None
         for batch in batches:
             if id(batch) not in self.heads:

@@ -1,4 +1,4 @@
-"""The snapshots of a simulated process: taken, trimmed behind, given out, fetched, put in place.
+"""The snapshots of a simulated process: it takes, serves, fetches and installs them.
 
 What the runtime's `snapshotter` and `transfer` and the storage's `snapshots` do, in their order,
 on a disk that is simulated. One snapshot is written at a time. What concerns a fetched one and
@@ -105,7 +105,7 @@ class SnapshotPlan:
 
 @dataclass(slots=True)
 class SimSnapshots:
-    """What one process has to do with snapshots; it goes with the process."""
+    """The snapshot work of one process; it is lost with the process."""
 
     node: SimNode
     plan: SnapshotPlan
@@ -151,7 +151,7 @@ class SimSnapshots:
         node.world.at(again_ms if self._is_stuck() else node.paused_until_ms, work)
 
     def carry_out(self, effect: SnapshotEffect) -> None:
-        """Do what the core wants of snapshots."""
+        """Carry out an effect on snapshots."""
         match effect:
             case ServeSnapshot():
                 self._serve(effect)
@@ -174,7 +174,7 @@ class SimSnapshots:
             self.node.world.after(self.rng.randint(*self.plan.interval_ms), self._take_in_turn)
 
     def take(self) -> None:
-        """Begin one of what is applied, if that is news and nothing is in the way."""
+        """Begin a snapshot of the applied state, if it is new and no other is under way."""
         node = self.node
         if not self._lives() or self._is_paused() or self.is_writing or not self.has_room:
             return

@@ -1,4 +1,4 @@
-"""What else must hold after each event of a simulated world: who elected, and what roles mean.
+"""More invariants after each event of a simulated world, about elections and roles.
 
 `invariants` compares logs and disks, for the explorer too. This adds what other proofs of Raft name
 (protocol.md section 3): who was counted at an election, that a role says what the disk says, that
@@ -37,7 +37,7 @@ class StrictSnapshotChecks(SnapshotChecks):
 
 @dataclass(slots=True)
 class StrictChecker(Checker):
-    """What watches a simulated world: the checks of `invariants` and those of this module."""
+    """The checks of `invariants` and of this module."""
 
     votes_ever: set[tuple[Epoch, ReplicaKey, ReplicaKey]] = field(
         default_factory=set[tuple[Epoch, ReplicaKey, ReplicaKey]]
@@ -50,7 +50,7 @@ class StrictChecker(Checker):
         self.snapshots = StrictSnapshotChecks(self.fail, self.committed_log)
 
     def persisted(self, node: SimNode, state: QuorumState) -> None:
-        """Remember who voted for whom."""
+        """Remember the vote."""
         if state.voted is not None:
             self.votes_ever.add((state.epoch, node.key, state.voted))
         Checker.persisted(self, node, state)
@@ -66,7 +66,7 @@ class StrictChecker(Checker):
         Checker.appended(self, node, batches)
 
     def after_event(self, node: SimNode) -> None:
-        """RemovedNeverCounted, RolesMatchState: once the other checks are done."""
+        """Check RemovedNeverCounted and RolesMatchState after the other checks."""
         Checker.after_event(self, node)
         if node.core is None:
             return

@@ -31,7 +31,7 @@ _Scheduled = tuple[int, int, Callable[[], None]]
 
 
 class World:
-    """Everything in one thread, from one seed.
+    """A simulated world in one thread, from one seed.
 
     Args:
         seed: all that is random follows from it.
@@ -90,22 +90,22 @@ class World:
 
     @property
     def everybody(self) -> list[SimNode]:
-        """All processes, also those that were replaced and run on."""
+        """All processes, also replaced ones that still run."""
         return [*self.nodes, *self.ghosts] if self.ghosts else self.nodes
 
     # -- time --------------------------------------------------------------------------
 
     def at(self, at_ms: int, action: Callable[[], None]) -> None:
-        """Do something at a time."""
+        """Schedule a call at a time."""
         self._order += 1
         heapq.heappush(self._queue, (at_ms, self._order, action))
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Do something after a while."""
+        """Schedule a call after a delay."""
         self.at(self.now_ms + delay_ms, action)
 
     def every(self, low_ms: int, high_ms: int, until_ms: int, action: Callable[[], object]) -> None:
-        """Do something again and again at random intervals."""
+        """Repeat a call at random intervals."""
 
         def again() -> None:
             if self.now_ms < until_ms:
@@ -128,14 +128,14 @@ class World:
     # -- nodes -------------------------------------------------------------------------
 
     def start_all(self) -> None:
-        """Start whatever is down."""
+        """Start all processes that are down."""
         for node in self.nodes:
             node.paused_until_ms = -1
             if node.core is None:
                 node.start()
 
     def tell_blank(self) -> None:
-        """What the operator does: latch for the listed, the cluster id for others (S18, S5)."""
+        """Act as the operator: give voters the latch, and others the cluster id (S18, S5)."""
         for node in self.nodes:
             if node.core is None or node.disk.cluster_id is not None:
                 continue
@@ -145,7 +145,7 @@ class World:
                 node.ask(lambda request_id: ClusterJoined(request_id, CLUSTER_ID), lambda _: None)
 
     def wipe(self, node: SimNode) -> None:
-        """Lose a disk for good; the node comes back empty under its old id."""
+        """Lose a disk for good; the node restarts empty under its old id."""
         node.crash()
         self.lost.add(node.key)
         node.disk = SimDisk.fresh(node.key.node_id, self.rng)
@@ -178,7 +178,7 @@ class World:
             node.crash()
 
     def put_back(self, node: SimNode) -> None:
-        """Start a replica on its volume as it once was (S3)."""
+        """Start a replica on an earlier copy of its volume (S3)."""
         assert node.saved is not None
         node.crash()
         node.halted = None
@@ -198,7 +198,7 @@ class World:
                 node.start()
 
     def find(self, asker: SimNode, target: ReplicaKey | None) -> SimNode | None:
-        """Who answers at a replica's address, if it is that replica (S6)."""
+        """Return the process at a replica's address, if it is that replica (S6)."""
         if target is None:
             others = [n for n in self.everybody if n is not asker and n.core is not None]
             return self.rng.choice(others) if others else None
@@ -216,7 +216,7 @@ class World:
         return any(node.key == key and node.core is not None for node in self.nodes)
 
     def believed_leaders(self) -> list[SimNode]:
-        """Nodes that think that they lead."""
+        """Return the nodes that take themselves for the leader."""
         return [
             node
             for node in self.everybody
@@ -234,6 +234,6 @@ class World:
             self.trace.append(f"{self.now_ms:7d} {node.key.node_id} {fact.name} {fields}")
 
     def acknowledged_now(self, value: bytes) -> None:
-        """An acknowledged write is committed at this very moment."""
+        """Check that an acknowledged write is committed now."""
         if value not in self.checker.committed_data:
             self.checker.fail("AcknowledgedIsCommitted", repr(value))

@@ -13,7 +13,15 @@ ROOT = Path(__file__).resolve().parents[2]
 VAGUE = {"found", "late", "one", "seen", "told"}
 """Words that say neither the type nor the role of a value."""
 
-CLEAN = ("raftnode/raftnode", "observability/kraftquorum_observability")
+CLEAN = (
+    "raftnode/raftnode",
+    "observability/kraftquorum_observability",
+    "pipeline/kraftquorum_pipeline",
+    "proofkit/proofkit",
+    "devcluster/kraftquorum_devcluster",
+    "demo/kraftquorum_demo",
+    "tools",
+)
 """The packages without such names. A package that loses its last one is added here."""
 
 SHADES = """

@@ -261,8 +261,8 @@ def semantic_mutants() -> Iterator[str]:
     mutants = patches.read()
     yield "# Semantic mutants\n"
     yield (
-        f"`make mutants SEMANTIC=1` breaks the core in these {len(mutants)} ways, one at a time, and "
-        "a fast test must notice each; see [how](proof.md#whole-rules). The source is where "
+        f"`make mutants SEMANTIC=1` breaks the core in these {len(mutants)} ways, one at a time, "
+        "and a fast test must notice each; see [how](proof.md#whole-rules). The source is where "
         "such a bug, or a warning of it, was published. The patches are in "
         "[semantic.toml](../../tools/mutants/semantic.toml).\n"
     )

@@ -58,12 +58,12 @@ ANSWERS = answers.encode_message(
 
 def session_operations(data: bytes) -> None:
     """Decode a message of operations and each body; all must come back as it was."""
-    found = operations.decode_message(data)
+    decoded = operations.decode_message(data)
     parts: list[bytes] = []
-    for operation in found:
+    for operation in decoded:
         parts += (operations.encode_head(*operation[:3], operation.body), operation.body)
     same(data, operations.encode_message(parts))
-    for operation in found:
+    for operation in decoded:
         if operation.kind in BODIES:
             operation_body(Kind(operation.kind), operation.body)
 
@@ -115,9 +115,9 @@ def session_answers(data: bytes) -> None:
 
 def greeting(data: bytes) -> None:
     """Decode a greeting; what a later version adds to its end is left out."""
-    found = answers.decode_greeting(data)
-    if not data.startswith(answers.encode_greeting(found)):
-        raise FuzzError(f"came back different: {found!r}")
+    decoded = answers.decode_greeting(data)
+    if not data.startswith(answers.encode_greeting(decoded)):
+        raise FuzzError(f"came back different: {decoded!r}")
 
 
 TARGETS = (

@@ -1,7 +1,7 @@
 """Actions of users on the model of a cluster, which the operator does not control.
 
 Each is an action that `kubectl` allows a user with the rights. Faults of machines and disks are in
-`world.py`.
+`truth.py`.
 """
 
 from __future__ import annotations

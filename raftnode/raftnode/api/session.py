@@ -53,8 +53,12 @@ MESSAGE_BYTES = 256 << 10
 TURN_OPERATIONS = 128
 """How many operations are begun in one go; then other tasks have a turn."""
 
-READS_MAX = 16
+READS_MAX = 64
 """How many READ operations of a session may wait for records at once."""
+
+TIMER_PAUSE_S = 0.05
+"""The least time between two looks at all deadlines: an answer may come so much too late, and many
+different deadlines cost no more than few."""
 
 UNREAD_S = 30.0
 """How long a message may wait for the client to take it."""
@@ -147,6 +151,7 @@ class Session:
         self._room = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s = 0.0
+        self._next_look_s = 0.0
         self.greeting = greeting_of(limits)
 
     def start(self) -> None:
@@ -277,12 +282,13 @@ class Session:
     def _set_timer(self, at_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at_s = at_s
-        self._timer = self._loop.call_at(at_s, self._expire)
+        self._timer_at_s = max(at_s, self._next_look_s)
+        self._timer = self._loop.call_at(self._timer_at_s, self._expire)
 
     def _expire(self) -> None:
         self._timer = None
         now_s = self._loop.time()
+        self._next_look_s = now_s + TIMER_PAUSE_S
         earliest_s: float | None = None
         for pending in list(self._pending.values()):
             if pending.deadline_s is None or pending.waiting is None:

@@ -144,5 +144,12 @@ class SessionRoute:
 
     async def close_all(self, _app: web.Application) -> None:
         """Close all sessions, as the node stops."""
-        for websocket in list(self._open):
-            await websocket.close(code=WSCloseCode.GOING_AWAY, message=b"the node is stopping")
+        reason = b"the node is stopping"
+        # Together: a client that does not answer holds up only its own close.
+        await asyncio.gather(
+            *(
+                websocket.close(code=WSCloseCode.GOING_AWAY, message=reason)
+                for websocket in list(self._open)
+            ),
+            return_exceptions=True,
+        )

@@ -27,6 +27,9 @@ ModelT = TypeVar("ModelT", bound=ApiModel)
 
 _BYTES_BODY_MAX = 1 << 20
 
+_ANSWER_SHARE = 0.9
+"""The node gets this share of the time left, so that its own answer comes before the cut."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -158,7 +161,7 @@ async def exchange(
             body = await response.read()
             return Answer(endpoint, response.status, dict(response.headers), body)
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        reason = _describe(error, timeout_s)
+        reason = describe_failure(error, timeout_s)
         raise (CutError if progress.connected else NotSentError)(reason) from error
 
 
@@ -176,9 +179,15 @@ async def _after_connection(
     context.trace_request_ctx.connected = True
 
 
-def _describe(error: BaseException, timeout_s: float) -> str:
+def describe_failure(error: BaseException, timeout_s: float) -> str:
+    """Say why a request or a connection failed."""
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
         return f"no answer within {timeout_s * 1000:.0f} ms"
     if isinstance(error, aiohttp.ClientConnectorError):
         return error.os_error.strerror or str(error.os_error)
     return str(error) or type(error).__name__
+
+
+def answer_within_ms(left_ms: int) -> int:
+    """The timeout to give to the node, when that much is left for the whole call."""
+    return min(600_000, max(1, int(left_ms * _ANSWER_SHARE)))

@@ -49,8 +49,8 @@ from raftnode.client.bodies import (
     post,
 )
 from raftnode.client.errors import RefusedError
-from raftnode.client.exchange import Answer, Call, OperationCall
-from raftnode.client.requests_to_nodes import Asker, Patience, answer_within_ms
+from raftnode.client.exchange import Answer, Call, OperationCall, answer_within_ms
+from raftnode.client.requests_to_nodes import Asker, Patience
 from raftnode.client.tuning import ClientTuning
 from raftnode.client.values import Listing, LogPage, LogRecord, Value
 from raftnode.core.types import Endpoint

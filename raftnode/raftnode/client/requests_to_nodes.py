@@ -31,6 +31,7 @@ from raftnode.client.exchange import (
     CutError,
     NotSentError,
     OperationCall,
+    answer_within_ms,
     exchange,
     send_once_trace,
 )
@@ -51,9 +52,6 @@ _PROBES = {
 }
 """Socket options, seconds and milliseconds: a connection is lost after some 3 s without an answer
 of the other's system, whether or not something is under way."""
-
-_ANSWER_SHARE = 0.9
-"""The node gets this share of the time left, so that its own answer comes before the cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,8 +324,3 @@ def _probed_socket(address: Any) -> socket.socket:
         if (option := getattr(socket, name, None)) is not None:
             made.setsockopt(socket.IPPROTO_TCP, option, value)
     return made
-
-
-def answer_within_ms(left_ms: int) -> int:
-    """The timeout to give to the node, when that much is left for the whole call."""
-    return min(600_000, max(1, int(left_ms * _ANSWER_SHARE)))

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from raftnode.client.exchange import CutError, NotSentError
+from raftnode.client.exchange import (
+    CutError,
+    NotSentError,
+    answer_within_ms,
+    describe_failure,
+)
 from raftnode.core.types import Endpoint
 from raftnode.errors import DecodeError
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
@@ -21,6 +26,12 @@ from raftnode.session.answers import Answer, Greeting
 
 MESSAGE_BYTES = 256 << 10
 """A message of operations ends before it exceeds this; it has at least one operation."""
+
+CLOSE_S = 1.0
+"""How long a node has to answer the close of a session; then the connection is closed anyway."""
+
+TIMER_PAUSE_S = 0.02
+"""The least time between two looks at all deadlines."""
 
 ANSWER_BYTES_MAX = 64 << 20
 """The largest message that is accepted from a node."""
@@ -75,6 +86,8 @@ class NodeSession:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
+        self._closing: asyncio.Task[None] | None = None
+        self._next_look_s = 0.0
 
     @classmethod
     async def open(
@@ -104,7 +117,7 @@ class NodeSession:
         except (DecodeError, aiohttp.WSMessageTypeError) as error:
             raise NotSentError(f"no greeting: {error}") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise NotSentError(_describe(error, timeout_s)) from error
+            raise NotSentError(describe_failure(error, timeout_s)) from error
         session = cls(endpoint, websocket, greeting)
         session._start()
         return session
@@ -178,11 +191,9 @@ class NodeSession:
             self._credit_bytes -= cost
             size += cost
             # The node's own answer comes before the deadline here.
-            timeout_ms = max(int((operation.deadline_s - now_s) * 1000 * _ANSWER_SHARE), 1)
+            timeout_ms = answer_within_ms(int((operation.deadline_s - now_s) * 1000))
             parts += (
-                operations.encode_head(
-                    self._last_id, min(timeout_ms, 600_000), operation.kind, operation.body
-                ),
+                operations.encode_head(self._last_id, timeout_ms, operation.kind, operation.body),
                 operation.body,
             )
         return operations.encode_message(parts) if parts else b""
@@ -222,13 +233,14 @@ class NodeSession:
     def _set_timer(self, at_s: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at_s = at_s
-        self._timer = self._loop.call_at(at_s, self._expire)
+        self._timer_at_s = max(at_s, self._next_look_s)
+        self._timer = self._loop.call_at(self._timer_at_s, self._expire)
 
     def _expire(self) -> None:
         """Fail what is overdue. A node that is silent for so long gets no further operation."""
         self._timer = None
         now_s = self._loop.time()
+        self._next_look_s = now_s + TIMER_PAUSE_S
         earliest_s: float | None = None
         for operation in (*self._sent.values(), *self._waiting):
             if operation.answered.done():
@@ -260,19 +272,18 @@ class NodeSession:
         self._waiting.clear()
         for task in self._tasks:
             task.cancel()
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close_connection())
+
+    async def _close_connection(self) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._websocket.close()
+        except (OSError, aiohttp.ClientError, TimeoutError):
+            pass  # aiohttp has closed the connection all the same
 
     async def close(self) -> None:
         """Close the session."""
         self._lose("the client is closing")
-        await self._websocket.close()
-
-
-_ANSWER_SHARE = 0.9
-
-
-def _describe(error: BaseException, timeout_s: float) -> str:
-    if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
-        return f"no connection within {timeout_s * 1000:.0f} ms"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return error.os_error.strerror or str(error.os_error)
-    return str(error) or type(error).__name__
+        if self._closing is not None:
+            await self._closing

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from raftnode.client.errors import OutcomeUnknownError, RefusedError, UnavailableError
-from raftnode.client.exchange import Answer, Call
+from raftnode.client.exchange import Answer, Call, answer_within_ms
 from raftnode.client.leader_search import LeaderSearch
-from raftnode.client.requests_to_nodes import Asker, Patience, answer_within_ms
+from raftnode.client.requests_to_nodes import Asker, Patience
 from raftnode.core.types import Endpoint
 
 A, B, C = (Endpoint(host, 1) for host in "abc")

@@ -13,6 +13,7 @@ from proofkit.localquorum import CLUSTER_ID, LocalNode, LocalQuorum, eventually
 from raftnode.api.model import JoinRequest, VoterSpec
 from raftnode.storage.snapshots.damaged_snapshots import DAMAGED_SUFFIX
 
+from .scrapes import scrape
 from .test_ends import command
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("P24", "P25"), pytest.mark.extended]
@@ -86,6 +87,12 @@ async def test_a_leader_whose_snapshot_has_rotted_makes_another_and_brings_a_wip
     assert "snapshot_damaged" in leader.output()
     info = await quorum.info(leader)
     assert any(rotten.name in one for one in info.storage.damage)
+    shown = await scrape(leader)
+    assert shown.value("snapshots_damaged_total") == 1
+    sent = shown.value("snapshot_piece_bytes_total", direction="sent")
+    fetched = (await scrape(victim)).value("snapshot_piece_bytes_total", direction="fetched")
+    values = sum(len(b"%d " % number * 250) for number in range(120))
+    assert sent >= fetched > values
     # It led on all the while, and what the wiped one has is what was written.
     assert (await quorum.leader()) is leader
     for number in range(120):

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, disable_creat
 from raftnode.core.raft import RaftCore
 from raftnode.runtime.description import present
 from raftnode.runtime.driver import Driver
+from raftnode.runtime.metrics.before_scrape import BeforeScrape
 from raftnode.runtime.metrics.leader_metrics import LeaderCollector, view_of
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.peers.vote_promise import remember_promise
@@ -57,6 +58,7 @@ class Base:
         fail: called with an error with which the node cannot go on.
         watchdog: reports what makes no progress.
         registry: of the metrics.
+        before_scrape: calls back when they are asked for.
         metrics: the node's.
         snapshots: those beside the log.
         state: the store, as of `loaded` or empty.
@@ -73,6 +75,7 @@ class Base:
     fail: Callable[[BaseException], None]
     watchdog: Watchdog
     registry: CollectorRegistry
+    before_scrape: BeforeScrape
     metrics: NodeMetrics
     snapshots: Snapshots
     state: KeyValueStore
@@ -99,6 +102,7 @@ async def build_base(
     """
     disable_created_metrics()  # a series more for each counter, which nothing asks for
     registry = CollectorRegistry()
+    before_scrape = BeforeScrape(registry)
     metrics = NodeMetrics(registry)
     ProcessCollector(registry=registry)
     snapshots = await asyncio.to_thread(directory.open_snapshots, settings.snapshots_retained)
@@ -118,6 +122,7 @@ async def build_base(
         fail,
         watchdog,
         registry,
+        before_scrape,
         metrics,
         snapshots,
         state,

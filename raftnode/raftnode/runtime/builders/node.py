@@ -129,6 +129,7 @@ async def running_node(
         peers.transfer,
     )
     gauges = Gauges(metrics, core.replica, writes.appends, version)
+    base.before_scrape.call(gauges.show)
     running = Running(core, parts, driver, service)
     base.after_turn.add(
         gauges.watch_elections,

@@ -12,7 +12,7 @@ from raftnode.runtime.writes.appends import Appends
 
 
 class Gauges:
-    """Refreshes the metrics on a timer, and measures what lies between two refreshes."""
+    """Shows the state on a timer and at each scrape, and measures what lies between two timers."""
 
     def __init__(
         self, metrics: NodeMetrics, replica: Replica, appends: Appends, version: str = ""
@@ -43,14 +43,17 @@ class Gauges:
             self._metrics.election_latency_seconds.observe(time.monotonic() - self._stood_at)
             self._stood_at = None
 
-    def refresh(self) -> None:
+    def show(self) -> None:
         """Show the whole state."""
-        metrics = self._metrics
-        metrics.refresh(self._view())
+        self._metrics.refresh(self._view())
         appended = self._appends.appended_records
-        metrics.appended_records.inc(appended - self._appended)
+        self._metrics.appended_records.inc(appended - self._appended)
         self._appended = appended
+
+    def refresh(self) -> None:
+        """Show the whole state, and how idle the loop was since the last refresh."""
+        self.show()
         busy_s, wall_s = time.thread_time(), time.monotonic()
         elapsed = max(wall_s - self._wall_s, 1e-9)
-        metrics.poll_idle_ratio.set(min(max(1 - (busy_s - self._busy_s) / elapsed, 0), 1))
+        self._metrics.poll_idle_ratio.set(min(max(1 - (busy_s - self._busy_s) / elapsed, 0), 1))
         self._busy_s, self._wall_s = busy_s, wall_s

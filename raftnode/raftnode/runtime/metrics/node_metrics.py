@@ -175,8 +175,10 @@ class NodeMetrics(MetricTable[NodeView]):
         document_name="pending-remove-voter",
     )
     uncommitted_voter_change = _gauge(
-        "1 while a voter record is appended and not committed.",
-        lambda view: view.log.voter_record.offset >= view.replica.high_watermark,
+        "Leader: 1 while a voter record is appended and not committed.",
+        lambda view: (
+            view.leader is not None and view.log.voter_record.offset >= view.replica.high_watermark
+        ),
         document_name="uncommitted-voter-change (Kafka 4.1)",
     )
     append_queue_bytes = _gauge(
@@ -278,6 +280,8 @@ class NodeMetrics(MetricTable[NodeView]):
     def __init__(self, registry: CollectorRegistry) -> None:
         super().__init__(registry)
         self._peers: set[int] = set()
+        for direction in ("sent", "fetched"):  # a rate ignores the first value of a series
+            self.snapshot_piece_bytes.labels(direction)
 
     def snapshot_piece(self, direction: str, size: int) -> None:
         """Count the bytes of a part of a snapshot: `sent` or `fetched`."""

@@ -1,6 +1,7 @@
 """The metrics show the core's state, whatever its role."""
 
 import random
+import time
 import uuid
 
 import pytest
@@ -8,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from raftnode.core.config import CoreConfig
 from raftnode.core.describe import describe
-from raftnode.core.log_index import LogIndex
+from raftnode.core.log_index import LogIndex, VoterSetAt
 from raftnode.core.replica import Replica
 from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import (
@@ -24,8 +25,10 @@ from raftnode.core.state import QuorumState
 from raftnode.core.types import (
     Epoch,
     NodeId,
+    Offset,
     ReplicaKey,
     Voter,
+    VoterRecordId,
     VoterSet,
     format_directory_id,
 )
@@ -105,6 +108,28 @@ def test_only_what_the_quorum_is_described_with_counts_as_observer(registry):
     assert [observer.key for observer in described.observers] == [THIRD]
     for name in ("raftnode_observers", "raftnode_possible_voters"):
         assert registry.get_sample_value(name) == 1
+
+
+@pytest.mark.parametrize("name", list(ROLES))
+def test_only_a_leader_knows_of_a_voter_change_that_is_not_committed(registry, name):
+    replica = make(ROLES[name])
+    replica.log.history[0] = VoterSetAt(VoterRecordId(Offset(7), Epoch(5)), replica.log.voters)
+    gauges = Gauges(NodeMetrics(registry), replica, Queue())
+    gauges.show()
+    assert replica.high_watermark <= 7
+    assert registry.get_sample_value("raftnode_uncommitted_voter_change") == (name == "leader")
+
+
+def test_a_scrape_does_not_shorten_the_time_in_which_the_loop_is_measured(registry):
+    gauges = Gauges(NodeMetrics(registry), make(ROLES["follower"]), Queue())
+    gauges.refresh()
+    ratio = registry.get_sample_value("raftnode_poll_idle_ratio")
+    spent_s = time.thread_time() + 0.02
+    while time.thread_time() < spent_s:
+        gauges.show()
+    assert registry.get_sample_value("raftnode_poll_idle_ratio") == ratio
+    gauges.refresh()
+    assert registry.get_sample_value("raftnode_poll_idle_ratio") < 1
 
 
 def test_appended_records_are_counted_once(registry):

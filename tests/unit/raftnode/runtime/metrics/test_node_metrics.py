@@ -26,6 +26,17 @@ def test_peers_beyond_the_limit_share_one_series(monkeypatch):
     assert value(failures, {"peer_id": "bootstrap", "reason": "unreachable"}) == 1
 
 
+def test_both_directions_of_snapshots_are_there_before_the_first_byte():
+    """A rate ignores the first value of a series, so it has to be 0."""
+    registry = CollectorRegistry()
+    metrics = NodeMetrics(registry)
+    metrics.snapshot_piece("sent", 5)
+    metrics.snapshot_piece("sent", 7)
+    value, name = registry.get_sample_value, "raftnode_snapshot_piece_bytes_total"
+    assert value(name, {"direction": "sent"}) == 12
+    assert value(name, {"direction": "fetched"}) == 0
+
+
 def test_the_list_of_labels_is_true():
     registry = CollectorRegistry()
     metrics = NodeMetrics(registry)

@@ -1,8 +1,9 @@
 """The recording rules, and how rules become the file that Prometheus and the chart read.
 
-Every series is by `namespace` and `quorum`; those of nodes by `node_id`, too. The operator's
-own have the first two, scraped nodes get all three from their pods' labels (see the chart's
-PodMonitor and docs/operations/monitoring.md). What is about a quorum is aggregated over those who
+Every series is by `cluster`, `namespace` and `quorum`; those of nodes by `node_id`, too. The
+operator's own have namespace and quorum, scraped nodes get `node_id`, too, from their pods' labels
+(see the chart's PodMonitor and docs/operations/monitoring.md); `cluster` comes from outside, if at
+all. What is about a quorum is aggregated over those who
 tell it, so that an alert does not begin again when another node leads or the operator moves.
 """
 
@@ -14,10 +15,15 @@ from typing import Any, cast
 import yaml
 
 from kraftquorum_observability.alerts import ALERTS, Alert
+from kraftquorum_observability.labels import (
+    BY_NODE,
+    BY_QUORUM,
+    NODE_LABELS,
+    ON_NODE,
+    QUORUM_LABELS,
+)
 
 NOTICE = "# Made by `make dashboards` from kraftquorum_observability; do not edit.\n"
-BY_QUORUM = "by (namespace, quorum)"
-BY_NODE = "by (namespace, quorum, node_id)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +72,7 @@ SAFETY = f"""
 or
   (quorum:kraftquorum_has_leader:bool == 0) * 0 + {STOPPED}
 or
-  (max {BY_QUORUM} (raftnode_disk_low and on (namespace, quorum, node_id) {LEADS}) == 1) * 0
-    + {STOPPED}
+  (max {BY_QUORUM} (raftnode_disk_low and {ON_NODE} {LEADS}) == 1) * 0 + {STOPPED}
 or
   (quorum:raftnode_fault_tolerance:min <= 0 and quorum:kraftquorum_voters_wanted:max > 2) * 0
     + {BRITTLE}
@@ -109,16 +114,23 @@ RECORDINGS: tuple[Recording, ...] = (
     ),
     Recording(
         "quorum:raftnode_committed_records:rate1m",
-        f"max {BY_QUORUM} (clamp_min(deriv(raftnode_high_watermark[1m]), 0) "
-        f"and on (namespace, quorum, node_id) {LEADS})",
+        f"max {BY_QUORUM} (clamp_min(deriv(raftnode_high_watermark[1m]), 0) and {ON_NODE} {LEADS})",
     ),
     Recording(
         "quorum:raftnode_commit_latency_seconds:p99_5m",
-        quantile(0.99, "raftnode_commit_latency_seconds", "namespace, quorum"),
+        quantile(0.99, "raftnode_commit_latency_seconds", QUORUM_LABELS),
     ),
     Recording(
         "node:raftnode_fsync_seconds:p99_5m",
-        quantile(0.99, "raftnode_fsync_seconds", "namespace, quorum, node_id"),
+        quantile(0.99, "raftnode_fsync_seconds", NODE_LABELS),
+    ),
+    Recording(
+        "node:raftnode_loop_lag_seconds:p99_5m",
+        quantile(0.99, "raftnode_loop_lag_seconds", NODE_LABELS),
+    ),
+    Recording(
+        "node:raftnode_start_timestamp_seconds:max",
+        f'max {BY_NODE} (process_start_time_seconds{{quorum!="", node_id!=""}})',
     ),
     Recording(
         "node:raftnode_disk_free:ratio",

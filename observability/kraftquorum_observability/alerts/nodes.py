@@ -1,0 +1,92 @@
+"""Whether nodes run, answer, keep up and understand each other."""
+
+from __future__ import annotations
+
+from kraftquorum_observability.labels import (
+    BY_NODE,
+    BY_PEER,
+    BY_QUORUM,
+    NODE_LABELS,
+    ON_QUORUM,
+    QUORUM_LABELS,
+)
+
+from .alert import NODE, NODE_UP, OF_QUORUM, PEER, Alert
+
+NODES: tuple[Alert, ...] = (
+    Alert(
+        "KraftquorumVoterStale",
+        "warning",
+        f'min {BY_PEER} (raftnode_peer_fetch_age_seconds{{peer_role="voter"}}) > 60',
+        "1m",
+        f"{PEER} does not fetch",
+        "The leader has not heard from this voter for {{ $value | humanizeDuration }}. Every "
+        "other fault now counts double.",
+    ),
+    Alert(
+        "KraftquorumReplicaNotCatchingUp",
+        "warning",
+        f"""
+max {BY_PEER} (raftnode_peer_caught_up) == 0
+and
+min {BY_PEER} (raftnode_peer_fetch_age_seconds) < 30
+""",
+        "10m",
+        f"{PEER} fetches but does not catch up",
+        "The replica does not count towards a majority that would survive a failure. The usual "
+        "causes are a slow disk or network, and more writes than the replica can take.",
+    ),
+    # Three scrapes at the longest interval that the rules allow for, and two minutes more.
+    Alert(
+        "KraftquorumTargetDown",
+        "warning",
+        f"""
+max {BY_NODE} ({NODE_UP}) == 0
+or
+max {BY_QUORUM} (kraftquorum_voters_wanted)
+  unless {ON_QUORUM} {NODE_UP}
+  unless {ON_QUORUM} kraftquorum_operations{{operation="Formation"}}
+""",
+        "5m",
+        "{{ with $labels.node_id }}Node {{ . }}{{ else }}Every node{{ end }} "
+        f"{OF_QUORUM} gives Prometheus no metrics",
+        "The pod runs and its metrics cannot be read, or Prometheus has no target for any node of "
+        "the quorum. Alerts and dashboards do not see what happens there.",
+    ),
+    # A replaced disk restarts a node twice, an upgrade and a change of settings once each. A
+    # container that fails at once is started more than ten times in an hour.
+    Alert(
+        "KraftquorumNodeRestarting",
+        "warning",
+        "changes(node:raftnode_start_timestamp_seconds:max[1h]) >= 5",
+        "1m",
+        f"{NODE} restarts again and again",
+        "The node has started {{ $value }} times in an hour. The exit code of its last container "
+        "and the last lines of its log have the reason.",
+    ),
+    # Half of the default election timeout.
+    Alert(
+        "KraftquorumEventLoopSlow",
+        "warning",
+        "node:raftnode_loop_lag_seconds:p99_5m > 0.5",
+        "10m",
+        f"{NODE} handles its events late",
+        "One in a hundred timers of the node's event loop is {{ $value | humanizeDuration }} late. "
+        "At the fetch timeout, 2 s by default, the other voters take the node for dead.",
+    ),
+    # Thirty in five minutes. A restart causes more, but for less than the rate's five minutes and
+    # the time after them; a peer that is down has alerts of its own.
+    Alert(
+        "KraftquorumPeerRequestsFailing",
+        "warning",
+        f"""
+sum by ({NODE_LABELS}, peer_id, reason) (rate(raftnode_peer_request_failures_total[5m])) > 0.1
+and on ({QUORUM_LABELS}, peer_id)
+  label_replace(raftnode_current_epoch, "peer_id", "$1", "node_id", "(.+)")
+""",
+        "10m",
+        f"{NODE} gets no answers from peer {{{{ $labels.peer_id }}}}",
+        "{{ $value | humanize }} requests a second fail, by the reason {{ $labels.reason }}, and "
+        "the peer runs: the network between the two loses packets, or they do not agree.",
+    ),
+)

@@ -1,0 +1,112 @@
+"""Whether the operator runs, reconciles, and finishes what it began."""
+
+from __future__ import annotations
+
+from kraftquorum_observability.labels import BY_QUORUM, ON_QUORUM, QUORUM_LABELS
+
+from .alert import IN_CLUSTER, WHICH, Alert
+
+OPERATOR: tuple[Alert, ...] = (
+    Alert(
+        "KraftquorumOperatorDown",
+        "critical",
+        """
+(
+  group by (cluster) (kraftquorum_operator_active or quorum:raftnode_epoch:max)
+  unless on (cluster)
+  max by (cluster) (kraftquorum_operator_active) == 1
+)
+or
+absent(kraftquorum_operator_active or quorum:raftnode_epoch:max)
+""",
+        "5m",
+        f"No kraftquorum operator is active{IN_CLUSTER}",
+        "Quorums go on serving, but no operator replaces a lost disk. Or Prometheus does not reach "
+        "the operator's metrics.",
+    ),
+    Alert(
+        "KraftquorumOperatorNotLooking",
+        "warning",
+        f"""
+(
+  time() - max {BY_QUORUM} (kraftquorum_last_reconcile_timestamp_seconds) > 300
+  unless {ON_QUORUM}
+  time() - max {BY_QUORUM} (kraftquorum_last_reconcile_timestamp_seconds)
+    < on (cluster) group_left ()
+      3 * max by (cluster) (kraftquorum_operator_reconcile_idle_seconds)
+)
+or
+(
+  quorum:raftnode_epoch:max * 0
+  unless {ON_QUORUM}
+  max {BY_QUORUM} (kraftquorum_last_reconcile_timestamp_seconds)
+)
+and on (cluster) max by (cluster) (kraftquorum_operator_active) == 1
+""",
+        "2m",
+        f"{WHICH} is not looked at by any operator",
+        "The active operator looks every ten seconds even when nothing is to be done. It has not "
+        "for minutes, or it does not look after this quorum's namespace.",
+    ),
+    Alert(
+        "KraftquorumReconcileFailing",
+        "warning",
+        f"""
+max {BY_QUORUM} (kraftquorum_condition{{condition="Failing"}}) == 1
+or
+sum {BY_QUORUM} (rate(kraftquorum_reconciles_total{{result="error"}}[5m]))
+  > 0.5 * sum {BY_QUORUM} (rate(kraftquorum_reconciles_total{{result!="standby"}}[5m]))
+""",
+        "10m",
+        f"{WHICH} cannot be managed: what the operator asks for fails",
+        "The API server or a node refuses it, or does not answer. The condition Failing says "
+        "which request and why.",
+    ),
+    # As the alert of the Kubernetes mixin for clients, with more room for few requests.
+    Alert(
+        "KraftquorumKubernetesErrors",
+        "warning",
+        """
+sum by (cluster) (
+  rate(kraftquorum_api_requests_total{server="kubernetes", result=~"5xx|429|unreachable"}[5m])
+)
+  / sum by (cluster) (rate(kraftquorum_api_requests_total{server="kubernetes"}[5m])) > 0.05
+""",
+        "15m",
+        f"The API server fails the kraftquorum operator{IN_CLUSTER}",
+        "{{ $value | humanizePercentage }} of the operator's requests to the API server fail, get "
+        "no answer or are turned away with status 429. Repairs take longer or stop.",
+    ),
+    Alert(
+        "KraftquorumOperationStuck",
+        "warning",
+        f"""
+max by ({QUORUM_LABELS}, operation, step) (kraftquorum_operations) > 0
+unless on ({QUORUM_LABELS}, operation, step)
+  max by ({QUORUM_LABELS}, operation, step) (changes(kraftquorum_operations[5m])) > 0
+unless {ON_QUORUM}
+  max {BY_QUORUM} (kraftquorum_condition{{condition="Paused"}}) == 1
+""",
+        "30m",
+        f"{WHICH}: {{{{ $labels.operation }}}} stands at step {{{{ $labels.step }}}}",
+        "Half an hour at one step. status.waitingFor names the guard that holds it back, if one "
+        "does.",
+    ),
+    Alert(
+        "KraftquorumGuardBlocking",
+        "warning",
+        f'max by ({QUORUM_LABELS}, guard) (kraftquorum_blocked{{guard!="not_paused"}}) == 1',
+        "15m",
+        f"{WHICH} waits for {{{{ $labels.guard }}}}",
+        "A guard has held the operator back for a quarter of an hour; docs/reference/guards.md "
+        "says what it asks for.",
+    ),
+    Alert(
+        "KraftquorumPaused",
+        "warning",
+        f'max {BY_QUORUM} (kraftquorum_condition{{condition="Paused"}}) == 1',
+        "4h",
+        f"{WHICH} is paused",
+        "spec.pause has been set for four hours: nothing is repaired until it is taken off.",
+    ),
+)

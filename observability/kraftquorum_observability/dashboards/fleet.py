@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from kraftquorum_observability.labels import BY_QUORUM, QUORUM_LABELS
+
 from .parts import (
     GREEN,
     LEVELS,
     MANY_QUORUMS,
-    NAMESPACES,
+    NAMED,
     ORANGE,
     QUORUMS,
     RED,
@@ -18,6 +20,7 @@ from .parts import (
 )
 
 S = QUORUMS
+OURS = f'alertname=~"Kraftquorum.*", {S}'
 LEVEL = f"quorum:kraftquorum_safety:level{{{S}}}"
 
 
@@ -59,7 +62,7 @@ NOW = (
         "Of kraftquorum. Normal: 0.",
         (
             Query(
-                'count(ALERTS{alertname=~"Kraftquorum.*", alertstate="firing"}) or vector(0)',
+                f'count(ALERTS{{{OURS}, alertstate="firing"}}) or vector(0)',
             ),
         ),
         width=6,
@@ -71,17 +74,18 @@ NOW = (
         "All quorums, worst first",
         "One line each; the quorum's name leads to its dashboard. Normal: all are safe.",
         (
-            Query(f"max by (namespace, quorum) ({LEVEL})"),
-            Query(f"max by (namespace, quorum) (quorum:raftnode_fault_tolerance:min{{{S}}})"),
-            Query(f"max by (namespace, quorum) (kraftquorum_voters{{{S}}})"),
-            Query(f"max by (namespace, quorum) (kraftquorum_voters_wanted{{{S}}})"),
-            Query(f"max by (namespace, quorum) (quorum:raftnode_follower_lag_records:max{{{S}}})"),
-            Query(f"min by (namespace, quorum) (node:raftnode_disk_free:ratio{{{S}}})"),
+            Query(f"max {BY_QUORUM} ({LEVEL})"),
+            Query(f"max {BY_QUORUM} (quorum:raftnode_fault_tolerance:min{{{S}}})"),
+            Query(f"max {BY_QUORUM} (kraftquorum_voters{{{S}}})"),
+            Query(f"max {BY_QUORUM} (kraftquorum_voters_wanted{{{S}}})"),
+            Query(f"max {BY_QUORUM} (quorum:raftnode_follower_lag_records:max{{{S}}})"),
+            Query(f"min {BY_QUORUM} (node:raftnode_disk_free:ratio{{{S}}})"),
         ),
         width=24,
         height=8,
         values=LEVELS,
         columns={
+            "cluster": "Cluster",
             "namespace": "Namespace",
             "quorum": "Quorum",
             "A": "Safe?",
@@ -100,7 +104,7 @@ TIME = (
         "lanes",
         "Was it safe?",
         "A lane for each quorum. Normal: green.",
-        (Query(LEVEL, "{{namespace}}/{{quorum}}"),),
+        (Query(LEVEL, NAMED),),
         width=24,
         height=7,
         values=LEVELS,
@@ -111,10 +115,10 @@ TIME = (
         "Pending and firing. Normal: empty.",
         (
             Query(
-                "max by (alertname, namespace, quorum) "
-                '((ALERTS{alertname=~"Kraftquorum.*", alertstate="pending"} == 1) * 0 + 1 '
-                'or (ALERTS{alertname=~"Kraftquorum.*", alertstate="firing"} == 1) * 0 + 2)',
-                "{{alertname}} {{namespace}}/{{quorum}}",
+                f"max by (alertname, {QUORUM_LABELS}) "
+                f'((ALERTS{{{OURS}, alertstate="pending"}} == 1) * 0 + 1 '
+                f'or (ALERTS{{{OURS}, alertstate="firing"}} == 1) * 0 + 2)',
+                f"{{{{alertname}}}} {NAMED}",
             ),
         ),
         width=24,
@@ -128,7 +132,7 @@ TIME = (
         (
             Query(
                 f"quorum:raftnode_committed_records:rate1m{{{S}}}",
-                "{{namespace}}/{{quorum}}",
+                NAMED,
             ),
         ),
         width=8,
@@ -141,7 +145,7 @@ TIME = (
         (
             Query(
                 f"quorum:raftnode_commit_latency_seconds:p99_5m{{{S}}}",
-                "{{namespace}}/{{quorum}}",
+                NAMED,
             ),
         ),
         width=8,
@@ -153,8 +157,8 @@ TIME = (
         "By quorum. Normal: above 15 %.",
         (
             Query(
-                f"min by (namespace, quorum) (node:raftnode_disk_free:ratio{{{S}}})",
-                "{{namespace}}/{{quorum}}",
+                f"min {BY_QUORUM} (node:raftnode_disk_free:ratio{{{S}}})",
+                NAMED,
             ),
         ),
         width=8,
@@ -166,6 +170,6 @@ FLEET = Dashboard(
     "kraftquorum-fleet",
     "kraftquorum / Fleet",
     "All quorums, worst first.",
-    (NAMESPACES, MANY_QUORUMS),
+    MANY_QUORUMS,
     (("Now", NOW), ("Over time", TIME)),
 )

@@ -1,4 +1,9 @@
-"""Makes Grafana's JSON of a dashboard, by Grafana's own SDK."""
+"""Makes Grafana's JSON of a dashboard, by Grafana's own SDK.
+
+The SDK has a build for each Grafana. Here it is the one for the oldest Grafana that the dashboards
+are for, so that they have no field that it does not know: each Grafana migrates older dashboards
+when it loads them, and none migrates newer ones.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +40,13 @@ Builder = Any
 
 def dashboard_json(dashboard: Dashboard) -> str:
     """The dashboard as it is committed."""
-    built = _builder(dashboard).build()
-    return json.dumps(built, cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
+    built = json.loads(json.dumps(_builder(dashboard).build(), cls=JSONEncoder))
+    for annotation in dashboard.annotations:
+        queries = built["annotations"]["list"]
+        query = next(query for query in queries if query["name"] == annotation.name)
+        # The fields of Prometheus' own annotations, which the SDK's general type does not have.
+        query |= {"step": STEP, "titleFormat": annotation.name, "textFormat": annotation.text}
+    return json.dumps(built, indent=2, sort_keys=True) + "\n"
 
 
 def _builder(dashboard: Dashboard) -> builders.Dashboard:
@@ -101,9 +111,6 @@ def _annotation(annotation: Annotation) -> builders.AnnotationQuery:
         .enable(True)
         .icon_color(annotation.color)
         .expr(annotation.expression)
-        .step(STEP)
-        .title_format(annotation.name)
-        .text_format(annotation.text)
     )
 
 
@@ -232,7 +239,8 @@ def _safety_column(builder: Builder, values: Values) -> Builder:
     """Words and colours for the column that says how safe it is, and a link on the name."""
     link = (
         "/d/kraftquorum-quorum?${__url_time_range}&${datasource:queryparam}"
-        "&var-namespace=${__data.fields.Namespace}&var-quorum=${__data.fields.Quorum}"
+        "&var-cluster=${__data.fields.Cluster}&var-namespace=${__data.fields.Namespace}"
+        "&var-quorum=${__data.fields.Quorum}"
     )
     mapping = json.loads(json.dumps(_mapping(values), cls=JSONEncoder))
     return builder.override_by_name(

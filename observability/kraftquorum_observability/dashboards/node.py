@@ -5,7 +5,6 @@ from __future__ import annotations
 from .parts import (
     BLUE,
     GREEN,
-    NAMESPACE,
     NODES,
     ONE_QUORUM,
     RED,
@@ -61,6 +60,30 @@ STATE = (
         },
         sort="Node",
     ),
+    Panel(
+        "table",
+        "Epoch, leader and vote",
+        "What each node says itself; -1: none. Normal: one epoch and one leader. The votes of an "
+        "epoch are for the leader, or for a candidate that lost.",
+        (
+            _by_node("raftnode_current_epoch"),
+            _by_node("raftnode_current_leader"),
+            _by_node("raftnode_current_vote"),
+            Query(f"max by (node_id, directory_id) (raftnode_current_vote_directory_info{{{N}}})"),
+            _by_node("raftnode_log_end_epoch"),
+        ),
+        width=24,
+        height=5,
+        columns={
+            "node_id": "Node",
+            "A": "Epoch",
+            "B": "Leader",
+            "C": "Vote",
+            "directory_id": "Storage UUID of the vote",
+            "E": "Epoch of the last record",
+        },
+        sort="Node",
+    ),
 )
 
 LOOP = (
@@ -99,6 +122,30 @@ LOOP = (
         ),
         width=8,
     ),
+    Panel(
+        "lines",
+        "Bytes that wait",
+        "At the leader: to be written, and appended but not committed. Normal: some KiB under "
+        "writes; at append_queue_bytes and max_uncommitted_bytes clients get 429.",
+        (
+            _by_node("raftnode_append_queue_bytes", "to be written, node {{node_id}}"),
+            _by_node("raftnode_uncommitted_bytes", "uncommitted, node {{node_id}}"),
+        ),
+        width=12,
+        unit="bytes",
+    ),
+    Panel(
+        "lines",
+        "Oldest disk call, and the watchdog's limit",
+        "How long the oldest call to the disk has not returned. Normal: below 10 ms; at the limit "
+        "the watchdog stops the node.",
+        (
+            _by_node("raftnode_storage_operation_in_flight_seconds"),
+            Query(f"max(raftnode_stall_timeout_seconds{{{N}}})", "limit"),
+        ),
+        width=12,
+        unit="s",
+    ),
 )
 
 API = (
@@ -128,12 +175,28 @@ API = (
     ),
     Panel(
         "lines",
-        "Time of writes",
-        "From a request's head to its answer, of writes only. Normal: the commit latency and a "
-        "little more.",
+        "Time of writes over HTTP",
+        "From a request's head to its answer, of writes outside of sessions. Normal: the commit "
+        "latency and a little more.",
         quantiles("raftnode_http_request_seconds", f'{N}, method=~"PUT|POST|DELETE"', "", ""),
         width=8,
         unit="s",
+    ),
+    Panel(
+        "lines",
+        "Operations in sessions per second",
+        "By outcome. Normal: ok; not_done for keys that are not there and when leadership moves; "
+        "unknown in elections only.",
+        (_rate("raftnode_session_operations_total", "outcome", "{{outcome}}"),),
+        width=12,
+        unit="reqps",
+    ),
+    Panel(
+        "lines",
+        "Sessions",
+        "Open sessions of clients. Normal: a few for each client, most of them at the leader.",
+        (_by_node("raftnode_sessions"),),
+        width=12,
     ),
 )
 
@@ -149,9 +212,12 @@ PEERS = (
     ),
     Panel(
         "lines",
-        "Records fetched per second",
-        "What followers and observers take in. Normal: each takes in what is written.",
-        (_rate("raftnode_fetched_records_total", "node_id", "node {{node_id}}"),),
+        "Records appended and fetched per second",
+        "What the leader appends, and what followers and observers take in. Normal: the same.",
+        (
+            _rate("raftnode_appended_records_total", "node_id", "appended, node {{node_id}}"),
+            _rate("raftnode_fetched_records_total", "node_id", "fetched, node {{node_id}}"),
+        ),
         width=8,
         unit="rec/s",
     ),
@@ -183,10 +249,11 @@ DISK = (
     ),
     Panel(
         "lines",
-        "Log end, durable end, high watermark",
-        "Offsets. Normal: close together; a durable end that stays behind is a disk that does "
-        "not fsync.",
+        "Log start, end, durable end, high watermark",
+        "Offsets. Normal: the ends are close together; a durable end that stays behind is a disk "
+        "that does not fsync. The start moves when the log is trimmed.",
         (
+            _by_node("raftnode_log_start_offset", "start, node {{node_id}}"),
             _by_node("raftnode_log_end_offset", "end, node {{node_id}}"),
             _by_node("raftnode_durable_end_offset", "durable, node {{node_id}}"),
             _by_node("raftnode_high_watermark", "committed, node {{node_id}}"),
@@ -218,12 +285,48 @@ DISK = (
         width=8,
     ),
     Panel(
+        "table",
+        "Snapshots",
+        "The newest one: its end, its bytes; and how many the node made since its start, in how "
+        "many seconds together. Normal: one an hour, seconds for each GB of state.",
+        (
+            _by_node("raftnode_snapshot_end_offset"),
+            _by_node("raftnode_snapshot_size_bytes"),
+            _by_node("raftnode_snapshot_seconds_count"),
+            _by_node("raftnode_snapshot_seconds_sum"),
+        ),
+        width=16,
+        columns={
+            "node_id": "Node",
+            "A": "Ends at offset",
+            "B": "Bytes",
+            "C": "Made",
+            "D": "In seconds",
+        },
+        sort="Node",
+    ),
+    Panel(
         "lines",
         "Log size",
         "Bytes of the segments. Normal: grows with writes until the log is trimmed.",
         (_by_node("raftnode_log_size_bytes"),),
         width=8,
         unit="bytes",
+    ),
+    Panel(
+        "lines",
+        "Segments",
+        "Files of the log. Normal: one more for each segment_bytes; fewer when it is trimmed.",
+        (_by_node("raftnode_log_segments"),),
+        width=8,
+    ),
+    Panel(
+        "lines",
+        "Snapshots: bytes sent and fetched",
+        "By the leader to a replica that is behind its log. Normal: 0, but for a new replica.",
+        (_rate("raftnode_snapshot_piece_bytes_total", "direction", "{{direction}}"),),
+        width=8,
+        unit="Bps",
     ),
     Panel(
         "lines",
@@ -234,7 +337,39 @@ DISK = (
             _by_node("raftnode_scrub_progress_ratio", "read, node {{node_id}}"),
             _by_node("raftnode_storage_damaged", "damaged, node {{node_id}}"),
         ),
-        width=8,
+        width=6,
+    ),
+    Panel(
+        "lines",
+        "Scrub: bytes read per second",
+        "How fast the scrub reads. Normal: scrub_bytes_per_second at most, and 0 between passes.",
+        (_rate("raftnode_scrub_read_bytes_total", "node_id", "node {{node_id}}"),),
+        width=6,
+        unit="Bps",
+    ),
+    Panel(
+        "table",
+        "Scrub: passes",
+        "Since the node's start: passes that have ended, how long ago and in how many seconds, "
+        "and what they found. Normal: one a day, nothing found.",
+        (
+            _by_node("raftnode_scrub_passes_total"),
+            _by_node("raftnode_scrub_last_pass_seconds"),
+            Query(
+                f"max by (node_id) (time() - raftnode_scrub_last_pass_timestamp_seconds{{{N}}}) "
+                f"and max by (node_id) (raftnode_scrub_passes_total{{{N}}}) > 0"
+            ),
+            _by_node("raftnode_scrub_corrupt_batches_total"),
+        ),
+        width=12,
+        columns={
+            "node_id": "Node",
+            "A": "Passes",
+            "B": "Last took, s",
+            "C": "Last ended, s ago",
+            "D": "Damaged places found",
+        },
+        sort="Node",
     ),
 )
 
@@ -274,7 +409,7 @@ NODE = Dashboard(
     "kraftquorum-node",
     "kraftquorum / Node",
     "The nodes of one quorum: loop, API, peers, disk, process.",
-    (NAMESPACE, ONE_QUORUM, NODES),
+    (*ONE_QUORUM, NODES),
     (
         ("State", STATE),
         ("Event loop", LOOP),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from kraftquorum_observability.labels import BY_QUORUM, QUORUM_LABELS
 from kraftquorum_operator.report.conditions import CONDITIONS
 
 from .parts import (
+    CLUSTERED,
     GREEN,
     MANY_QUORUMS,
-    NAMESPACES,
+    NAMED,
     ORANGE,
     PRESENT,
     QUORUMS,
@@ -23,7 +25,9 @@ from .parts import (
 
 S = QUORUMS
 BAD = "|".join(name for name in CONDITIONS if name not in {"Ready", "Available", "Progressing"})
-_SELF = "on (instance, job) group_left () (kraftquorum_operator_info * 0 + 1)"
+_SELF = (
+    f"on (cluster, instance, job) group_left () (kraftquorum_operator_info{{{CLUSTERED}}} * 0 + 1)"
+)
 
 STATE = (
     Panel(
@@ -31,7 +35,7 @@ STATE = (
         "Active operators",
         "Operators that hold their Lease. Normal: 1, or one for each set of namespaces that has "
         "operators of its own. At 0 no operator repairs.",
-        (Query("sum(kraftquorum_operator_active)"),),
+        (Query(f"sum(kraftquorum_operator_active{{{CLUSTERED}}})"),),
         width=4,
         height=5,
         limits=((None, RED), (1, GREEN)),
@@ -51,7 +55,12 @@ STATE = (
         "lanes",
         "Is the operator active?",
         "By process. Normal: one lane is active; another on standby is grey.",
-        (Query("max by (instance) (kraftquorum_operator_active)", "{{instance}}"),),
+        (
+            Query(
+                f"max by (cluster, instance) (kraftquorum_operator_active{{{CLUSTERED}}})",
+                "{{instance}} {{cluster}}",
+            ),
+        ),
         width=16,
         height=5,
         values={1: Means("active", GREEN), 0: Means("standby", "text")},
@@ -66,17 +75,21 @@ STATE = (
     ),
     Panel(
         "lines",
-        "Voters: wanted and in force",
-        "spec.voters and the voters of the leader's set. Normal: the same; they differ while the "
-        "operator changes one at a time.",
+        "Voters: wanted, in force, caught up",
+        "spec.voters, the voters of the leader's set, and how many of them are caught up. Normal: "
+        "the same; they differ while the operator changes one at a time.",
         (
             Query(
-                f"max by (namespace, quorum) (kraftquorum_voters_wanted{{{S}}})",
-                "{{namespace}}/{{quorum}}: wanted",
+                f"max {BY_QUORUM} (kraftquorum_voters_wanted{{{S}}})",
+                f"wanted, {NAMED}",
             ),
             Query(
-                f"max by (namespace, quorum) (kraftquorum_voters{{{S}}})",
-                "{{namespace}}/{{quorum}}: in force",
+                f"max {BY_QUORUM} (kraftquorum_voters{{{S}}})",
+                f"in force, {NAMED}",
+            ),
+            Query(
+                f"max {BY_QUORUM} (kraftquorum_voters_caught_up{{{S}}})",
+                f"caught up, {NAMED}",
             ),
         ),
         width=12,
@@ -88,7 +101,7 @@ WORK = (
         "lanes",
         "Operations under way, by step",
         "A lane for each step. Normal: empty; minutes in a lane, not hours.",
-        operation_lanes(S, "{{namespace}}/{{quorum}}, "),
+        operation_lanes(S, "{{namespace}}/{{quorum}}, ", " {{cluster}}"),
         width=24,
         height=9,
         values=PRESENT,
@@ -99,8 +112,8 @@ WORK = (
         "What holds the operator back, by quorum. Normal: empty, or short stretches.",
         (
             Query(
-                f"max by (namespace, quorum, guard) (kraftquorum_blocked{{{S}}})",
-                "{{namespace}}/{{quorum}}, {{guard}}",
+                f"max by ({QUORUM_LABELS}, guard) (kraftquorum_blocked{{{S}}})",
+                f"{{{{guard}}}}, {NAMED}",
             ),
         ),
         width=24,
@@ -161,9 +174,8 @@ LOOKS = (
         "Seconds, by quorum. Normal: below eleven.",
         (
             Query(
-                "time() - max by (namespace, quorum) "
-                f"(kraftquorum_last_reconcile_timestamp_seconds{{{S}}})",
-                "{{namespace}}/{{quorum}}",
+                f"time() - max {BY_QUORUM} (kraftquorum_last_reconcile_timestamp_seconds{{{S}}})",
+                NAMED,
             ),
         ),
         width=8,
@@ -180,7 +192,7 @@ REQUESTS = (
         (
             Query(
                 "sum by (request, result) (rate(kraftquorum_api_requests_total"
-                '{server="kubernetes"}[$__rate_interval]))',
+                f'{{server="kubernetes", {CLUSTERED}}}[$__rate_interval]))',
                 "{{request}} {{result}}",
             ),
         ),
@@ -194,7 +206,7 @@ REQUESTS = (
         (
             Query(
                 "sum by (request, result) (rate(kraftquorum_api_requests_total"
-                '{server="node"}[$__rate_interval]))',
+                f'{{server="node", {CLUSTERED}}}[$__rate_interval]))',
                 "{{request}} {{result}}",
             ),
         ),
@@ -208,7 +220,7 @@ REQUESTS = (
         (
             Query(
                 "histogram_quantile(0.99, sum by (server, request, le) "
-                "(rate(kraftquorum_api_request_seconds_bucket[$__rate_interval])))",
+                f"(rate(kraftquorum_api_request_seconds_bucket{{{CLUSTERED}}}[$__rate_interval])))",
                 "{{server}} {{request}}",
             ),
         ),
@@ -219,7 +231,12 @@ REQUESTS = (
         "lines",
         "Memory of the operator",
         "Resident bytes. Normal: some 150 MB; a steady rise is a leak.",
-        (Query(f"process_resident_memory_bytes * {_SELF}", "{{instance}}"),),
+        (
+            Query(
+                f"process_resident_memory_bytes{{{CLUSTERED}}} * {_SELF}",
+                "{{instance}} {{cluster}}",
+            ),
+        ),
         width=12,
         unit="bytes",
     ),
@@ -229,8 +246,8 @@ REQUESTS = (
         "Seconds of CPU in a second. Normal: below 0.1 for a few quorums.",
         (
             Query(
-                f"rate(process_cpu_seconds_total[$__rate_interval]) * {_SELF}",
-                "{{instance}}",
+                f"rate(process_cpu_seconds_total{{{CLUSTERED}}}[$__rate_interval]) * {_SELF}",
+                "{{instance}} {{cluster}}",
             ),
         ),
         width=12,
@@ -241,12 +258,12 @@ OPERATOR = Dashboard(
     "kraftquorum-operator",
     "kraftquorum / Operator",
     "What the operator does, what holds it back, and how it is itself.",
-    (NAMESPACES, MANY_QUORUMS),
+    MANY_QUORUMS,
     (("State", STATE), ("Work", WORK), ("Looks", LOOKS), ("Requests and process", REQUESTS)),
     (
         Annotation(
             "Disk lost",
-            f"max by (namespace, quorum) (kraftquorum_voters_storage_gone{{{S}}} + "
+            f"max {BY_QUORUM} (kraftquorum_voters_storage_gone{{{S}}} + "
             f"kraftquorum_pods_storage_failing{{{S}}}) > 0",
             "a disk of {{quorum}} fails or is gone",
             RED,

@@ -6,15 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from kraftquorum_observability.labels import BY_QUORUM
 from kraftquorum_observability.rules import BRITTLE, LOST, REDUCED, SAFE, STOPPED
 from kraftquorum_operator.report.operations import STEPS
 
-THIS_QUORUM = 'namespace="$namespace", quorum="$quorum"'
+THIS_QUORUM = 'cluster="$cluster", namespace="$namespace", quorum="$quorum"'
 """Selects what is about the quorum that was chosen."""
 
 THIS_NODE = f'{THIS_QUORUM}, node_id=~"$node"'
-QUORUMS = 'namespace=~"$namespace", quorum=~"$quorum"'
+CLUSTERED = 'cluster=~"$cluster"'
+QUORUMS = f'{CLUSTERED}, namespace=~"$namespace", quorum=~"$quorum"'
 """Selects those that were chosen, of all."""
+
+NAMED = "{{namespace}}/{{quorum}} {{cluster}}"
+"""A quorum in a legend; the cluster is last, since most series have none."""
 
 GREEN, YELLOW, ORANGE, RED, DARK_RED, BLUE, LIGHT_BLUE, GREY = (
     "green",
@@ -140,35 +145,51 @@ class Dashboard:
 
 
 _EPOCH = "raftnode_current_epoch"
-NAMESPACE = Variable("namespace", "Namespace", "namespace", _EPOCH)
-ONE_QUORUM = Variable("quorum", "Quorum", "quorum", _EPOCH, 'namespace="$namespace"')
-NAMESPACES = Variable("namespace", "Namespace", "namespace", _EPOCH, several=True)
-MANY_QUORUMS = Variable(
-    "quorum", "Quorum", "quorum", _EPOCH, 'namespace=~"$namespace"', several=True
+_CLUSTER = Variable("cluster", "Cluster", "cluster", _EPOCH)
+_NAMESPACE = Variable("namespace", "Namespace", "namespace", _EPOCH, 'cluster="$cluster"')
+_QUORUM = Variable(
+    "quorum", "Quorum", "quorum", _EPOCH, 'cluster="$cluster", namespace="$namespace"'
+)
+ONE_QUORUM = (_CLUSTER, _NAMESPACE, _QUORUM)
+"""The cluster is empty where no series has the label: such series are those that it selects."""
+
+MANY_QUORUMS = (
+    Variable("cluster", "Cluster", "cluster", _EPOCH, several=True),
+    Variable("namespace", "Namespace", "namespace", _EPOCH, CLUSTERED, several=True),
+    Variable(
+        "quorum",
+        "Quorum",
+        "quorum",
+        _EPOCH,
+        f'{CLUSTERED}, namespace=~"$namespace"',
+        several=True,
+    ),
 )
 NODES = Variable("node", "Node", "node_id", _EPOCH, THIS_QUORUM, several=True)
 
 
-def operation_lanes(selector: str, name: str = "") -> tuple[Query, ...]:
+def operation_lanes(selector: str, name: str = "", suffix: str = "") -> tuple[Query, ...]:
     """A lane for each step of each operation, in the order in which steps come."""
     return tuple(
         Query(
-            f"max by (namespace, quorum) (kraftquorum_operations{{{selector}, "
+            f"max {BY_QUORUM} (kraftquorum_operations{{{selector}, "
             f'operation="{kind}", step="{step}"}} > 0) * 0 + 1',
-            f"{name}{kind} {number}: {step}",
+            f"{name}{kind} {number}: {step}{suffix}",
         )
         for kind, steps in STEPS.items()
         for number, step in enumerate(steps, start=1)
     )
 
 
-def quantiles(metric: str, selector: str, by: str, legend: str) -> tuple[Query, ...]:
+def quantiles(
+    metric: str, selector: str, by: str, legend: str, window: str = "$__rate_interval"
+) -> tuple[Query, ...]:
     """The median and the 99th percentile of a histogram."""
     labels = f"{by}, le" if by else "le"
     return tuple(
         Query(
             f"histogram_quantile({share}, sum by ({labels}) "
-            f"(rate({metric}_bucket{{{selector}}}[$__rate_interval])))",
+            f"(rate({metric}_bucket{{{selector}}}[{window}])))",
             f"{legend}{text}",
         )
         for share, text in ((0.5, "median"), (0.99, "p99"))

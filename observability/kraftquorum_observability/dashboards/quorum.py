@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from kraftquorum_observability.labels import ON_QUORUM
+
 from .parts import (
     BLUE,
     GREEN,
     GREY,
     LEVELS,
     LIGHT_BLUE,
-    NAMESPACE,
     ONE_QUORUM,
     ORANGE,
     PRESENT,
@@ -53,7 +54,7 @@ REPLICAS = f"{_ONE} ({_SEEN % 'voter'}) + 2 or {_ONE} ({_SEEN % 'observer'})"
 
 LEADER = (
     f"max(raftnode_current_leader{{{Q}}} and on (node_id) (raftnode_current_epoch{{{Q}}} "
-    f"== on (namespace, quorum) group_left () quorum:raftnode_epoch:max{{{Q}}}))"
+    f"== {ON_QUORUM} group_left () quorum:raftnode_epoch:max{{{Q}}}))"
 )
 """As those say who are in the newest epoch: one that is cut off names an old leader for long."""
 
@@ -264,9 +265,37 @@ REPLICATION = (
     ),
     Panel(
         "lines",
+        "Time of an election",
+        "From becoming a candidate to knowing the leader, of the elections of the last hour. "
+        "Normal: below a second; without an election there is no line.",
+        quantiles("raftnode_election_latency_seconds", Q, "", "", "1h"),
+        width=8,
+        unit="s",
+    ),
+    Panel(
+        "lines",
+        "Observers, and changes that wait",
+        "As the leader counts: observers, those of them that may become voters, and voter changes "
+        "that wait or are not committed. Normal: 0; a new replica observes for seconds.",
+        (
+            Query(f"max(raftnode_observers{{{Q}}})", "observers"),
+            Query(f"max(raftnode_possible_voters{{{Q}}})", "possible voters"),
+            Query(f"max(raftnode_pending_add_voter{{{Q}}})", "AddVoter waits"),
+            Query(f"max(raftnode_pending_remove_voter{{{Q}}})", "RemoveVoter waits"),
+            Query(f"max(raftnode_uncommitted_voter_change{{{Q}}})", "change not committed"),
+            Query(f"max(raftnode_unknown_voter_connections{{{Q}}})", "voters without endpoint"),
+        ),
+        width=8,
+    ),
+    Panel(
+        "lines",
         "Epoch",
-        "Each step is an election that a replica started. Normal: flat.",
-        (Query(f"quorum:raftnode_epoch:max{{{Q}}}", "epoch"),),
+        "Each step is an election that a replica started. The operator follows once it has asked "
+        "the new leader. Normal: flat, and both lines are one.",
+        (
+            Query(f"quorum:raftnode_epoch:max{{{Q}}}", "nodes"),
+            Query(f"max(kraftquorum_leader_epoch{{{Q}}})", "operator"),
+        ),
         width=8,
     ),
     Panel(
@@ -285,7 +314,7 @@ REPLICATION = (
                 f"(raftnode_peer_fetch_age_seconds{{{Q}}})"
             ),
         ),
-        width=8,
+        width=16,
         columns={
             "peer_id": "Node",
             "peer_directory_id": "Storage UUID",
@@ -343,7 +372,7 @@ QUORUM = Dashboard(
     "kraftquorum-quorum",
     "kraftquorum / Quorum",
     "One quorum: is it safe, what happened, what does the operator do?",
-    (NAMESPACE, ONE_QUORUM),
+    ONE_QUORUM,
     (
         ("Now", ANSWERS),
         ("What happened", STORY),

@@ -71,6 +71,7 @@ def filled(expression: str, course: Course) -> str:
     """An expression with values for Grafana's variables."""
     for name, value in (
         ("$__rate_interval", RATE_INTERVAL),
+        ("$cluster", ""),
         ("$namespace", course.namespace),
         ("$quorum", course.quorum),
         ("$node", ".*"),
@@ -91,6 +92,30 @@ def metric_names(expression: str) -> set[str]:
         if match.group() not in _WORDS and not called and not after_digit:
             found.add(match.group())
     return found
+
+
+def selectors(expression: str) -> list[tuple[str, str]]:
+    """Each series that an expression asks for, with the text between its braces."""
+    held: list[str] = []
+
+    def hold(match: re.Match[str]) -> str:
+        held.append(match.group()[1:-1])
+        return f"{{{len(held) - 1}}}"
+
+    # A brace inside of quotes is text, but every selector has its quotes inside of braces.
+    text = _SELECTOR.sub(hold, expression)
+    text = _TEXT.sub(" ", text)
+    for pattern in (_RANGE, _GROUPING):
+        text = pattern.sub(" ", text)
+    pairs: list[tuple[str, str]] = []
+    for match in _NAME.finditer(text):
+        rest = text[match.end() :].lstrip()
+        after_digit = match.start() > 0 and text[match.start() - 1].isdigit()
+        if match.group() in _WORDS or rest.startswith("(") or after_digit:
+            continue
+        place = re.match(r"\{(\d+)\}", rest)
+        pairs.append((match.group(), held[int(place.group(1))] if place else ""))
+    return pairs
 
 
 async def problems(prometheus: Prometheus, course: Course) -> list[str]:

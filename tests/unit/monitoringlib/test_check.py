@@ -31,12 +31,28 @@ def test_the_names_in_an_expression(expression: str, names: set[str]) -> None:
     assert check.metric_names(expression) == names
 
 
+@pytest.mark.parametrize(
+    ("expression", "pairs"),
+    [
+        ('max by (x) (a{b="c"}) > 0 or d', [("a", 'b="c"'), ("d", "")]),
+        (
+            'rate(a_total{b=~"c|d"}[5m]) * on (e) group_left () (f * 0)',
+            [("a_total", 'b=~"c|d"'), ("f", "")],
+        ),
+        ('label_replace(a{b="c"}, "d", "$1", "e", "(.+)")', [("a", 'b="c"')]),
+        ("time() - quorum:a:max{b} > 4 * 1e3", [("quorum:a:max", "b")]),
+    ],
+)
+def test_the_selectors_in_an_expression(expression: str, pairs: list[tuple[str, str]]) -> None:
+    assert check.selectors(expression) == pairs
+
+
 def test_every_rule_asks_for_something_that_is_ours() -> None:
     for expression in (*(one.expression for one in ALERTS), *(r.expression for r in RECORDINGS)):
         names = check.metric_names(expression)
         assert names
         ours = ("raftnode_", "kraftquorum_", "process_", "quorum:", "node:")
-        assert all(name.startswith(ours) for name in names), names
+        assert all(name.startswith(ours) or name == "up" for name in names), names
 
 
 def test_no_variable_is_left_over() -> None:

@@ -61,6 +61,8 @@ def test_a_table_joins_its_answers_by_what_they_share() -> None:
         (0.0123, "s", "12.3 ms"),
         (2.0, "s", "2 s"),
         (1536.0, "bytes", "1.5 KiB"),
+        (1000.0, "bytes", "1000 B"),
+        (1536.0, "Bps", "1.5 KiB/s"),
         (0.253, "percentunit", "25.3 %"),
         (12.0, "reqps", "12/s"),
         (7500.0, "short", "7500"),

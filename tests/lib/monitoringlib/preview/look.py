@@ -43,9 +43,11 @@ def quantity(value: float, unit: str) -> str:
         case "bytes":
             for name in ("B", "KiB", "MiB", "GiB", "TiB"):
                 if abs(value) < 1024 or name == "TiB":
-                    return f"{value:.3g} {name}"
+                    return f"{value:.0f} {name}" if 1000 <= value < 1024 else f"{value:.3g} {name}"
                 value /= 1024
             raise AssertionError("the last one returns")
+        case "Bps":
+            return f"{quantity(value, 'bytes')}/s"
         case "percentunit":
             return f"{value * 100:.3g} %"
         case "reqps" | "rec/s":

@@ -41,7 +41,7 @@ IDLE_S = 60.0
 """How long a client stays open without a request; its pod may be deleted."""
 
 CLIENT_TIMEOUT_FACTOR = 8
-"""The clients' own time-outs are this many times the operator's, so that `process_timeout` ends a
+"""The clients' own timeouts are this many times the operator's, so that `process_timeout` ends a
 request first, except while this process is too slow to receive an answer."""
 
 

@@ -53,7 +53,7 @@ class OperationCall:
     kind: Kind
     body: bytes
     over_http: Callable[[int], Call]
-    """Makes the same call over HTTP, for a node without sessions; gets the node's time-out."""
+    """Makes the same call over HTTP, for a node without sessions; gets the node's timeout."""
 
     @property
     def write(self) -> bool:

@@ -69,7 +69,7 @@ class QuorumClient:
         rng: for the order of asking and the jitter; None: a random one.
         sessions: whether writes and reads go through sessions, many in a message; False: each is
             an HTTP request. A node without sessions is asked over HTTP in any case.
-        tuning: time-outs of single attempts, pauses between them, the probing of connections.
+        tuning: timeouts of single attempts, pauses between them, the probing of connections.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Operations of a client, and the messages that carry them (docs/reference/session-protocol.md).
 
 A message is the byte 1, then operations. An operation is a head (the length of what follows it,
-its id, its time-out in milliseconds, its kind) and a body by its kind. Integers are big-endian.
+its id, its timeout in milliseconds, its kind) and a body by its kind. Integers are big-endian.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MESSAGE = 1
 """The first byte of a message of operations."""
 
 HEAD = struct.Struct(">IQIB")
-"""The bytes after the length, the id, the time-out in milliseconds, the kind."""
+"""The bytes after the length, the id, the timeout in milliseconds, the kind."""
 
 _LENGTH = struct.Struct(">I")
 _AFTER_LENGTH = HEAD.size - _LENGTH.size

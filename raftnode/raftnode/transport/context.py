@@ -21,7 +21,7 @@ class PeerContext:
         identity: this replica's identity for the next hello.
         spawn: starts tasks.
         gate: admits or refuses the replica at the other end.
-        settings: time-outs and limits.
+        settings: timeouts and limits.
     """
 
     codec: Codec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Generator
@@ -28,7 +29,7 @@ def taken_out(
         ValueError: the function does not say `old`, so nothing would be taken out.
     """
     assert isinstance(function, FunctionType)
-    source = textwrap.dedent(inspect.getsource(function)).removeprefix("@property\n")
+    source = _undecorated(textwrap.dedent(inspect.getsource(function)))
     if old not in source:
         raise ValueError(f"{function.__qualname__} does not say {old!r}")
     names: dict[str, Any] = {}
@@ -44,7 +45,9 @@ def taken_out(
 
 
 def function_at(place: str) -> Callable[..., Any]:
-    """The function at a place such as `core.replication.leadership:resign`; a property: its getter.
+    """The function at a place such as `core.replication.leadership:resign`.
+
+    Of a property it is the getter, of a decorated function the one that the decorator was given.
 
     Args:
         place: a module below `raftnode`, and what it has by that name: `core.replica:Replica.halt`;
@@ -60,4 +63,11 @@ def function_at(place: str) -> Callable[..., Any]:
     if isinstance(target, property):
         assert target.fget is not None
         return target.fget
-    return target
+    return inspect.unwrap(getattr(target, "__func__", target))
+
+
+def _undecorated(source: str) -> str:
+    """A function's text without its decorators: they ran once, and may have registered it."""
+    [function] = ast.parse(source).body
+    assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+    return "".join(source.splitlines(keepends=True)[function.lineno - 1 :])

@@ -8,10 +8,13 @@ import errno
 import os
 import random
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from proofkit.faultdisk import Fault, FaultDisk
@@ -189,6 +192,44 @@ async def test_one_node_forms_writes_reads_and_describes(machine):
             with pytest.raises(RequestError) as caught:
                 await ask
             assert caught.value.error == name
+
+
+async def scraped(machine: Machine) -> dict[str, float]:
+    """Every sample without labels of the node's `/metrics`, by its name."""
+    where = machine.service.describe_node().api_endpoint
+    async with aiohttp.ClientSession() as http, http.get(f"http://{where}/metrics") as answer:
+        families = text_string_to_metric_families(await answer.text())
+        return {s.name: s.value for family in families for s in family.samples if not s.labels}
+
+
+WRITES = "runtime.builders.writes:build_writes"
+
+
+@pytest.mark.rule("P58")
+@pytest.mark.without(WRITES, "metrics.commit_latency_seconds.observe", "lambda _: None")
+@pytest.mark.without(WRITES, "metrics.fsync_seconds.observe", "lambda _: None")
+@pytest.mark.without("runtime.builders.node:_refresh", "gauges.refresh()", "pass")
+async def test_a_node_measures_its_writes(tmp_path):
+    machine = Machine(tmp_path)
+    started_s = time.monotonic()
+    async with machine.running():
+        await machine.form()
+        before = await scraped(machine)
+        for _ in range(6):
+            done = await machine.write()
+        await asyncio.sleep(1.1 * node.GAUGES_INTERVAL_S)
+        after = await scraped(machine)
+    took_s = time.monotonic() - started_s
+
+    def grown(name: str) -> float:
+        return after[f"raftnode_{name}"] - before[f"raftnode_{name}"]
+
+    assert grown("commit_latency_seconds_count") == 6
+    assert 0 < grown("commit_latency_seconds_sum") < took_s
+    assert grown("fsync_seconds_count") >= 6
+    assert 0 < grown("fsync_seconds_sum") < took_s
+    assert after["raftnode_appended_records_total"] >= 6
+    assert after["raftnode_high_watermark"] == done.last_offset + 1
 
 
 async def test_a_leader_without_other_voters_stops_at_once_and_keeps_what_it_acknowledged(tmp_path):

@@ -33,11 +33,15 @@ from raftnode.core.types import (
     format_directory_id,
 )
 from raftnode.runtime import description
+from raftnode.runtime.metrics import gauges as module
 from raftnode.runtime.metrics.gauges import Gauges
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.process import clock
 
 pytestmark = pytest.mark.rule("P58", "P59")
+
+REFRESH = "runtime.metrics.gauges:Gauges.refresh"
+ELECTIONS = "runtime.metrics.gauges:Gauges.watch_elections"
 
 OWN = ReplicaKey(NodeId(1), uuid.UUID(int=1))
 OTHER = ReplicaKey(NodeId(2), uuid.UUID(int=2))
@@ -132,11 +136,16 @@ def test_a_scrape_does_not_shorten_the_time_in_which_the_loop_is_measured(regist
     assert registry.get_sample_value("raftnode_poll_idle_ratio") < 1
 
 
+@pytest.mark.without(REFRESH, "metrics.appended_records.inc(appended - self._appended)", "pass")
+@pytest.mark.without(REFRESH, "appended - self._appended", "appended")
+@pytest.mark.without(REFRESH, "self._appended = appended", "pass")
 def test_appended_records_are_counted_once(registry):
-    gauges = Gauges(NodeMetrics(registry), make(Unattached(0)), Queue())
-    gauges.refresh()
-    gauges.refresh()
-    assert registry.get_sample_value("raftnode_appended_records_total") == 3
+    queue = Queue()
+    gauges = Gauges(NodeMetrics(registry), make(Unattached(0)), queue)
+    for appended in (3, 3, 10, 12):
+        queue.appended_records = appended
+        gauges.refresh()
+        assert registry.get_sample_value("raftnode_appended_records_total") == appended
 
 
 def test_a_replica_outside_the_voters_observes(registry):
@@ -145,22 +154,90 @@ def test_a_replica_outside_the_voters_observes(registry):
     assert description.role_of(make(Leader(Epoch(5), 0), voters=(OTHER,))) == "leader"
 
 
-def test_an_election_is_measured_from_standing_to_knowing_the_leader(registry):
+class Clocks:
+    """Stands for the module `time`: what passes, and what of it this thread was at work."""
+
+    def __init__(self) -> None:
+        self.wall_s, self.busy_s = 1000.0, 50.0
+
+    def monotonic(self) -> float:
+        return self.wall_s
+
+    def thread_time(self) -> float:
+        return self.busy_s
+
+    def work(self, seconds: float) -> None:
+        self.wall_s += seconds
+        self.busy_s += seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.wall_s += seconds
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    made = Clocks()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+@pytest.mark.without(ELECTIONS, "time.monotonic() - self._stood_at", "0.5")
+@pytest.mark.without(ELECTIONS, "self._stood_at = None", "pass")
+@pytest.mark.without(ELECTIONS, "if self._stood_at is None:", "if True:")
+@pytest.mark.without(ELECTIONS, "and replica.leader is not None", "")
+@pytest.mark.without(ELECTIONS, "isinstance(role, Candidate) and replica", "replica")
+@pytest.mark.without(ELECTIONS, "and replica.epoch != self._stood_epoch", "")
+def test_an_election_is_measured_from_standing_to_knowing_the_leader(registry, clocks):
     replica = make(Unattached(0))
     gauges = Gauges(NodeMetrics(registry), replica, Queue())
+    count, took_s, elections = (
+        f"raftnode_{name}"
+        for name in (
+            "election_latency_seconds_count",
+            "election_latency_seconds_sum",
+            "elections_total",
+        )
+    )
     gauges.watch_elections()
-    for role in (Prospective(0, 0), Candidate(0, 0), Candidate(0, 0), Unattached(0)):
+    roles = (Prospective(0, 0), Candidate(0, 0), Candidate(0, 0), Unattached(0))
+    for role, started in zip(roles, (0, 1, 1, 1), strict=True):
         replica.role = role
         gauges.watch_elections()
-    count = "raftnode_election_latency_seconds_count"
+        clocks.sleep(0.25)
+        assert registry.get_sample_value(elections) == started
     assert registry.get_sample_value(count) == 0
     replica.role = Follower(OTHER, 0)
     gauges.watch_elections()
     gauges.watch_elections()
     assert registry.get_sample_value(count) == 1
-    assert registry.get_sample_value("raftnode_elections_total") == 1
+    assert registry.get_sample_value(took_s) == 4 * 0.25
+    assert registry.get_sample_value(elections) == 1
 
 
+BUSY = "1 - (busy_s - self._busy_s) / elapsed"
+
+
+@pytest.mark.without(REFRESH, BUSY, "0")
+@pytest.mark.without(REFRESH, BUSY, "0.5")
+@pytest.mark.without(REFRESH, BUSY, "1")
+@pytest.mark.without(REFRESH, "1 - (", "(")
+@pytest.mark.without(REFRESH, "self._busy_s, self._wall_s = busy_s, wall_s", "pass")
+def test_the_idle_ratio_is_the_share_of_the_time_since_the_last_look_without_work(registry, clocks):
+    gauges = Gauges(NodeMetrics(registry), make(Unattached(0)), Queue())
+    for work_s, sleep_s in ((0.25, 0.75), (1.5, 0.5), (0.0, 1.0), (1.0, 0.0), (0.125, 0.875)):
+        clocks.work(work_s)
+        clocks.sleep(sleep_s)
+        gauges.refresh()
+        shown = registry.get_sample_value("raftnode_poll_idle_ratio")
+        assert shown == pytest.approx(sleep_s / (work_s + sleep_s))
+
+
+@pytest.mark.without(
+    "runtime.metrics.gauges:Gauges._show_replica", 'replica.cluster_id or ""', '""'
+)
+@pytest.mark.without(
+    "runtime.metrics.gauges:Gauges._show_replica", "str(replica.key.node_id)", '"0"'
+)
 def test_the_replica_names_its_cluster_once_it_has_one(registry):
     replica = make(Blank())
     replica.cluster_id = None
@@ -177,6 +254,12 @@ def test_the_replica_names_its_cluster_once_it_has_one(registry):
     assert registry.get_sample_value("raftnode_replica_info", names | {"cluster_id": "c"}) == 1
 
 
+@pytest.mark.without(
+    "runtime.metrics.gauges:Gauges._show_vote", "-1 if voted is None else voted.node_id", "2"
+)
+@pytest.mark.without(
+    "runtime.metrics.gauges:Gauges._show_vote", "format_directory_id(voted.directory_id)", '""'
+)
 def test_a_vote_is_shown_with_the_directory_that_it_is_for(registry):
     replica = make(Unattached(0))
     gauges = Gauges(NodeMetrics(registry), replica, Queue())

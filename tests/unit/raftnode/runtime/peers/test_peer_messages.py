@@ -160,6 +160,17 @@ def test_strangers_hellos_do_not_pile_up(around, monkeypatch):
     assert around.peering.api_endpoint_of(PEER) is None
 
 
+RESPONSE = "runtime.peers.peer_messages:Peering.on_response"
+
+
+@pytest.mark.rule("P58")
+@pytest.mark.without(RESPONSE, "self._metrics.fetched_records.inc(records)", "pass")
+@pytest.mark.without(RESPONSE, "batch.end_offset - batch.base_offset for", "1 for")
+@pytest.mark.without(
+    "runtime.peers.peer_messages:Peering.on_request",
+    "isinstance(request, FetchRequest |",
+    "(True or",
+)
 def test_fetches_records_and_failures_are_counted(around):
     around.peering.on_request(PEER, FETCH, lambda _: None)
     around.peering.on_request(PEER, VOTE, lambda _: None)

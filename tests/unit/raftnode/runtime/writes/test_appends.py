@@ -1,6 +1,7 @@
 """Writes have one outcome each, whatever comes when."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from raftnode.core.events import AppendRequested
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RequestError
 from raftnode.logformat.batch import iter_records, stamp
+from raftnode.runtime.writes import appends as module
 from raftnode.runtime.writes.appends import RECORD_OVERHEAD_BYTES, SLOW_FLUSH_S, Appends
 
 EPOCH = Epoch(3)
@@ -96,6 +98,12 @@ async def test_writes_of_one_turn_share_a_batch_and_each_learns_its_own_offsets(
     assert core.appends.idle
 
 
+COMMITTED = "runtime.writes.appends:Appends.committed"
+
+
+@pytest.mark.rule("P43")
+@pytest.mark.without(COMMITTED, "and self._appended[0].last_offset < high_watermark", "")
+@pytest.mark.without(COMMITTED, "_appended[0].last_offset <", "_appended[0].writes[0].base <")
 async def test_nothing_is_acknowledged_below_the_high_watermark_of_the_whole_batch():
     core = Core()
     write = core.write(b"a", b"b")
@@ -107,6 +115,32 @@ async def test_nothing_is_acknowledged_below_the_high_watermark_of_the_whole_bat
     assert not core.appends.idle
     core.appends.committed(Offset(2))
     assert (await write).last_offset == 1
+
+
+@pytest.mark.rule("P58")
+@pytest.mark.without(COMMITTED, "self._on_commit(time.monotonic() - batch.appended_at)", "pass")
+@pytest.mark.without(COMMITTED, "time.monotonic() - batch.appended_at", "0.5")
+async def test_a_commit_takes_from_the_append_until_the_high_watermark_passes_the_batch(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    now_s = 100.0
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    core = Core()
+    writes = [core.write(b"a", b"b")]
+    await turns()
+    now_s += 7  # in the queue, which is no part of it
+    core.accept(core.asked.pop())
+    now_s += 0.25
+    writes.append(core.write(b"c"))
+    await turns()
+    core.accept(core.asked.pop())
+    now_s += 1.5
+    core.appends.committed(Offset(2))
+    assert core.commits == [1.75]
+    now_s += 2
+    core.appends.committed(Offset(3))
+    assert core.commits == [1.75, 3.5]
+    assert [(await write).last_offset for write in writes] == [1, 2]
 
 
 async def test_the_next_batch_fills_while_the_last_one_is_flushed():

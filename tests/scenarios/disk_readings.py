@@ -1,0 +1,51 @@
+"""What a quorum at the table must show, read from the disks and the messages and from no core."""
+
+from __future__ import annotations
+
+from proofkit.playbook import Playbook
+from proofkit.playbook.message import Message
+from raftnode.core.records import AddVoter, RemoveVoter
+
+
+def log_end(book: Playbook, name: str) -> int:
+    """One past the last record that a seat has written."""
+    return book[name].disk.log[-1].end_offset
+
+
+def durable_end(book: Playbook, name: str) -> int:
+    batches = book[name].disk.durable
+    return batches[-1].end_offset if batches else 0
+
+
+def committed_end(book: Playbook, *voters: str) -> int:
+    """The offset up to which a majority of these disks holds the log: what is committed."""
+    ends = sorted((durable_end(book, name) for name in voters), reverse=True)
+    return ends[len(voters) // 2]
+
+
+def voter_record_offset(book: Playbook, name: str) -> int:
+    """Where the disk has its last record that adds or removes a voter."""
+    return max(
+        batch.base_offset + place
+        for batch in book[name].disk.log
+        for place, control in enumerate(batch.control)
+        if isinstance(control, AddVoter | RemoveVoter)
+    )
+
+
+class Fetches:
+    """When a leader was last asked by each replica, and by one that had the leader's whole log."""
+
+    def __init__(self, book: Playbook, leader: str) -> None:
+        self.book, self.leader = book, leader
+        self.last_ms: dict[str, int] = {}
+        self.whole_ms: dict[str, int] = {}
+        book.on_delivery = self.note
+
+    def note(self, message: Message) -> None:
+        cut = self.book.is_cut(message.source, self.leader)
+        if message.kind != "fetch" or message.target != self.leader or cut:
+            return
+        self.last_ms[message.source] = self.book.now_ms
+        if durable_end(self.book, message.source) == log_end(self.book, self.leader):
+            self.whole_ms[message.source] = self.book.now_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import time
 import urllib.request
@@ -10,13 +11,16 @@ from collections.abc import Callable
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
 
 from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 from raftnode.api.model import VoterSpec
+from raftnode.cli import make_app
 from raftnode.client.errors import NotDoneError, OutcomeUnknownError
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("P58", "P59")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.rule("P58", "P59", "P60")]
 
+CLI = make_app("metadata-quorum")
 Value = Callable[..., float | None]
 LEADERS_ONLY = ("fault_tolerance", "peer_caught_up", "peer_lag_records", "peer_fetch_age_seconds")
 
@@ -75,18 +79,36 @@ async def agree(quorum: LocalQuorum, nodes: list[LocalNode]) -> LocalNode:
     return await eventually(look, what="metrics that say what the API says")
 
 
+async def at_rest(quorum: LocalQuorum, node: LocalNode) -> int | None:
+    """The end of a node's log once all of it is on its disk and the leader has no more."""
+    end = (await quorum.describe()).log_end_offset
+    return end if (await quorum.info(node)).durable_end_offset == end else None
+
+
+async def printed(node: LocalNode) -> dict[str, str]:
+    """What the command prints of the quorum that a node leads."""
+    words = ["metadata-quorum", "describe", "--status", "--bootstrap-server", str(node.api)]
+    done = await asyncio.to_thread(CliRunner().invoke, CLI, words)
+    assert done.exit_code == 0, done.output
+    lines = [line.partition(":") for line in done.stdout.splitlines()]
+    return {name: value.strip() for name, _, value in lines}
+
+
 @pytest.mark.quorum_settings(RAFTNODE_FETCH_TIMEOUT_MS="10000")  # one epoch's records are counted
 async def test_role_epoch_log_and_counts_are_those_of_the_api(quorum: LocalQuorum) -> None:
     formed = await quorum.form(3)
     nodes = quorum.nodes[:3]
     before = formed.log_end_offset
+    started_s = time.monotonic()
     for number in range(40):
         await quorum.client.put(f"key-{number}", b"value")
+    took_s = time.monotonic() - started_s
     leader = await agree(quorum, nodes)
     value = await scrape(leader)
     assert value("high_watermark") == before + 40
     assert (value("appended_records_total") or 0) >= 40
     assert (value("commit_latency_seconds_count") or 0) >= 40
+    assert 0 < (value("commit_latency_seconds_sum") or 0) < took_s + 1
     assert (value("fsync_seconds_count") or 0) >= 40
     assert value("appends_pending") == value("append_queue_bytes") == 0
     await told(leader, "fault_tolerance", lambda found: found == 1)
@@ -105,6 +127,7 @@ async def test_a_dead_a_stopped_and_a_new_replica_are_told(quorum: LocalQuorum) 
     await quorum.form(3)
     leader = await quorum.leader()
     away, other = [node for node in quorum.nodes[:3] if node is not leader]
+    left = await eventually(lambda: at_rest(quorum, away), what=f"node {away.node_id} at rest")
     killed_s = time.monotonic()
     away.kill()
     who = {"peer_id": str(away.node_id), "peer_role": "voter"}
@@ -113,9 +136,15 @@ async def test_a_dead_a_stopped_and_a_new_replica_are_told(quorum: LocalQuorum) 
     await told(leader, "fault_tolerance", lambda found: found == 0)
     await told(leader, "peer_caught_up", lambda found: found == 0, **who)
     for number in range(20):
-        await quorum.client.put(f"key-{number}", b"value")
+        written = await quorum.client.put(f"key-{number}", b"value")
     value = await scrape(leader)
-    assert (value("peer_lag_records", **who) or 0) >= 20
+    assert value("peer_lag_records", **who) == 20
+    status = await printed(leader)
+    assert status["HighWatermark"] == str(written.last_offset + 1)
+    assert status["MaxFollowerLag"] == str(written.last_offset + 1 - left) == "20"
+    assert 3000 < int(status["MaxFollowerLagTimeMs"]) < 1000 * (time.monotonic() - killed_s + 10)
+    assert status["LeaderId"] == str(leader.node_id)
+    assert [voter["id"] for voter in json.loads(status["CurrentVoters"])] == [0, 1, 2]
 
     # No majority: what is written waits, and is told so, until the leader resigns.
     mark = (await quorum.info(leader)).high_watermark

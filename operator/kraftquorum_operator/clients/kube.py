@@ -331,9 +331,18 @@ def _error(status: int, answer: Body, what: str) -> KubeError:
             return NotFoundError(status, reason, message)
         case 409:
             return ConflictError(status, reason, message)
+        case 422 if _is_of_another_uid(answer):
+            return ConflictError(status, reason, message)
         case 429:
             return KubeUnavailableError(status, reason, message)
         case _ if status >= 500:
             return KubeUnavailableError(status, reason, message)
         case _:
             return RefusedError(status, reason, message)
+
+
+def _is_of_another_uid(answer: Body) -> bool:
+    """Whether a patch was refused because its UID is not the object's: Kubernetes answers 422."""
+    details = cast("Body", answer.get("details") or {})
+    causes = cast("list[Body]", details.get("causes") or [])
+    return any(cause.get("field") == "metadata.uid" for cause in causes)

@@ -44,6 +44,9 @@ def test_all_statuses_are_errors_and_all_names_are_stable_words():
         assert kind.meaning.endswith(".")
 
 
+@pytest.mark.rule("P3")
+@pytest.mark.without("api.errors:refusal", "status=kind.status", "status=500")
+@pytest.mark.without("api.errors:refusal", "outcome=kind.outcome", "outcome='not_done'")
 def test_a_refusal_has_the_tables_status_and_outcome():
     error = refusal("TIMED_OUT", "late", leader=KEY, leader_api=Endpoint("a", 1))
     assert (error.error, error.status, error.outcome) == ("TIMED_OUT", 504, "unknown")
@@ -52,6 +55,8 @@ def test_a_refusal_has_the_tables_status_and_outcome():
         refusal("NO_SUCH_NAME", "x")
 
 
+@pytest.mark.rule("P3", "P27")
+@pytest.mark.without("api.errors:not_leader", "leader_api=leader_api", "leader_api=None")
 def test_who_does_not_lead_says_who_does_as_far_as_it_knows():
     assert "knows of no leader" in str(not_leader(None, None))
     error = not_leader(KEY, Endpoint("b", 2))

@@ -23,6 +23,14 @@ def drain(search: LeaderSearch) -> list[Endpoint]:
     return found
 
 
+@pytest.mark.without(
+    "client.leader_search:LeaderSearch.begin_round",
+    "[first, *rest] if first is not None else rest",
+    "rest",
+)
+@pytest.mark.without(
+    "client.leader_search:LeaderSearch.next", "if endpoint not in self._asked:", "if True:"
+)
 def test_round_asks_the_remembered_leader_first_and_each_endpoint_once():
     search = LeaderSearch([A, B, C], C, random.Random(1))
     found = drain(search)
@@ -32,6 +40,11 @@ def test_round_asks_the_remembered_leader_first_and_each_endpoint_once():
     assert sorted(drain(search)) == [A, B, C]
 
 
+@pytest.mark.without(
+    "client.leader_search:LeaderSearch.hint",
+    "self._queue.insert(0, endpoint)",
+    "self._queue.append(endpoint)",
+)
 def test_hint_is_asked_next_also_when_it_is_new():
     search = LeaderSearch([A, B], A, random.Random(1))
     assert search.next() == A
@@ -47,6 +60,9 @@ def test_hint_to_one_that_was_asked_waits_for_the_next_round():
     assert search.next() is None
 
 
+@pytest.mark.without(
+    "client.leader_search:LeaderSearch.hint", " and self._hints < _HINTS_PER_ROUND_MAX", ""
+)
 def test_hints_of_one_round_are_bounded():
     search = LeaderSearch([A], None, random.Random(1))
     for port in range(1, 100):

@@ -47,6 +47,9 @@ def test_what_may_succeed_elsewhere_is_asked_on(call: Call, status: int):
     assert search.next() is None
 
 
+@pytest.mark.rule("P27", "P31")
+@pytest.mark.without("client.requests_to_nodes:Asker._take_refusal", "search.hint(hinted)", "pass")
+@pytest.mark.without("client.requests_to_nodes:Asker._take_refusal", "self.leader = hinted", "pass")
 def test_who_does_not_lead_is_forgotten_and_its_hint_is_asked_next():
     asking, search, _ = take(WRITE, refused(421, "NOT_LEADER", leader_api="c:1"))
     assert asking.leader == C

@@ -70,6 +70,10 @@ def test_every_envelope_comes_back_with_the_body_behind_it(envelope: Envelope, b
     assert bytes(rest) == body
 
 
+@pytest.mark.rule("S28")
+@pytest.mark.without(
+    "wire.envelope:_parts", "MAGIC,\n        ENVELOPE_VERSION,", "MAGIC,\n        0,"
+)
 def test_the_head_is_laid_out_as_documented():
     assert encode_envelope(BARE).hex(" ", 1) == (
         "4b 51 01 00 00 00 00 09 00 34 00 02 00 00 00 01 "
@@ -88,6 +92,10 @@ def test_other_magic_versions_and_flags_are_refused(at: int, value: int):
 
 
 @pytest.mark.parametrize("flag", [0x02, 0x10, 0x20])
+@pytest.mark.rule("S28")
+@pytest.mark.without(
+    "wire.envelope:decode_envelope", "(not is_response and flags & _RESPONSE_FLAGS)", "False"
+)
 def test_what_only_a_response_has_is_refused_in_a_request(flag: int):
     frame = bytearray(encode_envelope(BARE) + bytes(40))
     frame[FLAGS_AT] = flag
@@ -108,6 +116,8 @@ def test_mutated_frames_are_read_or_refused(noise: bytes, at: int):
         decode_envelope(frame[:at] + noise + frame[at:])
 
 
+@pytest.mark.rule("S28")
+@pytest.mark.without("wire.envelope:_read_extensions", " or len(extensions) >= EXTENSIONS_MAX", "")
 def test_extensions_rise_and_are_not_too_many():
     many = dict.fromkeys(range(EXTENSIONS_MAX), b"")
     assert decode_envelope(encode_envelope(replace(BARE, extensions=many)))[0].extensions == many

@@ -28,7 +28,7 @@ from raftnode.core.messages import (
 )
 from raftnode.core.records import Batch
 from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
-from raftnode.wire import Codec
+from raftnode.wire import Codec, MessageError
 from raftnode.wire.envelope import decode_envelope
 from raftnode.wire.kafka import CODES_WITHOUT_NUMBER, TOPIC_ID
 
@@ -36,6 +36,7 @@ pytestmark = pytest.mark.rule("P1", "P3")
 
 A = ReplicaKey(NodeId(1), uuid.UUID(int=101))
 B = ReplicaKey(NodeId(2), uuid.UUID(int=102))
+BEGIN = BeginQuorumEpochRequest(Epoch(4), A, B, Endpoint("a.example", 9000))
 CODEC = Codec(lambda data, *, allow_partial_tail=False: ())
 
 
@@ -60,6 +61,13 @@ def answered(entity_type, response):
     )
 
 
+@pytest.mark.rule("P20")
+@pytest.mark.without(
+    "wire.fetch:encode_request",
+    "last_fetched_epoch=i32(request.last_fetched_epoch)",
+    "last_fetched_epoch=i32(-1)",
+)
+@pytest.mark.without("wire.fetch:encode_request", "cluster_id=cluster_id,", "cluster_id=None,")
 def test_kafka_reads_our_fetch_request() -> None:
     message = asked(
         fetch.FetchRequest,
@@ -88,6 +96,8 @@ def test_kafka_reads_our_fetch_request() -> None:
     assert partition.replica_directory_id == A.directory_id
 
 
+@pytest.mark.rule("P20")
+@pytest.mark.without("wire.fetch:encode_response", "response.diverging is not None", "False")
 def test_kafka_reads_our_fetch_response() -> None:
     message = answered(
         fetch.FetchResponse,
@@ -119,6 +129,12 @@ def test_kafka_reads_where_to_find_the_snapshot() -> None:
 
 
 @pytest.mark.rule("P25")
+@pytest.mark.without(
+    "wire.fetch_snapshot:encode_request", "position=i64(request.position)", "position=i64(0)"
+)
+@pytest.mark.without(
+    "wire.fetch_snapshot:encode_response", "size=i64(response.size)", "size=i64(0)"
+)
 def test_kafka_reads_our_fetch_snapshot() -> None:
     snapshot = LogPosition(Epoch(2), Offset(40))
     message = asked(
@@ -145,6 +161,12 @@ def test_kafka_reads_our_fetch_snapshot() -> None:
 
 
 @pytest.mark.rule("P5", "P6")
+@pytest.mark.without(
+    "wire.vote:encode_request", "last_offset=i64(request.last.end_offset)", "last_offset=i64(0)"
+)
+@pytest.mark.without(
+    "wire.vote:encode_request", "kafka.uuid_of(request.voter)", "kafka.uuid_of(request.candidate)"
+)
 def test_kafka_reads_our_vote() -> None:
     last = LogPosition(Epoch(3), Offset(10))
     message = asked(vote.VoteRequest, VoteRequest(Epoch(4), A, B, last, pre_vote=True))
@@ -159,11 +181,20 @@ def test_kafka_reads_our_vote() -> None:
     assert answer.topics[0].partitions[0].leader_id == -1
 
 
+@pytest.mark.rule("P12", "P16")
+@pytest.mark.without(
+    "wire.begin_quorum_epoch:encode_request",
+    "endpoints = (kafka_request.LeaderEndpoint(name=kafka.LISTENER, host=host, port=port),)",
+    "endpoints = (kafka_request.LeaderEndpoint(name=kafka.LISTENER, host='nowhere', port=port),)",
+)
+@pytest.mark.without(
+    "wire.end_quorum_epoch:encode_request",
+    "for key in request.preferred_successors",
+    "for key in reversed(request.preferred_successors)",
+)
+@pytest.mark.without("wire.kafka:encode_error", "KafkaError(int(error)), {}", "NO_ERROR, {}")
 def test_kafka_reads_our_begin_and_end_of_an_epoch() -> None:
-    message = asked(
-        begin.BeginQuorumEpochRequest,
-        BeginQuorumEpochRequest(Epoch(4), A, B, Endpoint("a.example", 9000)),
-    )
+    message = asked(begin.BeginQuorumEpochRequest, BEGIN)
     assert message.leader_endpoints[0].host == "a.example"
     assert message.topics[0].partitions[0].voter_directory_id == B.directory_id
     ended = asked(end.EndQuorumEpochRequest, EndQuorumEpochRequest(Epoch(4), A, B, (B, A)))
@@ -183,3 +214,27 @@ def test_every_error_code_has_a_place_in_kafkas_message(error: ErrorCode) -> Non
     code = answer.topics[0].partitions[0].error_code
     assert code is CODES_WITHOUT_NUMBER.get(error, code)
     assert error in CODES_WITHOUT_NUMBER or code.value == error
+
+
+PLACE = b"\x02\x13__cluster_metadata\x02\0\0\0\0"
+"""One topic by its name, and of that one partition, which is the first."""
+
+
+@pytest.mark.without("wire.kafka:read_topic", "!= TOPIC", "is None")
+@pytest.mark.without("wire.kafka:read_partition", "!= PARTITION", "is None")
+@pytest.mark.without("wire.reader:Reader.exactly_one", "!= 2", "> 5")
+def test_a_request_is_about_one_topic_and_one_partition() -> None:
+    frame = CODEC.encode_request(BEGIN, source=A, target=B, cluster_id="c", correlation_id=1)
+    assert frame.count(PLACE) == 1
+    for place, complaint in (
+        (PLACE.replace(b"data", b"datb"), "topic '__cluster_metadatb'"),
+        (PLACE.replace(b"\0\0\0\0", b"\0\0\0\1"), "partition 1"),
+        (PLACE.replace(b"\x02\x13", b"\x03\x13"), "2 topics, expected exactly one"),
+        (PLACE.replace(b"\x02\0", b"\x04\0"), "3 partitions, expected exactly one"),
+    ):
+        try:
+            CODEC.decode(frame.replace(PLACE, place))
+        except MessageError as error:
+            assert complaint in str(error)
+        else:
+            pytest.fail(f"taken: {complaint}")

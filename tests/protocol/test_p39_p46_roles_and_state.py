@@ -16,6 +16,7 @@ from raftnode.core.state import QuorumState
     "replica.become_resigned()",
     "leadership.become_leader(replica, frozenset())",
 )
+@pytest.mark.without("core.roles:role_name", "return", "return 'unattached' or")
 def test_p39_restarted_leader_is_resigned_and_a_restarted_follower_follows():
     book = Playbook.formed("1", "2", "3")
     for name in ("1", "2"):
@@ -178,6 +179,9 @@ def test_p52_no_writes_until_all_voters_have_the_voters():
 
 
 @pytest.mark.rule("P55")
+@pytest.mark.without(
+    "core.membership.voter_changes:_remove_replaced", "role.changes.append(", "(lambda _: None)("
+)
 def test_p55_replacement_is_added_before_the_lost_one_is_removed():
     book = Playbook.formed("1", "2", "3")
     reborn = book.wipe("3")

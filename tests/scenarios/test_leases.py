@@ -123,6 +123,9 @@ def test_a_lease_begins_with_its_round_and_not_with_the_fetch_that_tells():
     "if _withholds_votes(replica):",
     "if has_fresh_leader(replica):",
 )
+@pytest.mark.without(
+    "core.elections.election:_withholds_votes", " or replica.now_ms < replica.promised_until_ms", ""
+)
 def test_a_higher_epoch_does_not_end_a_promise():
     """A voter that follows nobody any more keeps what it promised."""
     book = leased()
@@ -153,6 +156,11 @@ def test_nobody_is_told_to_stand_while_the_promise_holds():
 
 @pytest.mark.without(
     "core.elections.election:election_deadline", "due >= replica.promised_until_ms", "True"
+)
+@pytest.mark.without(
+    "core.elections.election:election_deadline",
+    "due is None or due >= replica.promised_until_ms",
+    "True",
 )
 def test_nobody_votes_for_itself_either_while_the_promise_holds():
     """Freed of its leader by a higher epoch, a voter would stand before the lease ends."""
@@ -334,6 +342,11 @@ def test_a_leader_outside_the_set_does_not_count_itself():
     assert not reads_alone(book, "1")
 
 
+@pytest.mark.without(
+    "core.elections.read_lease:covers_reads",
+    "for key in replica.log.voters if key != replica.key",
+    "for key in role.progress",
+)
 @pytest.mark.without(
     "core.elections.read_lease:covers_reads",
     "for key in replica.log.voters if key != replica.key",

@@ -53,6 +53,7 @@ WAITS_NO_LONGER_EACH_TIME = pytest.mark.without(
 
 @IS_GRANTED_A_VOTE
 @ASKS_AT_ONCE
+@pytest.mark.without("core.elections.election:_back_off", "replica.backoff(role.retries)", "1")
 def test_follower_whose_disk_stands_still_asks_seldom_and_disturbs_nobody():
     """It cannot fetch before it has flushed (S10), so it misses a leader that is well.
 

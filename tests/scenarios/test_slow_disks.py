@@ -153,6 +153,9 @@ def test_a_leader_that_was_idle_for_long_is_given_its_time():
 @pytest.mark.without(
     "core.elections.election:_may_start", "and not replica.has_stalled_disk", "and True"
 )
+@pytest.mark.without(
+    "core.replica:Replica.has_stalled_disk", "at is not None and self.now_ms >= at", "False"
+)
 def test_a_replica_whose_disk_stalls_starts_no_election_until_it_goes_on():
     """Its vote for itself would wait for the disk, and with it everything that it is asked."""
     book = quiet("1", "2", "3")
@@ -239,6 +242,11 @@ def test_no_voter_is_removed_by_a_leader_whose_idle_disk_hangs():
 @pytest.mark.rule("S36")
 @pytest.mark.without(
     "core.describe:_self", "caught_up=replica.has_caught_up_disk", "caught_up=True"
+)
+@pytest.mark.without(
+    "core.replica:Replica.has_caught_up_disk",
+    "log.durable_end >= log.end or self.own.is_caught_up(",
+    "True or self.own.is_caught_up(",
 )
 def test_a_leader_describes_its_own_disk_as_it_would_another_voters():
     book = quiet("1", "2", "3")

@@ -98,6 +98,11 @@ def test_p22_a_replica_behind_the_trimmed_log_gets_the_snapshot_and_the_rest():
     assert book["3"].replica.download is None
 
 
+@pytest.mark.without(
+    "core.replication.leadership:_begins_with_snapshot",
+    "return replica.log.needs_snapshot(fetch)",
+    "return False",
+)
 def test_p22_an_empty_log_begins_with_a_snapshot_though_nothing_was_trimmed():
     book = written()
     book.snapshot("1")
@@ -167,6 +172,9 @@ def test_a_new_disk_becomes_a_voter_by_snapshot_and_log():
     assert b"with the new one" in book[reborn].records
 
 
+@pytest.mark.without(
+    "core.snapshots.snapshot_serving:_response", "position=request.position", "position=0"
+)
 def test_p25_it_comes_in_pieces_of_the_size_that_is_asked_for():
     book = left_behind()
     book.piece_bytes = SMALL
@@ -727,6 +735,16 @@ def _answer(book: Playbook, request: FetchSnapshotRequest, of: str = "1") -> Fet
     return answer
 
 
+@pytest.mark.without(
+    "core.snapshots.snapshot_serving:handle_fetch_snapshot",
+    "progress.last_fetch_ms = replica.now_ms",
+    "pass",
+)
+@pytest.mark.without(
+    "core.snapshots.snapshot_serving:handle_fetch_snapshot",
+    "progress.last_fetch_ms = replica.now_ms",
+    "pass",
+)
 def test_p40_s11_a_piece_that_is_asked_for_is_a_sign_of_life_and_confirms_a_round():
     book = written()
     book.snapshot("1")

@@ -54,6 +54,9 @@ def test_nobody_is_removed_while_the_majority_that_stays_has_a_voter_that_just_d
 @pytest.mark.without(
     "core.membership.voter_changes:_sound", "if there < after.majority:", "if False:"
 )
+@pytest.mark.without(
+    "core.membership.voter_changes:_sound", "if there < after.majority:", "if False:"
+)
 def test_nobody_is_added_to_a_lone_voter_who_just_died():
     """{1} becomes {1,2}, which needs both."""
     book = Playbook.formed("1")

@@ -43,6 +43,11 @@ def answers_to(book: Playbook, name: str) -> list[ErrorCode]:
     "ErrorCode.NONE",
 )
 @pytest.mark.rule("P36")
+@pytest.mark.without(
+    "core.replication.fetcher:handle_fetch_response",
+    "not in {ErrorCode.NONE, ErrorCode.NOT_FOLLOWER}",
+    "not in {ErrorCode.NONE}",
+)
 def test_removed_voter_is_told_and_becomes_an_observer():
     """Answering NONE in `leadership._membership` makes this fail."""
     book = removed_unheard()

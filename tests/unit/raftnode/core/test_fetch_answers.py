@@ -156,6 +156,11 @@ def test_records_that_follow_the_log_are_appended_and_no_others(fetcher: Fetcher
 
 
 @pytest.mark.rule("P42", "S10")
+@pytest.mark.without(
+    "core.replication.fetcher:_take",
+    "min(response.high_watermark, replica.log.end)",
+    "response.high_watermark",
+)
 def test_what_is_committed_is_known_as_far_as_the_log_reaches(fetcher: Fetcher):
     role, end = fetcher.role, fetcher.replica.log.end
     role.caught_up_at_ms = None
@@ -270,6 +275,11 @@ def test_who_is_told_of_its_removal_remembers_where_it_stands_and_takes_the_reco
 
 
 @pytest.mark.rule("P21")
+@pytest.mark.without(
+    "core.log_index:LogIndex.truncation_point",
+    "return min(own.end_offset, diverging.end_offset)",
+    "return own.end_offset",
+)
 def test_a_log_that_diverges_is_cut_where_the_leader_says(fetcher: Fetcher):
     end = fetcher.replica.log.end
     fetcher.hear(batches=(batch(fetcher, count=3),), high_watermark=Offset(end))

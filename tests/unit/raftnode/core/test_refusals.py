@@ -269,6 +269,16 @@ def test_a_storage_that_belongs_somewhere_takes_no_other_latch():
 
 
 @pytest.mark.rule("P52", "S19")
+@pytest.mark.without(
+    "core.replication.leadership:handle_append",
+    "if replica.log.raft_version and not replica.log.formation_completed:",
+    "if False:",
+)
+@pytest.mark.without(
+    "core.membership.raft_version:_append",
+    "records.extend(AddVoter(voter) for voter in replica.log.voters.voters)",
+    "pass",
+)
 def test_writes_before_the_formation_is_complete_are_refused_with_the_reason():
     book = Playbook.formed("1", "2", "3", raft_version=0)
     book.run(1500)
@@ -428,6 +438,11 @@ def test_as_many_changes_wait_as_the_configuration_says():
 
 
 @pytest.mark.rule("P29", "P30", "S11")
+@pytest.mark.without(
+    "core.membership.voter_changes:_without_effect",
+    'if change.kind == "add" and present:',
+    "if False:",
+)
 def test_what_is_so_already_is_said_whatever_it_was_compared_with():
     """Whoever asks again after a time-out compares with a record that its own change replaced."""
     book = Playbook.formed("1", "2", "3")

@@ -124,6 +124,11 @@ def test_majorities_of_adjacent_sets_share_a_voter(voters: VoterSet, key: Replic
 
 
 @pytest.mark.rule("S27")
+@pytest.mark.without(
+    "core.types:VoterSet.of",
+    "{voter.key: voter for voter in voters}",
+    "{voter.key.node_id: voter for voter in voters}",
+)
 def test_set_with_both_disks_of_a_node_has_four_voters():
     """{1, 2, 3, 3'} (S27)."""
     disks = [ReplicaKey(NodeId(n), uuid.UUID(int=d)) for n, d in ((1, 1), (2, 2), (3, 3), (3, 4))]

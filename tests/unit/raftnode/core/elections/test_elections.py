@@ -74,6 +74,11 @@ def test_answer_of_a_higher_epoch_ends_the_election(leader: ReplicaKey | None):
 
 
 @pytest.mark.rule("P17", "S17")
+@pytest.mark.without(
+    "core.elections.election:withdraw",
+    "others = tuple(key for key in replica.log.voters if key != replica.key)",
+    "others = ()",
+)
 def test_stopping_candidate_tells_each_other_voter_once_and_names_all_as_successors():
     book = candidate("1", "2", "3", "4")
     effects = book.give("2", ShutdownRequested())

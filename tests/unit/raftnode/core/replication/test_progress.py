@@ -25,6 +25,11 @@ def test_acknowledged_never_falls(offsets: list[int]):
 
 
 @pytest.mark.rule("S13")
+@pytest.mark.without(
+    "core.replication.progress:Progress.fetched",
+    "if self.acknowledged >= self.round_target:",
+    "if self.acknowledged >= log_end:",
+)
 def test_round_ends_at_the_log_end_of_its_beginning():
     """S13: a replica that is always a little behind a moving end keeps up all the same."""
     progress = Progress()
@@ -62,6 +67,9 @@ def test_replica_that_never_fetched_and_a_fenced_one_are_not_caught_up():
     assert not progress.is_caught_up(0, 2000, 1000)
 
 
+@pytest.mark.without(
+    "core.replication.progress:Progress.is_caught_up", "self.round_ms > round_max_ms or ", ""
+)
 def test_boundaries_of_being_caught_up():
     """A round that takes exactly the limit is short enough; one unit more is not."""
     progress = Progress()

@@ -95,9 +95,27 @@ def _calls(value: ast.expr, assigned: dict[str, ast.expr]) -> Iterator[tuple[str
         case ast.Name(id=name) if name in assigned:
             yield from _calls(assigned[name], assigned)
         case ast.Call(func=ast.Attribute(attr="scenario" | "without" as kind), args=values):
-            yield kind, tuple(ast.literal_eval(value) for value in values)
+            yield kind, tuple(itertools.chain(*(_texts(value, assigned) for value in values)))
         case _:
             pass
+
+
+def _texts(value: ast.expr, assigned: dict[str, ast.expr]) -> Iterator[str]:
+    """The strings that an argument of a mark stands for, names of its file among them."""
+    match value:
+        case ast.Name(id=name):
+            yield from _texts(assigned[name], assigned)
+        case ast.Starred(value=inner):
+            yield from _texts(inner, assigned)
+        case ast.Tuple(elts=parts):
+            for part in parts:
+                yield from _texts(part, assigned)
+        case ast.JoinedStr(values=parts):
+            yield "".join(itertools.chain(*(_texts(part, assigned) for part in parts)))
+        case ast.FormattedValue(value=inner):
+            yield from _texts(inner, assigned)
+        case _:
+            yield ast.literal_eval(value)
 
 
 def script_of(name: str) -> Path | None:

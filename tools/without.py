@@ -52,9 +52,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     if not cut:
         return (yield)
     with ExitStack() as stack:
-        for at in range(0, len(cut), 3):
-            place, old, new = cut[at : at + 3]
-            stack.enter_context(taken_out(function_at(place), old, new))
+        for place, (first, *also) in _by_place(cut).items():
+            stack.enter_context(taken_out(function_at(place), *first, *also))
         try:
             yield
         except (AssertionError, pytest.fail.Exception) as missed:
@@ -64,6 +63,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             print(f"missed: {missed}")
             return True
     pytest.fail(f"no test misses {cut}")
+
+
+def _by_place(cut: Cut) -> dict[str, list[tuple[str, str]]]:
+    """What is replaced in each function: all of it at once, since the function is made again once."""
+    pairs: dict[str, list[tuple[str, str]]] = {}
+    for place, old, new in zip(cut[::3], cut[1::3], cut[2::3], strict=True):
+        pairs.setdefault(place, []).append((old, new))
+    return pairs
 
 
 def _raised_in(error: BaseException) -> Path:

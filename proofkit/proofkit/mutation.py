@@ -23,19 +23,19 @@ def taken_out(
         function: the function.
         old: the text that must be in it.
         new: the text instead.
-        also: further pairs, replaced after the first, each wherever it is found.
+        also: further pairs, replaced after the first.
 
     Raises:
         ValueError: the function does not say `old`, so nothing would be taken out.
     """
     assert isinstance(function, FunctionType)
     source = _undecorated(textwrap.dedent(inspect.getsource(function)))
-    if old not in source:
-        raise ValueError(f"{function.__qualname__} does not say {old!r}")
+    for piece, instead in ((old, new), *also):
+        if piece not in source:
+            raise ValueError(f"{function.__qualname__} does not say {piece!r}")
+        source = source.replace(piece, instead)
     names: dict[str, Any] = {}
-    text = "from __future__ import annotations\n" + source.replace(old, new)
-    for further, instead in also:
-        text = text.replace(further, instead)
+    text = f"from __future__ import annotations\n{source}"
     exec(compile(text, function.__qualname__, "exec"), function.__globals__, names)  # noqa: S102
     before, function.__code__ = function.__code__, names[function.__name__].__code__
     try:

@@ -141,6 +141,12 @@ def test_p46_nothing_is_persisted_twice():
     "records.extend(AddVoter(voter) for voter in log.voters.voters)",
     "pass",
 )
+@pytest.mark.rule("S12")
+@pytest.mark.without(
+    "core.replication.leadership:become_leader",
+    "RaftVersion(log.base_raft_version)",
+    "RaftVersion(1)",
+)
 def test_p50_p52_first_batch_holds_leader_version_and_all_voters():
     book = Playbook.formed("1", "2", "3")
     first, second = book["3"].disk.log[:2]
@@ -154,6 +160,7 @@ def test_p50_p52_first_batch_holds_leader_version_and_all_voters():
     assert first.control[0] == LeaderChange(
         key_of("1"), tuple(map(key_of, "123")), first.control[0].granting_voters
     )
+    assert first.control[1] == RaftVersion(2)
     assert second.control == (FormationCompleted(),)
 
 

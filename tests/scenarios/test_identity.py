@@ -239,9 +239,10 @@ def test_second_leader_of_an_epoch_is_refused():
 @pytest.mark.rule("S18")
 @pytest.mark.without(
     "core.raft:RaftCore._join",
-    "if same and same_latch:",
-    "if True:",
+    "if is_latch and replica.key not in event.latch.voters:",
+    "if False:",
 )
+@pytest.mark.rule("P51", "S20")
 @pytest.mark.without(
     "core.raft:RaftCore._join",
     "if is_latch and replica.key not in event.latch.voters:",

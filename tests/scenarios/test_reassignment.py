@@ -166,6 +166,9 @@ def test_a_step_that_cannot_be_made_says_what_each_way_waits_for():
     'if change.kind == "add" and not _caught_up(replica, role, change.key):',
     "if False:",
 )
+@pytest.mark.without(
+    "core.membership.reassignment:_first_that_may", "if reason is None:", "if True:"
+)
 def test_observer_is_added_only_once_it_is_caught_up():
     """Another that is caught up goes first. Taking `_caught_up` out of `obstacle` fails this."""
     book = with_observers("4", "5")

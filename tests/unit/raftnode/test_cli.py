@@ -139,6 +139,11 @@ def test_replication_has_the_columns_of_kafkas_tool(node: Node):
 
 
 @pytest.mark.rule("P61")
+@pytest.mark.without(
+    "commands.quorum:remove_voter",
+    "client.remove_voter(replica, before)",
+    "client.remove_voter(replica, (await client.describe_quorum(confirmed=True)).voter_record)",
+)
 def test_voters_are_added_and_removed_also_in_the_documents_spelling(node: Node):
     node.service.observe_replica(OTHER)
     added = ask(
@@ -184,6 +189,15 @@ def test_wrong_flags_are_one_line_and_a_usage_error(arguments: list[str], says: 
 
 
 @pytest.mark.rule("P47", "P51", "P61", "S2")
+@pytest.mark.rule("P53")
+@pytest.mark.without(
+    "commands.storage:info", "[str(key) for key in latch.voters] if latch else None", "None"
+)
+@pytest.mark.without(
+    "commands.storage:format_directory",
+    "format_storage(log_dir, NodeId(node_id), directory_id=given, latch=latch)",
+    "format_storage(log_dir, NodeId(node_id), directory_id=given)",
+)
 def test_standalone_format_gives_a_directory_that_info_describes(tmp_path: Path):
     directory = tmp_path / "data"
     made = run("storage", "format", "--log-dir", str(directory), "--node-id", "7", "--standalone")
@@ -207,6 +221,14 @@ def test_format_for_a_cluster_without_voters_makes_an_observer(tmp_path: Path):
 
 
 @pytest.mark.rule("P51", "S20")
+@pytest.mark.without(
+    "commands.storage:_listed",
+    "if given is None or ReplicaKey(node_id, given) not in voters:",
+    "if False:",
+)
+@pytest.mark.without(
+    "commands.storage:format_directory", "if standalone and initial_voters:", "if False:"
+)
 def test_initial_voters_must_list_this_node_and_name_the_cluster(tmp_path: Path):
     base = ["storage", "format", "--log-dir", str(tmp_path), "--node-id", "1"]
     one, two = random_id(), random_id()
@@ -248,6 +270,11 @@ def test_every_exit_code_has_a_meaning():
 
 
 @pytest.mark.rule("P61")
+@pytest.mark.without(
+    "cli:documents_spelling",
+    '["metadata-quorum", "describe", f"--{what}", *rest]',
+    '["metadata-quorum", "describe", "--status", *rest]',
+)
 def test_documents_spelling_becomes_commands():
     for given, meant in (
         ("--describe", "describe --status"),
@@ -318,6 +345,9 @@ def test_leadership_is_transferred_by_name(node: Node):
 
 
 @pytest.mark.rule("P33", "P35", "P56")
+@pytest.mark.without(
+    "commands.quorum:reassign", "client.reassign(specs, before)", "client.cancel_reassignment()"
+)
 def test_voters_are_reassigned_and_versions_raised(node: Node):
     node.service.observe_replica(OTHER)
     own = node.service.key

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -41,6 +43,21 @@ def test_ruff_refuses_a_fork_everywhere():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     banned = settings["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
     assert banned["os.fork"]["msg"].startswith("S29")
+
+
+@pytest.mark.parametrize(("options", "refused"), [((), True), (("--ignore", "TID251"), False)])
+def test_a_fork_that_is_written_anywhere_is_refused(options: tuple[str, ...], refused: bool):
+    """Run as `make lint` does, and once more with the rule taken out."""
+    ruff = [str(Path(sys.executable).parent / "ruff"), "check", "--select", "TID251", *options]
+    done = subprocess.run(
+        [*ruff, "--stdin-filename", "raftnode/raftnode/runtime/forking.py", "-"],
+        input="import os\n\nos.fork()\n",
+        capture_output=True,
+        cwd=ROOT,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "S29" in done.stdout) == (int(refused), refused), done.stderr
 
 
 def test_the_map_of_rules_names_every_exception():

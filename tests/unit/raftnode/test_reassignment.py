@@ -57,6 +57,12 @@ def test_target_with_a_voter_twice_is_refused():
         decode_control_record(key, value)
 
 
+@pytest.mark.rule("P49")
+@pytest.mark.without(
+    "logformat.control_fields:_own_fields",
+    '{"target_voters": [str(voter.key) for voter in voters]}',
+    '{"target_voters": []}',
+)
 def test_target_is_shown_by_name():
     record = TargetVoters((ONE, TWO))
     shown = describe_control(*encode_control_record(record))

@@ -11,6 +11,7 @@ import pytest
 from raftnode.core.types import Endpoint
 from raftnode.errors import ConfigurationError, ExitCode
 from raftnode.settings import DOCUMENT_NAMES, NodeSettings, load_settings
+from raftnode.settings.values import VoterAddress
 
 pytestmark = pytest.mark.rule("P57")
 
@@ -176,6 +177,70 @@ def test_wrong_settings_are_refused_by_name(values: dict[str, Any], says: str):
         load_settings({**NEEDED, **values})
     assert says in str(caught.value)
     assert caught.value.exit_code == ExitCode.USAGE
+
+
+ALIASES = {
+    "broker.id": ("5", "node_id", 5),
+    "node.id": ("6", "node_id", 6),
+    "metadata.log.dir": ("/meta", "log_dir", Path("/meta")),
+    "log.dir": ("/log", "log_dir", Path("/log")),
+    "bootstrap.servers": ("a:1", "bootstrap_servers", (Endpoint("a", 1),)),
+    "controller.quorum.bootstrap.servers": ("b:2", "bootstrap_servers", (Endpoint("b", 2),)),
+    "quorum.voters": ("1@a:1", "quorum_voters", (VoterAddress(1, Endpoint("a", 1)),)),
+    "bootstrap.quorum.voters": ("2@b:2", "quorum_voters", (VoterAddress(2, Endpoint("b", 2)),)),
+    "controller.quorum.voters": ("3@c:3", "quorum_voters", (VoterAddress(3, Endpoint("c", 3)),)),
+    **{
+        f"{prefix}quorum.{name}": (str(value), field, value)
+        for name, field, value in (
+            ("fetch.timeout.ms", "fetch_timeout_ms", 2100),
+            ("election.timeout.ms", "election_timeout_ms", 1100),
+            ("election.backoff.max.ms", "election_backoff_max_ms", 1200),
+            ("request.timeout.ms", "request_timeout_ms", 1900),
+            ("retry.backoff.ms", "retry_backoff_ms", 30),
+            ("retry.backoff.max.ms", "retry_backoff_max_ms", 900),
+            ("append.linger.ms", "append_linger_ms", 25),
+        )
+        for prefix in ("", "controller.")
+    },
+    "metadata.log.segment.bytes": ("104857600", "segment_bytes", 100 << 20),
+    "log.segment.bytes": ("209715200", "segment_bytes", 200 << 20),
+    "metadata.log.segment.ms": ("86400000", "segment_ms", 86_400_000),
+    "log.roll.ms": ("43200000", "segment_ms", 43_200_000),
+    "metadata.log.max.record.bytes.between.snapshots": (
+        "1000000",
+        "max_record_bytes_between_snapshots",
+        1_000_000,
+    ),
+    "metadata.log.max.snapshot.interval.ms": ("7200000", "max_snapshot_interval_ms", 7_200_000),
+    "metadata.max.retention.bytes": ("104857600", "log_retention_bytes", 100 << 20),
+}
+"""Names of the documents and of Kafka, written down here again: a text, our setting, its value."""
+NAMES = "settings.names:names_of"
+
+
+@pytest.mark.without(NAMES, "*DOCUMENT_NAMES.get(field, ()), ", "")
+@pytest.mark.without(
+    NAMES, "*DOCUMENT_NAMES.get(field, ()), ", "*DOCUMENT_NAMES.get(field, ())[:1], "
+)
+@pytest.mark.without(
+    NAMES, "*DOCUMENT_NAMES.get(field, ()), ", "*DOCUMENT_NAMES.get(field, ())[1:], "
+)
+@pytest.mark.without("settings.values:VoterAddress.parse", "int(node_id), Endpoint", "9, Endpoint")
+def test_every_name_of_the_documents_sets_its_setting(tmp_path: Path):
+    taken = {}
+    for name, (text, field, _) in ALIASES.items():
+        file = tmp_path / "node.properties"
+        file.write_text(f"{name}={text}\n")
+        needed = {key: value for key, value in NEEDED.items() if key != field}
+        try:
+            taken[name] = getattr(load_settings(needed, file=file), field)
+        except ConfigurationError as error:
+            taken[name] = str(error)
+    assert taken == {name: value for name, (_, _, value) in ALIASES.items()}
+    assert {name for names in DOCUMENT_NAMES.values() for name in names} <= {
+        *ALIASES,
+        "log.preallocate",
+    }
 
 
 @pytest.mark.parametrize("name", ["log_preallocate", "log.preallocate", "RAFTNODE_LOG_PREALLOCATE"])

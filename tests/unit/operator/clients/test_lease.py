@@ -55,6 +55,15 @@ def lease(world: tuple[FakeKube, Clock], identity: str) -> Lease:
     return Lease(kube, namespace="n", name="l", identity=identity, duration_s=10, clock=clock)
 
 
+@pytest.mark.rule("S26")
+@pytest.mark.without(
+    "kraftquorum_operator.clients.lease:Lease.step",
+    "and not self._is_expired(spec, holder)",
+    "and False",
+)
+@pytest.mark.without(
+    "kraftquorum_operator.clients.lease:Lease._is_expired", "> duration_s", "> 100 * duration_s"
+)
 async def test_the_first_takes_it_and_the_second_waits_for_its_end(world) -> None:
     first, second = lease(world, "a"), lease(world, "b")
     await first.step()
@@ -82,6 +91,12 @@ async def test_a_renewal_starts_the_wait_of_others_anew(world) -> None:
     assert (first.held, second.held) == (True, False)
 
 
+@pytest.mark.rule("S26")
+@pytest.mark.without(
+    "kraftquorum_operator.clients.lease:Lease.held",
+    "return self._clock() < self._held_until",
+    "return self._held_until > 0",
+)
 async def test_an_operator_that_was_stopped_holds_nothing_when_it_wakes(world) -> None:
     first = lease(world, "a")
     await first.step()

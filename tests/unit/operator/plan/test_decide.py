@@ -109,6 +109,12 @@ def test_the_latch_names_every_blank_first_voter_by_its_storage() -> None:
     assert [v.replica for v in decision.voters] == [replica(0), replica(1), replica(2)]
 
 
+@pytest.mark.rule("S18")
+@pytest.mark.without(
+    "kraftquorum_operator.plan.formation:send_latch",
+    "if not node.blank or not observation.latch.lists(node.replica):",
+    "if not node.blank:",
+)
 def test_the_latch_is_sent_only_to_blank_nodes_that_it_lists() -> None:
     observation = replace(blank(), latch=latch())
     assert decided(observation) == act.SendLatch(replica(0), latch())
@@ -187,6 +193,11 @@ def test_a_quorum_with_another_cluster_id_is_left_alone() -> None:
 
 
 @pytest.mark.rule("S24")
+@pytest.mark.without(
+    "kraftquorum_operator.plan.decide:_operate",
+    "return repaired or first_block(case, guards.objects_written) or _first(OPERATION, case)",
+    "return _first(OPERATION, case) or repaired",
+)
 def test_repair_comes_before_a_scale_up_that_is_stuck() -> None:
     """S24: the pod of the fourth voter waits for a volume while another disk dies."""
     stuck = replace(pod(3, voter=False), phase="Pending", ready=False)
@@ -385,6 +396,13 @@ def test_storage_is_lost_once_no_claim_can_know_better() -> None:
 # --- repair --------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("P55", "S23")
+@pytest.mark.without("kraftquorum_operator.plan.replacement:admit", "if node.blank:", "if False:")
+@pytest.mark.without(
+    "kraftquorum_operator.plan.replacement:admit",
+    "wait = _probe(case, subject, node) or first_block(",
+    "wait = first_block(",
+)
 def test_a_lost_disk_is_replaced_join_probe_add() -> None:
     unlabelled = pod(2, voter=False)
     assert decided(replaced(blank=True)) == act.SetVoterLabel("demo-2", "pod-2", voter=False)

@@ -206,3 +206,16 @@ def test_a_guard_holds_something_back(guard: str) -> None:
 def test_every_guard_has_a_case_or_a_reason_why_not() -> None:
     assert set(CASES) | set(NOT_REACHED) == set(GUARDS)
     assert not set(CASES) & set(NOT_REACHED)
+
+
+@pytest.mark.rule("S25")
+@pytest.mark.without(
+    "kraftquorum_operator.plan.object_guards:replicas_never_below_highest_voter.rule",
+    "return",
+    "return None  #",
+)
+def test_no_pod_goes_whose_ordinal_a_voter_has():
+    observation, wanted = CASES["replicas_never_below_highest_voter"]
+    decision = decide(wanted, observation, NOW_MS)
+    assert isinstance(decision, Wait)
+    assert decision.guard == "replicas_never_below_highest_voter"

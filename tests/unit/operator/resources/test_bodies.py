@@ -32,6 +32,12 @@ def bodies(in_force: int = 3, **spec: object):
 
 
 @pytest.mark.rule("S21")
+@pytest.mark.rule("S25")
+@pytest.mark.without(
+    "kraftquorum_operator.resources.statefulset:statefulset",
+    '"whenScaled": "Retain"',
+    '"whenScaled": "Delete"',
+)
 def test_the_statefulset_is_parallel_and_on_delete_and_retains_claims() -> None:
     spec = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]
     assert spec["podManagementPolicy"] == "Parallel"
@@ -74,6 +80,12 @@ def test_a_stall_is_told_by_liveness_first_and_ends_the_node_before_its_probe_do
     ("voters", "target", "least"),
     [(3, 3, 2), (3, 5, 3), (5, 3, 3), (4, 3, 3), (1, 1, 1), (0, 3, 2)],
 )
+@pytest.mark.rule("S22")
+@pytest.mark.without(
+    "kraftquorum_operator.resources.disruption:disruption_budget",
+    "majority(max(voters, target))",
+    "0",
+)
 def test_the_disruption_budget_keeps_a_majority_of_the_larger_set(
     voters: int, target: int, least: int
 ) -> None:
@@ -110,6 +122,13 @@ def test_what_is_off_by_default_reaches_the_nodes_once_it_is_asked_for() -> None
     }
 
 
+@pytest.mark.rule("S18")
+@pytest.mark.without(
+    "kraftquorum_operator.resources.latch:latch", 'del meta["ownerReferences"]', "pass"
+)
+@pytest.mark.without(
+    "kraftquorum_operator.resources.latch:latch", '"immutable": True', '"immutable": False'
+)
 def test_the_latch_is_immutable_unowned_and_named_by_uid() -> None:
     voters = (
         LatchVoter(ReplicaId(0, "a" * 22), "demo-0:9093"),

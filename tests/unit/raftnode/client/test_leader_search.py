@@ -45,6 +45,7 @@ def test_round_asks_the_remembered_leader_first_and_each_endpoint_once():
     "self._queue.insert(0, endpoint)",
     "self._queue.append(endpoint)",
 )
+@pytest.mark.rule("P31")
 def test_hint_is_asked_next_also_when_it_is_new():
     search = LeaderSearch([A, B], A, random.Random(1))
     assert search.next() == A

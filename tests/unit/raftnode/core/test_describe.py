@@ -61,6 +61,12 @@ def test_ages_are_since_the_last_fetch_and_none_before_the_first():
     assert described.voters[1].caught_up is False
 
 
+@pytest.mark.rule("P24", "P26")
+@pytest.mark.without(
+    "core.replication.progress:Progress.has_asked",
+    "return self.last_fetch_ms is not None or self.higher_epoch is not None",
+    "return True",
+)
 def test_observers_are_what_fetched_in_this_epoch_and_is_no_voter_in_order():
     described = describe(
         leading(
@@ -85,6 +91,15 @@ def test_what_a_replica_says_of_its_place_wins_over_the_voter_set():
     assert described.voters[1].endpoint == THERE
 
 
+@pytest.mark.rule("P50")
+@pytest.mark.without(
+    "core.log_index:LogIndex._apply_control",
+    "voters, record = voters.with_added(voter), offset",
+    "pass",
+)
+@pytest.mark.without(
+    "core.log_index:LogIndex.committed_voters", "self._committed_at(high_watermark)", "-1"
+)
 def test_a_set_that_is_in_force_may_not_be_committed_yet():
     replica = leading()
     added = Batch(Offset(0), Offset(0), Epoch(5), b"", (AddVoter(Voter(THREE)),))

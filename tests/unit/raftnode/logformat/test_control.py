@@ -85,6 +85,12 @@ THREE_LEADS = LeaderChange(
 )
 
 
+@pytest.mark.rule("P50")
+@pytest.mark.without(
+    "logformat.control:_encode_leader_change",
+    "_encode_replicas(record.granting_voters)",
+    "_encode_replicas(record.voters)",
+)
 def test_leader_change_is_kafkas_v0_with_directory_ids_in_tagged_fields_more() -> None:
     theirs = kafka(
         MessageV0(
@@ -135,6 +141,11 @@ def test_a_leader_of_ambiguous_id_without_our_field_has_no_directory_id() -> Non
     assert record.leader == ReplicaKey(NodeId(3), NO_DIRECTORY_ID)
 
 
+@pytest.mark.without(
+    "logformat.control:decode_control_record",
+    "decode = _DECODERS.get(kind)",
+    "decode = _DECODERS.get(kind, _decode_raft_version)",
+)
 def test_unknown_types_are_none_and_unknown_tags_are_skipped() -> None:
     assert decode_control_record(b"\0\0\0\6", b"whatever") is None
     key, value = encode_control_record(RemoveVoter(ReplicaKey(NodeId(1), A)))
@@ -143,6 +154,7 @@ def test_unknown_types_are_none_and_unknown_tags_are_skipped() -> None:
     )
 
 
+@pytest.mark.without("logformat.control:_decode_key", "reader.uuid()", "NO_DIRECTORY_ID")
 def test_a_newer_version_is_read_as_far_as_it_is_known() -> None:
     key, value = encode_control_record(AddVoter(Voter(ReplicaKey(NodeId(1), A))))
     newer = b"\0\1" + value[2:-1] + b"more than we know"

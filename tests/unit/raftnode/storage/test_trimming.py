@@ -291,6 +291,11 @@ def test_readers_and_writers_go_on_while_the_log_is_trimmed():
     assert log._dropped == []  # closed, so that their room is free
 
 
+@pytest.mark.without(
+    "storage.log.checkpoints:write_log_start",
+    "write_recovery_point(files, path, offset)",
+    "write_recovery_point(files, path, FIRST_OFFSET)",
+)
 def test_the_checkpoint_is_kafkas_text():
     disk, log = filled()
     target = log.trim_target(Offset(25), 0)

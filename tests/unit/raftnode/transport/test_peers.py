@@ -323,6 +323,20 @@ async def test_links_are_bounded_and_idle_ones_forgotten(replica) -> None:
     assert len(a.pool._links) <= 2
 
 
+@pytest.mark.without(
+    "transport.peers:PeerPool._link",
+    "self._links.get(name)",
+    "next((link for key, link in self._links.items() if key.node_id == name.node_id), None)",
+)
+async def test_two_storages_of_a_node_have_connections_of_their_own(replica) -> None:
+    a = replica(1)
+    keys = [replica(2).key, replica(2, directory=7).key]
+    for key in keys:
+        a.pool.send(key, fetch(a.key), LONG_MS)
+        await a.failures.get()
+    assert list(a.pool._links) == keys
+
+
 async def test_connection_sends_small_frames_at_once(replica) -> None:
     a, b = await pair(replica)
     b.echo()

@@ -98,6 +98,7 @@ requests = st.one_of(
         max_bytes=st.integers(0, INT32),
         max_wait_ms=st.integers(0, INT32),
         endpoint=st.none() | endpoints,
+        raft_version_max=st.integers(0, 2**15 - 1),
         promise_ms=st.integers(0, INT64),
     ),
     st.builds(
@@ -258,6 +259,15 @@ def test_every_response_comes_back_as_it_was(response: Response) -> None:
         response.leader,
         response.epoch,
     )
+
+
+@pytest.mark.rule("P56")
+@pytest.mark.without("wire.fetch:encode_request", "if request.raft_version_max:", "if False:")
+def test_a_fetch_carries_the_newest_version_that_its_program_knows() -> None:
+    frame = CODEC.decode(request_bytes(replace(FETCH, raft_version_max=2)))
+    assert isinstance(frame, RequestFrame)
+    assert isinstance(frame.message, FetchRequest)
+    assert frame.message.raft_version_max == 2
 
 
 @pytest.mark.rule("P20")

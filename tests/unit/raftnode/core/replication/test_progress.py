@@ -70,6 +70,7 @@ def test_replica_that_never_fetched_and_a_fenced_one_are_not_caught_up():
 @pytest.mark.without(
     "core.replication.progress:Progress.is_caught_up", "self.round_ms > round_max_ms or ", ""
 )
+@pytest.mark.rule("S13")
 def test_boundaries_of_being_caught_up():
     """A round that takes exactly the limit is short enough; one unit more is not."""
     progress = Progress()

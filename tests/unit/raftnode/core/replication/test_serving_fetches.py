@@ -271,6 +271,12 @@ def test_a_log_of_another_epoch_is_told_where_they_part_and_acknowledges_nothing
 
 
 @pytest.mark.rule("P22", "S32")
+@pytest.mark.rule("S32")
+@pytest.mark.without(
+    "core.replication.leadership:_begins_with_snapshot",
+    "if whole and replica.config.keeps_every_record:",
+    "if False:",
+)
 def test_who_needs_a_snapshot_is_told_which_unless_every_record_is_kept(book: Playbook):
     replica = replica_of(book)
     empty = replace(

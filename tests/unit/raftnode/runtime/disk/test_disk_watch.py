@@ -65,6 +65,8 @@ async def watched(tmp_path, monkeypatch):
     return Watched(tmp_path, monkeypatch)
 
 
+@pytest.mark.rule("S30")
+@pytest.mark.without("runtime.disk.disk_watch:watch_storage", "on_space(low)", "pass")
 async def test_low_begins_below_the_reserve_and_ends_above_twice_as_much(watched):
     watched.free = iter([100, 99, 50, 150, 200, 201, 300, 99])
     task = watched.loop.create_task(watched.run())
@@ -150,6 +152,7 @@ async def test_what_is_reserved_while_the_disk_is_low_is_given_back_too(watched,
 
 
 @pytest.mark.parametrize("how", ["wipe", "swap_directory"])
+@pytest.mark.rule("S4")
 async def test_a_directory_that_is_another_one_ends_the_watch(watched, how):
     getattr(watched.disk, how)(watched.path)
     async with asyncio.timeout(LONG_S):

@@ -66,6 +66,10 @@ async def bench():
     made.gate.close()
 
 
+@pytest.mark.rule("S3")
+@pytest.mark.without(
+    "runtime.peers.gatekeeper:Gatekeeper.admit", "await asyncio.shield(remembering)", "pass"
+)
 async def test_a_start_is_durable_before_it_is_admitted(bench) -> None:
     assert await bench.gate.admit(peer(1, NONCES[0])) is None
     assert bench.written == [{VOTER: Mark(1, NONCES[0])}]
@@ -81,6 +85,12 @@ async def test_a_start_that_cannot_be_remembered_is_not_admitted(bench) -> None:
     assert bench.failed
 
 
+@pytest.mark.rule("S3")
+@pytest.mark.without(
+    "runtime.peers.gatekeeper:Gatekeeper.admit",
+    "self._memory.why_stale(peer.key, peer.start)",
+    "None",
+)
 async def test_a_stale_peer_is_refused_by_name(bench) -> None:
     await bench.gate.admit(peer(2, NONCES[1], NONCES[0]))
     refusal = await bench.gate.admit(peer(2, NONCES[2], NONCES[0]))

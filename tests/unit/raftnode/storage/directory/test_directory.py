@@ -110,6 +110,21 @@ def test_a_failed_vote_is_never_retried() -> None:
         directory.write_quorum_state(directory.quorum_state)
 
 
+@pytest.mark.rule("S36")
+@pytest.mark.without(
+    "storage.directory.directory:DataDirectory.prove",
+    "quorum_state.write_quorum_state(self._files, path, self._state, self._meta.directory_id)",
+    "pass",
+)
+def test_a_disk_is_proved_by_a_write_that_reaches_it() -> None:
+    disk = blank()
+    directory = open_on(disk)
+    directory.prove()
+    disk.faults.append(Fault("fsync", path_part="quorum-state"))
+    with pytest.raises(StorageFailedError):
+        directory.prove()
+
+
 def test_the_latch_is_written_once() -> None:
     disk = blank()
     directory = open_on(disk)
@@ -162,6 +177,11 @@ def test_latch_and_cluster_id_that_differ_are_refused() -> None:
 @pytest.mark.rule("S2", "S18", "S19")
 @pytest.mark.parametrize("starts", [0, 1])
 @pytest.mark.parametrize("how", ["sent", "formatted"])
+@pytest.mark.without(
+    "storage.directory.directory:DataDirectory._start",
+    "if before.latched and self._latch is None:",
+    "if False:",
+)
 def test_a_latch_that_is_missing_is_refused_for_good(how: str, starts: int) -> None:
     """An empty log without its first voters would be a replica that has forgotten whose it is."""
     disk = blank()

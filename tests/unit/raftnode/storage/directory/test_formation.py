@@ -21,6 +21,11 @@ TWO = ReplicaKey(NodeId(2), uuid.UUID(int=7))
 LATCH = Latch("c-1", VoterSet.of([Voter(ONE, Endpoint("h", 9)), Voter(TWO)]))
 
 
+@pytest.mark.rule("P54", "S18")
+@pytest.mark.without(
+    "storage.directory.formation:decode_latch", "if intact is not True:", "if False:"
+)
+@pytest.mark.without("storage.directory.formation:decode_latch", 'text(fields, "clusterId")', "'c'")
 def test_latch_comes_back_and_rot_in_it_is_refused() -> None:
     data = encode_latch(LATCH)
     assert decode_latch(data) == LATCH

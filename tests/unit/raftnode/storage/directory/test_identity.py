@@ -21,6 +21,12 @@ from raftnode.storage.files import Files
 pytestmark = pytest.mark.rule("S2")
 
 
+@pytest.mark.rule("P47")
+@pytest.mark.without(
+    "storage.directory.identity:write_format",
+    "MetaProperties(wanted.key.node_id, own, cluster_id)",
+    "MetaProperties(wanted.key.node_id, own, 'c')",
+)
 def test_an_empty_directory_gets_a_fresh_uuid_in_three_places() -> None:
     disk = blank()
     disk.make_directory(ROOT / "lost+found")

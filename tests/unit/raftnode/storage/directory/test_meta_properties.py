@@ -18,6 +18,11 @@ pytestmark = pytest.mark.rule("P47")
 OWN = uuid.UUID("f1e2d3c4-0000-4000-8000-000000000001")
 
 
+@pytest.mark.without(
+    "storage.directory.meta_properties:encode_meta_properties",
+    'f"storage.id={own}"',
+    'f"storage.id={meta.node_id}"',
+)
 def test_meta_properties_are_kafkas_with_storage_id() -> None:
     meta = MetaProperties(NodeId(3), OWN, "cluster-x")
     data = encode_meta_properties(meta)

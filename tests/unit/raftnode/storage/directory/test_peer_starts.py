@@ -75,6 +75,10 @@ def test_what_could_not_be_remembered_is_an_error() -> None:
         directory.write_peer_marks(MARKS)
 
 
+@pytest.mark.rule("S3")
+@pytest.mark.without(
+    "storage.directory.stale_mark:check_not_stale", "raise StorageStaleError(reason)", "return"
+)
 def test_a_stale_storage_is_never_opened_again() -> None:
     disk = blank()
     directory = open_on(disk)

@@ -76,6 +76,12 @@ def test_what_is_written_is_read_again(count: int) -> None:
 
 
 @pytest.mark.rule("S27")
+@pytest.mark.rule("P49", "P50", "S15")
+@pytest.mark.without(
+    "storage.snapshots.snapshot_file:_Writer.write",
+    "quorum_records(head)",
+    "list(quorum_records(head))[:2]",
+)
 def test_two_storages_of_one_node_are_two_voters() -> None:
     """S27: Kafka's own record would know one."""
     disk = new_disk()

@@ -7,6 +7,9 @@ name the rows that they check:
 - the first line of a golden script, up to its colon: `# S7, P9: removed, but ...`;
 - the name of a mutant, a string of a test's file: `"P8-votes-for-a-shorter-log"`.
 
+Which of them run once more with something taken out, and of which file, the marks `without`
+say (tools/without.py). The mutants of tools/mutants say themselves which row they break.
+
 The tool parses the tests and does not import them, so it needs none of their dependencies.
 """
 
@@ -21,12 +24,23 @@ from pathlib import Path
 from typing import Any
 
 import generate_scenarios
+from mutants import patches
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = ROOT / "docs" / "evidence" / "kip-map.toml"
 PAGE = ROOT / "docs" / "evidence" / "kip-map.md"
 HOMES = (ROOT / "raftnode" / "raftnode", ROOT / "operator" / "kraftquorum_operator", ROOT)
 MUTANT = re.compile(r"([PS]\d+)-[a-z][A-Za-z0-9-]+")
+NOTHING_TAKEN_OUT: dict[str, str] = {
+    "core/messages.py": "only declares messages; the tests break the code that makes them",
+    "core/records.py": "only declares records; the tests break the code that makes them",
+    "transport/gate.py": "only declares the interface of a gate; the tests break the gate",
+    "settings/model.py": (
+        "only declares settings and defaults; the tests break the code that reads them"
+    ),
+    "pyproject.toml": "configures the linter; a test runs the linter with the rule and without it",
+}
+"""Files that a row names and from which no test takes anything, and why."""
 STATES = ("built", "partly", "not yet", "not built", "nothing to build")
 
 HEAD = """\
@@ -48,7 +62,11 @@ KIP-856 calls a *directory id* storage UUID.
 missing. *Not yet* is planned. *Not built* is left out on purpose, and says why.
 
 A test with a star also runs with its rule taken out of the code, and must then fail by its own
-assertions. The same holds for mutants, whose names begin with the number of the row.
+assertions. The same holds for mutants, whose names begin with the number of the row. A star on
+code means that a test of the row runs with something taken out of that file. A test fails if a
+built row has no test with a star, or if it names a file without one and
+[the list below](#code-without-a-star) gives no reason. [Semantic mutants](semantic-mutants.md)
+break the code of a row as bugs of other quorums did: `make mutants SEMANTIC=1`.
 """
 
 LEFT_OUT = """\
@@ -119,13 +137,43 @@ def _marked(node: ast.AST) -> list[str]:
             return []
 
 
+def taken_out() -> dict[str, dict[str, set[str]]]:
+    """By row: the tests that are run without something, each with the files that it is out of."""
+    said = claims()
+    cases = [case for case in generate_scenarios.cases() if case.cuts]
+    by_row: dict[str, dict[str, set[str]]] = defaultdict(dict)
+    for row, tests in said.items():
+        for case in cases:
+            test = f"{case.path}::{case.test}"
+            if test in tests or case.path in tests:
+                by_row[row][test] = {_file_of(place) for cut in case.cuts for place in cut[::3]}
+        for test in tests:
+            if MUTANT.fullmatch(test.partition("::")[2]):
+                by_row[row][test] = set()
+    return by_row
+
+
+def _file_of(place: str) -> str:
+    """The file of `core.replica:Replica.halt`, as a row names it."""
+    module = place.partition(":")[0].removeprefix("kraftquorum_operator.")
+    return f"{module.replace('.', '/')}.py"
+
+
+def semantic_mutants() -> dict[str, list[str]]:
+    """The mutants of tools/mutants by the row that they break."""
+    by_row: dict[str, list[str]] = defaultdict(list)
+    for patch in patches.read():
+        by_row[patch.rule].append(patch.name)
+    return by_row
+
+
 def render() -> str:
     """Make the page."""
     return "\n".join(_page()).rstrip() + "\n"
 
 
 def _page() -> Iterator[str]:
-    table, tests = rows(), claims()
+    table, tests, starred, mutants = rows(), claims(), taken_out(), semantic_mutants()
     yield HEAD
     yield "| | " + " | ".join(STATES) + " | |\n|---|" + "---|" * (len(STATES) + 1)
     for kind, what in (("P", "rows of the documents"), ("S", "rules of our own")):
@@ -138,8 +186,7 @@ def _page() -> Iterator[str]:
         if row["state"] in {"partly", "not yet", "not built"}
     ]
     yield f"\nNot built, or only partly: {', '.join(missing)}.\n"
-    starred = needing()
-    shown = Counter(name[0] for name in table if starred & set(tests.get(name, [])))
+    shown = Counter(name[0] for name in table if starred.get(name))
     yield f"Rows with a starred test: {shown['P']} of the documents, {shown['S']} of our own.\n"
     group = ""
     for name, row in table.items():
@@ -147,23 +194,21 @@ def _page() -> Iterator[str]:
         if title != group:
             group = title
             yield f"## {group}\n"
-        yield from _row(name, row, tests.get(name, []), starred)
+        yield from _row(row, name, tests.get(name, []), starred.get(name, {}))
+        if name in mutants:
+            yield f"- Semantic mutants: {', '.join(f'`{mutant}`' for mutant in mutants[name])}."
+        yield ""
+    yield "## Code without a star\n"
+    yield "Rows name these files as their code, and no test takes anything out of them:\n"
+    for file, why in NOTHING_TAKEN_OUT.items():
+        yield f"- `{file}` {why}."
+    yield ""
     yield LEFT_OUT
 
 
-def needing() -> set[str]:
-    """Tests that also run with their rule taken out of the code, as `claims` names them."""
-    cut_cases = {f"{case.path}::{case.test}" for case in generate_scenarios.cases() if case.cuts}
-    mutants = {
-        test
-        for tests in claims().values()
-        for test in tests
-        if MUTANT.fullmatch(test.partition("::")[2])
-    }
-    return cut_cases | mutants
-
-
-def _row(name: str, row: dict[str, Any], tests: list[str], starred: set[str]) -> Iterator[str]:
+def _row(
+    row: dict[str, Any], name: str, tests: list[str], starred: dict[str, set[str]]
+) -> Iterator[str]:
     yield f"### {name}\n"
     asks = row["asks"]
     yield (asks if asks.endswith(".") else f"{asks}.") + "\n"
@@ -174,16 +219,20 @@ def _row(name: str, row: dict[str, Any], tests: list[str], starred: set[str]) ->
     if "from" in row:
         facts.append(f"- From {', '.join(row['from'])}.")
     if "where" in row:
-        facts.append(f"- Code: {', '.join(f'`{file}`' for file in row['where'])}.")
+        broken = {file for files in starred.values() for file in files}
+        code = (f"`{file}`{_star(file in broken)}" for file in row["where"])
+        facts.append(f"- Code: {', '.join(code)}.")
     yield "\n".join(facts)
     files: dict[str, list[str]] = defaultdict(list)
-    for test in tests:
+    for test in sorted({*tests, *starred}):
         path, _, function = test.partition("::")
-        star = r"\*" if test in starred else ""
-        files[path] += [f"`{function}`{star}"] if function else []
+        files[path] += [f"`{function}`{_star(test in starred)}"] if function else []
     for path, functions in files.items():
         yield f"- `{path}`" + (f": {', '.join(functions)}" if functions else "")
-    yield ""
+
+
+def _star(shown: bool) -> str:  # noqa: FBT001
+    return r"\*" if shown else ""
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 
 def _by_place(cut: Cut) -> dict[str, list[tuple[str, str]]]:
-    """What is replaced in each function: all of it at once, since the function is made again once."""
+    """The pairs of old and new of each function: all of them make one new function."""
     pairs: dict[str, list[tuple[str, str]]] = {}
     for place, old, new in zip(cut[::3], cut[1::3], cut[2::3], strict=True):
         pairs.setdefault(place, []).append((old, new))

@@ -12,7 +12,7 @@ from tests.unit.raftnode.runtime.conftest import LONG_S
 from proofkit.faultdisk import FaultDisk
 from raftnode.core.types import NodeId
 from raftnode.errors import StorageLostError
-from raftnode.runtime.disk.disk_watch import watch_storage
+from raftnode.runtime.disk.disk_watch import _check, watch_storage
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import LogSettings
@@ -149,6 +149,18 @@ async def test_what_is_reserved_while_the_disk_is_low_is_given_back_too(watched,
     await asyncio.gather(task, return_exceptions=True)
     assert looks == [90, 650, 650]
     assert watched.told == [True, False]
+
+
+@pytest.mark.rule("S4")
+@pytest.mark.without(
+    "runtime.disk.disk_watch:_check", "directory.check_identity()\n    log.check_identity()", "pass"
+)
+@pytest.mark.parametrize("how", ["wipe", "swap_directory"])
+async def test_each_look_at_the_disk_compares_it_with_what_was_opened(watched, how):
+    _check(watched.directory, watched.log, watched.path, 0)
+    getattr(watched.disk, how)(watched.path)
+    with pytest.raises(StorageLostError):
+        _check(watched.directory, watched.log, watched.path, 0)
 
 
 @pytest.mark.parametrize("how", ["wipe", "swap_directory"])

@@ -233,6 +233,7 @@ async def test_without_room_nothing_is_written():
     "if found is None or head is None:",
     "if found is None:",
 )
+@pytest.mark.rule("P25")
 async def test_one_that_does_not_name_its_voters_record_is_refused(ends):
     _, follower = ends
     old = End(fresh())

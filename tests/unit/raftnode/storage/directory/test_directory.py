@@ -35,6 +35,12 @@ def test_a_directory_in_use_is_refused() -> None:
         open_on(disk)
 
 
+@pytest.mark.rule("P47")
+@pytest.mark.without(
+    "storage.directory.directory:DataDirectory._start",
+    "if self._meta.node_id != node_id:",
+    "if False:",
+)
 def test_the_lock_is_let_go_when_opening_fails() -> None:
     disk = used()
     with pytest.raises(ConfigurationError, match="belongs to node 1"):
@@ -161,6 +167,12 @@ def test_the_cluster_id_is_set_once() -> None:
     assert open_on(disk).cluster_id == "cluster"
 
 
+@pytest.mark.rule("P47")
+@pytest.mark.without(
+    "storage.directory.directory:DataDirectory._start",
+    "elif self._meta.cluster_id != self._latch.cluster_id:",
+    "elif False:",
+)
 def test_latch_and_cluster_id_that_differ_are_refused() -> None:
     disk = blank()
     directory = open_on(disk)

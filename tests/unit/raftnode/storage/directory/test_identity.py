@@ -56,6 +56,7 @@ PLACES = [ROOT / "meta.properties", LOG / "quorum-state", LOG / "storage-id"]
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda path: path.name)
+@pytest.mark.rule("P47")
 def test_a_missing_uuid_is_refused_and_told(place: Path) -> None:
     disk = used()
     disk.remove(place)

@@ -20,6 +20,7 @@ import re
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ def rows() -> dict[str, dict[str, Any]]:
     return tomllib.loads(ROWS.read_text(encoding="utf-8"))
 
 
+@cache
 def claims() -> dict[str, list[str]]:
     """The tests that check each row, by row: `path` or `path::name`."""
     tests_by_row: dict[str, set[str]] = defaultdict(set)

@@ -18,6 +18,7 @@ import itertools
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,6 +58,7 @@ def rows() -> dict[str, dict[str, str]]:
     return tomllib.loads(ROWS.read_text(encoding="utf-8"))
 
 
+@cache
 def cases() -> list[Case]:
     """Every case, read from the tests."""
     cases: list[Case] = []

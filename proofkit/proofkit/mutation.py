@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import reduce
 from importlib import import_module
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -29,15 +30,17 @@ def taken_out(
         ValueError: the function does not say `old`, so nothing would be taken out.
     """
     assert isinstance(function, FunctionType)
-    source = _undecorated(textwrap.dedent(inspect.getsource(function)))
+    is_lambda = function.__name__ == "<lambda>"
+    source = _lambda(function) if is_lambda else _undecorated(function)
     for piece, instead in ((old, new), *also):
         if piece not in source:
             raise ValueError(f"{function.__qualname__} does not say {piece!r}")
         source = source.replace(piece, instead)
     names: dict[str, Any] = {}
-    text = f"from __future__ import annotations\n{source}"
+    text = f"from __future__ import annotations\n{'made = ' if is_lambda else ''}{source}"
     exec(compile(text, function.__qualname__, "exec"), function.__globals__, names)  # noqa: S102
-    before, function.__code__ = function.__code__, names[function.__name__].__code__
+    made: FunctionType = names["made" if is_lambda else function.__name__]
+    before, function.__code__ = function.__code__, made.__code__
     try:
         yield
     finally:
@@ -66,8 +69,21 @@ def function_at(place: str) -> Callable[..., Any]:
     return inspect.unwrap(getattr(target, "__func__", target))
 
 
-def _undecorated(source: str) -> str:
+def _undecorated(function: FunctionType) -> str:
     """A function's text without its decorators: they ran once, and may have registered it."""
-    [function] = ast.parse(source).body
-    assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-    return "".join(source.splitlines(keepends=True)[function.lineno - 1 :])
+    source = textwrap.dedent(inspect.getsource(function))
+    [parsed] = ast.parse(source).body
+    assert isinstance(parsed, ast.FunctionDef | ast.AsyncFunctionDef)
+    return "".join(source.splitlines(keepends=True)[parsed.lineno - 1 :])
+
+
+def _lambda(function: FunctionType) -> str:
+    """The text of a lambda, which must be the only one that begins in its line."""
+    source = Path(inspect.getfile(function)).read_text(encoding="utf-8")
+    [text] = [
+        ast.get_source_segment(source, node)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Lambda) and node.lineno == function.__code__.co_firstlineno
+    ]
+    assert text is not None
+    return f"({text})"

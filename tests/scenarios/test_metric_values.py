@@ -14,20 +14,22 @@ from prometheus_client import CollectorRegistry
 
 from proofkit.playbook import Playbook
 from proofkit.playbook.message import key_of
-from raftnode.api.metrics import NodeMetrics
 from raftnode.core.effects import VoterChangeCompleted
 from raftnode.core.events import AddVoterRequested
 from raftnode.core.types import Endpoint, Voter, format_directory_id
 from raftnode.runtime.description import present
 from raftnode.runtime.metrics.gauges import Gauges
 from raftnode.runtime.metrics.leader_metrics import LeaderCollector, view_of
+from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.process import clock
 
 from .disk_readings import Fetches, committed_end, durable_end, voter_record_offset
 
 REFRESH = "runtime.metrics.gauges:Gauges.refresh"
-LEADER = "runtime.metrics.gauges:Gauges._refresh_leader"
+ROWS = "runtime.metrics.node_metrics:NodeMetrics"
+CHANGES = "runtime.metrics.node_metrics:NodeView.changes"
 COLLECT = "runtime.metrics.leader_metrics:LeaderCollector.collect"
+SHOWN = "family.add_metric(labels, value)"
 
 
 class Writes:
@@ -121,26 +123,37 @@ def on_disk(book: Playbook, shown: Shown, *names: str) -> None:
 
 
 @pytest.mark.rule("P58")
-@pytest.mark.without(REFRESH, "metrics.current_state.state(role_of(replica))", "pass")
-@pytest.mark.without(REFRESH, "replica.leader.node_id if replica.leader else -1", "1")
-@pytest.mark.without(REFRESH, "metrics.current_epoch.set(replica.epoch)", "pass")
-@pytest.mark.without(REFRESH, "metrics.log_start_offset.set(log.start)", "pass")
-@pytest.mark.without(REFRESH, "metrics.log_end_offset.set(log.end)", "pass")
-@pytest.mark.without(REFRESH, "log_end_offset.set(log.end)", "log_end_offset.set(log.durable_end)")
-@pytest.mark.without(REFRESH, "metrics.log_end_epoch.set(log.last_epoch)", "pass")
-@pytest.mark.without(REFRESH, "log_end_epoch.set(log.last_epoch)", "log_end_epoch.set(1)")
-@pytest.mark.without(REFRESH, "metrics.durable_end_offset.set(log.durable_end)", "pass")
-@pytest.mark.without(REFRESH, "set(log.durable_end)", "set(log.end)")
-@pytest.mark.without(REFRESH, "metrics.high_watermark.set(replica.high_watermark)", "pass")
-@pytest.mark.without(REFRESH, "set(replica.high_watermark)", "set(log.durable_end)")
-@pytest.mark.without(REFRESH, "self._show_vote()", "pass")
-@pytest.mark.without(REFRESH, "metrics.voter_record_offset.set(log.voter_record.offset)", "pass")
-@pytest.mark.without(REFRESH, "metrics.append_queue_bytes.set(self._appends.queued_bytes)", "pass")
-@pytest.mark.without(REFRESH, "metrics.appends_pending.set(self._appends.pending)", "pass")
+@pytest.mark.without(f"{ROWS}.current_state.source", "role_of(view.replica)", '"follower"')
+@pytest.mark.without(f"{ROWS}.current_leader.source", "_node_id(view.replica.leader)", "1")
+@pytest.mark.without(f"{ROWS}.current_epoch.source", "view.replica.epoch", "1")
+@pytest.mark.without(f"{ROWS}.current_vote.source", "_node_id(view.replica.state.voted)", "-1")
+@pytest.mark.without(
+    f"{ROWS}.current_vote.source", "view.replica.state.voted", "view.replica.leader"
+)
+@pytest.mark.without("runtime.metrics.node_metrics:_voted_directory", "voted is None", "True")
+@pytest.mark.without(f"{ROWS}.log_start_offset.source", "view.log.start", "0")
+@pytest.mark.without(f"{ROWS}.log_end_offset.source", "view.log.end", "0")
+@pytest.mark.without(f"{ROWS}.log_end_offset.source", "view.log.end", "view.log.durable_end")
+@pytest.mark.without(f"{ROWS}.log_end_epoch.source", "view.log.last_epoch", "1")
+@pytest.mark.without(f"{ROWS}.durable_end_offset.source", "view.log.durable_end", "view.log.end")
+@pytest.mark.without(f"{ROWS}.high_watermark.source", "view.replica.high_watermark", "0")
+@pytest.mark.without(
+    f"{ROWS}.high_watermark.source", "view.replica.high_watermark", "view.log.durable_end"
+)
+@pytest.mark.without(f"{ROWS}.voter_record_offset.source", "view.log.voter_record.offset", "0")
+@pytest.mark.without(f"{ROWS}.append_queue_bytes.source", "view.appends.queued_bytes", "0")
+@pytest.mark.without(f"{ROWS}.appends_pending.source", "view.appends.pending", "0")
+@pytest.mark.without(
+    f"{ROWS}.caught_up.source", "is_caught_up(present(view.replica), view.replica.config)", "True"
+)
+@pytest.mark.without(
+    f"{ROWS}.caught_up.source", "is_caught_up(present(view.replica), view.replica.config)", "False"
+)
+@pytest.mark.without(
+    f"{ROWS}.uncommitted_bytes.source", "view.leader.uncommitted.size if view.leader else 0", "0"
+)
+@pytest.mark.without(REFRESH, "metrics.refresh(self._view())", "pass")
 @pytest.mark.without(REFRESH, "self._appended = appended", "pass")
-@pytest.mark.without(REFRESH, "set(is_caught_up(present(replica), replica.config))", "set(1)")
-@pytest.mark.without(REFRESH, "set(is_caught_up(present(replica), replica.config))", "set(0)")
-@pytest.mark.without(LEADER, "role.uncommitted.size if role else 0", "0")
 def test_a_nodes_own_gauges_follow_its_disk_and_its_quorum(book: Playbook, shown: Shown):
     """Leader 1 writes; 3 is cut off, then 1 is, and another replica leads a later epoch."""
     on_disk(book, shown, "1", "2", "3")
@@ -211,18 +224,30 @@ def counts(shown: Shown, name: str) -> dict[str, float | None]:
 
 
 @pytest.mark.rule("P58", "P59")
-@pytest.mark.without(REFRESH, "metrics.voters.set(len(log.voters))", "pass")
-@pytest.mark.without(REFRESH, "metrics.voters.set(len(log.voters))", "metrics.voters.set(3)")
-@pytest.mark.without(REFRESH, "sum(voter.endpoint is None for voter in log.voters.voters)", "0")
-@pytest.mark.without(REFRESH, "voter.endpoint is None for", "True for")
-@pytest.mark.without(LEADER, "metrics.observers.set(len(observers))", "pass")
-@pytest.mark.without(LEADER, "metrics.possible_voters.set(len(observers))", "pass")
-@pytest.mark.without(LEADER, 'sum(change.kind == "add" for change in changes)', "0")
-@pytest.mark.without(LEADER, 'change.kind == "add" for', "True for")
-@pytest.mark.without(LEADER, 'sum(change.kind == "remove" for change in changes)', "0")
-@pytest.mark.without(LEADER, 'change.kind == "remove" for', "True for")
-@pytest.mark.without(LEADER, "log.voter_record.offset >= self._replica.high_watermark", "False")
-@pytest.mark.without(LEADER, "log.voter_record.offset >= self._replica.high_watermark", "True")
+@pytest.mark.without(f"{ROWS}.voters.source", "len(view.log.voters)", "3")
+@pytest.mark.without(
+    f"{ROWS}.unknown_voter_connections.source",
+    "sum(voter.endpoint is None for voter in view.log.voters.voters)",
+    "0",
+)
+@pytest.mark.without(
+    f"{ROWS}.unknown_voter_connections.source", "voter.endpoint is None for", "True for"
+)
+@pytest.mark.without(f"{ROWS}.observers.source", "len(view.observers)", "0")
+@pytest.mark.without(f"{ROWS}.possible_voters.source", "len(view.observers)", "0")
+@pytest.mark.without(f"{ROWS}.pending_add_voter.source", 'view.changes("add")', "0")
+@pytest.mark.without(f"{ROWS}.pending_remove_voter.source", 'view.changes("remove")', "0")
+@pytest.mark.without(CHANGES, "change.kind == kind", "True")
+@pytest.mark.without(
+    f"{ROWS}.uncommitted_voter_change.source",
+    "view.log.voter_record.offset >= view.replica.high_watermark",
+    "False",
+)
+@pytest.mark.without(
+    f"{ROWS}.uncommitted_voter_change.source",
+    "view.log.voter_record.offset >= view.replica.high_watermark",
+    "True",
+)
 def test_voters_observers_and_changes_are_counted_as_they_come_and_go(book: Playbook, shown: Shown):
     """4 and 5 observe; adding 4 waits for a majority, and what is asked next waits for that."""
     at_rest = {
@@ -277,14 +302,28 @@ def test_voters_observers_and_changes_are_counted_as_they_come_and_go(book: Play
 
 
 @pytest.mark.rule("P58")
-@pytest.mark.without(COLLECT, "fault_tolerance(described))", "1)")
-@pytest.mark.without(COLLECT, "float(one.caught_up)", "1.0")
-@pytest.mark.without(COLLECT, "described.log_end - max(one.acknowledged, 0)", "0")
-@pytest.mark.without(COLLECT, "max(one.acknowledged, 0)", "described.high_watermark")
-@pytest.mark.without(COLLECT, "_seconds(one.last_caught_up_age_ms, led_ms)", "0")
-@pytest.mark.without(COLLECT, "one.last_caught_up_age_ms", "one.last_fetch_age_ms")
-@pytest.mark.without(COLLECT, "_seconds(one.last_fetch_age_ms, led_ms)", "0")
-@pytest.mark.without(COLLECT, "one.last_fetch_age_ms", "one.last_caught_up_age_ms")
+@pytest.mark.without(
+    COLLECT,
+    SHOWN,
+    "family.add_metric(labels, 1 if row.name.endswith('fault_tolerance') else value)",
+)
+@pytest.mark.without(
+    COLLECT, SHOWN, "family.add_metric(labels, 1 if row.name.endswith('peer_caught_up') else value)"
+)
+@pytest.mark.without(
+    COLLECT, SHOWN, "family.add_metric(labels, 0 if row.name.endswith('lag_records') else value)"
+)
+@pytest.mark.without(
+    COLLECT, SHOWN, "family.add_metric(labels, 0.1 if row.name.endswith('lag_seconds') else value)"
+)
+@pytest.mark.without(
+    COLLECT,
+    SHOWN,
+    "family.add_metric(labels, 0.1 if row.name.endswith('fetch_age_seconds') else value)",
+)
+@pytest.mark.without(
+    "runtime.metrics.leader_metrics:fault_tolerance", "voter.caught_up for", "True for"
+)
 def test_the_leaders_view_of_the_others_is_what_they_have_and_when_they_asked(
     book: Playbook, shown: Shown
 ):

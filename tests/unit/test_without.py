@@ -66,6 +66,11 @@ def test_says_that_it_failed():
         pytest.fail("too soon")
 
 
+@pytest.mark.without(HALF[0], "* 3", "* 4", HALF[0], "// 2", "// 1")
+def test_misses_all_texts_of_a_function_together():
+    assert CoreConfig().leader_timeout_ms != 8000
+
+
 @pytest.mark.without(
     "core.replication.fetcher:_is_idle", " and replica.log.durable_end >= replica.log.end", ""
 )
@@ -105,7 +110,7 @@ def test_what_becomes_of_tests_that_are_run_without(tmp_path: Path):
         "test_cannot_be_set_up[without-_is_idle]",
         "test_ends_in_an_assertion_of_the_core[without-Replica.persist]",
     }, done.stdout
-    assert "6 failed, 18 passed" in done.stdout
+    assert "6 failed, 20 passed" in done.stdout
     assert "no test misses" in done.stdout
     for place in ("proofkit/playbook/book.py", "Replica.persist"):
         assert f"{place} fails, and no test" in done.stdout

@@ -105,7 +105,6 @@ def test_every_role_can_be_shown(registry, name):
     assert 0 <= value("raftnode_poll_idle_ratio") <= 1
 
 
-@pytest.mark.without("api.metrics:NodeMetrics.__init__", 'gauge("observers"', 'gauge("others"')
 def test_only_what_the_quorum_is_described_with_counts_as_observer(registry):
     replica = make(ROLES["leader"])
     Gauges(NodeMetrics(registry), replica, Queue()).refresh()
@@ -233,12 +232,9 @@ def test_the_idle_ratio_is_the_share_of_the_time_since_the_last_look_without_wor
         assert shown == pytest.approx(sleep_s / (work_s + sleep_s))
 
 
-@pytest.mark.without(
-    "runtime.metrics.gauges:Gauges._show_replica", 'replica.cluster_id or ""', '""'
-)
-@pytest.mark.without(
-    "runtime.metrics.gauges:Gauges._show_replica", "str(replica.key.node_id)", '"0"'
-)
+@pytest.mark.without("runtime.metrics.node_metrics:_replica", 'replica.cluster_id or ""', '""')
+@pytest.mark.without("runtime.metrics.node_metrics:_replica", "str(replica.key.node_id)", '"0"')
+@pytest.mark.without("runtime.metrics.node_metrics:_replica", "view.version", '""')
 def test_the_replica_names_its_cluster_once_it_has_one(registry):
     replica = make(Blank())
     replica.cluster_id = None
@@ -256,10 +252,10 @@ def test_the_replica_names_its_cluster_once_it_has_one(registry):
 
 
 @pytest.mark.without(
-    "runtime.metrics.gauges:Gauges._show_vote", "-1 if voted is None else voted.node_id", "2"
+    "runtime.metrics.node_metrics:_node_id", "-1 if key is None else key.node_id", "2"
 )
 @pytest.mark.without(
-    "runtime.metrics.gauges:Gauges._show_vote", "format_directory_id(voted.directory_id)", '""'
+    "runtime.metrics.node_metrics:_voted_directory", "format_directory_id(voted.directory_id)", '""'
 )
 def test_a_vote_is_shown_with_the_directory_that_it_is_for(registry):
     replica = make(Unattached(0))

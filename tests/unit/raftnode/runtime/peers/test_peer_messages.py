@@ -171,7 +171,7 @@ RESPONSE = "runtime.peers.peer_messages:Peering.on_response"
     "isinstance(request, FetchRequest |",
     "(True or",
 )
-@pytest.mark.without("api.metrics:NodeMetrics.peer_fetched", ".inc()", ".inc(0)")
+@pytest.mark.without("runtime.metrics.node_metrics:NodeMetrics.peer_fetched", ".inc()", ".inc(0)")
 def test_fetches_records_and_failures_are_counted(around):
     around.peering.on_request(PEER, FETCH, lambda _: None)
     around.peering.on_request(PEER, VOTE, lambda _: None)

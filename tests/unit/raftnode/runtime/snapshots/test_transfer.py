@@ -230,8 +230,8 @@ async def test_without_room_nothing_is_written():
 
 @pytest.mark.without(
     "runtime.snapshots.transfer:SnapshotTransfer._load",
-    "if found is None or head is None:",
-    "if found is None:",
+    "if snapshot_file is None or head is None:",
+    "if snapshot_file is None:",
 )
 @pytest.mark.rule("P25")
 async def test_one_that_does_not_name_its_voters_record_is_refused(ends):

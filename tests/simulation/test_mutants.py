@@ -95,9 +95,9 @@ MUTANTS = [
         "not (_is_idle(replica, fetching) or _may_send_ahead(replica, fetching))",
         "fetching.in_flight is not None",
         also=(
-            "_next_fetch(replica, target)",
+            "_next_fetch(replica)",
             (
-                '__import__("dataclasses").replace(_next_fetch(replica, target), '
+                '__import__("dataclasses").replace(_next_fetch(replica), '
                 "acknowledged_offset=replica.log.end)"
             ),
         ),
@@ -211,7 +211,7 @@ SNAPSHOT_MUTANTS = [
     Mutant(
         "trims-what-no-snapshot-covers",
         SimSnapshots._trim_target,
-        "min(one.end for one in self.whole.values())",
+        "min(snapshot.end for snapshot in self.whole.values())",
         "self.node.machine.end",
         seed=1,
         breaks="TrimBehindSnapshots",
@@ -219,8 +219,8 @@ SNAPSHOT_MUTANTS = [
     Mutant(
         "trims-what-the-newest-alone-covers",
         SimSnapshots._trim_target,
-        "min(one.end",
-        "max(one.end",
+        "min(snapshot.end",
+        "max(snapshot.end",
         seed=1,
         breaks="TrimBehindSnapshots",
     ),
@@ -270,7 +270,7 @@ SNAPSHOT_MUTANTS = [
     Mutant(
         "starts-with-a-damaged-one",
         SimDisk.newest_whole,
-        "one.position not in self.rotten",
+        "snapshot.position not in self.rotten",
         "True",
         seed=26,
         breaks="SameState",
@@ -294,7 +294,7 @@ SNAPSHOT_MUTANTS = [
     Mutant(
         "S15-takes-no-target-over",
         LogIndex._begin_with,
-        "if told else []",
+        "if has_target_record else []",
         "if False else []",
         seed=7,
         breaks="IndexFromLog",

@@ -230,6 +230,7 @@ async def test_a_node_measures_its_writes(tmp_path):
     assert 0 < grown("fsync_seconds_sum") < took_s
     assert after["raftnode_appended_records_total"] >= 6
     assert after["raftnode_high_watermark"] == done.last_offset + 1
+    assert 0 < after["raftnode_poll_idle_ratio"] <= 1
 
 
 async def test_a_leader_without_other_voters_stops_at_once_and_keeps_what_it_acknowledged(tmp_path):

@@ -41,6 +41,7 @@ from raftnode.runtime.process import clock
 pytestmark = pytest.mark.rule("P58", "P59")
 
 REFRESH = "runtime.metrics.gauges:Gauges.refresh"
+SHOW = "runtime.metrics.gauges:Gauges.show"
 ELECTIONS = "runtime.metrics.gauges:Gauges.watch_elections"
 
 OWN = ReplicaKey(NodeId(1), uuid.UUID(int=1))
@@ -136,9 +137,9 @@ def test_a_scrape_does_not_shorten_the_time_in_which_the_loop_is_measured(regist
     assert registry.get_sample_value("raftnode_poll_idle_ratio") < 1
 
 
-@pytest.mark.without(REFRESH, "metrics.appended_records.inc(appended - self._appended)", "pass")
-@pytest.mark.without(REFRESH, "appended - self._appended", "appended")
-@pytest.mark.without(REFRESH, "self._appended = appended", "pass")
+@pytest.mark.without(SHOW, "self._metrics.appended_records.inc(appended - self._appended)", "pass")
+@pytest.mark.without(SHOW, "appended - self._appended", "appended")
+@pytest.mark.without(SHOW, "self._appended = appended", "pass")
 def test_appended_records_are_counted_once(registry):
     queue = Queue()
     gauges = Gauges(NodeMetrics(registry), make(Unattached(0)), queue)

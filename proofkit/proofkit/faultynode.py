@@ -21,6 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, ParamSpec, TypeVar
 
+from raftnode.runtime.process import poll_time
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -132,14 +134,14 @@ def _install(faults: _Faults) -> None:
     os.fsync = faults.through("sync", os.fsync)
     os.pwrite = faults.through("write", os.pwrite)
     os.pread = faults.through("read", os.pread)
-    new_event_loop = asyncio.events.new_event_loop
+    make_loop = poll_time.make_loop
 
     def new_loop() -> asyncio.AbstractEventLoop:
-        loop = new_event_loop()
+        loop = make_loop()
         threading.Thread(target=faults.stall_loop, args=(loop,), daemon=True).start()
         return loop
 
-    asyncio.events.new_event_loop = new_loop
+    poll_time.make_loop = new_loop
 
 
 def main() -> None:

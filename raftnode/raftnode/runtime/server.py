@@ -20,7 +20,7 @@ from raftnode.errors import (
 )
 from raftnode.runtime.builders.node import Running, running_node
 from raftnode.runtime.disk.calls_in_flight import WatchedCalls
-from raftnode.runtime.process import interpreter
+from raftnode.runtime.process import interpreter, poll_time
 from raftnode.runtime.process.journal import keep_journal
 from raftnode.runtime.process.process_setup import StopSignals, write_termination_message
 from raftnode.runtime.process.refused_storage import tell_damage
@@ -68,7 +68,8 @@ def _outcome(
     settings: NodeSettings, signals: StopSignals, watchdog: Watchdog
 ) -> tuple[ExitCode, str]:
     try:
-        asyncio.run(_run(settings, signals, watchdog))
+        with asyncio.Runner(loop_factory=poll_time.make_loop) as runner:
+            runner.run(_run(settings, signals, watchdog))
     except RaftnodeError as error:
         _log.error("node_ended", reason=error.exit_code.name, message=str(error))
         return error.exit_code, str(error)

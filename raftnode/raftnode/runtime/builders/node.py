@@ -26,6 +26,7 @@ from raftnode.runtime.metrics.gauges import Gauges
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.peers.peer_hello import greet_before_leading, greet_voters
 from raftnode.runtime.peers.vote_promise import forget_promises
+from raftnode.runtime.process.poll_time import waited_s
 from raftnode.runtime.process.tasks import Tasks
 from raftnode.runtime.process.watchdog import Watchdog
 from raftnode.runtime.service import Service
@@ -128,7 +129,7 @@ async def running_node(
         peers.peering,
         peers.transfer,
     )
-    gauges = Gauges(metrics, core.replica, writes.appends, version)
+    gauges = Gauges(metrics, core.replica, writes.appends, version, waited_s)
     base.before_scrape.call(gauges.show)
     running = Running(core, parts, driver, service)
     base.after_turn.add(

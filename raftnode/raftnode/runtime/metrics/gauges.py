@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Callable
 
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Candidate, Prospective
@@ -15,8 +17,22 @@ class Gauges:
     """Shows the state on a timer and at each scrape, and measures what lies between two timers."""
 
     def __init__(
-        self, metrics: NodeMetrics, replica: Replica, appends: Appends, version: str = ""
+        self,
+        metrics: NodeMetrics,
+        replica: Replica,
+        appends: Appends,
+        version: str = "",
+        waited_s: Callable[[], float | None] = lambda: None,
     ) -> None:
+        """Show a replica.
+
+        Args:
+            metrics: the metrics to set.
+            replica: the core's state.
+            appends: the writes that wait.
+            version: of this program.
+            waited_s: seconds for which the event loop has waited for work; None: not measured.
+        """
         self._metrics = metrics
         self._version = version
         self._replica = replica
@@ -24,7 +40,8 @@ class Gauges:
         self._appended = 0
         self._stood_at: float | None = None
         self._stood_epoch = Epoch(-1)
-        self._busy_s, self._wall_s = time.thread_time(), time.monotonic()
+        self._waited_s = waited_s
+        self._idle_s, self._wall_s = waited_s(), time.monotonic()
         metrics.refresh(self._view())
 
     def _view(self) -> NodeView:
@@ -53,7 +70,13 @@ class Gauges:
     def refresh(self) -> None:
         """Show the whole state, and how idle the loop was since the last refresh."""
         self.show()
-        busy_s, wall_s = time.thread_time(), time.monotonic()
-        elapsed = max(wall_s - self._wall_s, 1e-9)
-        self._metrics.poll_idle_ratio.set(min(max(1 - (busy_s - self._busy_s) / elapsed, 0), 1))
-        self._busy_s, self._wall_s = busy_s, wall_s
+        self._refresh_idle()
+
+    def _refresh_idle(self) -> None:
+        """Show the share of the time since the last refresh in which the loop waited for work."""
+        idle_s, wall_s = self._waited_s(), time.monotonic()
+        ratio = math.nan
+        if idle_s is not None and self._idle_s is not None and wall_s > self._wall_s:
+            ratio = min(max((idle_s - self._idle_s) / (wall_s - self._wall_s), 0), 1)
+        self._metrics.poll_idle_ratio.set(ratio)
+        self._idle_s, self._wall_s = idle_s, wall_s

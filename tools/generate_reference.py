@@ -26,7 +26,7 @@ from proofkit.badrequests import (
     wrong_requests,
 )
 from proofkit.memoryservice import MemoryService
-from raftnode.api.errors import ERRORS
+from raftnode.api.errors import DOCUMENT_NAMES, ERRORS
 from raftnode.api.http import ApiLimits, Route
 from raftnode.api.metrics import HttpMetrics, SessionMetrics
 from raftnode.api.openapi import openapi, route_errors
@@ -69,10 +69,17 @@ def http_api() -> Iterator[str]:
         "repeat writes). With another status it will be refused again. With outcome `unknown` a "
         "write may have been done or still may be: look before you repeat it.\n"
     )
-    yield "| Error | Status | Outcome | Ask again? | Meaning |\n|---|---|---|---|---|"
+    yield (
+        "| Error | Status | Outcome | Ask again? | In the KIPs | Meaning |\n"
+        "|---|---|---|---|---|---|"
+    )
     for name, kind in sorted(ERRORS.items()):
         again = "yes" if kind.retriable else "no"
-        yield f"| `{name}` | {kind.status} | `{kind.outcome}` | {again} | {_cell(kind.meaning)} |"
+        document_name = f"`{DOCUMENT_NAMES[name]}`" if name in DOCUMENT_NAMES else ""
+        yield (
+            f"| `{name}` | {kind.status} | `{kind.outcome}` | {again} | {document_name} "
+            f"| {_cell(kind.meaning)} |"
+        )
     yield "\n## Models\n"
     for name, schema in document["components"]["schemas"].items():
         yield from _model(name, schema)

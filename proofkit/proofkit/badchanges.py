@@ -54,6 +54,10 @@ OTHERWISE: dict[tuple[str, str, str], str] = {
         for operation in ("AddVoter", "RemoveVoter", "Reassign", "CancelReassignment")
         for record in _RECORDS
     },
+    **{
+        (operation, "cluster_id", "another"): "CLUSTER_ID_MISMATCH"
+        for operation in ("AddVoter", "RemoveVoter", "Reassign", "CancelReassignment")
+    },
     ("AddVoter", "voter.node_id", "another"): "NOT_AN_OBSERVER",
     ("AddVoter", "voter.directory_id", "another"): "NOT_AN_OBSERVER",
     # It adds, and removes no voter: what it replaces is gone already, or never was.

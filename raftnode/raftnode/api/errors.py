@@ -19,6 +19,19 @@ from raftnode.errors import RequestError
 
 Outcome = Literal["not_done", "unknown"]
 
+DOCUMENT_NAMES: dict[str, str] = {
+    "NOT_LEADER": "NOT_LEADER_FOR_PARTITION",
+    "CLUSTER_ID_MISMATCH": "INVALID_CLUSTER_ID",
+    "OFFSET_OUT_OF_RANGE": "OFFSET_OUT_OF_RANGE",
+    "INVALID_REQUEST": "INVALID_REQUEST",
+    "NOT_AN_OBSERVER": "INVALID_REQUEST",
+    "NOT_CONFIGURED": "INVALID_REQUEST",
+    "LAST_OF_ITS_ID": "INVALID_REQUEST",
+    "VOTER_ALREADY_ADDED": "VOTER_ALREADY_ADDED",
+    "VOTER_ALREADY_REMOVED": "VOTER_ALREADY_REMOVED",
+}
+"""The error of the KIPs for the same refusal (P3): ours name the cause where they have one name."""
+
 RETRIABLE_STATUSES = frozenset({421, 429, 503})
 """With outcome `not_done`, the same request may succeed later or at another node."""
 

@@ -198,6 +198,13 @@ class ReplicaProgress(Replica):
     higher_epoch: int | None = None
     """Epoch of an observer if it is above the leader's. AddVoter then raises the quorum's epoch
     first."""
+    blank: bool = False
+    """An observer that belongs to no cluster yet. It has announced itself to the leader, and joins
+    when it is told to join or when an AddVoter names it."""
+    could_be_voter: bool | None = None
+    """Whether the leader would accept an AddVoter of this observer now. It would refuse a fenced
+    replica and an id that raft.version rules out, and a silent replica cannot catch up. None: a
+    node of an earlier version."""
 
 
 class PendingChange(ApiModel):
@@ -289,6 +296,8 @@ class AddVoterRequest(ApiModel):
     """A voter to remove: the leader appends its RemoveVoterRecord once the addition is
     committed."""
     timeout_ms: TimeoutMs = 10_000
+    cluster_id: ClusterIdText | None = None
+    """The cluster that is meant; a node of another one refuses the request. None: any."""
 
 
 class RemoveVoterRequest(ApiModel):
@@ -297,6 +306,8 @@ class RemoveVoterRequest(ApiModel):
     voter: Replica
     expected: VoterRecord
     timeout_ms: TimeoutMs = 10_000
+    cluster_id: ClusterIdText | None = None
+    """The cluster that is meant; a node of another one refuses the request. None: any."""
 
 
 class VoterChanged(ApiModel):
@@ -332,6 +343,8 @@ class ReassignRequest(ApiModel):
     expected: VoterRecord
     """`assignment_record` of the quorum at the time of the decision."""
     timeout_ms: TimeoutMs = 10_000
+    cluster_id: ClusterIdText | None = None
+    """The cluster that is meant; a node of another one refuses the request. None: any."""
 
 
 class CancelReassignmentRequest(ApiModel):
@@ -340,6 +353,8 @@ class CancelReassignmentRequest(ApiModel):
     expected: VoterRecord | None = None
     """None: cancel any target."""
     timeout_ms: TimeoutMs = 10_000
+    cluster_id: ClusterIdText | None = None
+    """The cluster that is meant; a node of another one refuses the request. None: any."""
 
 
 class ReassignmentAccepted(ApiModel):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from raftnode.api.errors import refusal
 from raftnode.api.http import Route, json_response, read_json, read_query
 from raftnode.api.model import (
     AddVoterRequest,
@@ -25,6 +26,7 @@ from raftnode.api.service import NodeService
 
 _BODY_MAX_BYTES = 64 << 10
 _CHANGE_ERRORS = (
+    "CLUSTER_ID_MISMATCH",
     "NOT_LEADER",
     "NODE_BLANK",
     "STALE_VOTER_RECORD",
@@ -34,6 +36,20 @@ _CHANGE_ERRORS = (
     "TIMED_OUT",
     "LEADERSHIP_LOST",
 )
+
+
+def check_cluster(service: NodeService, cluster_id: str | None) -> None:
+    """Refuse a voter change that is meant for another cluster (P3, P28: AddVoter's ClusterId).
+
+    Raises:
+        RequestError: CLUSTER_ID_MISMATCH.
+    """
+    own = service.describe_node().cluster_id
+    if None not in {own, cluster_id} and own != cluster_id:
+        raise refusal(
+            "CLUSTER_ID_MISMATCH",
+            f"the request is for cluster {cluster_id!r}, this node belongs to {own!r}",
+        )
 
 
 def quorum_routes(service: NodeService) -> tuple[Route, ...]:
@@ -47,18 +63,22 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
 
     async def add_voter(request: web.Request) -> web.StreamResponse:
         body = await read_json(request, AddVoterRequest, max_bytes=_BODY_MAX_BYTES)
+        check_cluster(service, body.cluster_id)
         return json_response(await service.add_voter(body))
 
     async def remove_voter(request: web.Request) -> web.StreamResponse:
         body = await read_json(request, RemoveVoterRequest, max_bytes=_BODY_MAX_BYTES)
+        check_cluster(service, body.cluster_id)
         return json_response(await service.remove_voter(body))
 
     async def reassign(request: web.Request) -> web.StreamResponse:
         body = await read_json(request, ReassignRequest, max_bytes=_BODY_MAX_BYTES)
+        check_cluster(service, body.cluster_id)
         return json_response(await service.reassign(body))
 
     async def cancel_reassignment(request: web.Request) -> web.StreamResponse:
         body = await read_json(request, CancelReassignmentRequest, max_bytes=_BODY_MAX_BYTES)
+        check_cluster(service, body.cluster_id)
         return json_response(await service.reassign(body))
 
     async def upgrade(request: web.Request) -> web.StreamResponse:

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from raftnode.api.errors import ERRORS, RETRIABLE_STATUSES, not_leader, refusal
+from raftnode.api.errors import DOCUMENT_NAMES, ERRORS, RETRIABLE_STATUSES, not_leader, refusal
 from raftnode.core.types import Endpoint, NodeId, ReplicaKey
 
 KEY = ReplicaKey(NodeId(2), uuid.UUID(int=5))
@@ -62,3 +62,17 @@ def test_who_does_not_lead_says_who_does_as_far_as_it_knows():
     error = not_leader(KEY, Endpoint("b", 2))
     assert (error.status, error.outcome, error.leader_api) == (421, "not_done", Endpoint("b", 2))
     assert str(error).endswith(f"the leader is {KEY} at b:2")
+
+
+@pytest.mark.rule("P3", "P29", "P30")
+def test_each_error_of_the_documents_for_clients_has_a_name_here():
+    """KIP-595's, 642's and 856's, apart from those that only replicas answer each other."""
+    assert set(DOCUMENT_NAMES.values()) == {
+        "INVALID_CLUSTER_ID",
+        "INVALID_REQUEST",
+        "NOT_LEADER_FOR_PARTITION",
+        "OFFSET_OUT_OF_RANGE",
+        "VOTER_ALREADY_ADDED",
+        "VOTER_ALREADY_REMOVED",
+    }
+    assert set(DOCUMENT_NAMES) <= set(ERRORS)

@@ -370,6 +370,27 @@ async def test_voters_change_by_compare_and_set(api: Api):
     assert voter not in changed["voters"]
 
 
+@pytest.mark.rule("P3", "P28", "P30", "P33")
+async def test_voter_change_for_another_cluster_is_refused_before_anything_else(api: Api):
+    """As INVALID_CLUSTER_ID in the KIPs; without a cluster id the request is for any cluster."""
+    api.service.observe_replica(OTHER)
+    quorum = await api.service.describe_quorum(confirmed=False, timeout_ms=1)
+    expected, before = quorum.voter_record.model_dump(), api.service.describe_node().voters
+    voter = {"node_id": 2, "directory_id": format_directory_id(OTHER.directory_id)}
+    requests: list[tuple[str, dict[str, Any]]] = [
+        ("voters", {"voter": voter, "expected": expected}),
+        ("voters/remove", {"voter": voter, "expected": expected}),
+        ("reassignment", {"targets": [voter], "expected": expected}),
+        ("reassignment/cancel", {}),
+    ]
+    for path, body in requests:
+        error = await api.refused("POST", f"/v1/quorum/{path}", {**body, "cluster_id": "other"})
+        assert (error.error, error.outcome) == ("CLUSTER_ID_MISMATCH", "not_done")
+    assert api.service.describe_node().voters == before
+    own = {**requests[0][1], "cluster_id": quorum.cluster_id}
+    assert (await api.call("POST", "/v1/quorum/voters", own))[0] == 200
+
+
 @pytest.mark.parametrize(
     ("voter", "says"),
     [

@@ -26,7 +26,7 @@ Disks and processes:
 - `faultynode`: a node whose storage calls or event loop hang, slow down or fail on demand;
 - `busyclients`: clients that write and read continuously, and how long they waited;
 - `clientrecord`: a client's own record of its writes;
-- `kafkacontroller`: an Apache Kafka controller, to compare with.
+- `kafkacontroller`, `kafkaquorum`: an Apache Kafka controller, to compare with.
 
 A seed runs a world with its faults, and raises `InvariantError` with the name of what broke;
 `make sim SEED=n` shows the same life with its trace:

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,14 +39,22 @@ EQUAL_LOOKS = 3
 registration is the last and comes by itself."""
 
 
-def write_settings(root: Path, host: str, more: str = "") -> Path:
-    """Write the configuration, and return its path."""
+def write_settings(
+    root: Path,
+    host: str,
+    more: str = "",
+    *,
+    node_id: int = NODE_ID,
+    bootstrap: Sequence[str] = (),
+) -> Path:
+    """Write the configuration, and return its path; without `bootstrap` it asks itself."""
     path, listener = root / "controller.properties", f"CONTROLLER://{host}:{PORT}"
+    servers = ",".join(f"{server}:{PORT}" for server in bootstrap or (host,))
     path.write_text(
-        f"process.roles=controller\nnode.id={NODE_ID}\n"
+        f"process.roles=controller\nnode.id={node_id}\n"
         "controller.listener.names=CONTROLLER\n"
         f"listeners={listener}\nadvertised.listeners={listener}\n"
-        f"controller.quorum.bootstrap.servers={host}:{PORT}\nlog.dirs={root}/data\n{more}"
+        f"controller.quorum.bootstrap.servers={servers}\nlog.dirs={root}/data\n{more}"
     )
     return path
 

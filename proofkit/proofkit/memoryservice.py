@@ -457,6 +457,7 @@ class MemoryService:
             caught_up=True,
             fenced=False,
             incarnation=1,
+            could_be_voter=key in self._observers and key not in self._voters,
         )
 
     def _voter_record_out(self) -> VoterRecord:

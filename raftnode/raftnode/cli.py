@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
 from typing import cast
 
 import typer
@@ -51,29 +50,12 @@ def main() -> None:
     # kio registers its types with hypothesis wherever that is installed: a fifth of a node's
     # start on a developer's machine, and a node makes no examples.
     cast("dict[str, object]", sys.modules).setdefault("hypothesis", None)
-    arguments = documents_spelling(sys.argv[1:])
+    arguments = sys.argv[1:]
     if arguments == ["--version"]:
         typer.echo(version_line(PROGRAM))
         return
     first = arguments[0] if arguments else None
     make_app(first if first in {*GROUPS, RUN} else None)(args=arguments, prog_name=PROGRAM)
-
-
-def documents_spelling(arguments: Sequence[str]) -> list[str]:
-    """Accept the older spelling of Kafka's tool too (P61).
-
-    `metadata-quorum --describe [status|replication]`, `--add-voter` and
-    `--remove-voter` become the commands of the same names.
-    """
-    match list(arguments):
-        case ["metadata-quorum", "--describe", ("status" | "replication") as what, *rest]:
-            return ["metadata-quorum", "describe", f"--{what}", *rest]
-        case ["metadata-quorum", "--describe", *rest]:
-            return ["metadata-quorum", "describe", "--status", *rest]
-        case ["metadata-quorum", ("--add-voter" | "--remove-voter") as what, *rest]:
-            return ["metadata-quorum", what.removeprefix("--"), *rest]
-        case other:
-            return other
 
 
 if __name__ == "__main__":

@@ -307,7 +307,7 @@ def test_description_says_what_is_committed_and_which_record_it_comes_from():
 @pytest.mark.rule("P26")
 @pytest.mark.without(
     "core.describe:describe",
-    " and progress.has_asked",
+    " and _is_observer(replica, progress)",
     "",
 )
 def test_a_removed_voter_that_never_came_is_no_observer():

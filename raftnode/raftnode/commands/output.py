@@ -88,9 +88,9 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value))
 
 
-def print_fields(fields: Sequence[tuple[str, object]]) -> None:
-    """Print names and values, aligned as Kafka's tools do."""
-    width = max(len(name) for name, _ in fields) + 1
+def print_fields(fields: Sequence[tuple[str, object]], *, width: int = 0) -> None:
+    """Print names and values, aligned as Kafka's tools do; values begin at `width` or later."""
+    width = max(max(len(name) for name, _ in fields) + 1, width - 1)
     for name, value in fields:
         typer.echo(f"{name + ':':<{width}} {value}")
 

@@ -24,15 +24,26 @@ from raftnode.commands.connection import (
     DEFAULT_SERVER,
     DEFAULT_TIMEOUT_MS,
     AsJson,
-    BootstrapServer,
     HostsFile,
     TimeoutMs,
     ask,
 )
+from raftnode.commands.kafka_spelling import kafka_group
 from raftnode.commands.output import print_fields, print_json, print_table, usage
 from raftnode.core.types import Endpoint, ReplicaKey, format_directory_id, parse_directory_id
 
-app = typer.Typer(no_args_is_help=True, help="Describe the quorum and change its voters.")
+app = kafka_group("Describe the quorum and change its voters.")
+
+BootstrapServer = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        "--bootstrap-controller",
+        envvar="RAFTNODE_BOOTSTRAP_SERVER",
+        metavar="HOST:PORT,…",
+        help="API endpoints of nodes to ask first; each of them knows the way to the leader.",
+    ),
+]
 
 ReplicaId = Annotated[
     int,
@@ -72,6 +83,10 @@ def describe(
     replication: Annotated[
         bool, typer.Option("--replication", help="Print one line per replica.")
     ] = False,
+    human_readable: Annotated[
+        bool,
+        typer.Option("--human-readable", help="With --replication: ages instead of timestamps."),
+    ] = False,
     confirmed: Annotated[
         bool, typer.Option("--confirmed", help="Ask the leader to let a majority confirm it first.")
     ] = False,
@@ -81,8 +96,10 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Describe the quorum as the leader sees it: --status or --replication."""
-    if status == replication and not as_json:
+    if (status and replication) or not (status or replication or as_json):
         raise usage("describe: give one of --status and --replication")
+    if human_readable and not replication:
+        raise usage("describe: --human-readable goes with --replication only")
     info = ask(
         bootstrap_server,
         hosts_file,
@@ -92,9 +109,10 @@ def describe(
     if as_json:
         print_json(info.model_dump(mode="json"))
     elif status:
-        print_fields(status_fields(info))
+        print_fields(status_fields(info), width=STATUS_WIDTH)
     else:
-        header, rows = replication_table(info, now_ms=time.time_ns() // 1_000_000)
+        now_ms = None if human_readable else time.time_ns() // 1_000_000
+        header, rows = replication_table(info, now_ms=now_ms)
         print_table(header, rows)
 
 
@@ -283,33 +301,58 @@ def upgrade(
         typer.echo(f"raft.version is now {final.raft_version}, and is never lowered")
 
 
+STATUS_WIDTH = 24
+"""Where the values of `describe --status` begin, as in Kafka's tool."""
+
+
 def status_fields(info: QuorumInfo) -> list[tuple[str, object]]:
-    """The fields of `describe --status`, with the names of KIP-595 and KIP-853 (P60)."""
-    followers = [voter for voter in info.voters if voter.key != info.leader.key]
-    lag_times = [
-        -1 if follower.last_caught_up_age_ms is None else follower.last_caught_up_age_ms
-        for follower in followers
-    ]
+    """The fields of `describe --status`, with the names of the KIPs and of Kafka's tool (P60)."""
     targets = [("TargetVoters", _ids(info.target_voters))] if info.target_voters else []
+    lag, lag_time_ms = _max_follower_lag(info)
     return [
         ("ClusterId", info.cluster_id),
         ("LeaderId", info.leader.node_id),
         ("LeaderEpoch", info.epoch),
         ("HighWatermark", info.high_watermark),
-        ("MaxFollowerLag", max((follower.lag for follower in followers), default=0)),
-        ("MaxFollowerLagTimeMs", -1 if -1 in lag_times else max(lag_times, default=0)),
+        ("MaxFollowerLag", lag),
+        ("MaxFollowerLagTimeMs", lag_time_ms),
         ("CurrentVoters", _ids(info.voters)),
-        ("CouldBeVoters", _ids(info.observers)),
+        ("CouldBeVoters", _could_be_voters(info)),
         ("CurrentObservers", _ids(info.observers)),
         *targets,
         ("LogStartOffset", info.log_start_offset),
     ]
 
 
+def _max_follower_lag(info: QuorumInfo) -> tuple[int, int]:
+    """The records that the voter farthest behind lacks, and how long ago it had all; -1: never.
+
+    Among voters that lack equally many, the longest time counts: a voter that died on a quiet
+    quorum lacks nothing, and its time says that it is gone. Kafka's tool takes the first of them.
+    """
+    followers = [voter for voter in info.voters if voter.key != info.leader.key]
+    lag = max((voter.lag for voter in followers), default=0)
+    ages = [voter.last_caught_up_age_ms for voter in followers if voter.lag == lag]
+    known = [age for age in ages if age is not None]
+    return lag, -1 if len(known) < len(ages) else max(known, default=0)
+
+
+def _could_be_voters(info: QuorumInfo) -> str:
+    """The observers that the leader would let become voters, by its own rules."""
+    if any(observer.could_be_voter is None for observer in info.observers):
+        return "unknown: the leader runs an earlier version"
+    return _ids(tuple(one for one in info.observers if one.could_be_voter))
+
+
 def replication_table(
-    info: QuorumInfo, *, now_ms: int
+    info: QuorumInfo, *, now_ms: int | None
 ) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    """The columns and rows of `describe --replication`, as Kafka's tool has them."""
+    """The columns and rows of `describe --replication`: Kafka's seven, then KIP-595's LagTimeMs.
+
+    Args:
+        info: the leader's description.
+        now_ms: Unix time for timestamps; None: ages, for `--human-readable`.
+    """
     header = (
         "NodeId",
         "DirectoryId",
@@ -318,28 +361,33 @@ def replication_table(
         "LastFetchTimestamp",
         "LastCaughtUpTimestamp",
         "Status",
+        "LagTimeMs",
     )
 
     def row(replica: ReplicaProgress, status: str) -> tuple[object, ...]:
+        age_ms = replica.last_caught_up_age_ms
         return (
             replica.node_id,
             replica.directory_id,
             replica.acknowledged_offset,
             replica.lag,
             _timestamp(replica.last_fetch_age_ms, now_ms),
-            _timestamp(replica.last_caught_up_age_ms, now_ms),
+            _timestamp(age_ms, now_ms),
             status,
+            -1 if age_ms is None else age_ms,
         )
 
     leader = info.leader.key
-    rows = [row(replica, "Leader") for replica in info.voters if replica.key == leader]
-    rows += [row(replica, "Follower") for replica in info.voters if replica.key != leader]
-    rows += [row(replica, "Observer") for replica in info.observers]
+    rows = [row(voter, "Leader") for voter in info.voters if voter.key == leader]
+    rows += [row(voter, "Follower") for voter in info.voters if voter.key != leader]
+    rows += [row(observer, "Observer") for observer in info.observers]
     return header, rows
 
 
-def _timestamp(age_ms: int | None, now_ms: int) -> int:
-    return -1 if age_ms is None else now_ms - age_ms
+def _timestamp(age_ms: int | None, now_ms: int | None) -> object:
+    if age_ms is None:
+        return -1
+    return f"{age_ms} ms ago" if now_ms is None else now_ms - age_ms
 
 
 def _ids(replicas: tuple[ReplicaProgress, ...]) -> str:

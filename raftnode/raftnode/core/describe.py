@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from raftnode.core.membership import voter_changes
 from raftnode.core.membership.pending_change import PendingChange
 from raftnode.core.replica import Replica
 from raftnode.core.replication import leadership
@@ -27,6 +28,10 @@ class ReplicaDescription:
     higher_epoch: Epoch | None = None
     """The epoch of its Fetches, if above the leader's: the replica follows once it is to be added.
     """
+    blank: bool = False
+    """An observer that belongs to no cluster yet: it has announced itself and holds no records."""
+    could_be_voter: bool = False
+    """An observer that AddVoter would not refuse; always False for a voter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ def describe(replica: Replica) -> QuorumDescription | None:
     observers = sorted(
         key
         for key, progress in role.progress.items()
-        if key not in log.voters and progress.has_asked
+        if key not in log.voters and _is_observer(replica, progress)
     )
     appended = [change for change in role.changes if change.appended is not None]
     return QuorumDescription(
@@ -97,6 +102,14 @@ def describe(replica: Replica) -> QuorumDescription | None:
     )
 
 
+def _is_observer(replica: Replica, progress: Progress) -> bool:
+    return progress.has_asked or _is_announced(replica, progress)
+
+
+def _is_announced(replica: Replica, progress: Progress) -> bool:
+    return progress.is_announced(replica.now_ms, replica.config.fetch_timeout_ms)
+
+
 def _self(replica: Replica) -> ReplicaDescription:
     own, log = replica.own, replica.log
     behind = log.durable_end < log.end
@@ -115,7 +128,9 @@ def _self(replica: Replica) -> ReplicaDescription:
 def _other(replica: Replica, role: Leader, key: ReplicaKey) -> ReplicaDescription:
     progress = role.progress.get(key) or Progress()
     config, now = replica.config, replica.now_ms
-    fetched, caught_up = progress.last_fetch_ms, progress.last_caught_up_ms
+    blank = _is_announced(replica, progress)
+    fetched = progress.announced_ms if blank else progress.last_fetch_ms
+    caught_up = progress.last_caught_up_ms
     return ReplicaDescription(
         key,
         progress.endpoint or replica.log.voters.endpoint_of(key),
@@ -126,4 +141,6 @@ def _other(replica: Replica, role: Leader, key: ReplicaKey) -> ReplicaDescriptio
         fenced=progress.fenced,
         incarnation=progress.incarnation,
         higher_epoch=progress.higher_epoch,
+        blank=blank,
+        could_be_voter=voter_changes.could_add(replica, role, key),
     )

@@ -147,6 +147,8 @@ def _progress(replica: ReplicaDescription, end: int) -> ReplicaProgress:
         fenced=replica.fenced,
         incarnation=replica.incarnation,
         higher_epoch=replica.higher_epoch,
+        blank=replica.blank,
+        could_be_voter=replica.could_be_voter,
     )
 
 

@@ -18,10 +18,12 @@ from typer.testing import CliRunner, Result
 
 from proofkit.memoryservice import MemoryService
 from raftnode.api.errors import refusal
+from raftnode.api.model import ReplicaProgress
 from raftnode.api.server import ApiServer, make_app
-from raftnode.cli import GROUPS, documents_spelling
+from raftnode.cli import GROUPS
 from raftnode.cli import make_app as make_cli
 from raftnode.commands.output import EXIT_CODE_MEANINGS, CommandExitCode
+from raftnode.commands.quorum import status_fields
 from raftnode.commands.storage import random_id
 from raftnode.core.types import Endpoint, NodeId, ReplicaKey, format_directory_id
 from raftnode.errors import ExitCode
@@ -133,9 +135,145 @@ def test_replication_has_the_columns_of_kafkas_tool(node: Node):
         "LastFetchTimestamp",
         "LastCaughtUpTimestamp",
         "Status",
+        "LagTimeMs",
     ]
-    assert [line.split()[-1] for line in lines[1:]] == ["Leader", "Observer"]
+    assert [line.split()[-2:] for line in lines[1:]] == [["Leader", "0"], ["Observer", "0"]]
     assert lines[2].split()[1] == OTHER_UUID
+
+
+@pytest.mark.rule("P60", "P61")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--bootstrap-server {} describe --status",
+        "--bootstrap-controller={} describe --stat",
+        "describe --status --status --bootstrap-server {}",
+        "desc --boot {} --status",
+        "--bootstrap-server 127.0.0.1:1 describe --bootstrap-server {} --status",
+        "--describe --bootstrap-server {}",
+        "--describe --bootstrap-server {} status",
+        "--bootstrap-server {} --describe --status",
+    ],
+)
+def test_status_is_asked_for_in_any_order_of_words(node: Node, words: str):
+    shown = run("metadata-quorum", *words.format(node.service.api_endpoint).split())
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.startswith("ClusterId:              memory\nLeaderId:               1\n")
+
+
+@pytest.mark.rule("P60", "P61")
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--bootstrap-server {} describe --replication",
+        "describe --bootstrap-server {} --rep",
+        "--bootstrap-server {} --describe replication",
+        "--describe --bootstrap-server {} --replication",
+        "--describe replication --human --bootstrap-server {}",
+    ],
+)
+def test_replication_is_asked_for_in_any_order_of_words(node: Node, words: str):
+    shown = run("metadata-quorum", *words.format(node.service.api_endpoint).split())
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.split()[:2] == ["NodeId", "DirectoryId"]
+    assert ("0 ms ago" in shown.stdout) == ("--human" in words)
+
+
+@pytest.mark.rule("P61")
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("describe --status --replication", "give one of --status and --replication"),
+        ("describe --status --human-readable", "goes with --replication only"),
+        ("describe --status --bogus", "No such option: --bogus"),
+        ("describe --status extra", "extra"),
+        ("--bogus describe --status", "no such option before the command: --bogus"),
+        ("--bootstrap-server", "no command given"),
+        ("--bootstrap-server a:1", "no command given"),
+        ("--bootstrap-server a:1 --bootstrap-controller b:1 describe", "not allowed with"),
+        ("re -i 1", "no such command: 're'; expected one of reassign, remove-voter"),
+        ("add-controller", "use add-voter"),
+        ("remove-voter -i 1 --controller-id 2 -d x", "--controller-id is given twice: 1 and 2"),
+        ("remove-controller -i 1", "--replica-uuid"),
+        ("remove-voter -i", "-i"),
+    ],
+)
+def test_words_that_mean_nothing_or_two_things_are_refused(words: str, says: str):
+    refused = run("metadata-quorum", *words.split())
+    assert refused.exit_code == ExitCode.USAGE, refused.output
+    assert says in refused.output
+    assert refused.stdout == ""
+
+
+@pytest.mark.rule("P60")
+def test_status_of_a_follower_is_the_leaders_and_of_no_leader_none(node: Node):
+    """A follower's own view would show lags that it cannot know."""
+    leader, follower = MemoryService(2), node.service
+    follower.follow(leader.key)
+    server = str(follower.api_endpoint)
+    words = ("describe", "--status", "--bootstrap-server", server, "--timeout-ms", "300")
+    shown = run("metadata-quorum", *words)
+    assert (shown.exit_code, shown.stdout) == (CommandExitCode.UNAVAILABLE, "")
+    assert "no node could serve it in time" in shown.stderr
+    other = Node()
+    try:
+        follower.follow(other.service.key, other.service.api_endpoint)
+        shown = ask(node, "metadata-quorum", "describe", "--replication")
+        assert other.service.describe_node().directory_id in shown.stdout
+        assert follower.describe_node().directory_id not in shown.stdout
+    finally:
+        other.stop()
+
+
+@pytest.mark.rule("P59", "P60")
+def test_could_be_voters_of_a_node_of_an_earlier_version_are_unknown():
+    def replica(number: int, **known: object) -> ReplicaProgress:
+        return ReplicaProgress(
+            node_id=number,
+            directory_id=format_directory_id(uuid.UUID(int=number)),
+            endpoint=None,
+            acknowledged_offset=90,
+            lag=10,
+            last_fetch_age_ms=1,
+            last_caught_up_age_ms=1,
+            caught_up=True,
+            fenced=False,
+            incarnation=1,
+        ).model_copy(update=known)
+
+    quorum = asyncio.run(MemoryService().describe_quorum(confirmed=False, timeout_ms=1))
+
+    def shown(*observers: ReplicaProgress) -> object:
+        info = quorum.model_copy(update={"observers": observers})
+        return dict(status_fields(info))["CouldBeVoters"]
+
+    assert shown() == "[]"
+    assert shown(replica(7)) == "unknown: the leader runs an earlier version"
+    could = replica(7, could_be_voter=True)
+    fenced = replica(8, could_be_voter=False)
+    assert shown(could, fenced) == f'[{{"id": 7, "uuid": "{could.directory_id}"}}]'
+
+
+@pytest.mark.rule("P60")
+def test_max_follower_lag_time_is_that_of_the_voter_farthest_behind():
+    quorum = asyncio.run(MemoryService().describe_quorum(confirmed=False, timeout_ms=1))
+
+    def lags(*followers: tuple[int, int | None]) -> tuple[object, object]:
+        voters = [
+            quorum.voters[0].model_copy(
+                update={"node_id": 10 + number, "lag": lag, "last_caught_up_age_ms": age_ms}
+            )
+            for number, (lag, age_ms) in enumerate(followers)
+        ]
+        info = quorum.model_copy(update={"voters": (*quorum.voters, *voters)})
+        fields = dict(status_fields(info))
+        return fields["MaxFollowerLag"], fields["MaxFollowerLagTimeMs"]
+
+    assert lags() == (0, 0)
+    assert lags((4, 10), (34, 15), (10, 99)) == (34, 15)
+    assert lags((4, 10), (34, None)) == (34, -1)
+    assert lags((4, None), (34, 15)) == (34, 15)
+    assert lags((0, 200), (0, 3_600_000)) == (0, 3_600_000)
 
 
 @pytest.mark.rule("P61")
@@ -267,24 +405,6 @@ def test_run_has_a_flag_for_every_setting():
 def test_every_exit_code_has_a_meaning():
     assert set(EXIT_CODE_MEANINGS) == {*ExitCode, *CommandExitCode}
     assert len({int(code) for code in EXIT_CODE_MEANINGS}) == len(EXIT_CODE_MEANINGS)
-
-
-@pytest.mark.rule("P61")
-@pytest.mark.without(
-    "cli:documents_spelling",
-    '["metadata-quorum", "describe", f"--{what}", *rest]',
-    '["metadata-quorum", "describe", "--status", *rest]',
-)
-def test_documents_spelling_becomes_commands():
-    for given, meant in (
-        ("--describe", "describe --status"),
-        ("--describe replication --bootstrap-server a:1", "describe --replication"),
-        ("--add-voter --replicaId 1", "add-voter --replicaId 1"),
-        ("describe --status", "describe --status"),
-    ):
-        found = documents_spelling(["metadata-quorum", *given.split()])
-        assert " ".join(found).startswith(f"metadata-quorum {meant}")
-    assert documents_spelling([]) == []
 
 
 def test_each_group_is_imported_by_itself():

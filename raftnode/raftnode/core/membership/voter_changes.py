@@ -81,6 +81,24 @@ def _refusal(replica: Replica, role: Leader, change: PendingChange) -> tuple[Ref
     return None
 
 
+def could_add(replica: Replica, role: Leader, key: ReplicaKey) -> bool:
+    """Whether this leader would take an AddVoter of an observer now (P59, P60: CouldBeVoters).
+
+    A fenced replica, and an id that raft.version rules out, would be refused. A replica that no
+    longer fetches is gone; one in a higher epoch fetches nothing until it is to be added (S9).
+    """
+    progress = role.progress.get(key)
+    if progress is None or progress.fenced or key in replica.log.voters:
+        return False
+    change = PendingChange("add", Voter(key), replica.log.voter_record, replica.now_ms)
+    if why_not(replica.log, change) is not None:
+        return False
+    within_ms = replica.config.fetch_timeout_ms
+    fresh = progress.is_fresh(replica.now_ms, within_ms)
+    announced = progress.is_announced(replica.now_ms, within_ms)
+    return fresh or announced or progress.higher_epoch is not None
+
+
 def _ruled_out(replica: Replica, change: PendingChange) -> tuple[Refusal, str] | None:
     return (
         _without_effect(replica, change)

@@ -30,6 +30,8 @@ class Progress:
     """S3: the replica once fetched below what it had acknowledged. It no longer counts."""
     higher_epoch: Epoch | None = None
     """The epoch of its last Fetch, if above this leader's: it cannot follow this leader (S9)."""
+    announced_ms: int | None = None
+    """When it last announced itself without a cluster; None: it has none or has fetched since."""
     begin_done: bool = False
     begin_in_flight: bool = False
     begin_at_ms: int = 0
@@ -50,6 +52,9 @@ class Progress:
         if self.round_started_ms is None:
             self.round_target, self.round_started_ms = log_end, now_ms
         if self.acknowledged >= self.round_target:
+            # It now has all that the leader had then: under steady writes it never has all there
+            # is, and is caught up all the same (P26, LastCaughtUpTimestamp).
+            self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self.round_started_ms)
             self.round_ms = now_ms - self.round_started_ms
             self.round_target, self.round_started_ms = log_end, now_ms
 
@@ -57,6 +62,10 @@ class Progress:
     def has_asked(self) -> bool:
         """Whether the replica has fetched from this leader, even in a higher epoch."""
         return self.last_fetch_ms is not None or self.higher_epoch is not None
+
+    def is_announced(self, now_ms: int, within_ms: int) -> bool:
+        """Whether it announced itself within the last `within_ms` and belongs to no cluster."""
+        return self.announced_ms is not None and now_ms - self.announced_ms <= within_ms
 
     def is_fresh(self, now_ms: int, within_ms: int) -> bool:
         """Whether it fetched within the last `within_ms`."""

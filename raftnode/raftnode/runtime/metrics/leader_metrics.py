@@ -98,7 +98,7 @@ def _shown(described: QuorumDescription) -> Iterator[tuple[ReplicaDescription, s
         (
             observer
             for observer in described.observers
-            if (observer.last_fetch_age_ms or 0) < OBSERVER_GONE_MS
+            if not observer.blank and (observer.last_fetch_age_ms or 0) < OBSERVER_GONE_MS
         ),
         key=lambda observer: (observer.last_fetch_age_ms or 0, observer.key),
     )

@@ -61,7 +61,7 @@ class NodeView:
     @cached_property
     def observers(self) -> Sequence[ReplicaDescription]:
         """The observers of a leader."""
-        described = describe(self.replica)
+        described = describe(present(self.replica))
         return described.observers if described else ()
 
     def changes(self, kind: str) -> int:
@@ -155,8 +155,9 @@ class NodeMetrics(MetricTable[NodeView]):
         document_name="number-of-voters",
     )
     possible_voters = _gauge(
-        "Leader: observers with a directory id, which can become voters.",
-        lambda view: len(view.observers),
+        "Leader: observers that AddVoter would accept; none that is fenced, silent or ruled out "
+        "by raft.version.",
+        lambda view: sum(observer.could_be_voter for observer in view.observers),
         document_name="number-of-possible-voters",
     )
     observers = _gauge(
@@ -165,12 +166,12 @@ class NodeMetrics(MetricTable[NodeView]):
         document_name="number-of-observers (Kafka 4.1)",
     )
     pending_add_voter = _gauge(
-        "Leader: AddVoter changes that wait.",
+        "Leader: AddVoter changes that wait; 0: none.",
         lambda view: view.changes("add"),
         document_name="pending-add-voter",
     )
     pending_remove_voter = _gauge(
-        "Leader: RemoveVoter changes that wait.",
+        "Leader: RemoveVoter changes that wait; 0: none.",
         lambda view: view.changes("remove"),
         document_name="pending-remove-voter",
     )
@@ -209,7 +210,8 @@ class NodeMetrics(MetricTable[NodeView]):
         "Free bytes below which a leader transfers leadership and writes are refused."
     )
     poll_idle_ratio = _gauge(
-        "Share of the last second for which the event loop was idle; 0 to 1.",
+        "Share of the last half second in which the event loop waited for work, 0 to 1. A loop "
+        "that is blocked in a call or waits for a processor is busy. NaN: not measured.",
         document_name="poll-idle-ratio-avg",
     )
     incarnation = _gauge(
@@ -250,7 +252,7 @@ class NodeMetrics(MetricTable[NodeView]):
         "Seconds to make a snapshot, while writes go on.", buckets=_SNAPSHOT_BUCKETS_S
     )
     election_latency_seconds = HistogramRow(
-        "Seconds from becoming a candidate to knowing the leader.",
+        "Seconds from the start of an election, its pre-vote included, to knowing the leader.",
         buckets=_ELECTION_BUCKETS_S,
         document_name="election-latency-max/avg",
     )

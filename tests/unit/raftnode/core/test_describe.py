@@ -82,6 +82,47 @@ def test_observers_are_what_fetched_in_this_epoch_and_is_no_voter_in_order():
     assert described.observers == ()
 
 
+def could_be(replica: Replica) -> dict[ReplicaKey, bool]:
+    described = describe(replica)
+    assert described is not None
+    assert not any(voter.could_be_voter for voter in described.voters)
+    return {observer.key: observer.could_be_voter for observer in described.observers}
+
+
+@pytest.mark.rule("P59", "P60")
+def test_could_be_voters_are_the_observers_that_an_addvoter_would_find():
+    """Neither a fenced one, nor one that is silent, nor one that raft.version rules out."""
+    config = CoreConfig()
+    replica = leading(_2=Progress(last_fetch_ms=10_000), _3=Progress(last_fetch_ms=10_000))
+    assert could_be(replica) == {THREE: True}
+    role = replica.role
+    assert isinstance(role, Leader)
+    role.progress[THREE].fenced = True
+    assert could_be(replica) == {THREE: False}
+    silent_ms = 10_000 - config.fetch_timeout_ms
+    role.progress[THREE] = Progress(last_fetch_ms=silent_ms)
+    assert could_be(replica) == {THREE: True}
+    role.progress[THREE] = Progress(last_fetch_ms=silent_ms - 1)
+    assert could_be(replica) == {THREE: False}
+    # It fetches nothing before the leader is asked to add it, and then the leader comes to it.
+    role.progress[THREE] = Progress(higher_epoch=Epoch(6))
+    assert could_be(replica) == {THREE: True}
+
+
+@pytest.mark.rule("P59", "P60", "P29")
+def test_no_observer_could_be_a_voter_where_raft_version_rules_it_out():
+    other_disk = ReplicaKey(TWO.node_id, uuid.UUID(int=22))
+    for version, expected in ((0, [False, False]), (1, [True, False]), (2, [True, True])):
+        replica = leading(_3=Progress(last_fetch_ms=10_000))
+        role = replica.role
+        assert isinstance(role, Leader)
+        role.progress[other_disk] = Progress(last_fetch_ms=10_000)
+        replica.log.base_raft_version = version
+        if version:
+            replica.log.append(Batch(Offset(0), Offset(0), Epoch(5), b"", (RaftVersion(version),)))
+        assert could_be(replica) == dict(zip([other_disk, THREE], expected, strict=True))
+
+
 def test_what_a_replica_says_of_its_place_wins_over_the_voter_set():
     described = describe(leading(_2=Progress(last_fetch_ms=1, endpoint=HERE)))
     assert described is not None

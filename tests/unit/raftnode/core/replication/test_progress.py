@@ -79,6 +79,7 @@ def test_boundaries_of_being_caught_up():
     fetched(progress, 10, 11, 600)
     assert progress.last_caught_up_ms == 500, "the end has moved on"
     fetched(progress, 11, 11, 1600)
+    assert progress.last_caught_up_ms == 1600
     assert progress.round_ms == 1000
     assert progress.is_caught_up(1600, 2000, 1000)
     assert not progress.is_caught_up(1600, 2000, 999)
@@ -96,3 +97,22 @@ def test_replica_in_its_first_round_is_not_caught_up():
     fetched(progress, 9, 10, 0)
     assert (progress.round_ms, progress.round_started_ms) == (None, 0)
     assert not progress.is_caught_up(1, 2000, 1000)
+
+
+@pytest.mark.rule("P26", "P60")
+def test_replica_that_is_always_a_little_behind_was_caught_up_lately():
+    """Under steady writes no Fetch finds the log's end, only the end that the last one was told.
+
+    Its time is that of the Fetch for which the leader had just as much, and never goes back.
+    """
+    progress = Progress()
+    fetched(progress, 10, 10, 0)
+    for step in range(1, 50):
+        fetched(progress, 10 * step, 10 * step + 10, 100 * step)
+        assert progress.last_caught_up_ms == 100 * (step - 1)
+    fetched(progress, 490, 900, 6000)
+    assert progress.last_caught_up_ms == 4800, "no Fetch has brought what there was at 4900"
+    fetched(progress, 500, 900, 7000)
+    assert progress.last_caught_up_ms == 4900
+    fetched(progress, 900, 900, 7500)
+    assert progress.last_caught_up_ms == 7500

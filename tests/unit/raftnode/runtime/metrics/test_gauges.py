@@ -1,5 +1,6 @@
 """The metrics show the core's state, whatever its role."""
 
+import math
 import random
 import time
 import uuid
@@ -103,7 +104,6 @@ def test_every_role_can_be_shown(registry, name):
     assert value("raftnode_voters") == 2
     assert value("raftnode_unknown_voter_connections") == 2
     assert value("raftnode_append_queue_bytes") == 7
-    assert 0 <= value("raftnode_poll_idle_ratio") <= 1
 
 
 def test_only_what_the_quorum_is_described_with_counts_as_observer(registry):
@@ -111,8 +111,21 @@ def test_only_what_the_quorum_is_described_with_counts_as_observer(registry):
     Gauges(NodeMetrics(registry), replica, Queue()).refresh()
     described = describe(replica)
     assert [observer.key for observer in described.observers] == [THIRD]
-    for name in ("raftnode_observers", "raftnode_possible_voters"):
-        assert registry.get_sample_value(name) == 1
+    assert registry.get_sample_value("raftnode_observers") == 1
+    # It last fetched when the clock began, so AddVoter would wait for it in vain.
+    assert registry.get_sample_value("raftnode_possible_voters") == 0
+
+
+def test_possible_voters_are_the_observers_that_could_be_added(registry):
+    role = Leader(Epoch(5), 0)
+    replica, now = make(role), clock.now_ms()
+    for number, fenced in enumerate((False, False, True)):
+        key = ReplicaKey(NodeId(7 + number), uuid.UUID(int=7 + number))
+        role.progress[key] = Progress(last_fetch_ms=now, fenced=fenced)
+    replica.now_ms = now
+    Gauges(NodeMetrics(registry), replica, Queue()).refresh()
+    assert registry.get_sample_value("raftnode_observers") == 3
+    assert registry.get_sample_value("raftnode_possible_voters") == 2
 
 
 @pytest.mark.parametrize("name", list(ROLES))
@@ -279,3 +292,24 @@ def test_writes_without_an_outcome_and_readiness_are_shown(registry):
     assert (
         registry.get_sample_value("raftnode_voter_record_offset") == replica.log.voter_record.offset
     )
+
+
+def test_poll_is_idle_for_the_share_that_the_loop_waited(registry, monkeypatch):
+    now_s, waited = [100.0], [7.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now_s[0])
+    gauges = Gauges(NodeMetrics(registry), make(Unattached(0)), Queue(), waited_s=lambda: waited[0])
+
+    def ratio(seconds: float, idle: float) -> float:
+        now_s[0], waited[0] = now_s[0] + seconds, waited[0] + idle
+        gauges.refresh()
+        return registry.get_sample_value("raftnode_poll_idle_ratio")
+
+    assert ratio(2, 0.5) == 0.25
+    assert ratio(4, 4) == 1
+    assert ratio(4, 0) == 0
+
+
+def test_poll_idle_is_not_a_number_where_no_loop_is_measured(registry):
+    gauges = Gauges(NodeMetrics(registry), make(Unattached(0)), Queue())
+    gauges.refresh()
+    assert math.isnan(registry.get_sample_value("raftnode_poll_idle_ratio"))

@@ -164,6 +164,7 @@ class LocalQuorum:
         nodes: how many nodes there may be.
         network: whose addresses 1 to n are theirs; it outlives the quorum.
         settings: more environment for each node.
+        cluster_id: of the quorum that `form` makes.
     """
 
     def __init__(
@@ -172,7 +173,9 @@ class LocalQuorum:
         nodes: int,
         network: LoopbackNetwork,
         settings: dict[str, str] | None = None,
+        cluster_id: str = CLUSTER_ID,
     ) -> None:
+        self.cluster_id = cluster_id
         hosts = [network.host(node_id + 1) for node_id in range(nodes)]
         peers = ",".join(f"{host}:{PEER_PORT}" for host in hosts)
         self.nodes: list[LocalNode] = []
@@ -256,7 +259,7 @@ class LocalQuorum:
             for info in infos
         ]
         request = FormRequest(
-            cluster_id=CLUSTER_ID, voters=tuple(voters), raft_version=raft_version
+            cluster_id=self.cluster_id, voters=tuple(voters), raft_version=raft_version
         )
         for node in nodes:
             await self.client.form(node.api, request)
@@ -271,7 +274,7 @@ class LocalQuorum:
     async def observe(self, node: LocalNode) -> Replica:
         """Let a blank, running node join as an observer and wait until it is caught up."""
         [info] = await self.wait_running([node])
-        await self.client.join(node.api, JoinRequest(cluster_id=CLUSTER_ID))
+        await self.client.join(node.api, JoinRequest(cluster_id=self.cluster_id))
         replica = Replica(node_id=info.node_id, directory_id=info.directory_id)
 
         async def caught_up() -> Replica | None:

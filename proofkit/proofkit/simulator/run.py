@@ -111,10 +111,18 @@ def _configure(world: World) -> None:
         world.config = replace(world.config, lease_clock_drift_percent=drift)
         for node in world.nodes:
             node.clock_percent = 100 + rng.choice([0, drift // 2, drift])
+    if announces(world.seed):
+        world.config = replace(world.config, announces_blank=True)
+        world.tells_observers = False
     if world.seed % 8 in SLOW:
         world.faults.slow_down_too(rng)
         for node in world.nodes:
             node.slow = Slowness.of_seed(node, world.seed)
+
+
+def announces(seed: int) -> bool:
+    """Whether new disks of a seed's world join only when an AddVoter names them (S5)."""
+    return seed % 19 == 6
 
 
 def _live_through_faults(world: World) -> None:
@@ -144,6 +152,7 @@ def _live_through_faults(world: World) -> None:
 def _heal_and_check(world: World) -> None:
     """After healing: a leader, progress, and every log the same (eventual progress)."""
     end = world.now_ms + HEALED_MS
+    world.tells_observers = True  # so that all logs can become the same
     world.every(20, 200, end, world.tell_blank)
     world.every(200, 600, end, world.writer.write)
     world.every(100, 1000, end, world.administrator.act)

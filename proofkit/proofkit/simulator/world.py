@@ -66,6 +66,9 @@ class World:
         self.ghosts: list[SimNode] = []
         self.calm = False
         """No fault strikes and no voter is changed while progress is waited for."""
+        self.tells_observers = True
+        """Whether a blank replica that the latch does not list is told its cluster; else only an
+        AddVoter makes it join."""
         self.progress = ProgressLog()
         self._queue: list[_Scheduled] = []
         self._order = 0
@@ -141,7 +144,7 @@ class World:
                 continue
             if node.key in self.latch.voters:
                 node.ask(lambda request_id: LatchReceived(request_id, self.latch), lambda _: None)
-            else:
+            elif self.tells_observers:
                 node.ask(lambda request_id: ClusterJoined(request_id, CLUSTER_ID), lambda _: None)
 
     def wipe(self, node: SimNode) -> None:

@@ -341,7 +341,7 @@ def _could_be_voters(info: QuorumInfo) -> str:
     """The observers that the leader would let become voters, by its own rules."""
     if any(observer.could_be_voter is None for observer in info.observers):
         return "unknown: the leader runs an earlier version"
-    return _ids(tuple(one for one in info.observers if one.could_be_voter))
+    return _ids(tuple(replica for replica in info.observers if replica.could_be_voter))
 
 
 def replication_table(

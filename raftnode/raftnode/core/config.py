@@ -47,8 +47,16 @@ class CoreConfig:
     records even to a replica with an empty log (P22 would send it the snapshot)."""
     pending_changes_max: int = 8
     """How many voter changes may wait at once; one more is refused."""
+    announces_blank: bool = False
+    """Whether a replica without a cluster announces itself to the leader by Fetches; the node does
+    where it has bootstrap servers."""
     observers_max: int = 64
     """How many observers the leader tracks; it forgets the longest silent observer first."""
+
+    @property
+    def announce_interval_ms(self) -> int:
+        """The time between two Fetches of a blank replica; it is gone after a fetch timeout."""
+        return self.fetch_timeout_ms // 4
 
     @property
     def promise_ms(self) -> int:

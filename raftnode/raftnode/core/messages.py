@@ -144,6 +144,8 @@ class FetchRequest:
     raft_version_max: int = 0
     """The newest raft.version that the fetcher's program knows (P56); 0: it says none."""
     promise_ms: int = 0
+    blank: bool = False
+    """The fetcher belongs to no cluster yet: it announces itself and fetches nothing (S5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ class FetchResponse:
     """Begin with this one: the log here does not reach back to what was asked for (KIP-630)."""
     batches: tuple[Batch, ...] = ()
     round_token: int = 0
+    join: str | None = None
+    """The cluster that a blank fetcher is to join, because it is to become a voter (S5)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from raftnode.core.events import (
     TimePassed,
     UpgradeRequested,
 )
-from raftnode.core.membership import raft_version, reassignment, voter_changes
+from raftnode.core.membership import discovery, raft_version, reassignment, voter_changes
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -248,7 +248,11 @@ class RaftCore:
             case EndQuorumEpochRequest() as request:
                 fetcher.handle_end(replica, request_id, source, request)
             case FetchRequest() as request:
-                if isinstance(replica.role, Leader):
+                if isinstance(replica.role, Leader) and request.blank:
+                    discovery.handle_announcement(
+                        replica, replica.role, request_id, source, request
+                    )
+                elif isinstance(replica.role, Leader):
                     leadership.handle_fetch(replica, replica.role, request_id, source, request)
                 else:
                     fetcher.refuse_fetch(replica, request_id, request)
@@ -278,7 +282,7 @@ class RaftCore:
             case BeginQuorumEpochRequest(), BeginQuorumEpochResponse() as response:
                 leadership.handle_begin_response(replica, source, response)
             case FetchRequest() as request, FetchResponse() as response:
-                fetcher.handle_fetch_response(replica, source, request, response)
+                self._fetched(source, request, response)
             case FetchSnapshotRequest() as request, FetchSnapshotResponse() as response:
                 fetcher.handle_fetch_snapshot_response(replica, source, request, response)
             case EndQuorumEpochRequest(), EndQuorumEpochResponse() as response:
@@ -288,6 +292,13 @@ class RaftCore:
                     replica.become_unattached(response.epoch)
             case _:
                 replica.fact("response_mismatched", source=str(source))
+
+    def _fetched(self, source: ReplicaKey, request: FetchRequest, response: FetchResponse) -> None:
+        replica, role = self.replica, self.replica.role
+        if not isinstance(role, Blank):
+            fetcher.handle_fetch_response(replica, source, request, response)
+        elif role.fetching.answered(request):
+            discovery.take_answer(replica, role, source, response)
 
     def _failure(self, event: RequestFailed) -> None:
         match event.request:

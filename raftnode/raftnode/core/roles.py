@@ -1,6 +1,6 @@
 """The roles of a replica, each with the state that lasts only as long as the role (P39).
 
-    blank ──latch, join──▶ unattached ──Begin, Fetch──▶ follower
+    blank ──latch, join, AddVoter──▶ unattached ──Begin, Fetch──▶ follower
     unattached, follower, resigned ──timeout──▶ prospective ──majority would──▶ candidate
     unattached ──leader's own wish (End)──▶ candidate ──majority──▶ leader ──▶ resigned
     any ──higher epoch──▶ unattached
@@ -17,11 +17,6 @@ from raftnode.core.messages import FetchRequest, FetchSnapshotRequest
 from raftnode.core.replication.progress import Progress
 from raftnode.core.replication.uncommitted import Uncommitted
 from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
-
-
-@dataclass(slots=True)
-class Blank:
-    """An empty disk without a cluster id: neither votes nor fetches (S18)."""
 
 
 @dataclass(slots=True)
@@ -54,6 +49,17 @@ class Fetching:
         """Take no further answer to the requests that were sent."""
         self.in_flight = None
         self.before.clear()
+
+
+@dataclass(slots=True)
+class Blank:
+    """An empty disk without a cluster id: it neither votes nor takes records (S18).
+
+    It may announce itself by Fetches, which bring it nothing but the leader's name (S5).
+    """
+
+    leader_hint: ReplicaKey | None = None
+    fetching: Fetching = field(default_factory=Fetching)
 
 
 @dataclass(slots=True)

@@ -111,5 +111,6 @@ def recover(
             lease_clock_drift_percent=settings.read_lease_clock_drift_percent,
             max_uncommitted_bytes=settings.max_uncommitted_bytes,
             keeps_every_record=settings.log_retention_bytes < 0,
+            announces_blank=bool(settings.first_addresses),
         ),
     )

@@ -96,8 +96,9 @@ class NodeSettings(BaseSettings):
     bootstrap_servers: EndpointsSetting = Field(
         default=(),
         description="Peer addresses at which to look for the quorum, comma separated. The node "
-        "uses them to connect, never to identify a peer. Empty: only the addresses in the "
-        "log and the latch.",
+        "uses them to connect, never to identify a peer. A node with an empty disk announces "
+        "itself here, so that the leader lists it as an observer. Empty: only the addresses "
+        "in the log and the latch.",
     )
     quorum_voters: VotersSetting = Field(
         default=(),

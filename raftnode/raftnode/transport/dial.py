@@ -54,6 +54,8 @@ class Dialled:
     socket: ClientWebSocketResponse
     peer: Identity
     endpoint: Endpoint
+    own_cluster_id: str | None
+    """The cluster that this end named in its hello."""
 
 
 def make_socket(address: tuple[Any, ...], *, unacknowledged_ms: int) -> socket.socket:
@@ -123,7 +125,7 @@ async def _greet(
     if refusal is not None:
         await opened.send_bytes(encode_refusal(refusal))
         raise _refused(endpoint, refusal, key)
-    return Dialled(opened, theirs.identity, endpoint)
+    return Dialled(opened, theirs.identity, endpoint, own.cluster_id)
 
 
 def _refused(endpoint: Endpoint, refusal: Refusal, replica: ReplicaKey | None) -> DialError:

@@ -82,6 +82,8 @@ class Surroundings:
 class _Connection:
     dialled: Dialled
     outbox: Outbox
+    cluster_id: str | None
+    """The cluster that this end named in its hello."""
 
 
 class Link:
@@ -109,12 +111,16 @@ class Link:
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._greeting = False
+        self._leaving = False
         self._tried = asyncio.Event()
 
     @property
     def peer(self) -> Identity | None:
-        """The connected replica, if there is one."""
-        return None if self._connection is None else self._connection.dialled.peer
+        """The replica to which this one has said hello as what it is now, if there is one."""
+        connection, own = self._connection, self._around.context.identity()
+        if connection is None or connection.cluster_id != own.cluster_id:
+            return None
+        return connection.dialled.peer
 
     @property
     def idle(self) -> bool:
@@ -128,11 +134,25 @@ class Link:
             self._loop.call_soon(call.failed, Failure(FailureReason.OVERLOADED, detail))
             return
         call.timer = self._loop.call_at(call.deadline, self._expire, call)
-        if self._connection is not None:
-            self._transmit(call, self._connection, _soon)
-            return
-        self._waiting.append(call)
-        self._start()
+        connection = self._connection
+        if connection is None:
+            self._waiting.append(call)
+            self._start()
+        elif connection.cluster_id != self._around.context.identity().cluster_id:
+            self._waiting.append(call)
+            self._leave(connection)
+        else:
+            self._transmit(call, connection, _soon)
+
+    def _leave(self, connection: _Connection) -> None:
+        """End a connection that was made before this replica joined a cluster (S3).
+
+        The peer remembers a start by its hello, so the replica says hello again as a member.
+        """
+        if not self._leaving:
+            self._leaving = True
+            name = f"leave {connection.dialled.peer.key}"
+            self._around.context.spawn(_close(connection.dialled), name=name)
 
     def greet(self) -> None:
         """Try once to make the connection, only to exchange hellos."""
@@ -221,7 +241,7 @@ class Link:
         outbox = Outbox(
             dialled.socket.send_bytes, bytes_max=around.context.settings.outbox_bytes_max
         )
-        connection = _Connection(dialled, outbox)
+        connection = _Connection(dialled, outbox, dialled.own_cluster_id)
         writer = around.context.spawn(outbox.run(), name=f"write to {key}")
         self._connection = connection
         _log.info("peer_connected", peer=str(key), endpoint=str(dialled.endpoint))
@@ -244,7 +264,7 @@ class Link:
         finally:
             self._connection = None
             writer.cancel()
-            if self._loop.time() - started < SETTLED_S:
+            if self._loop.time() - started < SETTLED_S and not self._leaving:
                 self._backoff.failed(self._loop.time())
             else:
                 self._backoff.reset()
@@ -253,6 +273,7 @@ class Link:
             self._sent.clear()
             self._fail(sent, Failure(FailureReason.DISCONNECTED, reason))
             await dialled.socket.close()
+            self._leaving = False
 
     def _transmit(
         self,
@@ -348,3 +369,7 @@ def _at_once(failed: Callable[[Failure], None], failure: Failure) -> None:
 
 def _soon(failed: Callable[[Failure], None], failure: Failure) -> None:
     asyncio.get_running_loop().call_soon(failed, failure)
+
+
+async def _close(dialled: Dialled) -> None:
+    await dialled.socket.close()

@@ -257,6 +257,9 @@ class _Connection:
         if len(clusters) > 1:
             reason = f"cluster {envelope.cluster_id}; this is {own.cluster_id}"
             return self._refuse(envelope, ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
+        if envelope.cluster_id is not None and self._peer.cluster_id is None:
+            # The gate did not remember this start (S3), since a blank replica promises nothing.
+            return "the peer has joined a cluster since its hello and has to say hello again"
         if envelope.cluster_id is None and self._peer.cluster_id is not None:
             return self._refuse(envelope, ErrorCode.INVALID_REQUEST, "no cluster id")
         correlation_id = envelope.correlation_id

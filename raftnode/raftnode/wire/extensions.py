@@ -5,6 +5,7 @@ A tag is never used again for something else.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping
 
@@ -33,6 +34,12 @@ RAFT_VERSION_MAX = 22
 """i16, Fetch request: the newest raft.version that the fetcher's program knows (P56)."""
 PROMISE_MS = 23
 """i64, Fetch request: for how long the fetcher does not vote since that token came (S33)."""
+
+JOIN_CLUSTER = 24
+"""UTF-8, Fetch response: the cluster that a blank fetcher is to join (S5)."""
+
+_CLUSTER_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""As in the API: without characters that have a meaning in `meta.properties`."""
 
 _I16 = struct.Struct(">h")
 _I64 = struct.Struct(">q")
@@ -97,6 +104,25 @@ def read_int16(extensions: Mapping[int, bytes], tag: int) -> int | None:
         raise DecodeError(f"extension {tag} has {len(raw)} bytes, 2 expected")
     value: int = _I16.unpack(raw)[0]
     return value
+
+
+def cluster_id(value: str) -> bytes:
+    """Write a cluster id."""
+    return value.encode()
+
+
+def read_optional_cluster_id(extensions: Mapping[int, bytes], tag: int) -> str | None:
+    """Read a cluster id; None when it is absent.
+
+    Raises:
+        DecodeError: it is not one.
+    """
+    raw = extensions.get(tag)
+    if raw is None:
+        return None
+    if _CLUSTER_ID.fullmatch(raw) is None:
+        raise DecodeError(f"not a cluster id: {bytes(raw[:80])!r}")
+    return bytes(raw).decode()
 
 
 def read_optional_endpoint(extensions: Mapping[int, bytes], tag: int) -> Endpoint | None:

@@ -130,6 +130,7 @@ def decode_request(envelope: Envelope, reader: Reader) -> FetchRequest:
         endpoint=ext.read_optional_endpoint(extensions, ext.ENDPOINT),
         raft_version_max=max(ext.read_int16(extensions, ext.RAFT_VERSION_MAX) or 0, 0),
         promise_ms=ext.read_optional_int64(extensions, ext.PROMISE_MS, minimum=0) or 0,
+        blank=envelope.cluster_id is None,
     )
 
 
@@ -141,6 +142,8 @@ def encode_response(response: FetchResponse) -> kafka.Body:
     """
     error, extensions = kafka.encode_error(response.error)
     extensions[ext.ROUND_TOKEN] = ext.int64(response.round_token)
+    if response.join is not None:
+        extensions[ext.JOIN_CLUSTER] = ext.cluster_id(response.join)
     diverging = kafka_response.EpochEndOffset()
     if response.diverging is not None:
         if response.diverging.end_offset < 0:
@@ -216,6 +219,7 @@ def decode_response(
         snapshot=snapshot,
         batches=decode_batches(records) if records else (),
         round_token=ext.read_int64(envelope.extensions, ext.ROUND_TOKEN, minimum=0),
+        join=ext.read_optional_cluster_id(envelope.extensions, ext.JOIN_CLUSTER),
     )
 
 

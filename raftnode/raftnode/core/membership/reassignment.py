@@ -78,7 +78,13 @@ def _pinned(replica: Replica, role: Leader, targets: tuple[Target, ...]) -> Vote
     voters: list[Voter] = []
     for target in targets:
         known = [*replica.log.voters]
-        known += [key for key, progress in role.progress.items() if progress.has_asked]
+        # A blank replica is meant only by its directory id, as by AddVoter (S5).
+        within_ms = replica.config.fetch_timeout_ms if target.directory_id else -1
+        known += [
+            key
+            for key, progress in role.progress.items()
+            if progress.has_asked or progress.is_announced(replica.now_ms, within_ms)
+        ]
         keys = {
             key
             for key in known

@@ -30,6 +30,8 @@ _NOT_TO_BE_HAD = frozenset({ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT
 def fetching_of(replica: Replica) -> Fetching | None:
     """The state of the Fetch loop, in the roles that have one."""
     match replica.role:
+        case Blank(fetching=fetching):
+            return fetching if replica.config.announces_blank else None
         case (
             Unattached(fetching=fetching)
             | Prospective(fetching=fetching)
@@ -105,13 +107,18 @@ def _next_fetch(replica: Replica) -> FetchRequest:
         endpoint=replica.endpoint,
         raft_version_max=RAFT_VERSION,
         promise_ms=replica.config.promise_ms,
+        blank=isinstance(replica.role, Blank),
     )
 
 
 def _fetch_target(replica: Replica) -> ReplicaKey | None:
     """The leader; else any voter, else (None) any bootstrap server."""
     match replica.role:
-        case Follower(leader=leader) | Prospective(leader_hint=ReplicaKey() as leader):
+        case (
+            Follower(leader=leader)
+            | Prospective(leader_hint=ReplicaKey() as leader)
+            | Blank(leader_hint=ReplicaKey() as leader)
+        ):
             return leader
         case _:
             others = [key for key in replica.log.voters if key.node_id != replica.key.node_id]
@@ -163,8 +170,10 @@ def handle_fetch_failure(replica: Replica, request: FetchRequest | FetchSnapshot
     if not isinstance(replica.role, Follower):
         wait = min(wait, config.fetch_timeout_ms // 10)  # each time another replica is asked
     fetching.next_at_ms = replica.now_ms + wait
-    if isinstance(replica.role, Prospective):
+    if isinstance(replica.role, Prospective | Blank):
         replica.role.leader_hint = None
+    if isinstance(replica.role, Blank):
+        fetching.next_at_ms = replica.now_ms + config.announce_interval_ms
     _lose_patience(replica)
 
 

@@ -124,7 +124,7 @@ def handle_fetch(
     if _is_fenced(replica, progress, request, source):
         replica.respond(request_id, _response(replica, role, ErrorCode.FENCED_REPLICA))
         return
-    progress.last_fetch_ms = replica.now_ms
+    progress.last_fetch_ms, progress.announced_ms = replica.now_ms, None
     progress.begin_done = True
     progress.higher_epoch = None
     progress.incarnation, progress.sequence = request.incarnation, request.sequence

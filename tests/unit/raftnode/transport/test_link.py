@@ -52,7 +52,7 @@ async def test_a_ping_that_cannot_be_answered_ends_the_connection_only(monkeypat
     socket = BreakingSocket(error)
 
     async def dial(*_args, **_kwargs) -> Dialled:
-        return Dialled(socket, Identity(PEER, "c", 1), Endpoint("h", 1))
+        return Dialled(socket, Identity(PEER, "c", 1), Endpoint("h", 1), "c")
 
     monkeypatch.setattr(link, "dial", dial)
     faults, failed = [], asyncio.get_running_loop().create_future()

@@ -97,10 +97,15 @@ async def test_node_without_a_cluster_id_may_fetch_and_nothing_else(replica) -> 
     a.pool.send(b.key, BeginQuorumEpochRequest(Epoch(1), a.key, b.key, None), LONG_MS)
     _, _, failure = await a.failures.get()
     assert failure.reason is FailureReason.INVALID
+    assert [hello.cluster_id for hello in b.hellos] == [None]
     a.identity = replace(a.identity, cluster_id=b.identity.cluster_id)
+    assert a.pool.connected == (), "it has not said hello as a member"
     a.pool.send(b.key, fetch(a.key, 4), LONG_MS)
     _, _, response = await a.responses.get()
     assert response.round_token == 4
+    # The gate remembers a start by its hello (S3), so the member says hello again.
+    assert [hello.cluster_id for hello in b.hellos] == [None, b.identity.cluster_id]
+    assert a.pool.connected == (b.identity,)
 
 
 async def test_own_key_is_refused(replica) -> None:

@@ -207,6 +207,15 @@ async def test_frame_of_another_cluster_is_refused(stranger) -> None:
     assert answer.error is ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
+@pytest.mark.rule("S3", "S5")
+async def test_member_that_said_hello_as_blank_has_to_say_it_again(stranger) -> None:
+    """The gate did not remember that start, as a blank replica has promised nothing."""
+    await stranger.greet(identity=replace(stranger.me.identity, cluster_id=None))
+    await stranger.ws.send_bytes(stranger.frame())
+    await stranger.closed()
+    assert stranger.to.requests.empty()
+
+
 async def test_frame_from_another_than_said_hello_closes_the_connection(stranger) -> None:
     await stranger.greet(
         identity=Identity(ReplicaKey(NodeId(3), stranger.me.key.directory_id), CLUSTER, 1)

@@ -284,6 +284,23 @@ def test_observers_first_fetch_may_lack_cluster_and_receiver() -> None:
     assert isinstance(frame, RequestFrame)
     assert frame.envelope.target is None
     assert frame.envelope.cluster_id is None
+    assert frame.message == replace(FETCH, blank=True)
+
+
+@pytest.mark.rule("S5")
+def test_answer_to_a_blank_fetcher_names_the_cluster_that_it_is_to_join() -> None:
+    answer = replace(FETCHED, batches=(), join="some-cluster")
+    frame = CODEC.decode(response_bytes(answer))
+    assert isinstance(frame, ResponseFrame)
+    assert frame.message == answer
+
+
+@pytest.mark.rule("S5")
+@pytest.mark.parametrize("cluster_id", ["", "a\nnode.id=5", "a=b", "x" * 65, ".."])
+def test_cluster_to_join_that_a_properties_file_would_misread_is_refused(cluster_id: str) -> None:
+    frame = response_bytes(replace(FETCHED, batches=(), join=cluster_id))
+    with pytest.raises(DecodeError, match="not a cluster id"):
+        CODEC.decode(frame)
 
 
 @pytest.mark.rule("P4", "S5")

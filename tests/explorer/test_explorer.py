@@ -24,6 +24,7 @@ from raftnode.core.roles import Prospective, Unattached
 from raftnode.core.types import Epoch, Offset
 
 
+@pytest.mark.rule("P63")
 @pytest.mark.parametrize("name", PRESETS["smoke"])
 def test_every_promise_holds_in_every_state_of_the_smoke_worlds(name: str):
     report = explore(PRESETS["smoke"][name])
@@ -183,6 +184,7 @@ MUTANTS = [
 ]
 
 
+@pytest.mark.rule("P63")
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_explorer_finds_a_core_without(mutant: Mutant):
     with taken_out(mutant.function, mutant.old, mutant.new):

@@ -94,6 +94,7 @@ async def printed(node: LocalNode) -> dict[str, str]:
     return {name: value.strip() for name, _, value in lines}
 
 
+@pytest.mark.rule("P64")
 @pytest.mark.quorum_settings(RAFTNODE_FETCH_TIMEOUT_MS="10000")  # one epoch's records are counted
 async def test_role_epoch_log_and_counts_are_those_of_the_api(quorum: LocalQuorum) -> None:
     formed = await quorum.form(3)

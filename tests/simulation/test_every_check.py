@@ -401,6 +401,7 @@ SNAPSHOTS = frozenset(
 """Those that need a world in which replicas take them."""
 
 
+@pytest.mark.rule("P63")
 @pytest.mark.parametrize("name", sorted(SPOILS))
 def test_check_fires(name: str):
     version = 0 if name == "VersionRules" else 2

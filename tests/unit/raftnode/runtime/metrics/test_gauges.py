@@ -2,7 +2,6 @@
 
 import math
 import random
-import time
 import uuid
 
 import pytest
@@ -138,16 +137,20 @@ def test_only_a_leader_knows_of_a_voter_change_that_is_not_committed(registry, n
     assert registry.get_sample_value("raftnode_uncommitted_voter_change") == (name == "leader")
 
 
-def test_a_scrape_does_not_shorten_the_time_in_which_the_loop_is_measured(registry):
-    gauges = Gauges(NodeMetrics(registry), make(ROLES["follower"]), Queue())
+def test_a_scrape_does_not_shorten_the_time_in_which_the_loop_is_measured(registry, monkeypatch):
+    now_s, waited = [100.0], [7.0]
+    monkeypatch.setattr(gauges_module.time, "monotonic", lambda: now_s[0])
+    metrics, replica = NodeMetrics(registry), make(ROLES["follower"])
+    gauges = Gauges(metrics, replica, Queue(), waited_s=lambda: waited[0])
+    now_s[0], waited[0] = 102.0, 8.0
     gauges.refresh()
-    ratio = registry.get_sample_value("raftnode_poll_idle_ratio")
-    spent_s = time.thread_time() + 0.02
-    while time.thread_time() < spent_s:
-        gauges.show()
-    assert registry.get_sample_value("raftnode_poll_idle_ratio") == ratio
+    assert registry.get_sample_value("raftnode_poll_idle_ratio") == 0.5
+    now_s[0], waited[0] = 103.0, 9.0
+    gauges.show()
+    assert registry.get_sample_value("raftnode_poll_idle_ratio") == 0.5
+    now_s[0] = 106.0
     gauges.refresh()
-    assert registry.get_sample_value("raftnode_poll_idle_ratio") < 1
+    assert registry.get_sample_value("raftnode_poll_idle_ratio") == 0.25
 
 
 @pytest.mark.without(SHOW, "self._metrics.appended_records.inc(appended - self._appended)", "pass")

@@ -162,6 +162,9 @@ def test_status_is_asked_for_in_any_order_of_words(node: Node, words: str):
 
 
 @pytest.mark.rule("P60", "P61")
+@pytest.mark.without(
+    "commands.kafka_spelling:arrange", "return [command, *arranged]", "return list(arguments)"
+)
 @pytest.mark.parametrize(
     "words",
     [

@@ -91,6 +91,11 @@ def test_leader_that_wants_it_as_a_voter_is_believed():
     assert blank.core.replica.epoch == -1, "the first Fetch as a member brings the epoch"
 
 
+@pytest.mark.without(
+    "core.membership.discovery:take_answer",
+    "if response.error == ErrorCode.NONE and response.join is not None and leader == source:",
+    "if response.join is not None:",
+)
 @pytest.mark.parametrize(
     ("error", "leader"),
     [

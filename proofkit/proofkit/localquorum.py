@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from proofkit import faultynode
+from proofkit import faultynode, tracednode
 from proofkit.faultynode import NodeFaults
 from proofkit.loopback import LoopbackNetwork
 from raftnode.api.model import (
@@ -105,6 +105,13 @@ class LocalNode:
         self.command = faultynode.COMMAND
         self.environment[faultynode.CONTROL] = str(faults.path)
         return faults
+
+    def make_traced(self) -> Path:
+        """Let its next starts write down what the core does; returns the file."""
+        path = self.directory.with_suffix(".trace")
+        self.command = tracednode.COMMAND
+        self.environment[tracednode.FILE] = str(path)
+        return path
 
     def start(self) -> None:
         """Start the process on the present content of the directory."""

@@ -153,6 +153,8 @@ class SimNode:
             self.snapshots.whole[newest.position] = newest
         self.world.checker.started(self)
         self.world.checker.snapshots.started(self)
+        if self.world.watcher is not None:
+            self.world.watcher.started(self)
         self.take(TimePassed())
         self._greet(self.life)
 
@@ -222,6 +224,8 @@ class SimNode:
         if core is None or self.halted:
             return
         if self.slow is None or not self.slow.holds(event):
+            if self.world.watcher is not None:
+                self.world.watcher.handles(self, event)
             self.go_on(iter(core.handle(event, self.own_ms)))
 
     def go_on(self, effects: Iterator[Effect]) -> None:
@@ -245,6 +249,8 @@ class SimNode:
             self.gate.note_acknowledgements()
         self.world.checker.after_event(self)
         self.world.checker.snapshots.after_event(self)
+        if self.world.watcher is not None:
+            self.world.watcher.handled(self)
         self._set_alarm(core.next_deadline_ms())
 
     def ask(self, make: Callable[[int], Event], answered: Callable[[Answer], None]) -> int:
@@ -290,6 +296,8 @@ class SimNode:
 
     def carry_out(self, effect: Effect) -> None:
         """Carry out an effect."""
+        if self.world.watcher is not None:
+            self.world.watcher.carries_out(self, effect)
         match effect:
             case PersistQuorumState(state):
                 self.world.checker.persisted(self, state)

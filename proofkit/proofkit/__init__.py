@@ -1,11 +1,13 @@
 """The proof kit: the tools by which tests, benchmarks and the demo exercise the product.
 
 The product never imports it, and no wheel or image contains it. Nothing here needs a cluster, and
-only `fuzz` and `kafkacontroller` need more than a node does (atheris; Java and Kafka's jars).
+only `fuzz`, `kafkacontroller` and `specification` need more than a node does (atheris; Java and
+Kafka's jars; TLC).
 Without processes, sockets or clocks of their own:
 
 - `simulator`: runs a whole quorum in one thread, from one seed, under all faults;
 - `explorer`: runs a small quorum in every possible order of events;
+- `specification`: the quorum in TLA+, and whether it permits what was recorded of a run;
 - `playbook`: a few replicas scripted by hand, message by message;
 - `linearizability`: checks whether a history of clients is possible with a single atomic map;
 - `mutation`: removes a rule from a function for a while, to see which tests notice;
@@ -24,6 +26,7 @@ Disks and processes:
 - `loopback`: addresses that no other run on this machine uses;
 - `localquorum`: a quorum of real processes on this machine;
 - `faultynode`: a node whose storage calls or event loop hang, slow down or fail on demand;
+- `tracednode`: a node that records what its core does;
 - `busyclients`: clients that write and read continuously, and how long they waited;
 - `clientrecord`: a client's own record of its writes;
 - `kafkacontroller`, `kafkaquorum`: an Apache Kafka controller, to compare with.

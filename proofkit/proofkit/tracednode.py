@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,9 @@ COMMAND: Final = (sys.executable, "-m", "proofkit.tracednode", "run")
 
 FILE: Final = "TRACEDNODE_FILE"
 """Variable of the environment that names the file."""
+
+
+_CARRY_OUT: Final = "_carry_out"
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -54,7 +58,8 @@ class _Writer:
 
 
 def _install(writer: _Writer) -> None:
-    make, handle, carry_out = RaftCore.__init__, RaftCore.handle, Driver._carry_out  # noqa: SLF001
+    make, handle = RaftCore.__init__, RaftCore.handle
+    carry_out: Callable[[Driver, Parts, Effect], Awaitable[None]] = getattr(Driver, _CARRY_OUT)
 
     def made(core: RaftCore, *args: Any, **kwargs: Any) -> None:
         make(core, *args, **kwargs)
@@ -63,17 +68,19 @@ def _install(writer: _Writer) -> None:
     def handled(core: RaftCore, event: Event, now_ms: int) -> list[Effect]:
         # The driver has carried out all that the event before wanted.
         replica = core.replica
-        writer.write(
-            replica.key, sightings.of_state(replica), sightings.of_event(replica, event)
-        )
+        writer.write(replica.key, sightings.of_state(replica), sightings.of_event(replica, event))
         return handle(core, event, now_ms)
 
     async def carried_out(driver: Driver, parts: Parts, effect: Effect) -> None:
         writer.write(parts.core.replica.key, sightings.of_effect(effect))
         await carry_out(driver, parts, effect)
 
-    RaftCore.__init__, RaftCore.handle = made, handled
-    Driver._carry_out = carried_out  # noqa: SLF001
+    for owner, name, function in (
+        (RaftCore, "__init__", made),
+        (RaftCore, "handle", handled),
+        (Driver, _CARRY_OUT, carried_out),
+    ):
+        setattr(owner, name, function)
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from proofkit.playbook.message import key_of, name_of
 from proofkit.playbook.seat import Seat
 from proofkit.playbook.table import Answer, Table
 from proofkit.simulator.disk import SimDisk
+from proofkit.simulator.watcher import Watcher
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import SendResponse
 from raftnode.core.events import (
@@ -77,9 +78,10 @@ class Playbook(Table):
         leader: str = "1",
         config: CoreConfig | None = None,
         raft_version: int = RAFT_VERSION,
+        watcher: Watcher | None = None,
     ) -> Playbook:
         """A quorum of `names`, formed and quiet, led by `leader` in epoch 1."""
-        book = cls(config or CoreConfig())
+        book = cls(config or CoreConfig(), watcher=watcher)
         book.latch(*names, raft_version=raft_version)
         book.impatient(leader)
         book.settle()
@@ -236,6 +238,8 @@ class Playbook(Table):
         """Lose the disk for good; return the name of the new replica of the node."""
         if self.seats[name].core is not None:
             self.crash(name)
+        if self.watcher is not None:
+            self.watcher.lost(self.seats[name])
         reborn = name + "'"
         self.observer(reborn)
         return reborn

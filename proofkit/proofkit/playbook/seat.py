@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from proofkit.simulator.disk import Barrier, SimDisk, SimSnapshot
 from proofkit.simulator.gate import SimGate
+from proofkit.simulator.watcher import Watcher
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import (
     AppendBatches,
@@ -74,6 +75,7 @@ class Seat:
     stuck: list[Effect] | None = None
     """What is left to do behind the barrier at which the process waits; it handles no event."""
     halted: Halt | None = None
+    watcher: Watcher | None = None
     loaded: SimSnapshot | None = None
     """The snapshot that was fetched and read whole."""
     effects: list[Effect] = field(default_factory=list[Effect])
@@ -127,6 +129,8 @@ class Seat:
             config=self.config,
         )
         self.gate = SimGate(self.disk, self.core.replica, start)
+        if self.watcher is not None:
+            self.watcher.started(self)
 
     def stop(self, *, keep_unflushed: bool = False) -> None:
         """Kill the process; unflushed data is lost unless `keep_unflushed`."""
@@ -145,6 +149,8 @@ class Seat:
         """Give the core an event and carry out its effects."""
         if self.core is None or self.halted or self.stuck is not None:
             return []
+        if self.watcher is not None:
+            self.watcher.handles(self, event)
         effects = self.core.handle(event, now_ms)
         self._carry_out_all(effects)
         if self.gate is not None:
@@ -157,8 +163,12 @@ class Seat:
                 self.stuck = effects[index:]
                 return
             self.effects.append(effect)
+            if self.watcher is not None:
+                self.watcher.carries_out(self, effect)
             self._do(effect)
             self.carry_out(self, effect)
+        if self.watcher is not None and self.core is not None:
+            self.watcher.handled(self)
 
     def go_on(self) -> None:
         """Let the disk work again, and do the waiting work."""

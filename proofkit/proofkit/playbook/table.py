@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from proofkit.playbook.message import Message, key_of, named
 from proofkit.playbook.seat import Seat
 from proofkit.simulator.disk import SimDisk
+from proofkit.simulator.watcher import Watcher
 from raftnode.core.config import CoreConfig
 from raftnode.core.effects import (
     AppendAccepted,
@@ -49,6 +50,8 @@ class Table:
     answers: dict[int, list[Answer]] = field(default_factory=dict[int, list[Answer]])
     watch: Callable[[Seat, Effect], None] | None = None
     """Called with every effect."""
+    watcher: Watcher | None = None
+    """Sees all that the replicas do."""
     on_delivery: Callable[[Message], None] | None = None
     gated: bool = False
     """Whether every message passes the gate behind its sender's hello (S3)."""
@@ -68,6 +71,7 @@ class Table:
     def blank(self, name: str) -> Seat:
         """Seat a replica with an empty disk."""
         seat = Seat(name, SimDisk(key_of(name)), self._carry_out, self.config)
+        seat.watcher = self.watcher
         self.seats[name] = seat
         seat.start(self.now_ms)
         return seat

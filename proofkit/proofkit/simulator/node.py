@@ -247,10 +247,10 @@ class SimNode:
                 return
         if self.gate is not None:
             self.gate.note_acknowledgements()
-        self.world.checker.after_event(self)
-        self.world.checker.snapshots.after_event(self)
         if self.world.watcher is not None:
             self.world.watcher.handled(self)
+        self.world.checker.after_event(self)
+        self.world.checker.snapshots.after_event(self)
         self._set_alarm(core.next_deadline_ms())
 
     def ask(self, make: Callable[[int], Event], answered: Callable[[Answer], None]) -> int:

@@ -54,8 +54,7 @@ def run_seed(seed: int, *, trace: bool = False) -> Outcome:
     """
     world = build(seed, trace=trace)
     try:
-        _live_through_faults(world)
-        _heal_and_check(world)
+        live(world)
     except InvariantError as broken:
         if world.trace is not None:
             broken.add_note("\n".join(world.trace[-200:]))
@@ -123,6 +122,16 @@ def _configure(world: World) -> None:
 def announces(seed: int) -> bool:
     """Whether new disks of a seed's world join only when an AddVoter names them (S5)."""
     return seed % 19 == 6
+
+
+def live(world: World) -> None:
+    """Let a world live to its end.
+
+    Raises:
+        InvariantError: something was broken.
+    """
+    _live_through_faults(world)
+    _heal_and_check(world)
 
 
 def _live_through_faults(world: World) -> None:

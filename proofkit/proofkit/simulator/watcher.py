@@ -1,39 +1,49 @@
-"""What wants to see all that the nodes of a world do, without a part in it."""
+"""What wants to see all that replicas do, without a part in it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from raftnode.core.effects import Effect
 from raftnode.core.events import Event
+from raftnode.core.raft import RaftCore
+from raftnode.core.types import ReplicaKey
 
-if TYPE_CHECKING:
-    from proofkit.simulator.node import SimNode
+
+class Watched(Protocol):
+    """A process on a disk: a node of the simulator, a seat of a playbook."""
+
+    core: RaftCore | None
+
+    @property
+    def key(self) -> ReplicaKey:
+        """The replica that it is."""
+        ...
 
 
 class Watcher(Protocol):
     """Told of each thing before it is done, unless it says otherwise."""
 
-    def started(self, node: SimNode) -> None:
+    def started(self, process: Watched) -> None:
         """A process has begun, and has handled no event."""
         ...
 
-    def handles(self, node: SimNode, event: Event) -> None:
+    def handles(self, process: Watched, event: Event) -> None:
         """The core takes an event."""
         ...
 
-    def carries_out(self, node: SimNode, effect: Effect) -> None:
+    def carries_out(self, process: Watched, effect: Effect) -> None:
         """The process carries an effect out."""
         ...
 
-    def handled(self, node: SimNode) -> None:
+    def handled(self, process: Watched) -> None:
         """All effects of an event have been carried out."""
         ...
 
-    def lost(self, node: SimNode) -> None:
+    def lost(self, process: Watched) -> None:
         """A disk is lost."""
         ...
 
-    def put_back(self, node: SimNode) -> None:
+    def put_back(self, process: Watched) -> None:
         """A volume is restored from a copy."""
         ...

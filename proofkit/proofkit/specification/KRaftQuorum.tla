@@ -221,12 +221,17 @@ Truncate(r) ==
         /\ log' = [log EXCEPT ![r] = Prefix(@, n)]
         /\ UNCHANGED <<epoch, vote, leader, durable, base, memory, lost, messages>>
 
-\* A snapshot in the place of the log: of what the leader of an epoch has committed.
+\* Whether all that is in the first n records of the log l is in the replica's own log.
+Covers(r, l, n) == n <= Len(log[r]) /\ log[r][n].epoch = l[n].epoch
+
+\* A snapshot in the place of the log: of what the leader of an epoch has committed.  A log that
+\* has all of that stays, since the replica may have acknowledged more.
 InstallSnapshot(r, e, n) ==
     /\ r \notin lost
     /\ role[r] # "leader"
     /\ e \in DOMAIN said /\ e <= epoch[r]
     /\ n > highWatermark[r] /\ n <= said[e].highWatermark
+    /\ ~Covers(r, said[e].log, n)
     /\ log' = [log EXCEPT ![r] = Prefix(said[e].log, n)]
     /\ durable' = [durable EXCEPT ![r] = Prefix(said[e].log, n)]
     /\ highWatermark' = [highWatermark EXCEPT ![r] = n]

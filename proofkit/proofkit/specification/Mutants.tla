@@ -7,6 +7,7 @@ AnyTime(r)             == TRUE
 AnyRecord(r, n)        == TRUE
 AnyLog(last, r)        == TRUE
 AnyCandidate(r, e)     == e >= epoch[r]
+CoversNothing(r, l, n) == FALSE
 
 \* <<3, 1>> and <<3, 2>> count as one voter.
 MajorityOfIds(S, voters) ==

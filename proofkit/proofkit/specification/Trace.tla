@@ -1,8 +1,10 @@
 --------------------------------- MODULE Trace ---------------------------------
 (* Whether recorded runs are behaviours of KRaftQuorum.                     *)
 (*                                                                         *)
-(* TLC goes along each trace.  A step that the specification does not       *)
-(* permit has no next state, which is a deadlock.                           *)
+(* TLC goes along each trace, and says which it came to the end of.  A step  *)
+(* that the specification does not permit, or that breaks a property, has   *)
+(* no next state.  It is no error of TLC's: the way to it would be printed   *)
+(* with all its states.                                                     *)
 EXTENDS Steps
 
 CONSTANT Traces         \* each [formed, steps]
@@ -16,16 +18,9 @@ TraceInit ==
 
 IsOver == at > Len(Traces[trace].steps)
 
-TraceNext ==
-    /\ UNCHANGED trace
-    /\ IF IsOver THEN UNCHANGED <<at, vars>>
-       ELSE at' = at + 1 /\ Step(Traces[trace].steps[at])
-
-TraceSpec == TraceInit /\ [][TraceNext]_<<vars, trace, at>>
-
 \* The safety properties, where the last step may have broken them, and all of them at the end:
 \* on every step they would cost more than the steps.
-Last == IF at = 1 THEN <<"Init">> ELSE Traces[trace].steps[at - 1]
+Last == Traces[trace].steps[at - 1]
 Was(actions) == Last[1] \in actions \/ IsOver
 
 ElectionsAreSafe == Was({"BecomeLeader"}) => ElectionSafety /\ LeaderCompleteness
@@ -36,6 +31,21 @@ CommitsAreSafe   ==
     IF Last[1] \in {"Commit", "LearnHighWatermark", "InstallSnapshot"}
     THEN LET r == Last[2] IN IsPrefix(Prefix(log[r], highWatermark[r]), Committed)
     ELSE Was({"BecomeLeader"}) => StateMachineSafety
+
+Holds(name, property) == IF property THEN TRUE ELSE PrintT(<<"broken", trace, name>>) /\ FALSE
+
+TraceNext ==
+    /\ ~IsOver
+    /\ UNCHANGED trace
+    /\ at' = at + 1
+    /\ Step(Traces[trace].steps[at])
+    /\ Holds("ElectionsAreSafe", ElectionsAreSafe')
+    /\ Holds("VotesAreSafe", VotesAreSafe')
+    /\ Holds("DisksAreSafe", DisksAreSafe')
+    /\ Holds("CommitsAreSafe", CommitsAreSafe')
+    /\ IF IsOver' THEN PrintT(<<"permitted", trace>>) ELSE TRUE
+
+TraceSpec == TraceInit /\ [][TraceNext]_<<vars, trace, at>>
 
 \* A trace has one state at each of its places: TLC need not compare what is in it.
 Place == <<trace, at>>

@@ -7,7 +7,7 @@ What lives here: worlds and mutants as data, and how they become TLC's files. Th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from proofkit.specification import tlc
@@ -105,7 +105,7 @@ def check(
     world: World,
     mutant: Mutant | None = None,
     *,
-    workers: int = 1,
+    long: bool = False,
     seconds_max: float | None = None,
 ) -> tlc.Outcome:
     """Let TLC look for a state of a world in which a property does not hold.
@@ -146,30 +146,80 @@ def check(
         "World.tla": "\n".join([*lines, "===="]) + "\n",
         "World.cfg": "\n".join(config) + "\n",
     }
-    return tlc.run("World", files, workers=workers, seconds_max=seconds_max)
+    return tlc.run("World", files, long=long, seconds_max=seconds_max)
 
 
 A, B, C, D = (1, 1), (2, 1), (3, 1), (4, 1)
 B2, C2 = (2, 2), (3, 2)
 """The second disks of the nodes 2 and 3."""
 
-SMOKE: Final = {
-    "replace-in-two": World(
-        formed=(A, B),
-        blank=(B2,),
-        standing=(B2,),
-        records=4,
-        losses=1,
-        changes=2,
-        losing=(B,),
-        adding=(B2,),
-        removing=(B,),
+SMOKE: Final[dict[str, tuple[World, tuple[int, int]]]] = {
+    "replace-in-two": (
+        World(
+            formed=(A, B),
+            blank=(B2,),
+            standing=(B2,),
+            hearing=(A, B2),
+            losses=1,
+            changes=2,
+            losing=(B,),
+            adding=(B2,),
+            removing=(B,),
+        ),
+        (38720, 24),
     ),
-    "crash-in-two": World(
-        formed=(A, B), standing=(A, B), crashes=1, writes=1, crashing=(A,)
+    "crash-in-two": (
+        World(formed=(A, B), standing=(A, B), crashes=1, writes=1, crashing=(A,)),
+        (1056, 17),
     ),
-    "elect-in-three": World(standing=(B,), writes=1),
+    "elect-in-three": (World(standing=(B,), writes=1), (23406, 24)),
 }
+"""Each with the states and the depth that TLC finds: seconds. A world that loses states tells."""
+
+FULL: Final[dict[str, tuple[World, tuple[int, int]]]] = {
+    "elect-two-in-three": (World(standing=(B, C), writes=1, learning=True), (122510, 27)),
+    "crash-and-learn-in-two": (
+        World(
+            formed=(A, B),
+            standing=(A, B),
+            epochs=3,
+            records=4,
+            crashes=2,
+            writes=1,
+            crashing=(A, B),
+            learning=True,
+        ),
+        (153284, 28),
+    ),
+    "replace-in-three": (
+        World(
+            blank=(C2,),
+            standing=(B,),
+            hearing=(A, C2),
+            losses=1,
+            changes=2,
+            losing=(C,),
+            adding=(C2,),
+            removing=(C,),
+        ),
+        (0, 0),
+    ),
+    "snapshots-for-a-new-disk": (
+        World(
+            formed=(A, B),
+            blank=(B2,),
+            standing=(B,),
+            changes=1,
+            writes=1,
+            adding=(B2,),
+            learning=True,
+            snapshots=True,
+        ),
+        (0, 0),
+    ),
+}
+"""Minutes each."""
+
 MUTANTS: Final = {
     "votes-twice": Mutant(
         "HasNotVoted", "AnyCandidate", frozenset({"OneVotePerEpoch"}), World(standing=(B, C))
@@ -278,6 +328,25 @@ MUTANTS: Final = {
             hearing=(C, C2),
             writes=1,
             prelude=(("AddVoter", A, C2), ("Flush", A, 2), ("Follow", C2, 1, A)),
+        ),
+    ),
+    "installs-over-a-longer-log": Mutant(
+        "Covers",
+        "CoversNothing",
+        frozenset({"LeaderCompleteness"}),
+        World(
+            formed=(A, B),
+            standing=(B,),
+            snapshots=True,
+            prelude=(
+                ("Write", A, (0, 1)),
+                ("Write", A, (0, 2)),
+                ("Flush", A, 3),
+                ("Replicate", B, 3, ((1, (0, 1)), (1, (0, 2)))),
+                ("Flush", B, 3),
+                ("Fetch", B, 3, 3),
+                ("Commit", A, 3),
+            ),
         ),
     ),
     "counts-leader-outside": Mutant(

@@ -260,7 +260,8 @@ class Recorder:
         elif role == "follower" and known.leader is not None:
             self._add(key, "Follow", known.epoch, self.name(known.leader))
         else:
-            raise NotRecordedError(f"{key} is {name} without having stored that")
+            # It has stored no such thing; an epoch without a candidate is refused by TLC.
+            self._add(key, "StartElection", known.epoch)
 
     def _append(self, key: str, known: Known, entries: list[Entry]) -> None:
         if known.role != "leader":

@@ -27,7 +27,7 @@ from raftnode.core.messages import FetchRequest
 from raftnode.core.records import AddVoter, Batch, LeaderChange, RemoveVoter
 from raftnode.core.replica import Replica
 from raftnode.core.roles import role_name
-from raftnode.core.types import ReplicaKey
+from raftnode.core.types import ReplicaKey, VoterSet
 
 _CHECKSUM: Final = slice(17, 21)
 """Of a record batch in Kafka's format: it covers what a leader does not stamp."""
@@ -172,8 +172,8 @@ def of_start(replica: Replica) -> list[Sighting]:
     return [begun, *_formed(log.base_voters)]
 
 
-def _formed(voters: object) -> list[Sighting]:
-    names = [str(key) for key in voters] if voters else []
+def _formed(voters: VoterSet) -> list[Sighting]:
+    names = [str(key) for key in voters]
     return [Formed(names)] if names else []
 
 
@@ -181,7 +181,8 @@ def of_event(replica: Replica, event: Event) -> Sighting | None:
     """What an event tells the replica about itself, before it is handled."""
     match event:
         case LogFlushed(end, truncations) if truncations == replica.log.truncations:
-            return Flushed(end)
+            # The word of an earlier flush may come late: it says nothing new.
+            return Flushed(end) if end >= replica.log.durable_end else None
         case _:
             return None
 

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import cast
 
 from proofkit.specification import tlc
 from proofkit.specification.recorder import Step, Trace
 
-INVARIANTS: Final = (
-    "ElectionsAreSafe",
-    "VotesAreSafe",
-    "CommitsAreSafe",
-    "DisksAreSafe",
-)
-
-_PLACE = re.compile(r"^/\\ (trace|at) = (\d+)$", re.MULTILINE)
+_SAID = re.compile(r'^<<"(permitted|broken)", (\d+)(?:, "(\w+)")?>>$', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +20,22 @@ class Refusal:
     Attributes:
         trace: which of those that were checked, counted from 0.
         step: which of its steps, counted from 0.
-        reason: "deadlock" where no action permits the step, else the invariant that it breaks.
+        breaks: the property that does not hold after it; None: no action permits it.
         said: the step.
-        output: TLC's.
+        before: the steps of the same replica before it, the last ones.
     """
 
     trace: int
     step: int
-    reason: str
+    breaks: str | None
     said: Step
-    output: str
+    before: list[Step]
 
     def __str__(self) -> str:
         """For a failed test."""
-        what = "is not permitted" if self.reason == "deadlock" else f"breaks {self.reason}"
-        return f"trace {self.trace}: step {self.step} {what}: {text(self.said)}"
+        what = f"breaks {self.breaks}" if self.breaks else "is not permitted"
+        lines = [f"trace {self.trace}: step {self.step} {what}: {text(self.said)}, after"]
+        return "\n  ".join([*lines, *map(text, self.before)])
 
 
 def text(value: object) -> str:
@@ -52,19 +46,44 @@ def text(value: object) -> str:
         case int():
             return str(value)
         case frozenset():
-            return "{" + ", ".join(sorted(map(text, value))) + "}"
+            members = cast("frozenset[object]", value)
+            return "{" + ", ".join(sorted(map(text, members))) + "}"
         case tuple() | list():
-            return "<<" + ", ".join(map(text, value)) + ">>"
+            members = cast("Sequence[object]", value)
+            return "<<" + ", ".join(map(text, members)) + ">>"
         case _:
             raise TypeError(value)
 
 
-def check(traces: Sequence[Trace], *, invariants: Sequence[str] = INVARIANTS) -> Refusal | None:
+def check(traces: Sequence[Trace]) -> Refusal | None:
     """The first trace that TLC does not take for a behaviour of the specification; None: all are.
 
     Raises:
         tlc.TlcError: TLC could not check them.
     """
+    outcome = tlc.run("Recorded", _files(traces))
+    if not outcome.complete:
+        raise tlc.TlcError(outcome.output)
+    said = _SAID.findall(outcome.output)
+    permitted = {int(number) - 1 for what, number, _ in said if what == "permitted"}
+    refused = sorted(set(range(len(traces))) - permitted)
+    # A place of a trace is a state: TLC saw the first one and one after each permitted step.
+    places = outcome.states - sum(len(traces[index].steps) + 1 for index in permitted)
+    if not refused:
+        assert places == 0, outcome.output
+        return None
+    index = refused[0]
+    if len(refused) > 1:
+        refusal = check([traces[index]])
+        assert refusal is not None, outcome.output
+        return replace(refusal, trace=index)
+    steps, step = traces[index].steps, places - 1
+    broken = next((name for what, _, name in said if what == "broken"), None)
+    before = [other for other in steps[:step] if other[1] == steps[step][1]]
+    return Refusal(index, step, broken, steps[step], before[-12:])
+
+
+def _files(traces: Sequence[Trace]) -> dict[str, str]:
     replicas = frozenset[object]().union(*(trace.replicas for trace in traces))
     lines = ["---- MODULE Recorded ----", "EXTENDS Trace"]
     for index, trace in enumerate(traces):
@@ -83,19 +102,8 @@ def check(traces: Sequence[Trace], *, invariants: Sequence[str] = INVARIANTS) ->
         "CONSTANT Traces <- RecordedTraces",
         "SPECIFICATION TraceSpec",
         "VIEW Place",
-        *(f"INVARIANT {name}" for name in invariants),
     ]
-    files = {
+    return {
         "Recorded.tla": "\n".join(lines) + "\n",
         "Recorded.cfg": "\n".join(config) + "\n",
     }
-    outcome = tlc.run("Recorded", files, deadlock=True)
-    if outcome.violated is None:
-        steps = sum(len(trace.steps) for trace in traces)
-        assert outcome.states == steps + len(traces), (outcome.states, steps)
-        return None
-    places = dict(_PLACE.findall(outcome.behaviour.rpartition("\nState ")[2]))
-    trace, at = int(places["trace"]) - 1, int(places["at"]) - 1
-    step = at if outcome.violated == "deadlock" else at - 1
-    steps = traces[trace].steps
-    return Refusal(trace, step, outcome.violated, steps[step], outcome.output)

@@ -50,8 +50,8 @@ class _Writer:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._encoder = msgspec.json.Encoder()
 
-    def write(self, key: object, *seen: Sighting | None) -> None:
-        for sighting in seen:
+    def write(self, key: object, *sightings_now: Sighting | None) -> None:
+        for sighting in sightings_now:
             if sighting is not None:
                 line = Line(time.monotonic_ns(), str(key), sighting)
                 os.write(self._file, self._encoder.encode(line) + b"\n")

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.tlc, pytest.mark.timeout(300)]
 
 SEEDS = (3, 8)
 """Short lives: of two voters with lost disks, of four with two Fetches under way."""
-NIGHTLY = range(1000, 1060)
+NIGHTLY = range(1000, 1030)
 
 EVERY_ACTION = frozenset(
     {

@@ -10,7 +10,7 @@
 (* for votes, votes, Fetches, and the log that the leader of each epoch     *)
 (* has sent.  An action may use each of it at any later time, or never.     *)
 (*                                                                         *)
-(* Not in here: pre-votes, time-outs, transfers of leadership and catch-up *)
+(* Not in here: pre-votes, timeouts, transfers of leadership and catch-up  *)
 (* (they decide when an action is taken, not what it may do), snapshots'   *)
 (* contents, reads, and volumes that are restored from a copy.              *)
 (***************************************************************************)
@@ -57,7 +57,7 @@ Voters(r)      == VotersAt(r, Len(log[r]))
 \* A log's last position: what votes and Fetches compare.
 Position(l) == [epoch |-> IF l = <<>> THEN 0 ELSE l[Len(l)].epoch, end |-> Len(l)]
 
-AtLeast(p, q) == p.epoch > q.epoch \/ (p.epoch = q.epoch /\ p.end >= q.end)
+Reaches(p, q) == p.epoch > q.epoch \/ (p.epoch = q.epoch /\ p.end >= q.end)
 
 \* Whether a log that ends at p is, to its end, the log l: KIP-595 compares no more.
 Matches(p, l) == IF p.end \in 1..Len(l) THEN l[p.end].epoch = p.epoch ELSE p.end = 0
@@ -134,7 +134,7 @@ StartElection(r) ==
 \* At most one vote an epoch, and none in an epoch whose leader is known.
 HasNotVoted(r, e) == e > epoch[r] \/ (e = epoch[r] /\ vote[r] = None /\ leader[r] = None)
 
-IsUpToDate(last, r) == AtLeast(last, Position(log[r]))
+IsUpToDate(last, r) == Reaches(last, Position(log[r]))
 
 \* Each replica may vote, voter or not: the set of the candidate decides what counts.
 GrantVote(r, a) ==

@@ -195,7 +195,8 @@ class Recorder:
         return NONE if key is None else self.name(key)
 
     def _start(self, key: str, known: Known, begun: Started) -> None:
-        if known.promise is not None and begun.epoch < known.epoch:
+        stored = (begun.epoch, begun.leader, begun.voted)
+        if known.promise is not None and stored != (known.epoch, known.leader, known.voted):
             index, before = known.promise
             self._steps[index] = None  # the process was killed before it had stored that
             known = self._known[key] = before
@@ -247,6 +248,8 @@ class Recorder:
 
     def _enter(self, key: str, known: Known, *, is_candidate: bool) -> None:
         epoch, known.enters = known.enters, None
+        if known.promise is not None:
+            known.promise = (len(self._steps), known.promise[1])
         known.role = "candidate" if is_candidate else "unattached"
         self._add(key, "StartElection" if is_candidate else "LearnEpoch", epoch)
 

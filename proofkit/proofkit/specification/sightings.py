@@ -33,11 +33,11 @@ _CHECKSUM: Final = slice(17, 21)
 """Of a record batch in Kafka's format: it covers what a leader does not stamp."""
 
 
-class Seen(msgspec.Struct, frozen=True, tag=True):
+class Sighted(msgspec.Struct, frozen=True, tag=True):
     """Something that a replica did or said."""
 
 
-class Started(Seen, frozen=True, tag=True):
+class Started(Sighted, frozen=True, tag=True):
     """A process began on what its disk holds."""
 
     epoch: int
@@ -48,13 +48,13 @@ class Started(Seen, frozen=True, tag=True):
     high_watermark: int
 
 
-class Formed(Seen, frozen=True, tag=True):
+class Formed(Sighted, frozen=True, tag=True):
     """It knows the voters that the quorum was formed with."""
 
     voters: list[str]
 
 
-class Persisted(Seen, frozen=True, tag=True):
+class Persisted(Sighted, frozen=True, tag=True):
     """It stored epoch, leader and vote."""
 
     epoch: int
@@ -62,7 +62,7 @@ class Persisted(Seen, frozen=True, tag=True):
     voted: str | None
 
 
-class RoleChanged(Seen, frozen=True, tag=True):
+class RoleChanged(Sighted, frozen=True, tag=True):
     """It took a role."""
 
     role: str
@@ -82,45 +82,45 @@ class Entry(msgspec.Struct, frozen=True):
     of: str
 
 
-class Appended(Seen, frozen=True, tag=True):
+class Appended(Sighted, frozen=True, tag=True):
     """It appended batches."""
 
     entries: list[Entry]
 
 
-class Truncated(Seen, frozen=True, tag=True):
+class Truncated(Sighted, frozen=True, tag=True):
     """It cut its log."""
 
     end: int
 
 
-class Installed(Seen, frozen=True, tag=True):
+class Installed(Sighted, frozen=True, tag=True):
     """It put a snapshot in the place of its log."""
 
     end: int
     epoch: int
 
 
-class Flushed(Seen, frozen=True, tag=True):
+class Flushed(Sighted, frozen=True, tag=True):
     """It learned that its log is durable up to an offset."""
 
     end: int
 
 
-class Committed(Seen, frozen=True, tag=True):
+class Committed(Sighted, frozen=True, tag=True):
     """It raised its high watermark."""
 
     high_watermark: int
 
 
-class Fetched(Seen, frozen=True, tag=True):
+class Fetched(Sighted, frozen=True, tag=True):
     """It sent a Fetch."""
 
     end: int
     acknowledged: int
 
 
-class State(Seen, frozen=True, tag=True):
+class State(Sighted, frozen=True, tag=True):
     """What it is after an event."""
 
     role: str
@@ -134,7 +134,7 @@ class State(Seen, frozen=True, tag=True):
     voters: list[str]
 
 
-class Lost(Seen, frozen=True, tag=True):
+class Lost(Sighted, frozen=True, tag=True):
     """Its disk is gone."""
 
 
